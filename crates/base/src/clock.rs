@@ -1,0 +1,66 @@
+//! The seam to time. Wall time is for users to see; durations are measured monotonically.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Wall time, nanoseconds since 1970-01-01T00:00:00Z; negative before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    pub fn from_secs(secs: i64) -> Timestamp {
+        Timestamp(secs.saturating_mul(1_000_000_000))
+    }
+
+    /// Whole seconds, rounded down.
+    pub fn secs(self) -> i64 {
+        self.0.div_euclid(1_000_000_000)
+    }
+
+    /// Nanoseconds within the second, 0 to 999,999,999.
+    pub fn subsec_nanos(self) -> u32 {
+        self.0.rem_euclid(1_000_000_000) as u32
+    }
+
+    pub fn to_system_time(self) -> SystemTime {
+        let magnitude = Duration::from_nanos(self.0.unsigned_abs());
+        if self.0 >= 0 { UNIX_EPOCH + magnitude } else { UNIX_EPOCH - magnitude }
+    }
+
+    pub fn from_system_time(time: SystemTime) -> Timestamp {
+        let clamp = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(after) => Timestamp(clamp(after)),
+            Err(before) => Timestamp(-clamp(before.duration())),
+        }
+    }
+}
+
+/// Where time comes from.
+pub trait Clock: Send + Sync + 'static {
+    /// Wall time. May jump.
+    fn now(&self) -> Timestamp;
+    /// Time since an arbitrary start. Never goes back.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The clock of the operating system.
+#[derive(Debug)]
+pub struct RealClock {
+    start: Instant,
+}
+
+impl Default for RealClock {
+    fn default() -> Self {
+        RealClock { start: Instant::now() }
+    }
+}
+
+impl Clock for RealClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_system_time(SystemTime::now())
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+}

@@ -1,0 +1,240 @@
+//! The seam to disks: a flat or nested directory of files that are read and written at offsets.
+//!
+//! The contract is that of a POSIX file system after `fdatasync` and `fsync` of the directory:
+//! what was written but not synced may be lost, in part or whole and in any order, when power
+//! fails; a name is durable once its directory was synced.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A directory on a disk. Names are single path components chosen by Cairn, never by users.
+pub trait Disk: Send + Sync + 'static {
+    /// Opens a file for reading and writing; it must exist.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Makes a file; it must not exist. Its name is durable after [`Disk::sync`].
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Names of all files here, in no order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Replaces `target` if it exists.
+    fn rename(&self, source: &str, target: &str) -> io::Result<()>;
+    /// Makes names made, removed and renamed so far durable.
+    fn sync(&self) -> io::Result<()>;
+    /// A directory below this one, made if missing (durably).
+    fn sub(&self, name: &str) -> io::Result<Arc<dyn Disk>>;
+    /// Bytes that can still be written here.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// An open file. All calls may be made from several threads at once.
+pub trait DiskFile: Send + Sync + 'static {
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// As `read_at` where the bytes are in memory already; `None` where it would wait for the
+    /// device.
+    fn read_at_nowait(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
+    /// Writes all of `bufs` one after another at `offset`.
+    fn write_at(&self, bufs: &[&[u8]], offset: u64) -> io::Result<()>;
+    /// Makes the data written so far durable (`fdatasync`), and the length with it.
+    fn sync_data(&self) -> io::Result<()>;
+    /// Reserves space so that writes below `len` do not fail for want of it; extends the file.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    fn len(&self) -> io::Result<u64>;
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// Reads exactly `buf.len()` bytes, or fails with `UnexpectedEof`.
+pub fn read_exact_at(file: &dyn DiskFile, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    match file.read_at(buf, offset)? {
+        n if n == buf.len() => Ok(()),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// A directory of the operating system.
+#[derive(Debug)]
+pub struct RealDisk {
+    root: PathBuf,
+}
+
+impl RealDisk {
+    /// The directory is made if missing.
+    pub fn open(root: &Path) -> io::Result<RealDisk> {
+        fs::create_dir_all(root)?;
+        Ok(RealDisk { root: root.to_path_buf() })
+    }
+
+    /// # Panics
+    /// If `name` is not one plain path component.
+    fn path(&self, name: &str) -> PathBuf {
+        assert!(!name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']));
+        self.root.join(name)
+    }
+}
+
+impl Disk for RealDisk {
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(self.path(name))?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(self.path(name))?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path(name))
+    }
+
+    fn rename(&self, source: &str, target: &str) -> io::Result<()> {
+        fs::rename(self.path(source), self.path(target))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.root)?.sync_all()
+    }
+
+    fn sub(&self, name: &str) -> io::Result<Arc<dyn Disk>> {
+        let root = self.path(name);
+        if !root.is_dir() {
+            fs::create_dir(&root)?;
+            self.sync()?;
+        }
+        Ok(Arc::new(RealDisk { root }))
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(&self.root)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+#[derive(Debug)]
+struct RealFile {
+    file: File,
+}
+
+impl DiskFile for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_at_nowait(&self, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, preadv2};
+        let mut done = 0;
+        while done < buf.len() {
+            let mut bufs = [IoSliceMut::new(&mut buf[done..])];
+            match preadv2(&self.file, &mut bufs, offset + done as u64, ReadWriteFlags::NOWAIT) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(Errno::AGAIN | Errno::OPNOTSUPP) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Some(done))
+    }
+
+    fn write_at(&self, bufs: &[&[u8]], offset: u64) -> io::Result<()> {
+        let total: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let mut done = 0;
+        while done < total {
+            let slices = remaining(bufs, done);
+            match rustix::io::pwritev(&self.file, &slices, offset + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => done += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        rustix::fs::fallocate(&self.file, rustix::fs::FallocateFlags::empty(), 0, len)?;
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+/// The slices of `bufs` without their first `done` bytes, at most 1,024 of them (`IOV_MAX`).
+fn remaining<'a>(bufs: &[&'a [u8]], mut done: usize) -> Vec<IoSlice<'a>> {
+    const IOV_MAX: usize = 1024;
+    let mut slices = Vec::with_capacity(bufs.len().min(IOV_MAX));
+    for buf in bufs {
+        let skip = done.min(buf.len());
+        done -= skip;
+        if skip < buf.len() && slices.len() < IOV_MAX {
+            slices.push(IoSlice::new(&buf[skip..]));
+        }
+    }
+    slices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(dir.path()).unwrap();
+        let file = disk.create("a").unwrap();
+        file.write_at(&[b"hello ", b"", b"world"], 3).unwrap();
+        let mut buf = [0; 11];
+        read_exact_at(&*file, &mut buf, 3).unwrap();
+        assert_eq!(&buf, b"hello world");
+        assert_eq!(file.len().unwrap(), 14);
+        assert!(read_exact_at(&*file, &mut buf, 4).is_err());
+        assert_eq!(disk.list().unwrap(), ["a"]);
+        assert!(disk.create("a").is_err());
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_name_is_one_component() {
+        let dir = tempfile::tempdir().unwrap();
+        let _ = RealDisk::open(dir.path()).unwrap().open("../escape");
+    }
+}

@@ -1,0 +1,63 @@
+//! Where the master keeps metadata: an ordered, transactional key-value store behind one small
+//! trait. Engines know nothing of inodes; they keep rows.
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+
+/// One changed row: its key and its new value, or `None` where it was deleted.
+pub type Change = (Bytes, Option<Bytes>);
+
+/// Which master may commit (`epoch`) and which batch it committed last (`batch`). Kept by the
+/// engine together with the rows and changed in the same transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fence {
+    pub epoch: u64,
+    pub batch: u64,
+}
+
+/// What became of a commit that did not succeed.
+#[non_exhaustive]
+#[derive(Debug)]
+pub enum CommitError {
+    /// Nothing of the batch was made durable, and nothing ever will be.
+    Failed(Error),
+    /// The batch may be durable or not: read [`Engine::fence`] to find out.
+    Unknown(Error),
+    /// The engine's fence is not the one expected: another master took over, or memory and
+    /// engine differ. The caller must drop all its state.
+    Fenced { found: Fence },
+    /// The engine must not be used again in this process (a write or sync failed, and what is
+    /// on disk is unknown). Restart to recover.
+    Poisoned(Error),
+}
+
+/// An engine. All calls block; they are made from threads of the executor, never from async
+/// workers.
+pub trait Engine: Send + Sync + 'static {
+    /// The fence as it is durable now.
+    fn fence(&self) -> Result<Fence>;
+
+    /// Raises the epoch by one, durably, and returns the new fence: from now on commits with an
+    /// older epoch are refused.
+    fn take_over(&self) -> Result<Fence>;
+
+    /// All rows as of the last durable batch. Later commits do not change what it shows.
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
+
+    /// Applies `changes` (each key at most once, in any order) atomically and durably and sets
+    /// the fence to `(expected.epoch, expected.batch + 1)`. Refused unless the fence is
+    /// `expected`.
+    fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError>;
+}
+
+/// An unchanging view of all rows.
+pub trait Snapshot: Send + Sync {
+    /// The batch this snapshot shows.
+    fn batch(&self) -> u64;
+
+    /// The rows of `keys`, in their order.
+    fn get(&self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>>;
+
+    /// Up to `limit` rows with `start <= key < end`, in key order.
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>>;
+}
