@@ -1,0 +1,23 @@
+//! Who may do what: callers, rights, credentials and the sealing of secrets.
+//!
+//! It is not: a place with sockets, a clock or storage. Every function here is a function from
+//! values to values; what cannot be decided is denied.
+//!
+//! ```text
+//!   credentials on the wire ──► door ──► auth ──► Caller ──► every operation of the store
+//!                                                   │
+//!                               bucket's rights ──► decide(caller, action) ──► yes | Denied
+//! ```
+
+mod access;
+mod caller;
+mod credential;
+mod seal;
+
+pub use access::{Action, BucketAccess, Rights, Visibility, decide, decide_admin};
+pub use caller::{Caller, Posix, Principal};
+pub use credential::{
+    AccessKeyId, NewCredential, SecretKey, TOKEN_PREFIX, TokenHash, check_access_key_id,
+    check_secret_key, generate, generate_token, hash_token, token_id, verify_secret, verify_token,
+};
+pub use seal::{SealKey, Sealed};
