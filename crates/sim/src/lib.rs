@@ -1,0 +1,26 @@
+//! A disk in memory that does to a store what disks do: it loses, reorders and tears what was not
+//! synced, fails the n-th call, runs full, flips bits. Seeded, so what it did can be done again.
+//!
+//! It is not: a model of one file system. It takes from the store every promise that the contract
+//! of [`cairn_base::Disk`] does not make, also those that ext4 happens to keep.
+//!
+//! ```text
+//!   store ──► SimDisk ──► names: live, durable, un-synced operations
+//!                    └──► files: live image, durable image, un-synced sectors (every version)
+//!
+//!   snapshot() ──► Snapshot ──► crash_image(seed) ──► SimDisk after a power cut
+//! ```
+
+mod crash;
+mod disk;
+mod fault;
+mod image;
+mod inode;
+mod state;
+
+pub use crash::Snapshot;
+pub use disk::SimDisk;
+pub use fault::{Call, Fault};
+
+/// What a disk writes whole or not at all, bytes. (Tearing within one is simulated too.)
+pub const SECTOR_BYTES: usize = 512;
