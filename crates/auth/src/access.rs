@@ -109,9 +109,7 @@ impl Visibility {
         match word {
             "private" => Ok(Visibility::Private),
             "public" => Ok(Visibility::Public),
-            other => {
-                Err(Error::Invalid(format!("visibility `{other}`: use private or public")))
-            }
+            other => Err(Error::Invalid(format!("visibility `{other}`: use private or public"))),
         }
     }
 

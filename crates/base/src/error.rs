@@ -25,7 +25,11 @@ pub enum Error {
     /// No space, or a quota is used up. Reads and deletes still work.
     Full(String),
     /// Stored bytes do not check out. Never returned as data, never folded into `Io`.
-    Corrupt { what: String, got: String, expected: String },
+    Corrupt {
+        what: String,
+        got: String,
+        expected: String,
+    },
     /// The request itself makes no sense. Sending it again will not help.
     Invalid(String),
     /// A digest sent with the data does not match the data.
@@ -33,7 +37,9 @@ pub enum Error {
     /// A named limit is exceeded.
     TooLarge(String),
     /// The requested range lies outside of the object, which is `size` bytes long.
-    RangeNotSatisfiable { size: u64 },
+    RangeNotSatisfiable {
+        size: u64,
+    },
     /// A directory or bucket that must be empty is not.
     NotEmpty(String),
     IsDirectory(String),

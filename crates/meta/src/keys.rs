@@ -1,0 +1,242 @@
+//! Every key of the metadata, built here and nowhere else. The first byte is the table, numbers
+//! are big-endian, so that the order of bytes is the order meant. `docs/format.md` has the table.
+
+use bytes::Bytes;
+use cairn_base::{BlockId, BodyId, BucketId, Ino, SessionId, UploadId, UserId};
+
+fn key(parts: &[&[u8]]) -> Bytes {
+    Bytes::from(parts.concat())
+}
+
+/// `i <ino>`: an inode.
+pub fn inode(ino: Ino) -> Bytes {
+    key(&[b"i", &ino.0.to_be_bytes()])
+}
+
+/// `t <ino>`: what of a directory changes with every child.
+pub fn tally(directory: Ino) -> Bytes {
+    key(&[b"t", &directory.0.to_be_bytes()])
+}
+
+/// `d <parent> <name>`: the entry of anything but a directory.
+pub fn file_entry(parent: Ino, name: &[u8]) -> Bytes {
+    key(&[b"d", &parent.0.to_be_bytes(), name])
+}
+
+/// `d <parent> <name>/`: the entry of a directory. The slash makes a depth-first walk in key order
+/// the order of S3 keys, and lets object `a` live beside `a/b`.
+pub fn directory_entry(parent: Ino, name: &[u8]) -> Bytes {
+    key(&[b"d", &parent.0.to_be_bytes(), name, b"/"])
+}
+
+/// The range of all entries of a directory from `from` (a name, with its slash for a directory;
+/// inclusive) on.
+pub fn entries_from(parent: Ino, from: &[u8]) -> (Bytes, Bytes) {
+    (file_entry(parent, from), after_number(b"d", parent.0))
+}
+
+/// The name within an entry's key, with the slash if it is a directory's.
+pub fn entry_name(entry_key: &Bytes) -> Bytes {
+    entry_key.slice(9.min(entry_key.len())..)
+}
+
+/// `e <body> <chunk>`: the extents of 64 MiB of a body.
+pub fn extents(body: BodyId, chunk: u32) -> Bytes {
+    key(&[b"e", &body.to_bytes(), &chunk.to_be_bytes()])
+}
+
+/// All extent rows of a body from `chunk` on.
+pub fn extents_from(body: BodyId, chunk: u32) -> (Bytes, Bytes) {
+    let mut end = extents(body, u32::MAX).to_vec();
+    end.push(0);
+    (extents(body, chunk), end.into())
+}
+
+/// The chunk number at the end of an extent row's key.
+pub fn extents_chunk(extents_key: &[u8]) -> Option<u32> {
+    extents_key.get(17..)?.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// `r <body>`: how many inodes, parts and extents refer to a body; an absent row means 1.
+pub fn references(body: BodyId) -> Bytes {
+    key(&[b"r", &body.to_bytes()])
+}
+
+/// What an `x` row is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attribute {
+    /// An extended attribute as POSIX knows it; its name with the namespace prefix.
+    Xattr,
+    /// A tag of an object; its name is the tag's key.
+    Tag,
+}
+
+impl Attribute {
+    fn byte(self) -> u8 {
+        match self {
+            Attribute::Xattr => b'u',
+            Attribute::Tag => b't',
+        }
+    }
+}
+
+/// `x <ino> <attribute> <name>`.
+pub fn attribute(ino: Ino, attribute: Attribute, name: &[u8]) -> Bytes {
+    key(&[b"x", &ino.0.to_be_bytes(), &[attribute.byte()], name])
+}
+
+/// All attributes of one kind.
+pub fn attributes(ino: Ino, kind: Attribute) -> (Bytes, Bytes) {
+    let end = key(&[b"x", &ino.0.to_be_bytes(), &[kind.byte() + 1]]);
+    (attribute(ino, kind, b""), end)
+}
+
+/// All attributes of all kinds.
+pub fn all_attributes(ino: Ino) -> (Bytes, Bytes) {
+    (key(&[b"x", &ino.0.to_be_bytes()]), after_number(b"x", ino.0))
+}
+
+/// The name within an attribute's key.
+pub fn attribute_name(attribute_key: &Bytes) -> Bytes {
+    attribute_key.slice(10.min(attribute_key.len())..)
+}
+
+/// `u <bucket> <key> 00 <upload>`: a multipart upload. Keys contain no NUL, so the order is by
+/// key, then by upload.
+pub fn upload(bucket: BucketId, object: &[u8], upload: UploadId) -> Bytes {
+    key(&[b"u", &bucket.0.to_be_bytes(), object, b"\0", &upload.0.to_be_bytes()])
+}
+
+/// The uploads of a bucket from the upload key `from` (inclusive) on.
+pub fn uploads_from(bucket: BucketId, object: &[u8]) -> (Bytes, Bytes) {
+    (key(&[b"u", &bucket.0.to_be_bytes(), object]), after_number(b"u", bucket.0))
+}
+
+/// The object key and the upload within an upload's key.
+pub fn upload_parts(upload_key: &Bytes) -> Option<(Bytes, UploadId)> {
+    let split = upload_key.len().checked_sub(9).filter(|split| *split >= 9)?;
+    let id = upload_key.get(split + 1..)?.try_into().ok().map(u64::from_be_bytes)?;
+    Some((upload_key.slice(9..split), UploadId(id)))
+}
+
+/// `p <upload> <part>`: a part of an upload, later a line of the part table of its object.
+pub fn part(upload: UploadId, number: u32) -> Bytes {
+    key(&[b"p", &upload.0.to_be_bytes(), &number.to_be_bytes()])
+}
+
+/// The parts of an upload from `number` on.
+pub fn parts_from(upload: UploadId, number: u32) -> (Bytes, Bytes) {
+    (part(upload, number), after_number(b"p", upload.0))
+}
+
+/// The part number at the end of a part's key.
+pub fn part_number(part_key: &[u8]) -> Option<u32> {
+    part_key.get(9..)?.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// `b <bucket>`: settings of a bucket.
+pub fn bucket(bucket: BucketId) -> Bytes {
+    key(&[b"b", &bucket.0.to_be_bytes()])
+}
+
+/// `n <bucket>`: usage of a bucket.
+pub fn usage(bucket: BucketId) -> Bytes {
+    key(&[b"n", &bucket.0.to_be_bytes()])
+}
+
+/// `s <session>`.
+pub fn session(session: SessionId) -> Bytes {
+    key(&[b"s", &session.0.to_be_bytes()])
+}
+
+/// All sessions.
+pub fn sessions() -> (Bytes, Bytes) {
+    (Bytes::from_static(b"s"), Bytes::from_static(b"t"))
+}
+
+/// `z b <body>`: a body to drain.
+pub fn drain_body(body: BodyId) -> Bytes {
+    key(&[b"zb", &body.to_bytes()])
+}
+
+/// `z u <upload>`: parts to drain.
+pub fn drain_upload(upload: UploadId) -> Bytes {
+    key(&[b"zu", &upload.0.to_be_bytes()])
+}
+
+/// Everything to drain.
+pub fn drains() -> (Bytes, Bytes) {
+    (Bytes::from_static(b"z"), Bytes::from_static(b"{"))
+}
+
+/// What a drain key names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DrainTarget {
+    Body(BodyId),
+    Upload(UploadId),
+}
+
+/// Reads a drain key.
+pub fn drain_target(drain_key: &[u8]) -> Option<DrainTarget> {
+    let rest = drain_key.get(2..)?;
+    match drain_key.get(1)? {
+        b'b' => Some(DrainTarget::Body(BodyId::from_bytes(rest.try_into().ok()?))),
+        b'u' => Some(DrainTarget::Upload(UploadId(u64::from_be_bytes(rest.try_into().ok()?)))),
+        _ => None,
+    }
+}
+
+/// `f <batch> <block>`: a block to free, and the batch that freed it.
+pub fn freed(batch: u64, block: BlockId) -> Bytes {
+    key(&[b"f", &batch.to_be_bytes(), &block.to_bytes()])
+}
+
+/// Blocks freed by batches before `batch`.
+pub fn freed_before(batch: u64) -> (Bytes, Bytes) {
+    (Bytes::from_static(b"f"), key(&[b"f", &batch.to_be_bytes()]))
+}
+
+/// The batch and the block within an `f` key.
+pub fn freed_parts(freed_key: &[u8]) -> Option<(u64, BlockId)> {
+    let batch = freed_key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)?;
+    let block = freed_key.get(9..)?.try_into().ok().map(BlockId::from_bytes)?;
+    Some((batch, block))
+}
+
+/// `k a <access key id>`.
+pub fn access_key(id: &str) -> Bytes {
+    key(&[b"ka", id.as_bytes()])
+}
+
+/// `k t <token id>`.
+pub fn token(id: &str) -> Bytes {
+    key(&[b"kt", id.as_bytes()])
+}
+
+/// `k u <user>`.
+pub fn user(user: UserId) -> Bytes {
+    key(&[b"ku", &user.0.to_be_bytes()])
+}
+
+/// `k n <user name>`.
+pub fn user_name(name: &str) -> Bytes {
+    key(&[b"kn", name.as_bytes()])
+}
+
+/// All rows of one sort below `k`: `a` access keys, `t` tokens, `u` users, `n` user names.
+pub fn credentials(sort: u8) -> (Bytes, Bytes) {
+    (key(&[b"k", &[sort]]), key(&[b"k", &[sort + 1]]))
+}
+
+/// `c <name>`: counters and the identity of the store.
+pub fn config(name: &str) -> Bytes {
+    key(&[b"c", name.as_bytes()])
+}
+
+/// The first key after all `<table> <number> ...`.
+fn after_number(table: &[u8], number: u64) -> Bytes {
+    match number.checked_add(1) {
+        Some(next) => key(&[table, &next.to_be_bytes()]),
+        None => key(&[&[table[0] + 1]]),
+    }
+}

@@ -1,0 +1,195 @@
+//! What S3 and HTTP know of an object beyond POSIX.
+
+use bytes::Bytes;
+use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
+use cairn_base::{Result, UploadId};
+
+use super::{FORMAT, Row, unexpected};
+
+/// A checksum algorithm of S3 (`x-amz-checksum-*`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Algorithm {
+    Crc32,
+    Crc32c,
+    Crc64Nvme,
+    Sha1,
+    Sha256,
+}
+
+impl Algorithm {
+    pub const ALL: [Algorithm; 5] = [
+        Algorithm::Crc32,
+        Algorithm::Crc32c,
+        Algorithm::Crc64Nvme,
+        Algorithm::Sha1,
+        Algorithm::Sha256,
+    ];
+
+    fn number(self) -> u8 {
+        match self {
+            Algorithm::Crc32 => 1,
+            Algorithm::Crc32c => 2,
+            Algorithm::Crc64Nvme => 3,
+            Algorithm::Sha1 => 4,
+            Algorithm::Sha256 => 5,
+        }
+    }
+
+    fn from_number(number: u8) -> Result<Algorithm> {
+        let found = Algorithm::ALL.into_iter().find(|algorithm| algorithm.number() == number);
+        found.ok_or_else(|| unexpected("checksum", number))
+    }
+
+    /// Length of the checksum, bytes.
+    pub fn len(self) -> usize {
+        match self {
+            Algorithm::Crc32 | Algorithm::Crc32c => 4,
+            Algorithm::Crc64Nvme => 8,
+            Algorithm::Sha1 => 20,
+            Algorithm::Sha256 => 32,
+        }
+    }
+}
+
+/// What a checksum of a multipart object covers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ChecksumKind {
+    /// All bytes of the object.
+    FullObject,
+    /// The checksums of the parts, one after another.
+    Composite,
+}
+
+/// A stored checksum; big-endian bytes, as S3 sends them in base64.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Checksum {
+    pub algorithm: Algorithm,
+    pub kind: ChecksumKind,
+    pub value: Bytes,
+}
+
+impl Checksum {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let kind = match self.kind {
+            ChecksumKind::FullObject => 0,
+            ChecksumKind::Composite => 1,
+        };
+        [&[self.algorithm.number(), kind], &self.value[..]].concat()
+    }
+
+    pub(super) fn decode(bytes: &Bytes) -> Result<Checksum> {
+        let (&[algorithm, kind], value) =
+            bytes.split_first_chunk().ok_or_else(|| unexpected("checksum", "too few bytes"))?;
+        let algorithm = Algorithm::from_number(algorithm)?;
+        let kind = match kind {
+            0 => ChecksumKind::FullObject,
+            1 => ChecksumKind::Composite,
+            other => return Err(unexpected("kind of checksum", other)),
+        };
+        if value.len() != algorithm.len() {
+            return Err(unexpected("checksum", format!("{} bytes", value.len())));
+        }
+        Ok(Checksum { algorithm, kind, value: bytes.slice(2..) })
+    }
+}
+
+/// Headers, user metadata and digests of an object.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ObjectAttributes {
+    /// The ETag without quotes: the MD5 of the content in hex, with `-<parts>` where it was a
+    /// multipart upload. Empty where no MD5 was made: the door then derives one from inode
+    /// number and change.
+    pub etag: String,
+    pub content_type: String,
+    pub content_encoding: String,
+    pub content_disposition: String,
+    pub content_language: String,
+    pub cache_control: String,
+    pub expires: String,
+    /// User metadata: lower-case names without `x-amz-meta-`, in the order sent.
+    pub user_metadata: Vec<(String, String)>,
+    pub checksums: Vec<Checksum>,
+    /// Parts of the multipart upload it was made by; 0 for any other object.
+    pub part_count: u32,
+    /// The upload whose `p` rows are its part table, where it has one.
+    pub part_table: Option<UploadId>,
+    /// How many tags its `x` rows hold.
+    pub tag_count: u32,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
+}
+
+impl Row for ObjectAttributes {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer
+            .text(1, &self.etag)
+            .text(2, &self.content_type)
+            .text(3, &self.content_encoding)
+            .text(4, &self.content_disposition)
+            .text(5, &self.content_language)
+            .text(6, &self.cache_control)
+            .text(7, &self.expires);
+        if !self.user_metadata.is_empty() {
+            writer.bytes(8, &encode_pairs(&self.user_metadata));
+        }
+        for checksum in &self.checksums {
+            writer.bytes(9, &checksum.encode());
+        }
+        writer
+            .number(10, u64::from(self.part_count))
+            .number(11, self.part_table.map_or(0, |upload| upload.0))
+            .number(12, u64::from(self.tag_count))
+            .raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<ObjectAttributes> {
+        let mut object = ObjectAttributes::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => object.etag = field.text()?,
+                2 => object.content_type = field.text()?,
+                3 => object.content_encoding = field.text()?,
+                4 => object.content_disposition = field.text()?,
+                5 => object.content_language = field.text()?,
+                6 => object.cache_control = field.text()?,
+                7 => object.expires = field.text()?,
+                8 => object.user_metadata = decode_pairs(&field.value)?,
+                9 => object.checksums.push(Checksum::decode(&field.value)?),
+                10 => object.part_count = super::narrow("part count", field.number()?)?,
+                11 => object.part_table = Some(UploadId(field.number()?)),
+                12 => object.tag_count = super::narrow("tag count", field.number()?)?,
+                _ => field.keep(&mut object.unknown),
+            }
+        }
+        Ok(object)
+    }
+}
+
+/// Pairs of texts, each text with its length before it.
+pub fn encode_pairs(pairs: &[(String, String)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
+        put_varint(&mut out, text.len() as u64);
+        out.extend_from_slice(text.as_bytes());
+    }
+    out
+}
+
+/// The pairs that [`encode_pairs`] wrote.
+pub fn decode_pairs(mut bytes: &[u8]) -> Result<Vec<(String, String)>> {
+    let mut pairs = Vec::new();
+    while !bytes.is_empty() {
+        pairs.push((take_text(&mut bytes)?, take_text(&mut bytes)?));
+    }
+    Ok(pairs)
+}
+
+fn take_text(bytes: &mut &[u8]) -> Result<String> {
+    let len = usize::try_from(take_varint(bytes)?).unwrap_or(usize::MAX);
+    let text = bytes.split_at_checked(len).ok_or_else(|| unexpected("text", "cut short"))?;
+    *bytes = text.1;
+    String::from_utf8(text.0.to_vec()).map_err(|_| unexpected("text", "not UTF-8"))
+}

@@ -1,0 +1,154 @@
+//! Buckets and their usage.
+
+use bytes::Bytes;
+use cairn_auth::{BucketAccess, Rights, Visibility};
+use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
+use cairn_base::{Result, Timestamp, UserId};
+
+use super::{FORMAT, Row, decode_pairs, encode_pairs, narrow, unexpected, unzigzag, zigzag};
+
+/// Whose rules hold where S3 and POSIX disagree.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum BucketKind {
+    /// Made through S3: object `a` may live beside `a/b`; POSIX sees the directory.
+    #[default]
+    S3,
+    /// Made through HTTP or a mount: `a` beside `a/b` is refused.
+    Posix,
+}
+
+impl BucketKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BucketKind::S3 => "s3",
+            BucketKind::Posix => "posix",
+        }
+    }
+}
+
+/// Settings of a bucket: the row `b <bucket>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Bucket {
+    pub name: String,
+    pub kind: BucketKind,
+    pub owner: UserId,
+    pub visibility: Visibility,
+    pub created: Timestamp,
+    /// `Cache-Control` for objects that have none of their own; empty for none.
+    pub cache_control: String,
+    /// What other users may do.
+    pub grants: Vec<(UserId, Rights)>,
+    pub tags: Vec<(String, String)>,
+    pub unknown: Vec<u8>,
+}
+
+impl Bucket {
+    pub fn access(&self) -> BucketAccess<'_> {
+        BucketAccess {
+            name: &self.name,
+            owner: self.owner,
+            visibility: self.visibility,
+            grants: &self.grants,
+        }
+    }
+}
+
+impl Row for Bucket {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        let kind = match self.kind {
+            BucketKind::S3 => 1,
+            BucketKind::Posix => 2,
+        };
+        writer
+            .text(1, &self.name)
+            .number(2, kind)
+            .number(3, self.owner.0)
+            .number(4, u64::from(self.visibility == Visibility::Public))
+            .number(5, zigzag(self.created.0))
+            .text(6, &self.cache_control);
+        for (user, rights) in &self.grants {
+            let mut grant = Vec::new();
+            put_varint(&mut grant, user.0);
+            grant.push(rights.bits());
+            writer.bytes(7, &grant);
+        }
+        if !self.tags.is_empty() {
+            writer.bytes(8, &encode_pairs(&self.tags));
+        }
+        writer.raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Bucket> {
+        let mut bucket = Bucket::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => bucket.name = field.text()?,
+                2 => {
+                    bucket.kind = match field.number()? {
+                        1 => BucketKind::S3,
+                        2 => BucketKind::Posix,
+                        other => return Err(unexpected("kind of bucket", other)),
+                    }
+                }
+                3 => bucket.owner = UserId(field.number()?),
+                4 => {
+                    bucket.visibility = match field.number()? {
+                        0 => Visibility::Private,
+                        1 => Visibility::Public,
+                        other => return Err(unexpected("visibility", other)),
+                    }
+                }
+                5 => bucket.created = Timestamp(unzigzag(field.number()?)),
+                6 => bucket.cache_control = field.text()?,
+                7 => bucket.grants.push(decode_grant(&field.value)?),
+                8 => bucket.tags = decode_pairs(&field.value)?,
+                _ => field.keep(&mut bucket.unknown),
+            }
+        }
+        Ok(bucket)
+    }
+}
+
+fn decode_grant(mut bytes: &[u8]) -> Result<(UserId, Rights)> {
+    let user = UserId(take_varint(&mut bytes)?);
+    match bytes {
+        [bits] => Ok((user, Rights::from_bits(*bits))),
+        _ => Err(unexpected("grant", format!("{} bytes", bytes.len()))),
+    }
+}
+
+/// How much is in a bucket: the row `n <bucket>`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Inodes that are not directories.
+    pub objects: u64,
+    /// Bytes of all of them, holes and shared bodies counted in full.
+    pub bytes: u64,
+    /// Multipart uploads in progress.
+    pub uploads: u32,
+}
+
+impl Row for Usage {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer.number(1, self.objects).number(2, self.bytes).number(3, u64::from(self.uploads));
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Usage> {
+        let mut usage = Usage::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => usage.objects = field.number()?,
+                2 => usage.bytes = field.number()?,
+                3 => usage.uploads = narrow("uploads", field.number()?)?,
+                _ => {}
+            }
+        }
+        Ok(usage)
+    }
+}

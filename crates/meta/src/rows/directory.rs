@@ -1,0 +1,211 @@
+//! Directory entries and the small rows: tallies, sessions, drains and freed blocks.
+
+use bytes::Bytes;
+use cairn_base::codec::{Fields, Writer};
+use cairn_base::{BodyId, GroupId, Ino, Result, SessionId, Timestamp, UploadId};
+
+use super::{FORMAT, Kind, Row, array, narrow, unexpected, unzigzag, zigzag};
+
+/// A directory entry: the row `d <parent> <name>`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub ino: Ino,
+    pub kind: Kind,
+}
+
+impl Row for Entry {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer.number(1, self.ino.0).number(2, self.kind.number());
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Entry> {
+        let mut entry = Entry { ino: Ino(0), kind: Kind::File };
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => entry.ino = Ino(field.number()?),
+                2 => entry.kind = Kind::from_number(field.number()?)?,
+                _ => {}
+            }
+        }
+        match entry.ino {
+            Ino(0) => Err(unexpected("directory entry", "inode 0")),
+            _ => Ok(entry),
+        }
+    }
+}
+
+/// What of a directory changes with every child: the row `t <ino>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Entries of all kinds.
+    pub entries: u64,
+    /// Entries that are directories.
+    pub directories: u64,
+    /// When an entry was last made, removed or renamed.
+    pub mtime: Timestamp,
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Tally {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer
+            .number(1, self.entries)
+            .number(2, self.directories)
+            .number(3, zigzag(self.mtime.0))
+            .raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Tally> {
+        let mut tally = Tally::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => tally.entries = field.number()?,
+                2 => tally.directories = field.number()?,
+                3 => tally.mtime = Timestamp(unzigzag(field.number()?)),
+                _ => field.keep(&mut tally.unknown),
+            }
+        }
+        Ok(tally)
+    }
+}
+
+/// How far a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SessionState {
+    #[default]
+    Live,
+    /// Ended: nothing it wrote will be published any more. Its orphans are still to be reaped.
+    Ended,
+    /// Ended, and its orphans are gone.
+    Reaped,
+}
+
+/// A session: the row `s <session>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Session {
+    pub state: SessionState,
+    pub started: Timestamp,
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Session {
+    fn encode(&self) -> Bytes {
+        let state = match self.state {
+            SessionState::Live => 1,
+            SessionState::Ended => 2,
+            SessionState::Reaped => 3,
+        };
+        let mut writer = Writer::new(FORMAT);
+        writer.number(1, state).number(2, zigzag(self.started.0)).raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Session> {
+        let mut session = Session::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => {
+                    session.state = match field.number()? {
+                        1 => SessionState::Live,
+                        2 => SessionState::Ended,
+                        3 => SessionState::Reaped,
+                        other => return Err(unexpected("session", other)),
+                    }
+                }
+                2 => session.started = Timestamp(unzigzag(field.number()?)),
+                _ => field.keep(&mut session.unknown),
+            }
+        }
+        Ok(session)
+    }
+}
+
+/// What is to be drained and how: the rows `z b <body>` and `z u <upload>`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drain {
+    /// A body nobody refers to any more: free its blocks, drop its references, delete its rows.
+    Body,
+    /// A body being put together by `session` from parts that it does not own yet: delete its
+    /// rows only. Drained when that session has ended.
+    Prepared { session: SessionId },
+    /// An aborted upload: drop all its parts and what they refer to.
+    Aborted,
+    /// A completed upload: drop the parts that are not in `body`, keep the others as part table.
+    Completed { body: BodyId },
+    /// The part table of an object that is gone: delete the rows only.
+    PartTable,
+}
+
+impl Row for Drain {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        match self {
+            Drain::Body => writer.number(1, 1),
+            Drain::Prepared { session } => writer.number(1, 2).number(2, session.0),
+            Drain::Aborted => writer.number(1, 3),
+            Drain::Completed { body } => writer.number(1, 4).bytes(3, &body.to_bytes()),
+            Drain::PartTable => writer.number(1, 5),
+        };
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Drain> {
+        let (mut what, mut session, mut body) = (0, SessionId(0), BodyId::default());
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => what = field.number()?,
+                2 => session = SessionId(field.number()?),
+                3 => body = BodyId::from_bytes(array("body id", &field.value)?),
+                _ => {}
+            }
+        }
+        match what {
+            1 => Ok(Drain::Body),
+            2 => Ok(Drain::Prepared { session }),
+            3 => Ok(Drain::Aborted),
+            4 => Ok(Drain::Completed { body }),
+            5 => Ok(Drain::PartTable),
+            other => Err(unexpected("drain", other)),
+        }
+    }
+}
+
+/// A block to free: the row `f <batch> <block>`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Freed {
+    pub group: GroupId,
+}
+
+impl Row for Freed {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer.number(1, u64::from(self.group.0));
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Freed> {
+        let mut freed = Freed { group: GroupId(0) };
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            if field.tag == 1 {
+                freed.group = GroupId(narrow("group", field.number()?)?);
+            }
+        }
+        Ok(freed)
+    }
+}
+
+impl Drain {
+    /// The drain row of an upload that became an object's part table and is now gone.
+    pub fn part_table(upload: UploadId) -> (Bytes, Bytes) {
+        (crate::keys::drain_upload(upload), Drain::PartTable.encode())
+    }
+}

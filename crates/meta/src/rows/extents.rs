@@ -1,0 +1,150 @@
+//! Extents: which bytes of a body lie where.
+
+use bytes::Bytes;
+use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
+use cairn_base::{BlockId, BodyId, GroupId, Result};
+
+use super::{FORMAT, Row, array, narrow, unexpected};
+
+/// Where a run of bytes lies.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In a block, from `offset` in it on.
+    Block { group: GroupId, block: BlockId, offset: u32 },
+    /// Here.
+    Inline(Bytes),
+    /// In another body, from `offset` in it on.
+    Body { body: BodyId, offset: u64 },
+}
+
+/// A run of a body: `len` bytes from `offset` in the body on. What no extent covers is a hole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Extent {
+    pub offset: u64,
+    pub len: u64,
+    pub place: Place,
+}
+
+impl Extent {
+    pub fn end(&self) -> u64 {
+        self.offset + self.len
+    }
+
+    /// The part of this extent within `start..end`; `None` if they do not meet.
+    pub fn slice(&self, start: u64, end: u64) -> Option<Extent> {
+        let from = self.offset.max(start);
+        let to = self.end().min(end);
+        if from >= to {
+            return None;
+        }
+        let skip = from - self.offset;
+        let place = match &self.place {
+            Place::Block { group, block, offset } => {
+                Place::Block { group: *group, block: *block, offset: offset + skip as u32 }
+            }
+            Place::Inline(bytes) => {
+                Place::Inline(bytes.slice(skip as usize..(skip + to - from) as usize))
+            }
+            Place::Body { body, offset } => Place::Body { body: *body, offset: offset + skip },
+        };
+        Some(Extent { offset: from, len: to - from, place })
+    }
+}
+
+/// The extents of one chunk of a body, by offset, not overlapping: the row `e <body> <chunk>`. An
+/// extent belongs to the chunk of its first byte and may reach into the next.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Extents {
+    pub extents: Vec<Extent>,
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Extents {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        for extent in &self.extents {
+            let mut out = Vec::with_capacity(40);
+            put_varint(&mut out, extent.offset);
+            put_varint(&mut out, extent.len);
+            let tag = match &extent.place {
+                Place::Block { group, block, offset } => {
+                    put_varint(&mut out, u64::from(group.0));
+                    out.extend_from_slice(&block.to_bytes());
+                    put_varint(&mut out, u64::from(*offset));
+                    1
+                }
+                Place::Inline(bytes) => {
+                    out.extend_from_slice(bytes);
+                    2
+                }
+                Place::Body { body, offset } => {
+                    out.extend_from_slice(&body.to_bytes());
+                    put_varint(&mut out, *offset);
+                    3
+                }
+            };
+            writer.bytes(tag, &out);
+        }
+        writer.raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Extents> {
+        let mut extents = Extents::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1..=3 => {
+                    let extent = decode_extent(field.tag, &field.value)?;
+                    check_order(extents.extents.last(), &extent)?;
+                    extents.extents.push(extent);
+                }
+                _ => field.keep(&mut extents.unknown),
+            }
+        }
+        Ok(extents)
+    }
+}
+
+fn decode_extent(tag: u32, bytes: &Bytes) -> Result<Extent> {
+    let mut rest: &[u8] = bytes;
+    let offset = take_varint(&mut rest)?;
+    let len = take_varint(&mut rest)?;
+    let place = match tag {
+        1 => {
+            let group = GroupId(narrow("group", take_varint(&mut rest)?)?);
+            let block = BlockId::from_bytes(take_array(&mut rest)?);
+            let offset: u32 = narrow("offset in a block", take_varint(&mut rest)?)?;
+            if len.checked_add(u64::from(offset)).is_none_or(|end| end > u64::from(u32::MAX)) {
+                return Err(unexpected("extent", format!("{len} bytes of a block")));
+            }
+            Place::Block { group, block, offset }
+        }
+        2 => {
+            if rest.len() as u64 != len {
+                return Err(unexpected("inline extent", rest.len()));
+            }
+            Place::Inline(bytes.slice(bytes.len() - rest.len()..))
+        }
+        _ => {
+            let body = BodyId::from_bytes(take_array(&mut rest)?);
+            Place::Body { body, offset: take_varint(&mut rest)? }
+        }
+    };
+    Ok(Extent { offset, len, place })
+}
+
+fn take_array(rest: &mut &[u8]) -> Result<[u8; 16]> {
+    let (head, tail) = rest.split_at_checked(16).ok_or_else(|| unexpected("id", "cut short"))?;
+    *rest = tail;
+    array("id", head)
+}
+
+fn check_order(previous: Option<&Extent>, next: &Extent) -> Result<()> {
+    let start = previous.map_or(0, Extent::end);
+    let fits = next.len > 0 && next.offset.checked_add(next.len).is_some();
+    if fits && next.offset >= start {
+        return Ok(());
+    }
+    Err(unexpected("body", format!("extent at {} after {start}", next.offset)))
+}

@@ -1,0 +1,156 @@
+//! Inodes.
+
+use bytes::Bytes;
+use cairn_base::codec::{Fields, Writer};
+use cairn_base::{BodyId, BucketId, Ino, Result, Timestamp};
+
+use super::{FORMAT, ObjectAttributes, Row, array, narrow, unexpected, unzigzag, zigzag};
+
+/// What an inode is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Kind {
+    #[default]
+    File,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+}
+
+impl Kind {
+    pub fn number(self) -> u64 {
+        match self {
+            Kind::File => 1,
+            Kind::Directory => 2,
+            Kind::Symlink => 3,
+            Kind::Fifo => 4,
+            Kind::Socket => 5,
+        }
+    }
+
+    pub fn from_number(number: u64) -> Result<Kind> {
+        match number {
+            1 => Ok(Kind::File),
+            2 => Ok(Kind::Directory),
+            3 => Ok(Kind::Symlink),
+            4 => Ok(Kind::Fifo),
+            5 => Ok(Kind::Socket),
+            other => Err(unexpected("kind of inode", other)),
+        }
+    }
+}
+
+/// Where the bytes of a file are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Content {
+    /// Nothing but zeros, up to the size.
+    #[default]
+    Empty,
+    /// All bytes up to the last that is not a hole; also the target of a symbolic link.
+    Inline(Bytes),
+    Body(BodyId),
+}
+
+/// An inode: the row `i <ino>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Inode {
+    pub kind: Kind,
+    /// The bucket it belongs to for life. The root belongs to none (0).
+    pub bucket: BucketId,
+    /// Of a directory: the directory it is in.
+    pub parent: Ino,
+    /// Permission bits with setuid, setgid and sticky, no kind bits.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Names of a file. Directories count 1 here; their subdirectories are in the tally.
+    pub nlink: u32,
+    /// Bytes of a file or of the target of a symbolic link.
+    pub size: u64,
+    pub atime: Timestamp,
+    pub mtime: Timestamp,
+    pub ctime: Timestamp,
+    /// When it was made.
+    pub btime: Timestamp,
+    /// The batch of its last change; with the inode number it names one state of the file.
+    pub change: u64,
+    /// Of a directory: made by a deeper PUT, and to vanish with its last child.
+    pub implicit: bool,
+    pub content: Content,
+    /// What S3 and HTTP know of it beyond POSIX.
+    pub object: Option<Box<ObjectAttributes>>,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
+}
+
+impl Inode {
+    pub fn is_directory(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+}
+
+impl Row for Inode {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer
+            .number(1, self.kind.number())
+            .number(2, self.bucket.0)
+            .number(3, self.parent.0)
+            .number(4, u64::from(self.mode))
+            .number(5, u64::from(self.uid))
+            .number(6, u64::from(self.gid))
+            .number(7, u64::from(self.nlink))
+            .number(8, self.size)
+            .number(9, zigzag(self.atime.0))
+            .number(10, zigzag(self.mtime.0))
+            .number(11, zigzag(self.ctime.0))
+            .number(12, zigzag(self.btime.0))
+            .number(13, self.change)
+            .number(14, u64::from(self.implicit));
+        match &self.content {
+            Content::Empty => {}
+            Content::Inline(bytes) => {
+                writer.bytes(15, bytes);
+            }
+            Content::Body(body) => {
+                writer.bytes(16, &body.to_bytes());
+            }
+        }
+        if let Some(object) = &self.object {
+            writer.bytes(17, &object.encode());
+        }
+        writer.raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Inode> {
+        let mut inode = Inode::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => inode.kind = Kind::from_number(field.number()?)?,
+                2 => inode.bucket = BucketId(field.number()?),
+                3 => inode.parent = Ino(field.number()?),
+                4 => inode.mode = narrow("mode", field.number()?)?,
+                5 => inode.uid = narrow("uid", field.number()?)?,
+                6 => inode.gid = narrow("gid", field.number()?)?,
+                7 => inode.nlink = narrow("nlink", field.number()?)?,
+                8 => inode.size = field.number()?,
+                9 => inode.atime = Timestamp(unzigzag(field.number()?)),
+                10 => inode.mtime = Timestamp(unzigzag(field.number()?)),
+                11 => inode.ctime = Timestamp(unzigzag(field.number()?)),
+                12 => inode.btime = Timestamp(unzigzag(field.number()?)),
+                13 => inode.change = field.number()?,
+                14 => inode.implicit = field.number()? != 0,
+                15 => inode.content = Content::Inline(field.value),
+                16 => {
+                    let body = BodyId::from_bytes(array("body id", &field.value)?);
+                    inode.content = Content::Body(body);
+                }
+                17 => inode.object = Some(Box::new(ObjectAttributes::decode(&field.value)?)),
+                _ => field.keep(&mut inode.unknown),
+            }
+        }
+        Ok(inode)
+    }
+}

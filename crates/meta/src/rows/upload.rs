@@ -1,0 +1,129 @@
+//! Multipart uploads and their parts.
+
+use bytes::Bytes;
+use cairn_base::codec::{Fields, Writer};
+use cairn_base::{BodyId, Result, Timestamp, UserId};
+
+use super::attributes::{Algorithm, Checksum};
+use super::{
+    ChecksumKind, Content, FORMAT, ObjectAttributes, Row, array, decode_pairs, encode_pairs,
+    unexpected, unzigzag, zigzag,
+};
+
+/// A multipart upload: the row `u <bucket> <key> <upload>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Upload {
+    pub initiator: UserId,
+    pub initiated: Timestamp,
+    /// What the object will have.
+    pub object: ObjectAttributes,
+    pub tags: Vec<(String, String)>,
+    /// The checksum announced for the parts and the object.
+    pub checksum: Option<(Algorithm, ChecksumKind)>,
+    /// Counts the changes of its parts, so that a completion notices one in between.
+    pub change: u64,
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Upload {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer
+            .number(1, self.initiator.0)
+            .number(2, zigzag(self.initiated.0))
+            .bytes(3, &self.object.encode());
+        if !self.tags.is_empty() {
+            writer.bytes(4, &encode_pairs(&self.tags));
+        }
+        if let Some((algorithm, kind)) = self.checksum {
+            let empty = vec![0; algorithm.len()].into();
+            writer.bytes(5, &Checksum { algorithm, kind, value: empty }.encode());
+        }
+        writer.number(6, self.change).raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Upload> {
+        let mut upload = Upload::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => upload.initiator = UserId(field.number()?),
+                2 => upload.initiated = Timestamp(unzigzag(field.number()?)),
+                3 => upload.object = ObjectAttributes::decode(&field.value)?,
+                4 => upload.tags = decode_pairs(&field.value)?,
+                5 => {
+                    let announced = Checksum::decode(&field.value)?;
+                    upload.checksum = Some((announced.algorithm, announced.kind));
+                }
+                6 => upload.change = field.number()?,
+                _ => field.keep(&mut upload.unknown),
+            }
+        }
+        Ok(upload)
+    }
+}
+
+/// A part: the row `p <upload> <part>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Part {
+    pub size: u64,
+    /// MD5 of the part in hex.
+    pub etag: String,
+    pub modified: Timestamp,
+    /// Of the part alone.
+    pub checksums: Vec<Checksum>,
+    /// `Empty` once the part is only a line of an object's part table.
+    pub content: Content,
+    /// The body of the object that this part was made part of.
+    pub taken: Option<BodyId>,
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Part {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer.number(1, self.size).text(2, &self.etag).number(3, zigzag(self.modified.0));
+        for checksum in &self.checksums {
+            writer.bytes(4, &checksum.encode());
+        }
+        match &self.content {
+            Content::Empty => {}
+            Content::Inline(bytes) => {
+                writer.bytes(5, bytes);
+            }
+            Content::Body(body) => {
+                writer.bytes(6, &body.to_bytes());
+            }
+        }
+        if let Some(body) = self.taken {
+            writer.bytes(7, &body.to_bytes());
+        }
+        writer.raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Part> {
+        let mut part = Part::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => part.size = field.number()?,
+                2 => part.etag = field.text()?,
+                3 => part.modified = Timestamp(unzigzag(field.number()?)),
+                4 => part.checksums.push(Checksum::decode(&field.value)?),
+                5 => part.content = Content::Inline(field.value),
+                6 => {
+                    let body = BodyId::from_bytes(array("body id", &field.value)?);
+                    part.content = Content::Body(body);
+                }
+                7 => part.taken = Some(BodyId::from_bytes(array("body id", &field.value)?)),
+                _ => field.keep(&mut part.unknown),
+            }
+        }
+        if part.etag.is_empty() {
+            return Err(unexpected("part", "no ETag"));
+        }
+        Ok(part)
+    }
+}

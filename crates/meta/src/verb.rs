@@ -1,0 +1,29 @@
+//! What an operation is.
+
+use cairn_auth::Caller;
+use cairn_base::Timestamp;
+
+use crate::{Stop, View};
+
+/// What an operation is told besides its own fields.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub caller: Caller,
+    /// When the operation was accepted. Never goes back within one master.
+    pub now: Timestamp,
+    /// The batch that will make it durable; for a read, the batch it sees.
+    pub batch: u64,
+}
+
+/// One operation on the metadata: a pure function of the rows it sees, its own fields and the
+/// context. It may run several times before it takes effect, so it must not keep anything.
+pub trait Verb: Send + Sync + 'static {
+    type Reply: Send + 'static;
+
+    /// For metrics and traces.
+    const NAME: &'static str;
+
+    /// Checks the caller's rights first. Fails without having changed anything that matters: the
+    /// changes of an operation that fails are dropped.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop>;
+}
