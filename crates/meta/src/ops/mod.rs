@@ -1,1 +1,3 @@
 //! The operations, one verb a file.
+
+pub mod namespace;

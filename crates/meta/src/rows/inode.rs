@@ -77,6 +77,8 @@ pub struct Inode {
     /// Of a directory: made by a deeper PUT, and to vanish with its last child.
     pub implicit: bool,
     pub content: Content,
+    /// How many extended attributes its `x` rows hold.
+    pub xattr_count: u32,
     /// What S3 and HTTP know of it beyond POSIX.
     pub object: Option<Box<ObjectAttributes>>,
     /// Fields of a newer version.
@@ -86,6 +88,24 @@ pub struct Inode {
 impl Inode {
     pub fn is_directory(&self) -> bool {
         self.kind == Kind::Directory
+    }
+
+    /// The ETag without quotes: the stored one, or where there is none a name of this state of
+    /// the file that no other state ever has.
+    pub fn etag(&self, ino: Ino) -> String {
+        match &self.object {
+            Some(object) if !object.etag.is_empty() => object.etag.clone(),
+            _ => format!("{:x}-{:x}", ino.0, self.change),
+        }
+    }
+
+    /// The bytes changed other than by a PUT: digests of the former bytes are void.
+    pub fn forget_digests(&mut self) {
+        if let Some(object) = &mut self.object {
+            object.etag.clear();
+            object.checksums.clear();
+            object.part_count = 0;
+        }
     }
 }
 
@@ -119,7 +139,7 @@ impl Row for Inode {
         if let Some(object) = &self.object {
             writer.bytes(17, &object.encode());
         }
-        writer.raw(&self.unknown);
+        writer.number(18, u64::from(self.xattr_count)).raw(&self.unknown);
         writer.finish()
     }
 
@@ -148,6 +168,7 @@ impl Row for Inode {
                     inode.content = Content::Body(body);
                 }
                 17 => inode.object = Some(Box::new(ObjectAttributes::decode(&field.value)?)),
+                18 => inode.xattr_count = narrow("xattr count", field.number()?)?,
                 _ => field.keep(&mut inode.unknown),
             }
         }

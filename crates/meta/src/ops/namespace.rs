@@ -1,0 +1,386 @@
+//! What the operations share: typed rows, buckets, paths, entries, and the life of an inode.
+
+use bytes::Bytes;
+use cairn_auth::{Action, decide};
+use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, limits};
+
+use crate::rows::{
+    Bucket, BucketKind, Content, Drain, Entry, Extents, Inode, Kind, Row, Session, SessionState,
+    Tally, Usage, decode_number, encode_number,
+};
+use crate::{Context, Stop, View, keys};
+
+/// Permission bits of what is made without any: files, and directories.
+pub const FILE_MODE: u32 = 0o644;
+pub const DIRECTORY_MODE: u32 = 0o755;
+
+/// The row of `key`, decoded.
+pub fn load<T: Row>(view: &mut View<'_>, key: &Bytes) -> Result<Option<T>, Stop> {
+    Ok(view.get(key)?.as_ref().map(T::decode).transpose()?)
+}
+
+/// A row that another row says must exist.
+pub fn load_known<T: Row>(view: &mut View<'_>, key: &Bytes, what: &str) -> Result<T, Stop> {
+    match load(view, key)? {
+        Some(row) => Ok(row),
+        None => Err(Error::corrupt(what, "no row", format!("{key:?}")).into()),
+    }
+}
+
+pub fn store<T: Row>(view: &mut View<'_>, key: Bytes, row: &T) {
+    view.put(key, row.encode());
+}
+
+/// The inode of an entry that was just read.
+pub fn load_inode(view: &mut View<'_>, ino: Ino) -> Result<Inode, Stop> {
+    load_known(view, &keys::inode(ino), "inode of a directory entry")
+}
+
+/// A bucket the caller may do something in.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    pub id: BucketId,
+    pub bucket: Bucket,
+}
+
+/// Finds a bucket by name and decides whether the caller may do `action` in it.
+pub fn open_bucket(
+    view: &mut View<'_>,
+    context: &Context,
+    name: &str,
+    action: Action,
+) -> Result<Opened, Stop> {
+    let entry = keys::directory_entry(Ino::ROOT, name.as_bytes());
+    let Some(entry) = load::<Entry>(view, &entry)? else {
+        return Err(no_bucket(name));
+    };
+    let id = BucketId(entry.ino.0);
+    let bucket: Bucket = load_known(view, &keys::bucket(id), "bucket")?;
+    decide(&context.caller, bucket.access(), action)?;
+    Ok(Opened { id, bucket })
+}
+
+/// The bucket of an inode, and whether the caller may do `action` in it.
+pub fn open_bucket_of(
+    view: &mut View<'_>,
+    context: &Context,
+    inode: &Inode,
+    action: Action,
+) -> Result<Opened, Stop> {
+    let bucket: Bucket = load_known(view, &keys::bucket(inode.bucket), "bucket of an inode")?;
+    decide(&context.caller, bucket.access(), action)?;
+    Ok(Opened { id: inode.bucket, bucket })
+}
+
+pub fn no_bucket(name: &str) -> Stop {
+    Error::NotFound(format!("bucket {name}")).into()
+}
+
+pub fn no_object(bucket: &str, key: &str) -> Stop {
+    Error::NotFound(format!("object {key} in bucket {bucket}")).into()
+}
+
+/// The next inode number.
+pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
+    let key = keys::config("next_ino");
+    let next = view.get(&key)?.as_ref().map(decode_number).transpose()?.unwrap_or(2);
+    view.put(key, encode_number(next + 1));
+    Ok(Ino(next))
+}
+
+/// Refuses operations of a session that has ended: what it wrote may be reaped already.
+pub fn require_session(view: &mut View<'_>, session: SessionId) -> Result<(), Stop> {
+    match load::<Session>(view, &keys::session(session))? {
+        Some(Session { state: SessionState::Live, .. }) => Ok(()),
+        _ => Err(Error::Unavailable(format!("session {session} has ended")).into()),
+    }
+}
+
+/// Checks an object's key: not empty, not too long, no NUL.
+pub fn check_key(key: &str) -> Result<(), Error> {
+    if key.is_empty() {
+        return Err(Error::Invalid("an object's key must not be empty".into()));
+    }
+    if key.len() > limits::KEY_BYTES {
+        let what = format!("key of {} bytes; at most {}", key.len(), limits::KEY_BYTES);
+        return Err(Error::TooLarge(what));
+    }
+    if key.contains('\0') {
+        return Err(Error::Invalid("an object's key must not contain NUL".into()));
+    }
+    Ok(())
+}
+
+/// The directories on the way to an object, and its name in the last of them: `a/b/c` is `c` in
+/// `a`, `b`; `x/` is the empty name in `x`; `a//b` is `b` in `a` and the empty name in it.
+pub fn split_key(key: &str) -> (Vec<&str>, &str) {
+    let mut parts: Vec<&str> = key.split('/').collect();
+    let name = parts.pop().unwrap_or_default();
+    (parts, name)
+}
+
+/// A directory on the way to an object.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub parent: Ino,
+    pub name: Vec<u8>,
+    pub ino: Ino,
+}
+
+/// Walks from the bucket through `directories`; `None` if one of them does not exist.
+pub fn walk(
+    view: &mut View<'_>,
+    bucket: BucketId,
+    directories: &[&str],
+) -> Result<Option<Vec<Step>>, Stop> {
+    let mut parent = bucket.ino();
+    let mut steps = Vec::with_capacity(directories.len());
+    for name in directories {
+        let key = keys::directory_entry(parent, name.as_bytes());
+        let Some(entry) = load::<Entry>(view, &key)? else { return Ok(None) };
+        steps.push(Step { parent, name: name.as_bytes().to_vec(), ino: entry.ino });
+        parent = entry.ino;
+    }
+    Ok(Some(steps))
+}
+
+/// Walks as [`walk`] and makes what is missing, as implicit directories.
+pub fn walk_or_make(
+    view: &mut View<'_>,
+    context: &Context,
+    opened: &Opened,
+    directories: &[&str],
+) -> Result<Ino, Stop> {
+    let mut parent = opened.id.ino();
+    for name in directories {
+        let name = name.as_bytes();
+        if let Some(entry) = load::<Entry>(view, &keys::directory_entry(parent, name))? {
+            parent = entry.ino;
+            continue;
+        }
+        let beside = keys::file_entry(parent, name);
+        if opened.bucket.kind == BucketKind::Posix && view.get(&beside)?.is_some() {
+            let what = format!("{} is a file", String::from_utf8_lossy(name));
+            return Err(Error::NotDirectory(what).into());
+        }
+        let inode = Inode { implicit: true, ..new_directory(opened.id, parent, context) };
+        parent = add_inode(view, context, parent, name, &inode)?;
+    }
+    Ok(parent)
+}
+
+/// A directory that is about to be made.
+pub fn new_directory(bucket: BucketId, parent: Ino, context: &Context) -> Inode {
+    Inode { parent, mode: DIRECTORY_MODE, ..new_inode(Kind::Directory, bucket, context) }
+}
+
+/// An inode that is about to be made.
+pub fn new_inode(kind: Kind, bucket: BucketId, context: &Context) -> Inode {
+    let (uid, gid) = context.caller.posix().map_or((0, 0), |posix| (posix.uid, posix.gid));
+    let now = context.now;
+    Inode {
+        kind,
+        bucket,
+        mode: FILE_MODE,
+        uid,
+        gid,
+        nlink: 1,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        change: context.batch,
+        ..Inode::default()
+    }
+}
+
+/// The key of an entry by what it is the entry of.
+pub fn entry_key(parent: Ino, name: &[u8], kind: Kind) -> Bytes {
+    match kind {
+        Kind::Directory => keys::directory_entry(parent, name),
+        _ => keys::file_entry(parent, name),
+    }
+}
+
+/// Gives a new inode a number, a row and its first entry; counts it.
+pub fn add_inode(
+    view: &mut View<'_>,
+    context: &Context,
+    parent: Ino,
+    name: &[u8],
+    inode: &Inode,
+) -> Result<Ino, Stop> {
+    let ino = next_ino(view)?;
+    store(view, keys::inode(ino), inode);
+    add_entry(view, context, parent, name, &Entry { ino, kind: inode.kind })?;
+    if !inode.is_directory() {
+        count_usage(view, inode.bucket, 1, inode.size as i64)?;
+    }
+    Ok(ino)
+}
+
+/// Makes an entry and counts it in its directory. The caller checked that there is none.
+pub fn add_entry(
+    view: &mut View<'_>,
+    context: &Context,
+    parent: Ino,
+    name: &[u8],
+    entry: &Entry,
+) -> Result<(), Stop> {
+    store(view, entry_key(parent, name, entry.kind), entry);
+    let directories = i64::from(entry.kind == Kind::Directory);
+    count_entries(view, context.now, parent, 1, directories)?;
+    Ok(())
+}
+
+/// Removes an entry and counts it; returns the directory's tally after that.
+pub fn remove_entry(
+    view: &mut View<'_>,
+    context: &Context,
+    parent: Ino,
+    name: &[u8],
+    kind: Kind,
+) -> Result<Tally, Stop> {
+    view.delete(entry_key(parent, name, kind));
+    count_entries(view, context.now, parent, -1, -i64::from(kind == Kind::Directory))
+}
+
+fn count_entries(
+    view: &mut View<'_>,
+    now: Timestamp,
+    directory: Ino,
+    entries: i64,
+    directories: i64,
+) -> Result<Tally, Stop> {
+    let key = keys::tally(directory);
+    let mut tally: Tally = load(view, &key)?.unwrap_or_default();
+    tally.entries = add(tally.entries, entries, "entries of a directory")?;
+    tally.directories = add(tally.directories, directories, "directories in a directory")?;
+    tally.mtime = now;
+    store(view, key, &tally);
+    Ok(tally)
+}
+
+/// Adds to a bucket's usage.
+pub fn count_usage(
+    view: &mut View<'_>,
+    bucket: BucketId,
+    objects: i64,
+    bytes: i64,
+) -> Result<(), Stop> {
+    let key = keys::usage(bucket);
+    let mut usage: Usage = load(view, &key)?.unwrap_or_default();
+    usage.objects = add(usage.objects, objects, "objects of a bucket")?;
+    usage.bytes = add(usage.bytes, bytes, "bytes of a bucket")?;
+    store(view, key, &usage);
+    Ok(())
+}
+
+fn add(value: u64, delta: i64, what: &str) -> Result<u64, Stop> {
+    value.checked_add_signed(delta).ok_or_else(|| {
+        Error::corrupt(what, format!("{value} and {delta}"), "a number that is not negative").into()
+    })
+}
+
+/// Takes one name off an inode; with the last one, the inode and what it holds go.
+pub fn drop_link(
+    view: &mut View<'_>,
+    context: &Context,
+    ino: Ino,
+    mut inode: Inode,
+) -> Result<(), Stop> {
+    if inode.nlink > 1 {
+        inode.nlink -= 1;
+        inode.ctime = context.now;
+        inode.change = context.batch;
+        store(view, keys::inode(ino), &inode);
+        return Ok(());
+    }
+    view.delete(keys::inode(ino));
+    count_usage(view, inode.bucket, -1, -(inode.size as i64))?;
+    drop_attributes(view, ino, &inode)?;
+    if let Some(upload) = inode.object.as_ref().and_then(|object| object.part_table) {
+        let (key, row) = Drain::part_table(upload);
+        view.put(key, row);
+    }
+    if let Content::Body(body) = inode.content {
+        release_body(view, body)?;
+    }
+    Ok(())
+}
+
+fn drop_attributes(view: &mut View<'_>, ino: Ino, inode: &Inode) -> Result<(), Stop> {
+    let tags = inode.object.as_ref().map_or(0, |object| object.tag_count);
+    if tags + inode.xattr_count == 0 {
+        return Ok(());
+    }
+    let (start, end) = keys::all_attributes(ino);
+    for (key, _) in view.scan(&start, &end, limits::OP_ROWS)? {
+        view.delete(key);
+    }
+    Ok(())
+}
+
+/// Removes a directory that has no entries left.
+pub fn drop_directory(view: &mut View<'_>, ino: Ino, inode: &Inode) -> Result<(), Stop> {
+    view.delete(keys::inode(ino));
+    view.delete(keys::tally(ino));
+    drop_attributes(view, ino, inode)
+}
+
+/// One more inode, part or extent refers to `body`.
+pub fn retain_body(view: &mut View<'_>, body: BodyId, more: u64) -> Result<(), Stop> {
+    let key = keys::references(body);
+    let count = view.get(&key)?.as_ref().map(decode_number).transpose()?.unwrap_or(1);
+    view.put(key, encode_number(count + more));
+    Ok(())
+}
+
+/// One less refers to `body`; with the last one it is put up for draining.
+pub fn release_body(view: &mut View<'_>, body: BodyId) -> Result<(), Stop> {
+    let key = keys::references(body);
+    match view.get(&key)?.as_ref().map(decode_number).transpose()? {
+        Some(count) if count > 2 => view.put(key, encode_number(count - 1)),
+        Some(2) => view.delete(key),
+        _ => {
+            view.delete(key);
+            store(view, keys::drain_body(body), &Drain::Body);
+        }
+    }
+    Ok(())
+}
+
+/// Whether more than one inode, part or extent refers to `body`.
+pub fn is_shared(view: &mut View<'_>, body: BodyId) -> Result<bool, Stop> {
+    let count = view.get(&keys::references(body))?.as_ref().map(decode_number).transpose()?;
+    Ok(count.unwrap_or(1) > 1)
+}
+
+/// The extents of one chunk of a body; none where there is no row.
+pub fn load_extents(view: &mut View<'_>, body: BodyId, chunk: u32) -> Result<Extents, Stop> {
+    Ok(load(view, &keys::extents(body, chunk))?.unwrap_or_default())
+}
+
+/// Stores the extents of a chunk, or deletes the row when there are none.
+pub fn store_extents(
+    view: &mut View<'_>,
+    body: BodyId,
+    chunk: u32,
+    extents: &Extents,
+) -> Result<(), Stop> {
+    if extents.extents.len() > limits::CHUNK_EXTENTS {
+        let what = format!("{} extents in 64 MiB; coalesce them first", extents.extents.len());
+        return Err(Error::TooLarge(what).into());
+    }
+    let key = keys::extents(body, chunk);
+    match extents.extents.is_empty() && extents.unknown.is_empty() {
+        true => view.delete(key),
+        false => store(view, key, extents),
+    }
+    Ok(())
+}
+
+/// The chunk of a body that `offset` lies in. Bodies end below 2^58 bytes, so it fits.
+pub fn chunk_of(offset: u64) -> u32 {
+    (offset / limits::CHUNK_BYTES) as u32
+}
