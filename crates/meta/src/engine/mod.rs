@@ -1,8 +1,14 @@
 //! Where the master keeps metadata: an ordered, transactional key-value store behind one small
 //! trait. Engines know nothing of inodes; they keep rows.
 
+pub mod embedded;
+pub mod memory;
+
 use bytes::Bytes;
 use cairn_base::{Error, Result};
+
+pub use embedded::Embedded;
+pub use memory::{CommitFault, Memory};
 
 /// One changed row: its key and its new value, or `None` where it was deleted.
 pub type Change = (Bytes, Option<Bytes>);

@@ -1,0 +1,374 @@
+//! The state of an embedded engine: one writer, any number of readers, one checkpointer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cairn_base::{Disk, DiskFile, Error, Result};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+
+use super::super::{Change, CommitError, Fence};
+use super::backend::Failure;
+use super::log::Log;
+use super::mark::Mark;
+use super::memtable::Memtable;
+use super::record::Kind;
+use super::snapshot::Tables;
+use super::table::{Cold, Table};
+use super::{Config, reserve};
+
+/// What a commit may wait for: a stalled checkpoint's reason.
+#[derive(Clone, Debug)]
+pub enum Stall {
+    Full(String),
+    Other(String),
+}
+
+impl Stall {
+    fn error(&self) -> Error {
+        match self {
+            Stall::Full(text) => Error::Full(text.clone()),
+            Stall::Other(text) => Error::Unavailable(text.clone()),
+        }
+    }
+}
+
+/// What only the one who commits changes.
+pub struct Writer {
+    pub log: Log,
+    pub fence: Fence,
+    /// The last log record that is in the table of rows.
+    pub checkpointed: u64,
+    /// Memory of the active memtable; what the log took for it.
+    pub active_bytes: usize,
+    pub active_log_bytes: u64,
+    /// Memory of the frozen memtable, and the mark it will leave.
+    pub frozen_bytes: usize,
+    pub frozen: Option<Mark>,
+    pub poisoned: Option<String>,
+    pub stalled: Option<Stall>,
+    /// A commit waits for room.
+    pub wanted: bool,
+    pub stop: bool,
+    pub last_commit: Instant,
+}
+
+/// What readers see.
+pub struct View {
+    pub fence: Fence,
+    pub tables: Arc<Tables>,
+}
+
+/// The table's file and, while it is open, its database.
+pub struct Slot {
+    pub file: Arc<dyn DiskFile>,
+    pub table: Option<Table>,
+}
+
+pub struct Core {
+    pub disk: Arc<dyn Disk>,
+    pub config: Config,
+    pub writer: Mutex<Writer>,
+    /// A checkpoint ended.
+    pub room: Condvar,
+    /// There may be something to checkpoint.
+    pub work: Condvar,
+    pub view: RwLock<View>,
+    /// Held for a whole checkpoint.
+    pub slot: Mutex<Slot>,
+}
+
+impl Core {
+    pub fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
+        let mut writer = self.writer.lock();
+        let bytes = writer.log.record_bytes(&changes).map_err(CommitError::Failed)?;
+        self.wait_for_room(&mut writer, bytes)?;
+        if writer.fence != expected {
+            return Err(CommitError::Fenced { found: writer.fence });
+        }
+        let fence = Fence { batch: expected.batch + 1, ..expected };
+        self.append(&mut writer, Kind::Batch, fence, &changes)?;
+        let active = Arc::clone(&self.view.read().tables.active);
+        writer.active_bytes += active.insert(fence.batch, changes);
+        self.publish(writer, fence);
+        Ok(())
+    }
+
+    pub fn take_over(&self) -> Result<Fence> {
+        let mut writer = self.writer.lock();
+        let result = writer.log.record_bytes(&[]).map_err(CommitError::Failed);
+        let result = result.and_then(|bytes| self.wait_for_room(&mut writer, bytes));
+        let fence = Fence { epoch: writer.fence.epoch + 1, ..writer.fence };
+        let result = result.and_then(|()| self.append(&mut writer, Kind::TakeOver, fence, &[]));
+        match result {
+            Ok(()) => {
+                self.publish(writer, fence);
+                Ok(fence)
+            }
+            Err(CommitError::Failed(error) | CommitError::Poisoned(error)) => Err(error),
+            Err(error) => Err(Error::Unavailable(format!("take-over: {error:?}"))),
+        }
+    }
+
+    /// Writes one record and makes it durable.
+    fn append(
+        &self,
+        writer: &mut Writer,
+        kind: Kind,
+        fence: Fence,
+        changes: &[Change],
+    ) -> Result<(), CommitError> {
+        let encoded = writer.log.encode(kind, fence, changes).map_err(CommitError::Failed)?;
+        let written = writer.log.write(encoded);
+        let durable = written.and_then(|bytes| writer.log.sync().map(|()| bytes));
+        match durable {
+            Ok(bytes) => {
+                writer.active_log_bytes += bytes;
+                Ok(())
+            }
+            Err(error) => {
+                writer.poison(format!("writing the log: {error}"));
+                Err(CommitError::Poisoned(Error::Io(error)))
+            }
+        }
+    }
+
+    /// Shows readers what was committed, and has the checkpointer look.
+    fn publish(&self, mut writer: MutexGuard<'_, Writer>, fence: Fence) {
+        writer.fence = fence;
+        writer.last_commit = Instant::now();
+        self.view.write().fence = fence;
+        let first = writer.log.sequence == writer.checkpointed + 1;
+        if !self.config.background {
+            if self.over_limit(&writer) {
+                drop(writer);
+                // What stops it is kept in the writer and reported to later commits.
+                let _ = self.checkpoint();
+            }
+        } else if first || self.over_limit(&writer) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether the active memtable is due for the table.
+    pub fn over_limit(&self, writer: &Writer) -> bool {
+        writer.active_bytes > self.config.memtable_bytes
+            || writer.active_log_bytes > writer.log.total_bytes() / 4
+    }
+
+    fn has_room(&self, writer: &Writer, bytes: u64) -> bool {
+        let memory = writer.active_bytes + writer.frozen_bytes;
+        memory <= self.config.memtable_bytes.saturating_mul(4)
+            && writer.log.has_room(bytes, writer.checkpointed)
+    }
+
+    /// Waits until the log and memory have room for a record.
+    fn wait_for_room(
+        &self,
+        writer: &mut MutexGuard<'_, Writer>,
+        bytes: u64,
+    ) -> Result<(), CommitError> {
+        loop {
+            if let Some(reason) = &writer.poisoned {
+                let text = format!("{reason}; restart to recover");
+                return Err(CommitError::Poisoned(Error::Unavailable(text)));
+            }
+            if self.has_room(writer, bytes) {
+                return Ok(());
+            }
+            writer.wanted = true;
+            if self.config.background {
+                self.work.notify_one();
+                if let Some(stall) = &writer.stalled {
+                    return Err(CommitError::Failed(stall.error()));
+                }
+                self.room.wait(writer);
+            } else if let Err(error) = MutexGuard::unlocked(writer, || self.checkpoint())
+                && writer.poisoned.is_none()
+            {
+                return Err(CommitError::Failed(error));
+            }
+        }
+    }
+
+    /// Moves what is in memory into the table of rows. `false`: there was nothing to move.
+    ///
+    /// # Errors
+    /// `Full` and others that may pass: nothing is lost, it will be tried again. After a failed
+    /// write or sync the engine is poisoned.
+    pub fn checkpoint(&self) -> Result<bool> {
+        let mut slot = self.slot.lock();
+        let Some((memtable, mark)) = self.freeze()? else { return Ok(false) };
+        match self.write_table(&mut slot, &memtable, &mark) {
+            Ok(cold) => {
+                self.finish(cold);
+                Ok(true)
+            }
+            Err(error) => {
+                let failure = slot.table.as_ref().and_then(Table::failure);
+                self.stall(failure.map(|(failure, _)| failure), &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the active memtable out of the way of commits.
+    fn freeze(&self) -> Result<Option<(Arc<Memtable>, Mark)>> {
+        let mut writer = self.writer.lock();
+        writer.wanted = false;
+        if let Some(reason) = &writer.poisoned {
+            return Err(Error::Unavailable(reason.clone()));
+        }
+        let mut view = self.view.write();
+        if let (Some(mark), Some(frozen)) = (writer.frozen, &view.tables.frozen) {
+            return Ok(Some((Arc::clone(frozen), mark)));
+        }
+        if writer.log.sequence == writer.checkpointed {
+            return Ok(None);
+        }
+        let mark = writer.mark();
+        writer.frozen = Some(mark);
+        writer.frozen_bytes = std::mem::take(&mut writer.active_bytes);
+        writer.active_log_bytes = 0;
+        let frozen = Arc::clone(&view.tables.active);
+        let cold = Arc::clone(&view.tables.cold);
+        let active = Arc::default();
+        view.tables = Arc::new(Tables { active, frozen: Some(Arc::clone(&frozen)), cold });
+        Ok(Some((frozen, mark)))
+    }
+
+    fn write_table(&self, slot: &mut Slot, memtable: &Memtable, mark: &Mark) -> Result<Cold> {
+        reserve::make_space(&*self.disk, &self.config)?;
+        let table = self.ready(slot)?;
+        let Err(error) = table.write(memtable, mark) else { return table.cold() };
+        if !matches!(table.failure(), Some((Failure::Full | Failure::Read, _))) {
+            return Err(error);
+        }
+        // It may have failed after the point of no return.
+        match self.ready(slot).and_then(|table| table.cold()) {
+            Ok(cold) if cold.mark == *mark => Ok(cold),
+            Ok(cold) => {
+                self.show(cold, false);
+                Err(error)
+            }
+            Err(_) => Err(error),
+        }
+    }
+
+    /// The table, opened again where it was stopped by something that this cures.
+    fn ready<'a>(&self, slot: &'a mut Slot) -> Result<&'a mut Table> {
+        if let Some(table) = &slot.table
+            && matches!(table.failure(), Some((Failure::Full | Failure::Read, _)))
+        {
+            slot.table = None;
+        }
+        if slot.table.is_none() {
+            slot.table = Some(Table::open(&slot.file, self.config.cache_bytes)?);
+        }
+        slot.table.as_mut().ok_or_else(|| Error::Unavailable("the table of rows".into()))
+    }
+
+    /// Readers see `cold` from here on; `done`: with all that was frozen.
+    fn show(&self, cold: Cold, done: bool) {
+        let mut view = self.view.write();
+        let frozen = view.tables.frozen.clone().filter(|_| !done);
+        let active = Arc::clone(&view.tables.active);
+        let tables = Arc::new(Tables { active, frozen, cold: Arc::new(cold) });
+        let old = std::mem::replace(&mut view.tables, tables);
+        drop(view);
+        // Freeing a whole memtable takes a while: not under the lock.
+        drop(old);
+    }
+
+    fn finish(&self, cold: Cold) {
+        let sequence = cold.mark.sequence;
+        self.show(cold, true);
+        let mut writer = self.writer.lock();
+        writer.checkpointed = sequence;
+        writer.frozen = None;
+        writer.frozen_bytes = 0;
+        writer.stalled = None;
+        self.room.notify_all();
+        drop(writer);
+        reserve::restore(&*self.disk, &self.config);
+    }
+
+    fn stall(&self, failure: Option<Failure>, error: &Error) {
+        let mut writer = self.writer.lock();
+        let text = format!("moving the log into the table of rows: {error}");
+        tracing::warn!("{text}");
+        match (failure, error) {
+            (Some(Failure::Write), _) => {
+                reserve::mark_suspect(&*self.disk);
+                writer.poison(text);
+            }
+            (_, Error::Corrupt { .. }) => writer.poison(text),
+            (_, Error::Full(_)) => writer.stalled = Some(Stall::Full(text)),
+            _ => writer.stalled = Some(Stall::Other(text)),
+        }
+        self.room.notify_all();
+    }
+
+    /// The rows at rest as of `mark` after a failure that opening the table again cures.
+    pub fn revive(&self, mark: &Mark) -> Option<Arc<Cold>> {
+        let mut slot = self.slot.lock();
+        if self.writer.lock().poisoned.is_none() {
+            let stopped = slot.table.as_ref().is_none_or(|table| table.failure().is_some());
+            if stopped {
+                let cold = self.ready(&mut slot).and_then(|table| table.cold()).ok()?;
+                self.show(cold, false);
+            }
+        }
+        let cold = Arc::clone(&self.view.read().tables.cold);
+        (cold.mark == *mark).then_some(cold)
+    }
+
+    /// The checkpointer's thread.
+    pub fn run_checkpoints(&self) {
+        let mut retry = false;
+        while self.wait_for_work(std::mem::take(&mut retry)) {
+            retry = self.checkpoint().is_err();
+        }
+    }
+
+    /// `false`: the engine is being closed.
+    fn wait_for_work(&self, retry: bool) -> bool {
+        /// How long a failed checkpoint rests unless a commit asks for room.
+        const RETRY: Duration = Duration::from_secs(1);
+        let mut writer = self.writer.lock();
+        if retry && !writer.stop {
+            self.work.wait_for(&mut writer, RETRY);
+        }
+        while !writer.stop {
+            let pending = writer.log.sequence != writer.checkpointed;
+            if writer.poisoned.is_some() || !pending {
+                self.work.wait(&mut writer);
+                continue;
+            }
+            let idle = writer.last_commit.elapsed();
+            if retry || writer.wanted || self.over_limit(&writer) || idle >= self.config.idle {
+                return true;
+            }
+            self.work.wait_for(&mut writer, self.config.idle - idle);
+        }
+        false
+    }
+}
+
+impl Writer {
+    /// Refuses all later commits.
+    pub fn poison(&mut self, reason: String) {
+        tracing::error!("the metadata engine stops: {reason}");
+        self.poisoned.get_or_insert(reason);
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            log_id: self.log.id,
+            sequence: self.log.sequence,
+            previous: self.log.previous,
+            fence: self.fence,
+            segments: self.log.segments(),
+            segment_bytes: self.log.segment_bytes(),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Making the files of an engine, in an order that a crash cannot confuse, and opening them.
+
+use std::sync::Arc;
+
+use cairn_base::disk::read_exact_at;
+use cairn_base::{Disk, DiskFile, Error, Result};
+
+use super::super::Fence;
+use super::Config;
+use super::log::{create_file, for_each_header};
+use super::mark::Mark;
+use super::memtable::Memtable;
+use super::record::Header;
+use super::reserve::SUSPECT;
+use super::table::Table;
+
+pub const ROWS: &str = "rows.redb";
+/// The table while it is being made or copied.
+const ROWS_NEW: &str = "rows.new";
+
+/// Opens the file of the table; makes all files first where there are none.
+pub fn open_rows(disk: &dyn Disk, config: &Config) -> Result<Arc<dyn DiskFile>> {
+    let names = disk.list()?;
+    let has = |name: &str| names.iter().any(|other| other == name);
+    if !has(ROWS) {
+        create(disk, config, &names)?;
+    } else if has(SUSPECT) {
+        copy_rows(disk)?;
+    }
+    Ok(disk.open(ROWS)?)
+}
+
+/// The table's name appears last: without it, whatever is there is an unfinished start.
+fn create(disk: &dyn Disk, config: &Config, names: &[String]) -> Result<()> {
+    for name in names.iter().filter(|name| name.starts_with("log-")) {
+        if holds_records(disk, name)? {
+            let got = format!("no {ROWS}, yet records in {name}");
+            return Err(Error::corrupt("metadata directory", got, "both or neither"));
+        }
+    }
+    for name in names.iter().filter(|name| is_ours(name)) {
+        disk.remove(name)?;
+    }
+    let mark = Mark {
+        log_id: config.rng.next_u64(),
+        sequence: 0,
+        previous: 0,
+        fence: Fence::default(),
+        segments: config.log_segments.max(2),
+        segment_bytes: config.log_segment_bytes.next_multiple_of(4096),
+    };
+    let rows = disk.create(ROWS_NEW)?;
+    Table::open(&rows, config.cache_bytes)?.write(&Memtable::default(), &mark)?;
+    for segment in 0..mark.segments {
+        create_file(disk, segment, mark.segment_bytes)?;
+    }
+    rows.sync_data()?;
+    disk.sync()?;
+    disk.rename(ROWS_NEW, ROWS)?;
+    Ok(disk.sync()?)
+}
+
+fn is_ours(name: &str) -> bool {
+    name == ROWS_NEW || name == SUSPECT || name == super::reserve::RESERVE || is_log(name)
+}
+
+fn is_log(name: &str) -> bool {
+    name.strip_prefix("log-").is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// Whether a log file holds a record of whatever log.
+fn holds_records(disk: &dyn Disk, name: &str) -> Result<bool> {
+    let file = disk.open(name)?;
+    let mut found = false;
+    for_each_header(&*file, file.len()?, |_, bytes| {
+        if let Some(id) = bytes.get(8..).and_then(|rest| rest.first_chunk()) {
+            let parsed = Header::parse(bytes, u64::from_le_bytes(*id));
+            found = found || !matches!(parsed, Ok(None));
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Writes the table anew, byte for byte, after a write of it failed in an earlier process: what
+/// is read of it now comes from the page cache and may not be on the disk.
+fn copy_rows(disk: &dyn Disk) -> Result<()> {
+    tracing::warn!("a write of {ROWS} failed before the last restart: copying it");
+    if disk.list()?.iter().any(|name| name == ROWS_NEW) {
+        disk.remove(ROWS_NEW)?;
+    }
+    let (source, target) = (disk.open(ROWS)?, disk.create(ROWS_NEW)?);
+    let len = source.len()?;
+    let mut chunk = vec![0; 1 << 20];
+    let mut offset = 0;
+    while offset < len {
+        let bytes = (len - offset).min(chunk.len() as u64) as usize;
+        read_exact_at(&*source, &mut chunk[..bytes], offset)?;
+        target.write_at(&[&chunk[..bytes]], offset)?;
+        offset += bytes as u64;
+    }
+    target.sync_data()?;
+    disk.sync()?;
+    disk.rename(ROWS_NEW, ROWS)?;
+    disk.sync()?;
+    disk.remove(SUSPECT)?;
+    Ok(disk.sync()?)
+}

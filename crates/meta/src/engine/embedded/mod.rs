@@ -1,0 +1,240 @@
+//! The embedded engine: an own log for commits, redb for the rows at rest.
+//!
+//! ```text
+//!   commit ──► log record, one fdatasync ──► active memtable ──► visible
+//!                                               │ over its limit, or idle
+//!                                               ▼
+//!              snapshot ◄── frozen memtable ──► checkpoint ──► rows.redb ──► log reused
+//! ```
+//!
+//! Files and bytes: FORMAT.md beside this file. Why so: docs/decisions/0002-embedded-engine.md.
+
+mod backend;
+mod core;
+mod create;
+mod log;
+mod mark;
+mod memtable;
+pub mod record;
+mod recover;
+mod reserve;
+mod snapshot;
+mod table;
+mod verify;
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cairn_base::rng::RealRng;
+use cairn_base::{Disk, Error, Result, Rng};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use self::core::{Core, Slot, View, Writer};
+use self::log::Log;
+use self::snapshot::{EmbeddedSnapshot, Tables};
+use self::table::Table;
+use super::{Change, CommitError, Engine, Fence, Snapshot};
+
+pub use self::verify::{Report, verify};
+
+/// How an embedded engine uses memory and disk.
+#[derive(Clone)]
+pub struct Config {
+    /// Memory of committed rows before they are moved into the table; commits wait at four times
+    /// as much.
+    pub memtable_bytes: usize,
+    /// redb's page cache.
+    pub cache_bytes: usize,
+    /// Files of the log (at least 2) and bytes of each; no batch may be larger than one file.
+    /// Both count only when the engine's files are made.
+    pub log_segments: u32,
+    pub log_segment_bytes: u64,
+    /// Space put by on the disk so that deletes go on when it is full; 0: none.
+    pub reserve_bytes: u64,
+    /// What is in memory moves into the table when there was no commit for this long.
+    pub idle: Duration,
+    /// `false`: checkpoints run inside of commits, for tests that must be reproducible.
+    pub background: bool,
+    /// Draws the log's id.
+    pub rng: Arc<dyn Rng>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            memtable_bytes: 16 << 20,
+            cache_bytes: 16 << 20,
+            log_segments: 5,
+            log_segment_bytes: 16 << 20,
+            reserve_bytes: 32 << 20,
+            idle: Duration::from_secs(2),
+            background: true,
+            rng: Arc::new(RealRng),
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("memtable_bytes", &self.memtable_bytes)
+            .field("cache_bytes", &self.cache_bytes)
+            .field("log_segments", &self.log_segments)
+            .field("log_segment_bytes", &self.log_segment_bytes)
+            .field("reserve_bytes", &self.reserve_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An engine in a directory of its own. Only one may be open on a directory at a time; the
+/// caller sees to that.
+pub struct Embedded {
+    core: Arc<Core>,
+    checkpointer: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").field("config", &self.core.config).finish_non_exhaustive()
+    }
+}
+
+impl Embedded {
+    /// Opens the engine on `disk`; makes its files where there are none. What an earlier process
+    /// committed is there again; what it was committing may be.
+    ///
+    /// # Errors
+    /// `Corrupt` where acknowledged rows cannot be read, `Invalid` for files of a newer version,
+    /// `Full` and `Io`.
+    pub fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Embedded> {
+        let core = Arc::new(open_core(disk, config)?);
+        if core.writer.lock().frozen.is_some() {
+            match core.checkpoint() {
+                Ok(_) => {}
+                // All is in memory: reads work, and commits once there is space.
+                Err(Error::Full(text)) => tracing::warn!("opened on a full disk: {text}"),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut checkpointer = None;
+        if core.config.background {
+            let core = Arc::clone(&core);
+            let thread = std::thread::Builder::new().name("checkpoint".into());
+            checkpointer = Some(thread.spawn(move || core.run_checkpoints())?);
+        }
+        Ok(Embedded { core, checkpointer })
+    }
+
+    /// Moves all that is committed into the table of rows, so that the next start reads no log.
+    ///
+    /// # Errors
+    /// `Full` and `Io`; nothing is lost.
+    pub fn checkpoint(&self) -> Result<()> {
+        // The first may find an older one that was stalled; what came after it is still active.
+        while self.core.checkpoint()? {}
+        Ok(())
+    }
+
+    /// Whether the disk is so full that the reserve is in use: admit deletes only.
+    pub fn low_on_space(&self) -> bool {
+        let stalled = self.core.writer.lock().stalled.is_some();
+        let reserved = self.core.config.reserve_bytes > 0;
+        stalled || reserved && self.core.disk.open(reserve::RESERVE).is_err()
+    }
+
+    /// Ends the engine as a crash would: nothing more is written.
+    pub fn abandon(mut self) {
+        self.core.writer.lock().poison("abandoned".into());
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        self.core.writer.lock().stop = true;
+        self.core.work.notify_all();
+        if let Some(thread) = self.checkpointer.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the checkpoint thread panicked");
+        }
+    }
+}
+
+impl Drop for Embedded {
+    /// Tries a last checkpoint: a start after it reads no log, and no bit of the log matters.
+    fn drop(&mut self) {
+        self.stop();
+        let poisoned = self.core.writer.lock().poisoned.is_some();
+        if !poisoned && let Err(error) = self.checkpoint() {
+            tracing::warn!("closing without a checkpoint: {error}");
+        }
+    }
+}
+
+impl Engine for Embedded {
+    fn fence(&self) -> Result<Fence> {
+        Ok(self.core.view.read().fence)
+    }
+
+    fn take_over(&self) -> Result<Fence> {
+        self.core.take_over()
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        let view = self.core.view.read();
+        let tables = Arc::clone(&view.tables);
+        let batch = view.fence.batch;
+        drop(view);
+        Ok(Box::new(EmbeddedSnapshot { core: Arc::clone(&self.core), tables, batch }))
+    }
+
+    fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
+        self.core.commit(expected, changes)
+    }
+}
+
+/// Recovers what is on `disk`. What was in the log is left frozen, to be checkpointed before
+/// anything is appended.
+fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
+    let file = create::open_rows(&*disk, &config)?;
+    let table = Table::open(&file, config.cache_bytes)?;
+    let cold = table.cold()?;
+    let mark = cold.mark;
+    let mut log = Log::open(&*disk, &mark)?;
+    let recovered = recover::recover(&log, &mark)?;
+    (log.sequence, log.previous) = (recovered.sequence, recovered.previous);
+    let mut tables = Tables { active: Arc::default(), frozen: None, cold: Arc::new(cold) };
+    let mut frozen = None;
+    let fence = recovered.fence;
+    if log.sequence != mark.sequence {
+        log.occupy();
+        let (sequence, previous) = (log.sequence, log.previous);
+        frozen = Some(mark::Mark { sequence, previous, fence, ..mark });
+        tables.frozen = Some(Arc::new(recovered.rows));
+    }
+    let writer = Writer {
+        log,
+        fence,
+        checkpointed: mark.sequence,
+        active_bytes: 0,
+        active_log_bytes: 0,
+        frozen_bytes: recovered.bytes,
+        frozen,
+        poisoned: None,
+        stalled: None,
+        wanted: false,
+        stop: false,
+        last_commit: Instant::now(),
+    };
+    reserve::restore(&*disk, &config);
+    Ok(Core {
+        disk,
+        config,
+        writer: Mutex::new(writer),
+        room: Condvar::new(),
+        work: Condvar::new(),
+        view: RwLock::new(View { fence, tables: Arc::new(tables) }),
+        slot: Mutex::new(Slot { file, table: Some(table) }),
+    })
+}

@@ -1,0 +1,81 @@
+//! From what is on disk to what was committed: reads the log behind the table's mark.
+
+use std::collections::BTreeMap;
+
+use cairn_base::{Error, Result};
+
+use super::super::Fence;
+use super::log::{Log, Place};
+use super::mark::Mark;
+use super::memtable::Memtable;
+use super::record::{Kind, parse_rows};
+
+/// What the log holds beyond the table of rows.
+pub struct Recovered {
+    pub rows: Memtable,
+    /// Memory of `rows`.
+    pub bytes: usize,
+    pub fence: Fence,
+    /// The last sound record, and the crc of its header.
+    pub sequence: u64,
+    pub previous: u32,
+}
+
+/// Replays the records after `mark` up to the first that is missing or does not check out: that
+/// one was being written when the machine or the process stopped, and was not acknowledged.
+///
+/// # Errors
+/// `Corrupt` where a later record is there: a record is written only once all before it are
+/// durable, so the one that is missing was lost after it was acknowledged.
+pub fn recover(log: &Log, mark: &Mark) -> Result<Recovered> {
+    let mut places: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
+    for place in log.headers(mark.sequence)? {
+        places.entry(place.header.sequence).or_default().push(place);
+    }
+    let mut state = Recovered {
+        rows: Memtable::default(),
+        bytes: 0,
+        fence: mark.fence,
+        sequence: mark.sequence,
+        previous: mark.previous,
+    };
+    while let Some(candidates) = places.remove(&(state.sequence + 1)) {
+        let (previous, mut found) = (state.previous, false);
+        for place in candidates.iter().filter(|place| place.header.previous == previous) {
+            // A torn record of an earlier life may lie elsewhere under the same number.
+            found = found || replay(log, place, &mut state)?;
+        }
+        if !found {
+            break;
+        }
+    }
+    match places.last_key_value() {
+        Some((&last, _)) => Err(Error::corrupt(
+            format!("log record {}", state.sequence + 1),
+            format!("none that checks out, yet record {last} is there"),
+            "it: acknowledged changes are lost; restore from a dump",
+        )),
+        None => Ok(state),
+    }
+}
+
+/// Applies one record. `false`: its body does not check out.
+fn replay(log: &Log, place: &Place, state: &mut Recovered) -> Result<bool> {
+    let Some(body) = log.body(place)? else { return Ok(false) };
+    let header = &place.header;
+    let Fence { epoch, batch } = state.fence;
+    let expected = match header.kind {
+        Kind::Batch => Fence { epoch, batch: batch.wrapping_add(1) },
+        Kind::TakeOver => Fence { epoch: epoch.wrapping_add(1), batch },
+    };
+    if header.fence != expected {
+        let what = format!("fence of log record {}", header.sequence);
+        let (got, expected) = (format!("{:?}", header.fence), format!("{expected:?}"));
+        return Err(Error::corrupt(what, got, expected));
+    }
+    state.bytes += state.rows.insert(header.fence.batch, parse_rows(header, &body)?);
+    state.fence = header.fence;
+    state.sequence = header.sequence;
+    state.previous = header.crc;
+    Ok(true)
+}

@@ -1,0 +1,144 @@
+//! Reads: memtables over the table of rows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::Result;
+
+use super::super::{Change, Snapshot};
+use super::core::Core;
+use super::memtable::{Memtable, Page};
+use super::table::Cold;
+
+/// Rows taken from a memtable under one hold of its lock.
+const PAGE_ROWS: usize = 1024;
+
+/// Where rows are, newest first. Replaced as a whole, never changed.
+pub struct Tables {
+    pub active: Arc<Memtable>,
+    /// On its way into the table of rows.
+    pub frozen: Option<Arc<Memtable>>,
+    pub cold: Arc<Cold>,
+}
+
+/// All rows as of one batch.
+pub struct EmbeddedSnapshot {
+    pub core: Arc<Core>,
+    pub tables: Arc<Tables>,
+    pub batch: u64,
+}
+
+impl EmbeddedSnapshot {
+    /// Reads the table of rows; once more where it was stopped by what a reopening cures.
+    fn cold<T>(&self, read: impl Fn(&Cold) -> Result<T>) -> Result<T> {
+        match read(&self.tables.cold) {
+            Err(error) if self.tables.cold.curable() => {
+                match self.core.revive(&self.tables.cold.mark) {
+                    Some(cold) => read(&cold),
+                    None => Err(error),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// The rows of the memtables from `start` on, up to the end of the page, which is returned.
+    fn overlay(&self, start: &[u8], end: &[u8], limit: usize) -> (Vec<Change>, Vec<u8>) {
+        let active = self.tables.active.page(self.batch, start, end, limit);
+        let frozen = self.tables.frozen.as_ref().map_or_else(
+            || Page { rows: Vec::new(), more: false },
+            |frozen| frozen.page(self.batch, start, end, limit),
+        );
+        let horizon = match (after_last(&active), after_last(&frozen)) {
+            (Some(one), Some(other)) => one.min(other),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => end.to_vec(),
+        };
+        (merge(active.rows, frozen.rows, &horizon), horizon)
+    }
+}
+
+impl Snapshot for EmbeddedSnapshot {
+    fn batch(&self) -> u64 {
+        self.batch
+    }
+
+    fn get(&self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
+        let mut found = vec![None; keys.len()];
+        self.tables.active.get(self.batch, keys, &mut found);
+        if let Some(frozen) = &self.tables.frozen {
+            frozen.get(self.batch, keys, &mut found);
+        }
+        let lookup = |(key, found): (&Bytes, Option<Option<Bytes>>)| match found {
+            Some(value) => Ok(value),
+            None => self.cold(|cold| cold.get(key)),
+        };
+        keys.iter().zip(found).map(lookup).collect()
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
+        let mut out = Vec::new();
+        let mut from = start.to_vec();
+        while out.len() < limit && from[..] < *end {
+            let wanted = limit - out.len();
+            let (overlay, horizon) = self.overlay(&from, end, wanted.min(PAGE_ROWS));
+            let page = self.cold(|cold| over(&overlay, cold, &from, &horizon, wanted))?;
+            out.extend(page);
+            from = horizon;
+        }
+        Ok(out)
+    }
+}
+
+/// The first key after a page that was cut short.
+fn after_last(page: &Page) -> Option<Vec<u8>> {
+    let (last, _) = page.rows.last().filter(|_| page.more)?;
+    let mut next = last.to_vec();
+    next.push(0);
+    Some(next)
+}
+
+/// The rows of both below `horizon` in key order; where both have one, that of `newer`.
+fn merge(newer: Vec<Change>, older: Vec<Change>, horizon: &[u8]) -> Vec<Change> {
+    let mut out = Vec::with_capacity(newer.len() + older.len());
+    let mut older = older.into_iter().peekable();
+    for (key, value) in newer {
+        while let Some(before) = older.next_if(|(old, _)| *old < key) {
+            out.push(before);
+        }
+        older.next_if(|(old, _)| *old == key);
+        out.push((key, value));
+    }
+    out.extend(older);
+    out.truncate(out.partition_point(|(key, _)| key[..] < *horizon));
+    out
+}
+
+/// Up to `limit` live rows of `cold` in the range, with those of `overlay` over them.
+fn over(
+    overlay: &[Change],
+    cold: &Cold,
+    start: &[u8],
+    end: &[u8],
+    limit: usize,
+) -> Result<Vec<(Bytes, Bytes)>> {
+    let mut out: Vec<(Bytes, Bytes)> = Vec::new();
+    let mut next = overlay.iter().peekable();
+    cold.scan(start, end, |key, value| {
+        while let Some((over, value)) = next.next_if(|(over, _)| over[..] < *key) {
+            out.extend(value.as_ref().map(|value| (over.clone(), value.clone())));
+        }
+        match next.next_if(|(over, _)| over[..] == *key) {
+            Some((over, value)) => {
+                out.extend(value.as_ref().map(|value| (over.clone(), value.clone())));
+            }
+            None => out.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value))),
+        }
+        out.len() < limit
+    })?;
+    let rest = next.filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
+    let missing = limit.saturating_sub(out.len());
+    out.extend(rest.take(missing));
+    out.truncate(limit);
+    Ok(out)
+}

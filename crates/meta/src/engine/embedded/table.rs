@@ -1,0 +1,139 @@
+//! The rows at rest: a redb database with the tables `rows` and `state`, changed only by
+//! checkpoints.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::{DiskFile, Error, Result};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
+
+use super::backend::{Backend, Failure, Health};
+use super::mark::Mark;
+use super::memtable::Memtable;
+
+const ROWS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("rows");
+const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
+/// The row of `state` that holds the [`Mark`].
+const MARK: &str = "mark";
+
+/// The file of rows, open. Written by one thread at a time.
+pub struct Table {
+    database: Database,
+    health: Arc<Health>,
+}
+
+/// All rows as of one checkpoint. Reads take no lock.
+pub struct Cold {
+    rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    health: Arc<Health>,
+    pub mark: Mark,
+}
+
+impl Table {
+    /// Opens the table in `file`, or makes one where the file is empty.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`, `Full`.
+    pub fn open(file: &Arc<dyn DiskFile>, cache_bytes: usize) -> Result<Table> {
+        // What an earlier process wrote but did not sync is seen from here on, so it must last.
+        file.sync_data()?;
+        let health = Arc::new(Health::default());
+        let backend = Backend { file: Arc::clone(file), health: Arc::clone(&health) };
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_bytes);
+        let database = builder.create_with_backend(backend).map_err(|e| failed(&health, e))?;
+        Ok(Table { database, health })
+    }
+
+    /// Writes the rows of `memtable` and the mark in one transaction. Durable on return.
+    ///
+    /// # Errors
+    /// See [`Table::failure`] for what may be done next.
+    pub fn write(&self, memtable: &Memtable, mark: &Mark) -> Result<()> {
+        let failed = |error: redb::Error| failed(&self.health, error);
+        let mut transaction = self.database.begin_write().map_err(|e| failed(e.into()))?;
+        // Else the next start after a crash reads the whole file.
+        transaction.set_quick_repair(true);
+        {
+            let mut rows = transaction.open_table(ROWS).map_err(|e| failed(e.into()))?;
+            memtable
+                .for_each(|key, value| match value {
+                    Some(value) => rows.insert(key, value).map(drop),
+                    None => rows.remove(key).map(drop),
+                })
+                .map_err(|e| failed(e.into()))?;
+            let mut state = transaction.open_table(STATE).map_err(|e| failed(e.into()))?;
+            state.insert(MARK, &mark.encode()[..]).map_err(|e| failed(e.into()))?;
+        }
+        transaction.commit().map_err(|e| failed(e.into()))
+    }
+
+    /// What the last checkpoint left.
+    pub fn cold(&self) -> Result<Cold> {
+        let failed = |error: redb::Error| failed(&self.health, error);
+        let transaction = self.database.begin_read().map_err(|e| failed(e.into()))?;
+        let rows = transaction.open_table(ROWS).map_err(|e| failed(e.into()))?;
+        let state = transaction.open_table(STATE).map_err(|e| failed(e.into()))?;
+        let value = state.get(MARK).map_err(|e| failed(e.into()))?;
+        let value = value.ok_or_else(|| Error::corrupt("table of rows", "no mark", "a mark"))?;
+        let mark = Mark::parse(value.value())?;
+        Ok(Cold { rows, health: Arc::clone(&self.health), mark })
+    }
+
+    /// What stopped this table, if anything did.
+    pub fn failure(&self) -> Option<(Failure, String)> {
+        self.health.failure()
+    }
+
+    /// Checks every page. `false`: what was wrong could be repaired, and was.
+    pub fn check(&mut self) -> Result<bool> {
+        self.database.check_integrity().map_err(|e| failed(&self.health, e))
+    }
+}
+
+impl Cold {
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let value = self.rows.get(key).map_err(|e| failed(&self.health, e))?;
+        Ok(value.map(|value| Bytes::copy_from_slice(value.value())))
+    }
+
+    /// Calls `each` with the rows `start <= key < end` in key order until it returns `false`.
+    pub fn scan(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        mut each: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        if start >= end {
+            return Ok(());
+        }
+        let range = self.rows.range(start..end).map_err(|e| failed(&self.health, e))?;
+        for row in range {
+            let (key, value) = row.map_err(|e| failed(&self.health, e))?;
+            if !each(key.value(), value.value()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether opening the table again may cure what stopped this one.
+    pub fn curable(&self) -> bool {
+        matches!(self.health.failure(), Some((Failure::Read | Failure::Full, _)))
+    }
+}
+
+fn failed(health: &Health, error: impl Into<redb::Error>) -> Error {
+    let error = error.into();
+    match (health.failure(), error) {
+        (_, redb::Error::Corrupted(got)) => {
+            Error::corrupt("table of rows", got, "a sound file: restore it from a dump")
+        }
+        (Some((Failure::Full, text)), _) => Error::Full(format!("table of rows: {text}")),
+        (_, redb::Error::Io(error)) => Error::from(error),
+        (Some((_, text)), error) => {
+            Error::Io(std::io::Error::other(format!("table of rows: {text}; {error}")))
+        }
+        (None, error) => Error::corrupt("table of rows", error, "a database of this version"),
+    }
+}

@@ -1,0 +1,38 @@
+//! Checks everything an engine has on disk. For `fsck`: the engine must not be open.
+
+use cairn_base::{Disk, Error, Result};
+
+use super::super::Fence;
+use super::log::Log;
+use super::recover::recover;
+use super::table::Table;
+use super::{Config, create};
+
+/// What [`verify`] found.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// What an engine opened now would show.
+    pub fence: Fence,
+    /// Log records that are not in the table yet.
+    pub log_records: u64,
+    /// The table had to be repaired (as after a crash), and was.
+    pub repaired: bool,
+}
+
+/// Reads the whole table of rows, checking every page, and the whole log.
+///
+/// # Errors
+/// `NotFound` where there is no engine, `Corrupt` for anything that does not check out.
+pub fn verify(disk: &dyn Disk, config: &Config) -> Result<Report> {
+    if !disk.list()?.iter().any(|name| name == create::ROWS) {
+        return Err(Error::NotFound(format!("{} in the metadata directory", create::ROWS)));
+    }
+    let mut table = Table::open(&disk.open(create::ROWS)?, config.cache_bytes)?;
+    let repaired = !table.check()?;
+    let mark = table.cold()?.mark;
+    let log = Log::open(disk, &mark)?;
+    let recovered = recover(&log, &mark)?;
+    let log_records = recovered.sequence - mark.sequence;
+    Ok(Report { fence: recovered.fence, log_records, repaired })
+}
