@@ -1,3 +1,4 @@
 //! The operations, one verb a file.
 
+pub mod edit;
 pub mod namespace;
