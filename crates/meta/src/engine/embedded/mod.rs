@@ -12,6 +12,7 @@
 mod backend;
 mod core;
 mod create;
+mod header;
 mod log;
 mod mark;
 mod memtable;

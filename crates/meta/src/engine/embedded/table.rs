@@ -38,7 +38,13 @@ impl Table {
         // What an earlier process wrote but did not sync is seen from here on, so it must last.
         file.sync_data()?;
         let health = Arc::new(Health::default());
-        let backend = Backend { file: Arc::clone(file), health: Arc::clone(&health) };
+        let backend = Backend::open(Arc::clone(file), Arc::clone(&health));
+        let backend = backend.map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => {
+                Error::corrupt("table of rows", error, "a sound file: restore it from a dump")
+            }
+            _ => Error::from(error),
+        })?;
         let mut builder = Database::builder();
         builder.set_cache_size(cache_bytes);
         let database = builder.create_with_backend(backend).map_err(|e| failed(&health, e))?;
