@@ -261,6 +261,16 @@ fn count_entries(
     Ok(tally)
 }
 
+/// Counts multipart uploads in progress.
+pub fn count_uploads(view: &mut View<'_>, bucket: BucketId, uploads: i64) -> Result<(), Stop> {
+    let key = keys::usage(bucket);
+    let mut usage: Usage = load(view, &key)?.unwrap_or_default();
+    let count = add(u64::from(usage.uploads), uploads, "uploads in a bucket")?;
+    usage.uploads = u32::try_from(count).unwrap_or(u32::MAX);
+    store(view, key, &usage);
+    Ok(())
+}
+
 /// Adds to a bucket's usage.
 pub fn count_usage(
     view: &mut View<'_>,
@@ -300,8 +310,7 @@ pub fn drop_link(
     count_usage(view, inode.bucket, -1, -(inode.size as i64))?;
     drop_attributes(view, ino, &inode)?;
     if let Some(upload) = inode.object.as_ref().and_then(|object| object.part_table) {
-        let (key, row) = Drain::part_table(upload);
-        view.put(key, row);
+        super::gc::drop_part_table(view, upload)?;
     }
     if let Content::Body(body) = inode.content {
         release_body(view, body)?;

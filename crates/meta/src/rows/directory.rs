@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
-use cairn_base::{BodyId, GroupId, Ino, Result, SessionId, Timestamp, UploadId};
+use cairn_base::{BodyId, GroupId, Ino, Result, SessionId, Timestamp};
 
 use super::{FORMAT, Kind, Row, array, narrow, unexpected, unzigzag, zigzag};
 
@@ -139,8 +139,9 @@ pub enum Drain {
     Aborted,
     /// A completed upload: drop the parts that are not in `body`, keep the others as part table.
     Completed { body: BodyId },
-    /// The part table of an object that is gone: delete the rows only.
-    PartTable,
+    /// The part table of an object that is gone: delete the rows. Where the upload was not
+    /// drained before, drop the parts that are not in `body`.
+    PartTable { body: Option<BodyId> },
 }
 
 impl Row for Drain {
@@ -151,19 +152,20 @@ impl Row for Drain {
             Drain::Prepared { session } => writer.number(1, 2).number(2, session.0),
             Drain::Aborted => writer.number(1, 3),
             Drain::Completed { body } => writer.number(1, 4).bytes(3, &body.to_bytes()),
-            Drain::PartTable => writer.number(1, 5),
+            Drain::PartTable { body: None } => writer.number(1, 5),
+            Drain::PartTable { body: Some(body) } => writer.number(1, 5).bytes(3, &body.to_bytes()),
         };
         writer.finish()
     }
 
     fn decode(row: &Bytes) -> Result<Drain> {
-        let (mut what, mut session, mut body) = (0, SessionId(0), BodyId::default());
+        let (mut what, mut session, mut body) = (0, SessionId(0), None);
         let mut fields = Fields::open(row, FORMAT)?;
         while let Some(field) = fields.next_field()? {
             match field.tag {
                 1 => what = field.number()?,
                 2 => session = SessionId(field.number()?),
-                3 => body = BodyId::from_bytes(array("body id", &field.value)?),
+                3 => body = Some(BodyId::from_bytes(array("body id", &field.value)?)),
                 _ => {}
             }
         }
@@ -171,8 +173,11 @@ impl Row for Drain {
             1 => Ok(Drain::Body),
             2 => Ok(Drain::Prepared { session }),
             3 => Ok(Drain::Aborted),
-            4 => Ok(Drain::Completed { body }),
-            5 => Ok(Drain::PartTable),
+            4 => match body {
+                Some(body) => Ok(Drain::Completed { body }),
+                None => Err(unexpected("drain", "a completed upload without a body")),
+            },
+            5 => Ok(Drain::PartTable { body }),
             other => Err(unexpected("drain", other)),
         }
     }
@@ -200,12 +205,5 @@ impl Row for Freed {
             }
         }
         Ok(freed)
-    }
-}
-
-impl Drain {
-    /// The drain row of an upload that became an object's part table and is now gone.
-    pub fn part_table(upload: UploadId) -> (Bytes, Bytes) {
-        (crate::keys::drain_upload(upload), Drain::PartTable.encode())
     }
 }

@@ -7,7 +7,7 @@ use cairn_base::{BodyId, Result, Timestamp, UserId};
 use super::attributes::{Algorithm, Checksum};
 use super::{
     ChecksumKind, Content, FORMAT, ObjectAttributes, Row, array, decode_pairs, encode_pairs,
-    unexpected, unzigzag, zigzag,
+    narrow, unexpected, unzigzag, zigzag,
 };
 
 /// A multipart upload: the row `u <bucket> <key> <upload>`.
@@ -77,6 +77,9 @@ pub struct Part {
     pub content: Content,
     /// The body of the object that this part was made part of.
     pub taken: Option<BodyId>,
+    /// References it holds on its body beyond the first: one for each border of a chunk that
+    /// cuts it in the object it was taken into.
+    pub further_references: u32,
     pub unknown: Vec<u8>,
 }
 
@@ -99,7 +102,7 @@ impl Row for Part {
         if let Some(body) = self.taken {
             writer.bytes(7, &body.to_bytes());
         }
-        writer.raw(&self.unknown);
+        writer.number(8, u64::from(self.further_references)).raw(&self.unknown);
         writer.finish()
     }
 
@@ -118,6 +121,7 @@ impl Row for Part {
                     part.content = Content::Body(body);
                 }
                 7 => part.taken = Some(BodyId::from_bytes(array("body id", &field.value)?)),
+                8 => part.further_references = narrow("references", field.number()?)?,
                 _ => field.keep(&mut part.unknown),
             }
         }

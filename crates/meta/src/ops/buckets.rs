@@ -1,0 +1,220 @@
+//! Making, reading, changing and deleting buckets.
+
+use cairn_auth::{Action, Principal, Rights, Visibility, decide};
+use cairn_base::{BucketId, Error, Ino, UserId, limits};
+
+use super::namespace::{
+    Opened, add_entry, drop_directory, load, load_inode, load_known, new_directory, next_ino,
+    open_bucket, remove_entry, store,
+};
+use super::tags::check_tags;
+use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally, Usage};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// Checks a bucket's name by the rules of S3: 3 to 63 of `a-z 0-9 . -`, a letter or digit at
+/// both ends, no two dots in a row, not an IPv4 address.
+pub fn check_bucket_name(name: &str) -> Result<(), Error> {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    let good = limits::BUCKET_NAME_BYTES.contains(&name.len())
+        && bytes.iter().all(|byte| plain(byte) || matches!(byte, b'.' | b'-'))
+        && bytes.first().is_some_and(plain)
+        && bytes.last().is_some_and(plain)
+        && !name.contains("..")
+        && name.parse::<std::net::Ipv4Addr>().is_err();
+    if good {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "bucket name {name:?}: use 3 to 63 of a-z 0-9 . - with a letter or digit at both ends"
+    )))
+}
+
+/// Makes a bucket, owned by the caller.
+#[derive(Clone, Debug)]
+pub struct CreateBucket {
+    pub name: String,
+    pub kind: BucketKind,
+    pub visibility: Visibility,
+}
+
+impl Verb for CreateBucket {
+    type Reply = BucketId;
+    const NAME: &'static str = "create_bucket";
+
+    /// `Exists` if there is one of that name, whoever owns it.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<BucketId, Stop> {
+        let Principal::User(owner) = context.caller.principal() else {
+            return Err(Error::Denied("making a bucket: only users may".into()).into());
+        };
+        check_bucket_name(&self.name)?;
+        let name = self.name.as_bytes();
+        if let Some(entry) = load::<Entry>(view, &keys::directory_entry(Ino::ROOT, name))? {
+            let key = keys::bucket(BucketId(entry.ino.0));
+            let bucket: Bucket = load_known(view, &key, "bucket")?;
+            let whose = if bucket.owner == owner { "yours" } else { "somebody else's" };
+            return Err(Error::Exists(format!("bucket {} ({whose})", self.name)).into());
+        }
+        let ino = next_ino(view)?;
+        let id = BucketId(ino.0);
+        let inode = Inode { implicit: false, ..new_directory(id, Ino::ROOT, context) };
+        store(view, keys::inode(ino), &inode);
+        add_entry(view, context, Ino::ROOT, name, &Entry { ino, kind: Kind::Directory })?;
+        let bucket = Bucket {
+            name: self.name.clone(),
+            kind: self.kind,
+            owner,
+            visibility: self.visibility,
+            created: context.now,
+            ..Bucket::default()
+        };
+        store(view, keys::bucket(id), &bucket);
+        store(view, keys::usage(id), &Usage::default());
+        Ok(id)
+    }
+}
+
+/// Reads a bucket's settings and usage.
+#[derive(Clone, Debug)]
+pub struct GetBucket {
+    pub name: String,
+}
+
+impl Verb for GetBucket {
+    type Reply = (Opened, Usage);
+    const NAME: &'static str = "get_bucket";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        let opened = open_bucket(view, context, &self.name, Action::Inspect)?;
+        let usage = load(view, &keys::usage(opened.id))?.unwrap_or_default();
+        Ok((opened, usage))
+    }
+}
+
+/// Lists the buckets the caller may read or owns, by name, from the one after `after` on.
+#[derive(Clone, Debug)]
+pub struct ListBuckets {
+    pub prefix: String,
+    pub after: String,
+    pub limit: usize,
+}
+
+impl Verb for ListBuckets {
+    /// The buckets, and the name to go on after if there may be more.
+    type Reply = (Vec<(Opened, Usage)>, Option<String>);
+    const NAME: &'static str = "list_buckets";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        if context.caller.principal() == Principal::Anonymous {
+            return Err(Error::Denied("listing buckets: sign the request".into()).into());
+        }
+        let from = match self.after.as_str() < self.prefix.as_str() {
+            true => self.prefix.as_bytes().to_vec(),
+            false if self.after.is_empty() => Vec::new(),
+            false => [self.after.as_bytes(), b"/\0"].concat(),
+        };
+        let (start, end) = keys::entries_from(Ino::ROOT, &from);
+        let limit = self.limit.min(limits::LIST_KEYS);
+        let rows = view.scan(&start, &end, limit)?;
+        let mut last = None;
+        let mut buckets = Vec::new();
+        let full = rows.len() == limit;
+        for (_, row) in rows {
+            let id = BucketId(Entry::decode(&row)?.ino.0);
+            let bucket: Bucket = load_known(view, &keys::bucket(id), "bucket")?;
+            last = Some(bucket.name.clone());
+            if !bucket.name.starts_with(&self.prefix) {
+                return Ok((buckets, None));
+            }
+            if decide(&context.caller, bucket.access(), Action::Inspect).is_ok() {
+                let usage = load(view, &keys::usage(id))?.unwrap_or_default();
+                buckets.push((Opened { id, bucket }, usage));
+            }
+        }
+        Ok((buckets, last.filter(|_| full)))
+    }
+}
+
+/// Changes settings of a bucket; what is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct UpdateBucket {
+    pub name: String,
+    pub visibility: Option<Visibility>,
+    pub cache_control: Option<String>,
+    /// A user by name, and what it may do from now on.
+    pub grant: Option<(String, Rights)>,
+    pub tags: Option<Vec<(String, String)>>,
+}
+
+impl Verb for UpdateBucket {
+    type Reply = Opened;
+    const NAME: &'static str = "update_bucket";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Opened, Stop> {
+        let mut opened = open_bucket(view, context, &self.name, Action::Administer)?;
+        let bucket = &mut opened.bucket;
+        if let Some(visibility) = self.visibility {
+            bucket.visibility = visibility;
+        }
+        if let Some(cache_control) = &self.cache_control {
+            check_header(cache_control)?;
+            bucket.cache_control = cache_control.clone();
+        }
+        if let Some((name, rights)) = &self.grant {
+            let user = super::credentials::find_user(view, name)?;
+            set_grant(&mut bucket.grants, user, *rights);
+        }
+        if let Some(tags) = &self.tags {
+            check_tags(tags, limits::BUCKET_TAGS)?;
+            bucket.tags = tags.clone();
+        }
+        store(view, keys::bucket(opened.id), &opened.bucket);
+        Ok(opened)
+    }
+}
+
+fn set_grant(grants: &mut Vec<(UserId, Rights)>, user: UserId, rights: Rights) {
+    grants.retain(|(other, _)| *other != user);
+    if rights != Rights::NONE {
+        grants.push((user, rights));
+    }
+}
+
+fn check_header(value: &str) -> Result<(), Error> {
+    let plain = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    if plain && value.len() <= limits::HEADER_VALUE_BYTES {
+        return Ok(());
+    }
+    Err(Error::Invalid("Cache-Control: use up to 1,024 printable ASCII characters".into()))
+}
+
+/// Deletes an empty bucket.
+#[derive(Clone, Debug)]
+pub struct DeleteBucket {
+    pub name: String,
+}
+
+impl Verb for DeleteBucket {
+    type Reply = ();
+    const NAME: &'static str = "delete_bucket";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        let opened = open_bucket(view, context, &self.name, Action::Administer)?;
+        let ino = opened.id.ino();
+        let tally: Tally = load(view, &keys::tally(ino))?.unwrap_or_default();
+        if tally.entries > 0 {
+            return Err(Error::NotEmpty(format!("bucket {}", self.name)).into());
+        }
+        let (start, end) = keys::uploads_from(opened.id, b"");
+        if !view.scan(&start, &end, 1)?.is_empty() {
+            let what = format!("bucket {} has multipart uploads in progress", self.name);
+            return Err(Error::NotEmpty(what).into());
+        }
+        let inode = load_inode(view, ino)?;
+        drop_directory(view, ino, &inode)?;
+        remove_entry(view, context, Ino::ROOT, self.name.as_bytes(), Kind::Directory)?;
+        view.delete(keys::bucket(opened.id));
+        view.delete(keys::usage(opened.id));
+        Ok(())
+    }
+}

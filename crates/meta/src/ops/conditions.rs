@@ -1,0 +1,98 @@
+//! Conditions on the present state of an object, decided inside the operation they guard.
+
+use cairn_base::{Error, Ino, Timestamp};
+
+use crate::rows::Inode;
+
+/// Which ETags a condition names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EtagMatch {
+    /// `*`: any state of an object that exists.
+    Any,
+    /// One of these, without quotes.
+    OneOf(Vec<String>),
+}
+
+impl EtagMatch {
+    fn matches(&self, etag: &str) -> bool {
+        match self {
+            EtagMatch::Any => true,
+            EtagMatch::OneOf(etags) => etags.iter().any(|one| one == etag),
+        }
+    }
+}
+
+/// What must hold of an object for a request to be done.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Conditions {
+    pub if_match: Option<EtagMatch>,
+    pub if_none_match: Option<EtagMatch>,
+    pub if_modified_since: Option<Timestamp>,
+    pub if_unmodified_since: Option<Timestamp>,
+    /// S3's conditional delete.
+    pub if_size: Option<u64>,
+}
+
+/// The present state of the object that conditions are about.
+#[derive(Clone, Copy, Debug)]
+pub struct Current<'a> {
+    pub ino: Ino,
+    pub inode: &'a Inode,
+}
+
+impl Conditions {
+    pub fn is_empty(&self) -> bool {
+        *self == Conditions::default()
+    }
+
+    /// For a request that changes the object: `PreconditionFailed`, or `NotFound` where If-Match
+    /// names a state of an object that does not exist.
+    pub fn check_change(&self, current: Option<Current<'_>>) -> Result<(), Error> {
+        let Some(current) = current else {
+            if self.if_match.is_some() || self.if_size.is_some() {
+                return Err(Error::NotFound("the object that If-Match is about".into()));
+            }
+            return Ok(());
+        };
+        match self.failed(current) {
+            Some(condition) => Err(Error::PreconditionFailed(condition.into())),
+            None => Ok(()),
+        }
+    }
+
+    /// For a request that reads the object: `NotModified` where the caller's copy is current.
+    pub fn check_read(&self, current: Current<'_>) -> Result<(), Error> {
+        match self.failed(current) {
+            Some(condition @ ("If-None-Match" | "If-Modified-Since")) => {
+                Err(Error::NotModified(condition.into()))
+            }
+            Some(condition) => Err(Error::PreconditionFailed(condition.into())),
+            None => Ok(()),
+        }
+    }
+
+    /// The first condition that does not hold. A date is only looked at where there is no ETag
+    /// to the same end (RFC 9110, section 13.2.2); dates on the wire have whole seconds.
+    fn failed(&self, current: Current<'_>) -> Option<&'static str> {
+        let Current { ino, inode } = current;
+        let modified = inode.mtime.secs();
+        if let Some(wanted) = &self.if_match {
+            if !wanted.matches(&inode.etag(ino)) {
+                return Some("If-Match");
+            }
+        } else if self.if_unmodified_since.is_some_and(|since| modified > since.secs()) {
+            return Some("If-Unmodified-Since");
+        }
+        if let Some(unwanted) = &self.if_none_match {
+            if unwanted.matches(&inode.etag(ino)) {
+                return Some("If-None-Match");
+            }
+        } else if self.if_modified_since.is_some_and(|since| modified <= since.secs()) {
+            return Some("If-Modified-Since");
+        }
+        match self.if_size {
+            Some(size) if size != inode.size => Some("If-Match-Size"),
+            _ => None,
+        }
+    }
+}

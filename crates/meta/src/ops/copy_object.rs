@@ -1,0 +1,87 @@
+//! Copying an object by reference: no byte moves.
+
+use cairn_auth::Action;
+use cairn_base::Error;
+
+use super::conditions::{Conditions, Current};
+use super::namespace::{check_key, no_object, open_bucket, retain_body};
+use super::open_object::find;
+use super::put_object::{Placement, PutReply};
+use super::tags::load_tags;
+use crate::rows::{Content, ObjectAttributes};
+use crate::{Context, Stop, Verb, View};
+
+/// Copies an object. The copy shares the body of its source until one of them is written to.
+#[derive(Clone, Debug)]
+pub struct CopyObject {
+    pub source_bucket: String,
+    pub source_key: String,
+    /// About the source.
+    pub source_conditions: Conditions,
+    pub bucket: String,
+    pub key: String,
+    /// About the target.
+    pub conditions: Conditions,
+    /// Headers and user metadata of the copy, or `None` to take the source's.
+    pub object: Option<ObjectAttributes>,
+    /// Tags of the copy, or `None` to take the source's.
+    pub tags: Option<Vec<(String, String)>>,
+}
+
+/// What a copy made.
+#[derive(Clone, Debug)]
+pub struct CopyReply {
+    pub put: PutReply,
+    /// The attributes of the copy.
+    pub object: ObjectAttributes,
+}
+
+impl Verb for CopyObject {
+    type Reply = CopyReply;
+    const NAME: &'static str = "copy_object";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
+        check_key(&self.source_key)?;
+        let source = open_bucket(view, context, &self.source_bucket, Action::Read)?;
+        let Some(found) = find(view, source.id, &self.source_key)? else {
+            return Err(no_object(&self.source_bucket, &self.source_key));
+        };
+        let current = Current { ino: found.ino, inode: &found.inode };
+        self.source_conditions.check_read(current).map_err(|error| match error {
+            Error::NotModified(what) => Error::PreconditionFailed(what),
+            other => other,
+        })?;
+        let onto_itself = self.source_bucket == self.bucket && self.source_key == self.key;
+        if onto_itself && self.object.is_none() && self.tags.is_none() {
+            let what = "copying an object onto itself must change its metadata";
+            return Err(Error::Invalid(what.into()).into());
+        }
+        let tags = match &self.tags {
+            Some(tags) => tags.clone(),
+            None => load_tags(view, found.ino, &found.inode)?,
+        };
+        let object = self.attributes(found.inode.object.as_deref());
+        if let Content::Body(body) = found.inode.content {
+            retain_body(view, body, 1)?;
+        }
+        let place = Placement::find(view, context, &self.bucket, &self.key, &self.conditions)?;
+        let size = if found.inode.is_directory() { 0 } else { found.inode.size };
+        let put = place.put(view, context, found.inode.content, size, object.clone(), &tags)?;
+        Ok(CopyReply { put, object })
+    }
+}
+
+impl CopyObject {
+    /// Digests are of the bytes, so they come along; the part table stays behind.
+    fn attributes(&self, source: Option<&ObjectAttributes>) -> ObjectAttributes {
+        let source = source.cloned().unwrap_or_default();
+        let headers = self.object.clone().unwrap_or_else(|| source.clone());
+        ObjectAttributes {
+            etag: source.etag,
+            checksums: source.checksums,
+            part_count: source.part_count,
+            part_table: None,
+            ..headers
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Users, access keys and tokens. Only root may manage them.
+
+use bytes::Bytes;
+use cairn_auth::decide_admin;
+use cairn_base::{Error, Timestamp, UserId, limits};
+
+use super::namespace::{load, load_known, store};
+use crate::rows::{AccessKey, Row, Token, User, decode_number, encode_number};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// The user of that name.
+pub fn find_user(view: &mut View<'_>, name: &str) -> Result<UserId, Stop> {
+    match view.get(&keys::user_name(name))? {
+        Some(row) => Ok(UserId(decode_number(&row)?)),
+        None => Err(Error::NotFound(format!("user {name}")).into()),
+    }
+}
+
+/// Checks a user's name: 1 to 64 of `A-Z a-z 0-9 . _ -`.
+pub fn check_user_name(name: &str) -> Result<(), Error> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    if (1..=64).contains(&name.len()) && name.bytes().all(plain) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("user name {name:?}: use 1 to 64 of A-Z a-z 0-9 . _ -")))
+}
+
+fn user_or_new(view: &mut View<'_>, context: &Context, name: &str) -> Result<UserId, Stop> {
+    check_user_name(name)?;
+    let by_name = keys::user_name(name);
+    if let Some(row) = view.get(&by_name)? {
+        return Ok(UserId(decode_number(&row)?));
+    }
+    let counter = keys::config("next_user");
+    let next = view.get(&counter)?.as_ref().map(decode_number).transpose()?.unwrap_or(1);
+    view.put(counter, encode_number(next + 1));
+    view.put(by_name, encode_number(next));
+    let user = User { name: name.into(), created: context.now, ..User::default() };
+    store(view, keys::user(UserId(next)), &user);
+    Ok(UserId(next))
+}
+
+/// Adds an access key for a user, who is made if there is none of that name. The first user ever
+/// made is root.
+#[derive(Clone, Debug)]
+pub struct AddAccessKey {
+    pub id: String,
+    /// The secret, sealed for `id`.
+    pub sealed: Vec<u8>,
+    pub user: String,
+    /// Replace the secret of an access key that this user has.
+    pub replace: bool,
+}
+
+impl Verb for AddAccessKey {
+    type Reply = UserId;
+    const NAME: &'static str = "add_access_key";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<UserId, Stop> {
+        decide_admin(&context.caller, "adding an access key")?;
+        cairn_auth::check_access_key_id(&self.id)?;
+        let user = user_or_new(view, context, &self.user)?;
+        let key = keys::access_key(&self.id);
+        if let Some(present) = load::<AccessKey>(view, &key)?
+            && (!self.replace || present.user != user)
+        {
+            return Err(Error::Exists(format!("access key {}", self.id)).into());
+        }
+        let sealed = self.sealed.clone();
+        store(view, key, &AccessKey { user, sealed, created: context.now, unknown: vec![] });
+        Ok(user)
+    }
+}
+
+/// Adds a bearer token for a user that exists.
+#[derive(Clone, Debug)]
+pub struct AddToken {
+    pub id: String,
+    pub hash: cairn_auth::TokenHash,
+    pub user: String,
+    /// When it ceases to be valid; 0 for never.
+    pub expires: Timestamp,
+}
+
+impl Verb for AddToken {
+    type Reply = UserId;
+    const NAME: &'static str = "add_token";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<UserId, Stop> {
+        decide_admin(&context.caller, "adding a token")?;
+        let user = find_user(view, &self.user)?;
+        let token = Token {
+            user,
+            hash: self.hash,
+            created: context.now,
+            expires: self.expires,
+            unknown: vec![],
+        };
+        store(view, keys::token(&self.id), &token);
+        Ok(user)
+    }
+}
+
+/// Finds an access key, to verify a signature or a secret with. Asked by the door before there
+/// is a caller.
+#[derive(Clone, Debug)]
+pub struct FindAccessKey {
+    pub id: String,
+}
+
+impl Verb for FindAccessKey {
+    type Reply = Option<AccessKey>;
+    const NAME: &'static str = "find_access_key";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+        load(view, &keys::access_key(&self.id))
+    }
+}
+
+/// Finds a token by its id.
+#[derive(Clone, Debug)]
+pub struct FindToken {
+    pub id: String,
+}
+
+impl Verb for FindToken {
+    type Reply = Option<Token>;
+    const NAME: &'static str = "find_token";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+        load(view, &keys::token(&self.id))
+    }
+}
+
+/// Removes an access key or a token. The last access key of root stays.
+#[derive(Clone, Debug)]
+pub struct RemoveCredential {
+    pub id: String,
+}
+
+impl Verb for RemoveCredential {
+    type Reply = ();
+    const NAME: &'static str = "remove_credential";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "removing a credential")?;
+        let token = keys::token(&self.id);
+        if view.get(&token)?.is_some() {
+            view.delete(token);
+            return Ok(());
+        }
+        let key = keys::access_key(&self.id);
+        let Some(present) = load::<AccessKey>(view, &key)? else {
+            return Err(Error::NotFound(format!("access key or token {}", self.id)).into());
+        };
+        if present.user == UserId::ROOT && root_keys(view)? == 1 {
+            let what = "this is the last access key of root; add another one first";
+            return Err(Error::Conflict(what.into()).into());
+        }
+        view.delete(key);
+        Ok(())
+    }
+}
+
+fn root_keys(view: &mut View<'_>) -> Result<usize, Stop> {
+    let mut count = 0;
+    for (_, row) in scan_sort(view, b'a')? {
+        count += usize::from(AccessKey::decode(&row)?.user == UserId::ROOT);
+    }
+    Ok(count)
+}
+
+fn scan_sort(view: &mut View<'_>, sort: u8) -> Result<Vec<(Bytes, Bytes)>, Stop> {
+    let (start, end) = keys::credentials(sort);
+    view.scan(&start, &end, limits::OP_ROWS)
+}
+
+/// What a listing of credentials shows: never a secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Credential {
+    pub id: String,
+    pub user: String,
+    pub is_token: bool,
+    pub created: Timestamp,
+    /// Of a token; 0 for never.
+    pub expires: Timestamp,
+}
+
+/// Lists all access keys and tokens.
+#[derive(Clone, Debug)]
+pub struct ListCredentials;
+
+impl Verb for ListCredentials {
+    type Reply = Vec<Credential>;
+    const NAME: &'static str = "list_credentials";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "listing credentials")?;
+        let mut found = Vec::new();
+        for (key, row) in scan_sort(view, b'a')? {
+            let AccessKey { user, created, .. } = AccessKey::decode(&row)?;
+            found.push((key, user, false, created, Timestamp(0)));
+        }
+        for (key, row) in scan_sort(view, b't')? {
+            let Token { user, created, expires, .. } = Token::decode(&row)?;
+            found.push((key, user, true, created, expires));
+        }
+        let mut listed = Vec::with_capacity(found.len());
+        for (key, user, is_token, created, expires) in found {
+            let id = String::from_utf8_lossy(key.get(2..).unwrap_or_default()).into_owned();
+            let user: User = load_known(view, &keys::user(user), "user of a credential")?;
+            listed.push(Credential { id, user: user.name, is_token, created, expires });
+        }
+        Ok(listed)
+    }
+}
+
+/// The name of a user, for owners in listings.
+#[derive(Clone, Debug)]
+pub struct UserName {
+    pub user: UserId,
+}
+
+impl Verb for UserName {
+    type Reply = Option<String>;
+    const NAME: &'static str = "user_name";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+        Ok(load::<User>(view, &keys::user(self.user))?.map(|user| user.name))
+    }
+}

@@ -1,0 +1,274 @@
+//! Garbage: bodies and uploads to drain, blocks to free, blocks that were never published.
+//!
+//! Nothing here deletes a block. Operations name blocks in `f` rows; the blocks go when no reader
+//! can still see a state older than the batch of that row.
+
+use bytes::Bytes;
+use cairn_auth::decide_admin;
+use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, UploadId};
+
+use super::namespace::{load, load_extents, release_body, store};
+use crate::keys::{self, DrainTarget};
+use crate::rows::{Content, Drain, Extents, Freed, Part, Place, Row, Session, SessionState};
+use crate::{Context, Stop, Verb, View};
+
+/// Extent rows drained in one step: at most 64 x 1,024 extents would be too many for one
+/// operation, 3 always fit.
+const STEP_CHUNKS: usize = 3;
+/// Part rows drained in one step.
+const STEP_PARTS: usize = 500;
+
+/// Puts the part table of an object that is gone up for draining.
+pub fn drop_part_table(view: &mut View<'_>, upload: UploadId) -> Result<(), Stop> {
+    let key = keys::drain_upload(upload);
+    let body = match load(view, &key)? {
+        Some(Drain::Completed { body }) => Some(body),
+        _ => None,
+    };
+    store(view, key, &Drain::PartTable { body });
+    Ok(())
+}
+
+/// What is to be drained, from `after` (a key as returned before) on.
+#[derive(Clone, Debug)]
+pub struct ListDrains {
+    pub after: Option<Bytes>,
+    pub limit: usize,
+}
+
+impl Verb for ListDrains {
+    type Reply = Vec<(Bytes, Drain)>;
+    const NAME: &'static str = "list_drains";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "garbage collection")?;
+        let (mut start, end) = keys::drains();
+        if let Some(after) = &self.after {
+            start = [after, &b"\0"[..]].concat().into();
+        }
+        let rows = view.scan(&start, &end, self.limit)?;
+        rows.into_iter().map(|(key, row)| Ok((key, Drain::decode(&row)?))).collect()
+    }
+}
+
+/// One bounded step of draining what `key` names.
+#[derive(Clone, Debug)]
+pub struct DrainStep {
+    pub key: Bytes,
+    /// For an upload: the part after which to go on, as the step before said.
+    pub after: u32,
+}
+
+/// How far a step came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drained {
+    /// Nothing is left.
+    Done,
+    /// There is more; for an upload, after this part.
+    More(u32),
+    /// Not yet: the session that prepares it lives.
+    NotYet,
+}
+
+impl Verb for DrainStep {
+    type Reply = Drained;
+    const NAME: &'static str = "drain_step";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Drained, Stop> {
+        decide_admin(&context.caller, "garbage collection")?;
+        let Some(drain) = load::<Drain>(view, &self.key)? else { return Ok(Drained::Done) };
+        let target = keys::drain_target(&self.key)
+            .ok_or_else(|| Error::corrupt("key of a drain", self.key.len(), "a drain key"))?;
+        let drained = match (target, drain) {
+            (DrainTarget::Body(body), Drain::Body) => drain_body(view, context, body, true)?,
+            (DrainTarget::Body(body), Drain::Prepared { session }) => {
+                let state = load::<Session>(view, &keys::session(session))?;
+                if state.is_some_and(|session| session.state == SessionState::Live) {
+                    return Ok(Drained::NotYet);
+                }
+                drain_body(view, context, body, false)?
+            }
+            (DrainTarget::Upload(upload), drain) => drain_parts(view, upload, drain, self.after)?,
+            (DrainTarget::Body(body), drain) => {
+                let what = format!("drain of body {body}");
+                return Err(Error::corrupt(what, format!("{drain:?}"), "a body's").into());
+            }
+        };
+        if drained == Drained::Done {
+            view.delete(self.key.clone());
+        }
+        Ok(drained)
+    }
+}
+
+/// Frees the blocks of a body. What it refers to in other bodies it lets go of, if it `owns` that.
+fn drain_body(
+    view: &mut View<'_>,
+    context: &Context,
+    body: BodyId,
+    owns: bool,
+) -> Result<Drained, Stop> {
+    let (start, end) = keys::extents_from(body, 0);
+    let rows = view.scan(&start, &end, STEP_CHUNKS)?;
+    let more = rows.len() == STEP_CHUNKS;
+    for (key, row) in rows {
+        for extent in Extents::decode(&row)?.extents {
+            match extent.place {
+                Place::Block { group, block, .. } => free(view, context, group, block),
+                Place::Body { body, .. } if owns => release_body(view, body)?,
+                Place::Body { .. } | Place::Inline(_) => {}
+            }
+        }
+        view.delete(key);
+    }
+    Ok(if more { Drained::More(0) } else { Drained::Done })
+}
+
+/// Puts a block up for freeing.
+pub fn free(view: &mut View<'_>, context: &Context, group: GroupId, block: BlockId) {
+    store(view, keys::freed(context.batch, block), &Freed { group });
+}
+
+fn drain_parts(
+    view: &mut View<'_>,
+    upload: UploadId,
+    drain: Drain,
+    after: u32,
+) -> Result<Drained, Stop> {
+    let (start, end) = keys::parts_from(upload, after + 1);
+    let rows = view.scan(&start, &end, STEP_PARTS)?;
+    let mut last = after;
+    let more = rows.len() == STEP_PARTS;
+    for (key, row) in rows {
+        last = keys::part_number(&key).unwrap_or(last);
+        let mut part = Part::decode(&row)?;
+        let kept = match drain {
+            Drain::Completed { body } | Drain::PartTable { body: Some(body) } => {
+                part.taken == Some(body)
+            }
+            _ => false,
+        };
+        if !kept {
+            super::multipart::release_part(view, &part)?;
+        }
+        part.content = Content::Empty;
+        part.further_references = 0;
+        if kept && matches!(drain, Drain::Completed { .. }) {
+            store(view, key, &part);
+        } else {
+            view.delete(key);
+        }
+    }
+    Ok(if more { Drained::More(last) } else { Drained::Done })
+}
+
+/// Blocks freed by batches before `before`.
+#[derive(Clone, Debug)]
+pub struct ListFreed {
+    pub before: u64,
+    pub limit: usize,
+}
+
+/// A block to free, and the batch that freed it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreedBlock {
+    pub batch: u64,
+    pub group: GroupId,
+    pub block: BlockId,
+}
+
+impl Verb for ListFreed {
+    type Reply = Vec<FreedBlock>;
+    const NAME: &'static str = "list_freed";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "garbage collection")?;
+        let (start, end) = keys::freed_before(self.before);
+        let mut freed = Vec::new();
+        for (key, row) in view.scan(&start, &end, self.limit)? {
+            let (batch, block) = keys::freed_parts(&key)
+                .ok_or_else(|| Error::corrupt("key of a freed block", key.len(), 25))?;
+            freed.push(FreedBlock { batch, group: Freed::decode(&row)?.group, block });
+        }
+        Ok(freed)
+    }
+}
+
+/// Forgets freed blocks that the chunkserver has deleted.
+#[derive(Clone, Debug)]
+pub struct ForgetFreed {
+    pub blocks: Vec<FreedBlock>,
+}
+
+impl Verb for ForgetFreed {
+    type Reply = ();
+    const NAME: &'static str = "forget_freed";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "garbage collection")?;
+        for freed in &self.blocks {
+            view.delete(keys::freed(freed.batch, freed.block));
+        }
+        Ok(())
+    }
+}
+
+/// Decides which blocks of an inventory were never published by a session that has ended, and
+/// puts them up for freeing. Blocks of a session the metadata does not know are never touched.
+#[derive(Clone, Debug)]
+pub struct FreeOrphans {
+    pub group: GroupId,
+    pub candidates: Vec<(BlockId, Owner)>,
+    /// Only count.
+    pub dry_run: bool,
+}
+
+/// What became of the candidates.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Orphans {
+    pub freed: Vec<BlockId>,
+    /// Blocks of sessions that the metadata does not know: an older copy of it was restored.
+    pub unknown: u64,
+}
+
+impl Verb for FreeOrphans {
+    type Reply = Orphans;
+    const NAME: &'static str = "free_orphans";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Orphans, Stop> {
+        decide_admin(&context.caller, "garbage collection")?;
+        let rows: Vec<Bytes> = self
+            .candidates
+            .iter()
+            .flat_map(|(block, owner)| {
+                [keys::session(block.session), keys::extents(owner.body, owner.chunk)]
+            })
+            .collect();
+        view.get_all(&rows)?;
+        let mut orphans = Orphans::default();
+        for (block, owner) in &self.candidates {
+            let session = load::<Session>(view, &keys::session(block.session))?;
+            match session.map(|session| session.state) {
+                None => orphans.unknown += 1,
+                Some(SessionState::Live) => {}
+                Some(SessionState::Ended | SessionState::Reaped) => {
+                    if !is_named(view, *block, *owner)? {
+                        orphans.freed.push(*block);
+                        if !self.dry_run {
+                            free(view, context, self.group, *block);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(orphans)
+    }
+}
+
+/// Whether the chunk that owns a block names it.
+fn is_named(view: &mut View<'_>, block: BlockId, owner: Owner) -> Result<bool, Stop> {
+    let extents = load_extents(view, owner.body, owner.chunk)?.extents;
+    let names =
+        |place: &Place| matches!(place, Place::Block { block: named, .. } if *named == block);
+    Ok(extents.iter().any(|extent| names(&extent.place)))
+}

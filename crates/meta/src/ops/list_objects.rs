@@ -1,0 +1,349 @@
+//! Listing objects in the order of their keys' bytes.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use cairn_auth::Action;
+use cairn_base::{Ino, limits};
+
+use super::namespace::{load_inode, open_bucket};
+use crate::rows::{Entry, Inode, Kind, Row};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// One page of a listing.
+#[derive(Clone, Debug, Default)]
+pub struct ListObjects {
+    pub bucket: String,
+    /// Only keys that begin with this.
+    pub prefix: String,
+    /// Keys are rolled up to what comes before its first occurrence after the prefix; empty for
+    /// none.
+    pub delimiter: String,
+    /// Only what comes after this key or common prefix; empty for the beginning.
+    pub after: String,
+    /// Keys and common prefixes wanted, at most [`limits::LIST_KEYS`].
+    pub max_keys: usize,
+}
+
+/// A key of a listing.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub key: String,
+    pub ino: Ino,
+    pub inode: Inode,
+}
+
+/// A page: keys and common prefixes, each in order.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    pub objects: Vec<Listed>,
+    pub prefixes: Vec<String>,
+    /// Where the next page goes on (`after`); `None` at the end.
+    pub next: Option<String>,
+    /// Names that S3 cannot show: not UTF-8, or a path beyond 1,024 bytes.
+    pub hidden: u64,
+}
+
+impl Verb for ListObjects {
+    type Reply = Page;
+    const NAME: &'static str = "list_objects";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Page, Stop> {
+        let opened = open_bucket(view, context, &self.bucket, Action::List)?;
+        let max_keys = self.max_keys.min(limits::LIST_KEYS);
+        let mut page = Page::default();
+        let Some(start) = self.start().filter(|_| max_keys > 0) else { return Ok(page) };
+        let window = (max_keys + 1).min(256);
+        let mut walker = Walker::seek(view, opened.id.ino(), &start, window)?;
+        let mut last = None;
+        while let Some(met) = walker.next(view, &self.shallow())? {
+            let item = match self.item(met) {
+                Item::Past => break,
+                Item::Before => continue,
+                Item::Hidden => {
+                    page.hidden += 1;
+                    continue;
+                }
+                item => item,
+            };
+            if page.objects.len() + page.prefixes.len() == max_keys {
+                page.next = last;
+                break;
+            }
+            match item {
+                Item::Prefix(prefix) => {
+                    last = Some(prefix.clone());
+                    let past = successor(prefix.as_bytes());
+                    page.prefixes.push(prefix);
+                    let Some(past) = past else { break };
+                    walker = walker.skip_to(view, opened.id.ino(), &past, window)?;
+                }
+                Item::Object(listed) => {
+                    last = Some(listed.key.clone());
+                    page.objects.push(*listed);
+                }
+                Item::Past | Item::Before | Item::Hidden => {}
+            }
+        }
+        Ok(page)
+    }
+}
+
+/// What a page makes of what a walk meets.
+enum Item {
+    /// Sorts before the prefix or after it.
+    Before,
+    Past,
+    Hidden,
+    Prefix(String),
+    Object(Box<Listed>),
+}
+
+impl ListObjects {
+    /// The first key that may be listed, or `None` if none can follow `after`.
+    fn start(&self) -> Option<Vec<u8>> {
+        if self.after.is_empty() || self.after.as_str() < self.prefix.as_str() {
+            return Some(self.prefix.clone().into_bytes());
+        }
+        if !self.after.starts_with(&self.prefix) {
+            return None;
+        }
+        // What `after` was rolled up to has been listed as a whole.
+        match self.roll_up(self.after.as_bytes()) {
+            Some(prefix) => successor(prefix.as_bytes()),
+            None => Some([self.after.as_bytes(), b"\0"].concat()),
+        }
+    }
+
+    /// The common prefix of a key that begins with the prefix; `None` if it has none.
+    fn roll_up(&self, key: &[u8]) -> Option<String> {
+        if self.delimiter.is_empty() {
+            return None;
+        }
+        let delimiter = self.delimiter.as_bytes();
+        let rest = key.get(self.prefix.len()..)?;
+        let at = rest.windows(delimiter.len()).position(|window| window == delimiter)?;
+        let end = self.prefix.len() + at + delimiter.len();
+        String::from_utf8(key[..end].to_vec()).ok()
+    }
+
+    fn item(&self, met: Met) -> Item {
+        let (path, object) = match met {
+            Met::Hidden => return Item::Hidden,
+            Met::Directory(path) => (path, None),
+            Met::Object { path, ino, inode } => (path, Some((ino, inode))),
+        };
+        if !path.starts_with(self.prefix.as_bytes()) {
+            let past = path.as_slice() > self.prefix.as_bytes();
+            return if past { Item::Past } else { Item::Before };
+        }
+        if let Some(prefix) = self.roll_up(&path) {
+            return Item::Prefix(prefix);
+        }
+        match (String::from_utf8(path), object) {
+            (Ok(key), Some((ino, inode))) => Item::Object(Box::new(Listed { key, ino, inode })),
+            _ => Item::Hidden,
+        }
+    }
+
+    /// Directories that a walk need not enter: the page shows them rolled up.
+    fn shallow(&self) -> Shallow<'_> {
+        Shallow { prefix: self.prefix.as_bytes(), rolled: self.delimiter == "/" }
+    }
+}
+
+/// The first byte string after all that begin with `prefix`; `None` if there is none.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xFF)?;
+    let mut next = prefix[..=last].to_vec();
+    next[last] += 1;
+    Some(next)
+}
+
+/// Which directories a walk shows instead of entering them.
+struct Shallow<'a> {
+    prefix: &'a [u8],
+    rolled: bool,
+}
+
+impl Shallow<'_> {
+    fn stops(&self, path: &[u8]) -> bool {
+        self.rolled && path.len() > self.prefix.len() && path.starts_with(self.prefix)
+    }
+
+    /// Nothing below `path` can begin with the prefix.
+    fn excludes(&self, path: &[u8]) -> bool {
+        let shared = path.len().min(self.prefix.len());
+        path[..shared] != self.prefix[..shared]
+    }
+}
+
+/// What a walk meets.
+enum Met {
+    /// A directory that was not entered; the path ends in `/`.
+    Directory(Vec<u8>),
+    Object {
+        path: Vec<u8>,
+        ino: Ino,
+        inode: Inode,
+    },
+    /// Something that S3 cannot show.
+    Hidden,
+}
+
+/// A depth-first walk over the entries of a bucket, which is the order of keys.
+struct Walker {
+    levels: Vec<Level>,
+    /// The key `x/` of an explicit directory that was just entered.
+    pending: Option<Met>,
+    /// Rows read at once.
+    window: usize,
+}
+
+/// A directory being walked.
+struct Level {
+    directory: Ino,
+    /// Its path with a slash at the end; empty for the bucket.
+    path: Vec<u8>,
+    rows: VecDeque<(Bytes, Entry)>,
+    /// Where to read on; `None` when all rows were read.
+    from: Option<Vec<u8>>,
+}
+
+impl Level {
+    fn new(directory: Ino, path: Vec<u8>, from: &[u8]) -> Level {
+        Level { directory, path, rows: VecDeque::new(), from: Some(from.to_vec()) }
+    }
+
+    fn next(&mut self, view: &mut View<'_>, window: usize) -> Result<Option<(Bytes, Entry)>, Stop> {
+        if self.rows.is_empty()
+            && let Some(from) = self.from.take()
+        {
+            let (start, end) = keys::entries_from(self.directory, &from);
+            let rows = view.scan(&start, &end, window)?;
+            if rows.len() == window
+                && let Some((last, _)) = rows.last()
+            {
+                self.from = Some([&keys::entry_name(last)[..], b"\0"].concat());
+            }
+            for (key, row) in rows {
+                self.rows.push_back((keys::entry_name(&key), Entry::decode(&row)?));
+            }
+        }
+        Ok(self.rows.pop_front())
+    }
+}
+
+impl Walker {
+    /// A walk from the first key that is not below `start`: one seek a level.
+    fn seek(view: &mut View<'_>, bucket: Ino, start: &[u8], window: usize) -> Result<Walker, Stop> {
+        let levels = vec![Level::new(bucket, Vec::new(), start)];
+        let mut walker = Walker { levels, pending: None, window };
+        let (mut directory, mut path, mut rest) = (bucket, Vec::new(), start);
+        while let Some(slash) = rest.iter().position(|byte| *byte == b'/') {
+            let name = &rest[..slash];
+            let key = keys::directory_entry(directory, name);
+            // From the entry after `name/` on; the directory itself is the next level.
+            let past = [name, b"/\0"].concat();
+            let missing = match view.get(&key)? {
+                Some(row) => {
+                    directory = Entry::decode(&row)?.ino;
+                    false
+                }
+                None => true,
+            };
+            walker.replace_top(&past);
+            if missing {
+                return Ok(walker);
+            }
+            path.extend_from_slice(&rest[..=slash]);
+            rest = &rest[slash + 1..];
+            if rest.is_empty() {
+                walker.enter(view, directory, path)?;
+                return Ok(walker);
+            }
+            walker.levels.push(Level::new(directory, path.clone(), rest));
+        }
+        Ok(walker)
+    }
+
+    /// Goes into a directory. One that is explicit shows itself as the key `x/`, unless an object
+    /// of that key does.
+    fn enter(&mut self, view: &mut View<'_>, ino: Ino, path: Vec<u8>) -> Result<(), Stop> {
+        let inode = load_inode(view, ino)?;
+        self.levels.push(Level::new(ino, path.clone(), b""));
+        if !inode.implicit && view.get(&keys::file_entry(ino, b""))?.is_none() {
+            self.pending = Some(Met::Object { path, ino, inode });
+        }
+        Ok(())
+    }
+
+    fn replace_top(&mut self, from: &[u8]) {
+        if let Some(top) = self.levels.last_mut() {
+            top.from = Some(from.to_vec());
+        }
+    }
+
+    /// The same walk from a later key on. Goes on without a seek where the key lies in the
+    /// directory being walked.
+    fn skip_to(
+        mut self,
+        view: &mut View<'_>,
+        bucket: Ino,
+        start: &[u8],
+        window: usize,
+    ) -> Result<Walker, Stop> {
+        let Some(top) = self.levels.last_mut() else { return Ok(self) };
+        let here = start.strip_prefix(top.path.as_slice()).filter(|rest| !rest.contains(&b'/'));
+        let Some(rest) = here else {
+            return Walker::seek(view, bucket, start, window);
+        };
+        while top.rows.front().is_some_and(|(name, _)| &name[..] < rest) {
+            top.rows.pop_front();
+        }
+        if top.rows.is_empty()
+            && let Some(from) = &mut top.from
+            && from.as_slice() < rest
+        {
+            *from = rest.to_vec();
+        }
+        Ok(self)
+    }
+
+    /// What comes next in the order of keys.
+    fn next(&mut self, view: &mut View<'_>, shallow: &Shallow<'_>) -> Result<Option<Met>, Stop> {
+        if let Some(met) = self.pending.take() {
+            return Ok(Some(met));
+        }
+        while let Some(top) = self.levels.last_mut() {
+            let Some((name, entry)) = top.next(view, self.window)? else {
+                self.levels.pop();
+                continue;
+            };
+            let path = [top.path.as_slice(), &name].concat();
+            if path.len() > limits::KEY_BYTES || std::str::from_utf8(&path).is_err() {
+                return Ok(Some(Met::Hidden));
+            }
+            match entry.kind {
+                Kind::Directory if shallow.stops(&path) => return Ok(Some(Met::Directory(path))),
+                Kind::Directory if shallow.excludes(&path) => {
+                    // Told, so that the caller can end the walk when it is past the prefix.
+                    return Ok(Some(Met::Directory(path)));
+                }
+                Kind::Directory => {
+                    self.enter(view, entry.ino, path)?;
+                    if let Some(met) = self.pending.take() {
+                        return Ok(Some(met));
+                    }
+                }
+                Kind::File => {
+                    let inode = load_inode(view, entry.ino)?;
+                    return Ok(Some(Met::Object { path, ino: entry.ino, inode }));
+                }
+                // Links, fifos and sockets are no objects.
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}

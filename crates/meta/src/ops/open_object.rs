@@ -1,0 +1,101 @@
+//! Finding an object by bucket and key.
+
+use cairn_auth::Action;
+use cairn_base::{BucketId, Ino};
+
+use super::edit::leaf_extents;
+use super::namespace::{
+    Opened, check_key, load, load_inode, no_object, open_bucket, split_key, walk,
+};
+use crate::rows::{Content, Entry, Extent, Inode, Kind};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// An object that was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub ino: Ino,
+    pub inode: Inode,
+    /// The directory that its entry is in, and the name there. An explicit directory `x/` is its
+    /// own parent with an empty name.
+    pub parent: Ino,
+}
+
+/// Finds an object; `None` if there is none. Key `x/` also finds the explicit directory `x`.
+pub fn find(view: &mut View<'_>, bucket: BucketId, key: &str) -> Result<Option<Found>, Stop> {
+    let (directories, name) = split_key(key);
+    let Some(steps) = walk(view, bucket, &directories)? else { return Ok(None) };
+    let parent = steps.last().map_or(bucket.ino(), |step| step.ino);
+    if let Some(entry) = load::<Entry>(view, &keys::file_entry(parent, name.as_bytes()))? {
+        if entry.kind != Kind::File {
+            return Ok(None);
+        }
+        let inode = load_inode(view, entry.ino)?;
+        return Ok(Some(Found { ino: entry.ino, inode, parent }));
+    }
+    if name.is_empty() && !steps.is_empty() {
+        let inode = load_inode(view, parent)?;
+        if !inode.implicit {
+            return Ok(Some(Found { ino: parent, inode, parent }));
+        }
+    }
+    Ok(None)
+}
+
+/// Finds an object for reading, with the extents of its first chunk.
+#[derive(Clone, Debug)]
+pub struct OpenObject {
+    pub bucket: String,
+    pub key: String,
+}
+
+/// What a read needs to know of an object.
+#[derive(Clone, Debug)]
+pub struct OpenedObject {
+    pub opened: Opened,
+    pub ino: Ino,
+    pub inode: Inode,
+    /// Leaf extents of the first 64 MiB, where the content is a body.
+    pub extents: Vec<Extent>,
+    /// The batch that this is the state of.
+    pub batch: u64,
+}
+
+impl Verb for OpenObject {
+    type Reply = OpenedObject;
+    const NAME: &'static str = "open_object";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<OpenedObject, Stop> {
+        check_key(&self.key)?;
+        let opened = open_bucket(view, context, &self.bucket, Action::Read)?;
+        let found = find(view, opened.id, &self.key)?;
+        let Some(Found { ino, inode, .. }) = found else {
+            return Err(no_object(&self.bucket, &self.key));
+        };
+        let extents = match inode.content {
+            Content::Body(body) => {
+                let end = inode.size.min(cairn_base::limits::CHUNK_BYTES);
+                leaf_extents(view, body, 0, end)?
+            }
+            _ => Vec::new(),
+        };
+        Ok(OpenedObject { opened, ino, inode, extents, batch: context.batch })
+    }
+}
+
+/// Leaf extents of a further range of a body that [`OpenObject`] named. The right to read was
+/// decided there.
+#[derive(Clone, Debug)]
+pub struct ReadExtents {
+    pub body: cairn_base::BodyId,
+    pub start: u64,
+    pub end: u64,
+}
+
+impl Verb for ReadExtents {
+    type Reply = Vec<Extent>;
+    const NAME: &'static str = "read_extents";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Vec<Extent>, Stop> {
+        leaf_extents(view, self.body, self.start, self.end)
+    }
+}

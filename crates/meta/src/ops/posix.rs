@@ -1,0 +1,260 @@
+//! What the POSIX operations share: names, mode bits, and directories as POSIX sees them.
+
+use cairn_auth::{Action, Posix};
+use cairn_base::{Error, Ino, Timestamp, limits};
+
+use super::namespace::{entry_key, load, load_inode, open_bucket_of, store};
+use crate::rows::{BucketKind, Entry, Inode, Kind, Row, Tally};
+use crate::{Context, Stop, View, keys};
+
+/// Permission bits as one digit of a mode: what a caller wants to do.
+pub const READ: u32 = 4;
+pub const WRITE: u32 = 2;
+pub const SEARCH: u32 = 1;
+
+pub const SETUID: u32 = 0o4000;
+pub const SETGID: u32 = 0o2000;
+pub const STICKY: u32 = 0o1000;
+/// All bits a mode may have.
+pub const MODE_BITS: u32 = 0o7777;
+
+/// The identity whose mode bits count; `None` for root and for callers that have none.
+pub fn checked_identity(context: &Context) -> Option<&Posix> {
+    context.caller.posix().filter(|posix| posix.uid != 0)
+}
+
+/// Whether the caller is POSIX's superuser, whose writes keep setuid bits.
+pub fn is_superuser(context: &Context) -> bool {
+    context.caller.posix().is_some_and(|posix| posix.uid == 0)
+}
+
+fn in_group(posix: &Posix, gid: u32) -> bool {
+    posix.gid == gid || posix.groups.contains(&gid)
+}
+
+/// Whether the caller need not care about a file's group: it is root, has no POSIX identity, or
+/// is a member.
+pub fn may_use_group(context: &Context, gid: u32) -> bool {
+    checked_identity(context).is_none_or(|posix| in_group(posix, gid))
+}
+
+/// access(2): the first of owner, group and others that the caller is in decides.
+pub fn check_mode(context: &Context, inode: &Inode, wanted: u32) -> Result<(), Error> {
+    let Some(posix) = checked_identity(context) else { return Ok(()) };
+    let shift = match () {
+        () if posix.uid == inode.uid => 6,
+        () if in_group(posix, inode.gid) => 3,
+        () => 0,
+    };
+    if (inode.mode >> shift) & wanted == wanted {
+        return Ok(());
+    }
+    let mode = inode.mode;
+    Err(Error::Denied(format!("mode {mode:04o} does not allow uid {} that", posix.uid)))
+}
+
+/// Whether the caller is who may change mode, owner and times.
+pub fn is_owner(context: &Context, inode: &Inode) -> bool {
+    checked_identity(context).is_none_or(|posix| posix.uid == inode.uid)
+}
+
+pub fn check_owner(context: &Context, inode: &Inode, what: &str) -> Result<(), Error> {
+    if is_owner(context, inode) {
+        return Ok(());
+    }
+    Err(Error::Denied(format!("{what}: only its owner may, uid {}", inode.uid)))
+}
+
+/// In a sticky directory an entry is removed or renamed only by who owns it or the directory.
+pub fn check_sticky(context: &Context, parent: &Inode, child: &Inode) -> Result<(), Error> {
+    if parent.mode & STICKY == 0 || is_owner(context, parent) || is_owner(context, child) {
+        return Ok(());
+    }
+    Err(Error::Denied("the directory is sticky and the entry somebody else's".into()))
+}
+
+/// Checks one component of a path: `TooLarge` beyond 255 bytes, `Invalid` for what is no name.
+pub fn check_name(name: &[u8]) -> Result<(), Error> {
+    if name.len() > limits::NAME_BYTES {
+        let what = format!("name of {} bytes; at most {}", name.len(), limits::NAME_BYTES);
+        return Err(Error::TooLarge(what));
+    }
+    if is_shown(name) && !name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("name {:?}", String::from_utf8_lossy(name))))
+}
+
+/// Whether POSIX can show a name: S3 has names that it cannot.
+pub fn is_shown(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && name.len() <= limits::NAME_BYTES
+}
+
+/// An inode a caller holds the number of; `NotFound` once it is gone.
+pub fn find_inode(view: &mut View<'_>, ino: Ino) -> Result<Inode, Stop> {
+    match load(view, &keys::inode(ino))? {
+        Some(inode) => Ok(inode),
+        None => Err(Error::NotFound(format!("inode {ino}")).into()),
+    }
+}
+
+/// Decides whether the caller may do `action` in the bucket of an inode. Everybody may see the
+/// root, which is in no bucket; nobody changes it by an operation on files.
+pub fn check_bucket(
+    view: &mut View<'_>,
+    context: &Context,
+    ino: Ino,
+    inode: &Inode,
+    action: Action,
+) -> Result<BucketKind, Stop> {
+    if ino != Ino::ROOT {
+        return Ok(open_bucket_of(view, context, inode, action)?.bucket.kind);
+    }
+    match action {
+        Action::Read | Action::List | Action::Inspect => Ok(BucketKind::Posix),
+        _ => Err(Error::Denied("the top-level directory holds buckets only".into()).into()),
+    }
+}
+
+/// A directory the caller may do something in.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    pub ino: Ino,
+    pub inode: Inode,
+    pub kind: BucketKind,
+}
+
+/// Opens a directory by number, for `action` in its bucket and with `wanted` of its mode.
+pub fn open_directory(
+    view: &mut View<'_>,
+    context: &Context,
+    ino: Ino,
+    action: Action,
+    wanted: u32,
+) -> Result<Directory, Stop> {
+    let inode = find_inode(view, ino)?;
+    let kind = check_bucket(view, context, ino, &inode, action)?;
+    if !inode.is_directory() {
+        return Err(Error::NotDirectory(format!("inode {ino}")).into());
+    }
+    check_mode(context, &inode, wanted)?;
+    Ok(Directory { ino, inode, kind })
+}
+
+/// Opens a directory to make, remove or rename entries in it.
+pub fn change_directory(
+    view: &mut View<'_>,
+    context: &Context,
+    ino: Ino,
+) -> Result<Directory, Stop> {
+    open_directory(view, context, ino, Action::Write, WRITE | SEARCH)
+}
+
+/// Opens an inode that is not a directory, for `action` in its bucket.
+pub fn open_inode(
+    view: &mut View<'_>,
+    context: &Context,
+    ino: Ino,
+    action: Action,
+) -> Result<Inode, Stop> {
+    let inode = find_inode(view, ino)?;
+    check_bucket(view, context, ino, &inode, action)?;
+    Ok(inode)
+}
+
+/// What POSIX sees by a name: the directory, if an object of the same name is beside it.
+pub fn resolve(view: &mut View<'_>, parent: Ino, name: &[u8]) -> Result<Option<Entry>, Stop> {
+    let both = [keys::directory_entry(parent, name), keys::file_entry(parent, name)];
+    let rows = view.get_all(&both)?;
+    Ok(rows.into_iter().flatten().next().as_ref().map(Entry::decode).transpose()?)
+}
+
+/// As [`resolve`], for what must exist; with its inode.
+pub fn resolve_known(
+    view: &mut View<'_>,
+    parent: Ino,
+    name: &[u8],
+) -> Result<(Entry, Inode), Stop> {
+    match resolve(view, parent, name)? {
+        Some(entry) => {
+            let inode = load_inode(view, entry.ino)?;
+            Ok((entry, inode))
+        }
+        None => Err(no_entry(name)),
+    }
+}
+
+pub fn no_entry(name: &[u8]) -> Stop {
+    Error::NotFound(String::from_utf8_lossy(name).into_owned()).into()
+}
+
+pub fn entry_exists(name: &[u8]) -> Stop {
+    Error::Exists(String::from_utf8_lossy(name).into_owned()).into()
+}
+
+/// A new entry must not take the place of an object that a directory hid until now.
+pub fn check_vacant(view: &mut View<'_>, parent: Ino, name: &[u8], kind: Kind) -> Result<(), Stop> {
+    if view.get(&entry_key(parent, name, kind))?.is_none() {
+        return Ok(());
+    }
+    Err(entry_exists(name))
+}
+
+/// A directory that POSIX leaves empty stays: it becomes explicit if it was not.
+pub fn keep_if_emptied(view: &mut View<'_>, context: &Context, ino: Ino) -> Result<(), Stop> {
+    let tally: Tally = load(view, &keys::tally(ino))?.unwrap_or_default();
+    if tally.entries > 0 {
+        return Ok(());
+    }
+    let mut inode = load_inode(view, ino)?;
+    if inode.implicit {
+        inode.implicit = false;
+        inode.change = context.batch;
+        store(view, keys::inode(ino), &inode);
+    }
+    Ok(())
+}
+
+/// Group and setgid bit of something new in `parent`: a setgid directory passes its group on,
+/// and its bit to directories.
+pub fn inherit(context: &Context, parent: &Inode, inode: &mut Inode) {
+    if parent.mode & SETGID != 0 {
+        inode.gid = parent.gid;
+        if inode.is_directory() {
+            inode.mode |= SETGID;
+            return;
+        }
+    }
+    let runs = inode.mode & (SETGID | 0o010) == SETGID | 0o010;
+    if !inode.is_directory() && runs && !may_use_group(context, inode.gid) {
+        inode.mode &= !SETGID;
+    }
+}
+
+/// The mode of a file whose bytes or owner changed: no longer setuid, nor setgid where that
+/// means a group to run as.
+pub fn without_privileges(mode: u32) -> u32 {
+    let runs_as_group = if mode & 0o010 != 0 { SETGID } else { 0 };
+    mode & !(SETUID | runs_as_group)
+}
+
+/// An inode as POSIX shows it, and the tally of a directory. A directory counts the `..` of its
+/// subdirectories as links; its times are the later of its own and those of its entries.
+pub fn present(view: &mut View<'_>, ino: Ino, mut inode: Inode) -> Result<(Inode, Tally), Stop> {
+    if !inode.is_directory() {
+        return Ok((inode, Tally::default()));
+    }
+    let tally: Tally = load(view, &keys::tally(ino))?.unwrap_or_default();
+    inode.nlink = u32::try_from(tally.directories.saturating_add(2)).unwrap_or(u32::MAX);
+    let changed = entries_changed(&inode, &tally);
+    inode.mtime = changed.unwrap_or(inode.mtime);
+    inode.ctime = inode.ctime.max(changed.unwrap_or(inode.ctime));
+    Ok((inode, tally))
+}
+
+/// When entries last changed, unless the directory's mtime was set after that: setting it writes
+/// the same time to inode and tally.
+fn entries_changed(inode: &Inode, tally: &Tally) -> Option<Timestamp> {
+    let never = tally.mtime == Timestamp::default();
+    (!never && tally.mtime != inode.mtime).then_some(tally.mtime)
+}

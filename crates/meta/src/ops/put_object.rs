@@ -1,0 +1,240 @@
+//! Making or replacing an object.
+
+use bytes::Bytes;
+use cairn_auth::Action;
+use cairn_base::{BodyId, Error, Ino, SessionId};
+
+use super::conditions::{Conditions, Current};
+use super::namespace::{
+    Opened, add_entry, check_key, count_usage, drop_link, load, load_inode, new_inode, next_ino,
+    no_bucket, open_bucket, require_session, split_key, store, store_extents, walk_or_make,
+};
+use super::tags::store_tags;
+use crate::rows::{BucketKind, Content, Drain, Entry, Extents, Inode, Kind, ObjectAttributes, Row};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// Bytes that were written and are about to be published.
+#[derive(Clone, Debug)]
+pub enum NewContent {
+    Inline(Bytes),
+    /// A body of blocks written by this session. Chunks that were staged before
+    /// ([`StageExtents`]) are not repeated.
+    Body {
+        body: BodyId,
+        chunks: Vec<(u32, Extents)>,
+        staged: bool,
+    },
+}
+
+/// Stores extent rows of a body ahead of its publication, so that no operation is ever large.
+/// Until it is published the body is up for draining when its session ends.
+#[derive(Clone, Debug)]
+pub struct StageExtents {
+    pub session: SessionId,
+    pub body: BodyId,
+    pub chunks: Vec<(u32, Extents)>,
+}
+
+impl Verb for StageExtents {
+    type Reply = ();
+    const NAME: &'static str = "stage_extents";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+        require_session(view, self.session)?;
+        store(view, keys::drain_body(self.body), &Drain::Prepared { session: self.session });
+        for (chunk, extents) in &self.chunks {
+            store_extents(view, self.body, *chunk, extents)?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives up what was staged of a body that will not be published.
+#[derive(Clone, Debug)]
+pub struct AbandonBody {
+    pub body: BodyId,
+}
+
+impl Verb for AbandonBody {
+    type Reply = ();
+    const NAME: &'static str = "abandon_body";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+        let key = keys::drain_body(self.body);
+        if view.get(&key)?.is_some() {
+            store(view, key, &Drain::Prepared { session: SessionId(0) });
+        }
+        Ok(())
+    }
+}
+
+/// Turns written bytes into the content of an inode.
+pub fn publish_content(
+    view: &mut View<'_>,
+    session: SessionId,
+    content: &NewContent,
+) -> Result<Content, Stop> {
+    match content {
+        NewContent::Inline(bytes) if bytes.is_empty() => Ok(Content::Empty),
+        NewContent::Inline(bytes) => Ok(Content::Inline(bytes.clone())),
+        NewContent::Body { body, chunks, staged } => {
+            require_session(view, session)?;
+            if *staged {
+                let key = keys::drain_body(*body);
+                if view.get(&key)? != Some(Drain::Prepared { session }.encode()) {
+                    let what = format!("body {body} was not staged by this session");
+                    return Err(Error::Conflict(what).into());
+                }
+                view.delete(key);
+            }
+            for (chunk, extents) in chunks {
+                store_extents(view, *body, *chunk, extents)?;
+            }
+            Ok(Content::Body(*body))
+        }
+    }
+}
+
+/// Makes an object or replaces the one that is there, atomically. A replaced file's other names
+/// and open descriptors keep the former bytes.
+#[derive(Clone, Debug)]
+pub struct PutObject {
+    pub bucket: String,
+    pub key: String,
+    pub session: SessionId,
+    pub content: NewContent,
+    pub size: u64,
+    pub object: ObjectAttributes,
+    pub tags: Vec<(String, String)>,
+    pub conditions: Conditions,
+}
+
+/// What a PUT made.
+#[derive(Clone, Debug)]
+pub struct PutReply {
+    pub ino: Ino,
+    pub etag: String,
+    pub modified: cairn_base::Timestamp,
+    /// Whether an object was replaced.
+    pub replaced: bool,
+}
+
+impl Verb for PutObject {
+    type Reply = PutReply;
+    const NAME: &'static str = "put_object";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<PutReply, Stop> {
+        let place = Placement::find(view, context, &self.bucket, &self.key, &self.conditions)?;
+        let content = publish_content(view, self.session, &self.content)?;
+        place.put(view, context, content, self.size, self.object.clone(), &self.tags)
+    }
+}
+
+/// Where an object is about to be put, and what is there now. Shared by PUT, copy and multipart
+/// completion.
+#[derive(Debug)]
+pub struct Placement {
+    pub opened: Opened,
+    parent: Ino,
+    name: Vec<u8>,
+    current: Option<(Ino, Inode)>,
+}
+
+impl Placement {
+    /// Decides on the caller's rights and on the conditions; makes missing directories.
+    pub fn find(
+        view: &mut View<'_>,
+        context: &Context,
+        bucket: &str,
+        key: &str,
+        conditions: &Conditions,
+    ) -> Result<Placement, Stop> {
+        check_key(key)?;
+        let opened = open_bucket(view, context, bucket, Action::Write)?;
+        let (directories, name) = split_key(key);
+        let parent = walk_or_make(view, context, &opened, &directories)?;
+        let current = current_file(view, &opened, parent, name)?;
+        conditions
+            .check_change(current.as_ref().map(|(ino, inode)| Current { ino: *ino, inode }))?;
+        Ok(Placement { opened, parent, name: name.as_bytes().to_vec(), current })
+    }
+
+    /// Puts a new inode there. The former one loses this name.
+    pub fn put(
+        self,
+        view: &mut View<'_>,
+        context: &Context,
+        content: Content,
+        size: u64,
+        mut object: ObjectAttributes,
+        tags: &[(String, String)],
+    ) -> Result<PutReply, Stop> {
+        let ino = next_ino(view)?;
+        object.tag_count = store_tags(view, ino, tags)?;
+        let mut inode = Inode {
+            content,
+            size,
+            object: Some(Box::new(object)),
+            ..new_inode(Kind::File, self.opened.id, context)
+        };
+        let entry = Entry { ino, kind: Kind::File };
+        let replaced = self.current.is_some();
+        if let Some((former_ino, former)) = self.current {
+            inode.mode = former.mode;
+            inode.uid = former.uid;
+            inode.gid = former.gid;
+            drop_link(view, context, former_ino, former)?;
+            store(view, keys::file_entry(self.parent, &self.name), &entry);
+        } else {
+            add_entry(view, context, self.parent, &self.name, &entry)?;
+        }
+        let etag = inode.etag(ino);
+        store(view, keys::inode(ino), &inode);
+        count_usage(view, self.opened.id, 1, size as i64)?;
+        Ok(PutReply { ino, etag, modified: context.now, replaced })
+    }
+}
+
+/// The file that a PUT would replace. Refuses what is not a plain file, and in a bucket of kind
+/// `posix` a directory of the same name.
+fn current_file(
+    view: &mut View<'_>,
+    opened: &Opened,
+    parent: Ino,
+    name: &str,
+) -> Result<Option<(Ino, Inode)>, Stop> {
+    let name = name.as_bytes();
+    if opened.bucket.kind == BucketKind::Posix
+        && view.get(&keys::directory_entry(parent, name))?.is_some()
+    {
+        let what = format!("{} in bucket {}", String::from_utf8_lossy(name), opened.bucket.name);
+        return Err(Error::IsDirectory(what).into());
+    }
+    let Some(entry) = load::<Entry>(view, &keys::file_entry(parent, name))? else {
+        return Ok(None);
+    };
+    if entry.kind != Kind::File {
+        let what = format!("{} is not a plain file", String::from_utf8_lossy(name));
+        return Err(Error::Exists(what).into());
+    }
+    Ok(Some((entry.ino, load_inode(view, entry.ino)?)))
+}
+
+/// Whether the caller may write in a bucket: asked before the first byte of a body is read. The
+/// deciding check is made again when the body is published.
+#[derive(Clone, Debug)]
+pub struct MayWrite {
+    pub bucket: String,
+}
+
+impl Verb for MayWrite {
+    type Reply = ();
+    const NAME: &'static str = "may_write";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        if self.bucket.is_empty() {
+            return Err(no_bucket(&self.bucket));
+        }
+        open_bucket(view, context, &self.bucket, Action::Write).map(|_| ())
+    }
+}

@@ -1,0 +1,123 @@
+//! The store's identity and its sessions.
+
+use cairn_auth::decide_admin;
+use cairn_base::{Error, Ino, SessionId};
+
+use super::namespace::{load, store};
+use crate::rows::{Inode, Kind, Row, Session, SessionState, decode_number, encode_number};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// Makes an empty engine a store: writes the root directory and the cluster's id. On a store that
+/// is there already it changes nothing.
+#[derive(Clone, Debug)]
+pub struct Format {
+    /// The id to give a new store: random.
+    pub cluster: u64,
+}
+
+impl Verb for Format {
+    /// The id of the store, and whether it was made just now.
+    type Reply = (u64, bool);
+    const NAME: &'static str = "format";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(u64, bool), Stop> {
+        decide_admin(&context.caller, "formatting a store")?;
+        let key = keys::config("cluster");
+        if let Some(row) = view.get(&key)? {
+            return Ok((decode_number(&row)?, false));
+        }
+        view.put(key, encode_number(self.cluster));
+        let root = Inode {
+            kind: Kind::Directory,
+            parent: Ino::ROOT,
+            mode: 0o755,
+            nlink: 1,
+            mtime: context.now,
+            ctime: context.now,
+            btime: context.now,
+            atime: context.now,
+            ..Inode::default()
+        };
+        store(view, keys::inode(Ino::ROOT), &root);
+        Ok((self.cluster, true))
+    }
+}
+
+/// Opens a session. Its id must be random and new.
+#[derive(Clone, Debug)]
+pub struct OpenSession {
+    pub session: SessionId,
+}
+
+impl Verb for OpenSession {
+    type Reply = ();
+    const NAME: &'static str = "open_session";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "opening a session")?;
+        let key = keys::session(self.session);
+        if view.get(&key)?.is_some() {
+            return Err(Error::Exists(format!("session {}", self.session)).into());
+        }
+        store(view, key, &Session { started: context.now, ..Session::default() });
+        Ok(())
+    }
+}
+
+/// Ends a session: from here on none of its operations publishes anything.
+#[derive(Clone, Debug)]
+pub struct EndSession {
+    pub session: SessionId,
+    /// Its orphans are gone: nothing of it is left to be reaped.
+    pub reaped: bool,
+}
+
+impl Verb for EndSession {
+    type Reply = ();
+    const NAME: &'static str = "end_session";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "ending a session")?;
+        let key = keys::session(self.session);
+        let Some(mut session) = load::<Session>(view, &key)? else {
+            return Err(Error::NotFound(format!("session {}", self.session)).into());
+        };
+        session.state = match (session.state, self.reaped) {
+            (SessionState::Live, true) => {
+                let what = format!("session {} is live", self.session);
+                return Err(Error::Conflict(what).into());
+            }
+            (_, true) | (SessionState::Reaped, false) => SessionState::Reaped,
+            (_, false) => SessionState::Ended,
+        };
+        store(view, key, &session);
+        Ok(())
+    }
+}
+
+/// All sessions from `after` on.
+#[derive(Clone, Debug)]
+pub struct ListSessions {
+    pub after: Option<SessionId>,
+    pub limit: usize,
+}
+
+impl Verb for ListSessions {
+    type Reply = Vec<(SessionId, Session)>;
+    const NAME: &'static str = "list_sessions";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "listing sessions")?;
+        let (mut start, end) = keys::sessions();
+        if let Some(after) = self.after {
+            start = [&keys::session(after)[..], b"\0"].concat().into();
+        }
+        let mut sessions = Vec::new();
+        for (key, row) in view.scan(&start, &end, self.limit)? {
+            let id = key.get(1..).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
+            let id = id.ok_or_else(|| Error::corrupt("key of a session", key.len(), 9))?;
+            sessions.push((SessionId(id), Session::decode(&row)?));
+        }
+        Ok(sessions)
+    }
+}

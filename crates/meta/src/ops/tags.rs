@@ -1,0 +1,104 @@
+//! Tags of objects.
+
+use cairn_auth::Action;
+use cairn_base::{Error, Ino, limits};
+
+use super::namespace::{check_key, no_object, open_bucket, store};
+use super::open_object::find;
+use crate::rows::{Inode, ObjectAttributes};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// Checks the number of tags and that no key comes twice; their lengths are S3's (key 1 to 128,
+/// value up to 256 characters).
+pub fn check_tags(tags: &[(String, String)], most: usize) -> Result<(), Error> {
+    if tags.len() > most {
+        return Err(Error::Invalid(format!("{} tags; at most {most}", tags.len())));
+    }
+    for (at, (key, value)) in tags.iter().enumerate() {
+        if key.is_empty() || key.chars().count() > 128 || value.chars().count() > 256 {
+            let what = "tag: a key has 1 to 128 characters, a value up to 256";
+            return Err(Error::Invalid(what.into()));
+        }
+        if tags[..at].iter().any(|(other, _)| other == key) {
+            return Err(Error::Invalid(format!("tag key {key} given twice")));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the tags of a new inode; returns how many.
+pub fn store_tags(view: &mut View<'_>, ino: Ino, tags: &[(String, String)]) -> Result<u32, Stop> {
+    check_tags(tags, limits::OBJECT_TAGS)?;
+    for (key, value) in tags {
+        let row = keys::attribute(ino, keys::Attribute::Tag, key.as_bytes());
+        view.put(row, value.clone().into());
+    }
+    Ok(tags.len() as u32)
+}
+
+/// The tags of an inode, by key.
+pub fn load_tags(
+    view: &mut View<'_>,
+    ino: Ino,
+    inode: &Inode,
+) -> Result<Vec<(String, String)>, Stop> {
+    if inode.object.as_ref().is_none_or(|object| object.tag_count == 0) {
+        return Ok(Vec::new());
+    }
+    let (start, end) = keys::attributes(ino, keys::Attribute::Tag);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let rows = view.scan(&start, &end, limits::OBJECT_TAGS)?;
+    Ok(rows.iter().map(|(key, value)| (text(&keys::attribute_name(key)), text(value))).collect())
+}
+
+/// Reads the tags of an object.
+#[derive(Clone, Debug)]
+pub struct GetTags {
+    pub bucket: String,
+    pub key: String,
+}
+
+impl Verb for GetTags {
+    type Reply = Vec<(String, String)>;
+    const NAME: &'static str = "get_tags";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        check_key(&self.key)?;
+        let opened = open_bucket(view, context, &self.bucket, Action::Read)?;
+        match find(view, opened.id, &self.key)? {
+            Some(found) => load_tags(view, found.ino, &found.inode),
+            None => Err(no_object(&self.bucket, &self.key)),
+        }
+    }
+}
+
+/// Replaces all tags of an object; none to remove them.
+#[derive(Clone, Debug)]
+pub struct PutTags {
+    pub bucket: String,
+    pub key: String,
+    pub tags: Vec<(String, String)>,
+}
+
+impl Verb for PutTags {
+    type Reply = ();
+    const NAME: &'static str = "put_tags";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        check_key(&self.key)?;
+        let opened = open_bucket(view, context, &self.bucket, Action::Write)?;
+        let Some(found) = find(view, opened.id, &self.key)? else {
+            return Err(no_object(&self.bucket, &self.key));
+        };
+        let (ino, mut inode) = (found.ino, found.inode);
+        for (key, _) in load_tags(view, ino, &inode)? {
+            view.delete(keys::attribute(ino, keys::Attribute::Tag, key.as_bytes()));
+        }
+        let tag_count = store_tags(view, ino, &self.tags)?;
+        let object = inode.object.get_or_insert_with(Box::<ObjectAttributes>::default);
+        object.tag_count = tag_count;
+        inode.ctime = context.now;
+        store(view, keys::inode(ino), &inode);
+        Ok(())
+    }
+}
