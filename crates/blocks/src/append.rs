@@ -1,0 +1,287 @@
+//! How records get into segments.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::limits::BLOCK_BYTES;
+use cairn_base::{Error, Owner, Result};
+
+use crate::config::Durability;
+use crate::files::{self, RESERVE};
+use crate::format::hint::{BlockEntry, Entry};
+use crate::format::record::{self, Kind, RecordHeader};
+use crate::format::segment::RECORDS_OFFSET;
+use crate::format::{ALIGN, Key};
+use crate::log::{Done, Flight, Log, Outcome, Room, copy_error};
+use crate::state::{Segment, position};
+use crate::store::Shared;
+
+const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
+
+/// A record that has no place yet.
+pub(crate) struct Draft<'a> {
+    pub kind: Kind,
+    pub key: Key,
+    pub owner: Owner,
+    pub data: &'a [u8],
+    /// That of the record it is a copy of; `None` for a new one.
+    pub sequence: Option<u64>,
+}
+
+impl Draft<'_> {
+    pub(crate) fn length(&self) -> u32 {
+        assert!((1..=BLOCK_BYTES).contains(&self.data.len()));
+        self.data.len() as u32
+    }
+
+    pub(crate) fn entry(&self, offset: u64, sequence: u64) -> BlockEntry {
+        BlockEntry {
+            key: self.key,
+            owner: self.owner,
+            position: position(offset),
+            length: self.length(),
+            sequence,
+        }
+    }
+}
+
+/// Poisons the segment if the writer does not come to its end.
+struct Writing<'a> {
+    shared: &'a Arc<Shared>,
+    log: &'a Arc<Log>,
+    finished: bool,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.shared.poison(self.log, &std::io::Error::other("a writer was interrupted"));
+        }
+    }
+}
+
+impl Shared {
+    /// Writes a block; `done` is called when it is acknowledged or was refused. Blocks.
+    pub(crate) fn put(self: &Arc<Self>, key: Key, owner: Owner, data: &Bytes, done: Done) {
+        if data.is_empty() || data.len() > BLOCK_BYTES {
+            let text = format!("a block of {} bytes: 1 to {BLOCK_BYTES} it may have", data.len());
+            return done(Err(Error::Invalid(text)));
+        }
+        if let Err(error) = self.claim(key) {
+            return done(Err(error));
+        }
+        let slot = Arc::new(parking_lot::Mutex::new(Some(done)));
+        let answer = {
+            let (shared, slot) = (Arc::clone(self), Arc::clone(&slot));
+            move |result| {
+                shared.writer.lock().pending.remove(&key);
+                if let Some(done) = slot.lock().take() {
+                    done(result);
+                }
+            }
+        };
+        let draft = Draft { kind: Kind::Block, key, owner, data, sequence: None };
+        let refused = answer.clone();
+        let begun = self.append(&draft, |_, offset, sequence| {
+            let entry = Entry::Block(draft.entry(offset, sequence));
+            (Outcome::Put(entry), Box::new(answer))
+        });
+        if let Err(error) = begun {
+            refused(Err(error));
+        }
+    }
+
+    /// Makes sure that a block is written once.
+    fn claim(&self, key: Key) -> Result<()> {
+        let mut writer = self.writer.lock();
+        if writer.pending.contains(&key) {
+            return Err(Error::Conflict(format!("block {} is being written", key.block)));
+        }
+        if self.state.read().index.get(key).is_some() {
+            return Err(Error::Exists(format!("block {}", key.block)));
+        }
+        writer.pending.insert(key);
+        Ok(())
+    }
+
+    /// Reserves space for a record and writes it. An error: there was no space to be had, and
+    /// nothing was written. What comes after goes to the outcome that `make` returns, given
+    /// segment, offset and sequence.
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        draft: &Draft<'_>,
+        make: impl FnOnce(u32, u64, u64) -> (Outcome, Done),
+    ) -> Result<()> {
+        let table = record::table(draft.data);
+        let footprint = record::footprint(draft.length());
+        let (room, sequence) = self.reserve(draft, footprint, make)?;
+        let header = RecordHeader {
+            kind: draft.kind,
+            place: room.log.place(room.offset),
+            key: draft.key,
+            owner: draft.owner,
+            sequence,
+            synced: room.synced,
+            length: draft.length(),
+            table_crc: cairn_base::checksum::crc32c(&table),
+        };
+        let mut writing = Writing { shared: self, log: &room.log, finished: false };
+        let encoded = header.encode();
+        let padding = footprint as usize - encoded.len() - table.len() - draft.data.len();
+        let bufs = [&encoded[..], &table, draft.data, &ZEROS[..padding]];
+        let written = room.log.file.write_at(&bufs, room.offset);
+        writing.finished = true;
+        match written {
+            Ok(()) => self.written(&room, footprint),
+            Err(error) => self.poison(&room.log, &error),
+        }
+        Ok(())
+    }
+
+    fn written(self: &Arc<Self>, room: &Room, footprint: u64) {
+        let acknowledge = self.config.durability == Durability::Async;
+        let settled = |outcome: &Outcome| self.state.write().settle(room.log.number, outcome);
+        let end = room.offset + footprint;
+        if room.log.written(end, acknowledge, settled, self.config.unsynced_bytes) {
+            self.tell(&room.log);
+        }
+    }
+
+    fn reserve(
+        self: &Arc<Self>,
+        draft: &Draft<'_>,
+        footprint: u64,
+        make: impl FnOnce(u32, u64, u64) -> (Outcome, Done),
+    ) -> Result<(Room, u64)> {
+        let tombstones = draft.kind == Kind::Tombstones;
+        let mut writer = self.writer.lock();
+        loop {
+            if writer.closed {
+                return Err(Error::Unavailable("the store of blocks is closed".to_owned()));
+            }
+            let fits =
+                |log: &&Arc<Log>| (tombstones || !log.tombstones_only) && log.has_room(footprint);
+            if let Some(log) = writer.active.as_ref().filter(fits).cloned() {
+                let sequence = draft.sequence.unwrap_or(writer.next_sequence);
+                let make = |offset| make(log.number, offset, sequence);
+                // Only poison can come between, and the writer is told by a failed reservation.
+                let Some(room) = log.reserve(footprint, make) else {
+                    return Err(Error::Unavailable("a segment failed just now".to_owned()));
+                };
+                writer.next_sequence += u64::from(draft.sequence.is_none());
+                return Ok((room, sequence));
+            }
+            if writer.rolling {
+                self.changed.wait(&mut writer);
+                continue;
+            }
+            writer.rolling = true;
+            drop(writer);
+            let rolled = self.roll(footprint, tombstones);
+            writer = self.writer.lock();
+            writer.rolling = false;
+            self.changed.notify_all();
+            let old = std::mem::replace(&mut writer.active, Some(rolled?));
+            writer.open_logs += 1;
+            if let Some(old) = old.filter(|old| old.close()) {
+                self.tell(&old);
+            }
+        }
+    }
+
+    /// Makes a segment that has room for `footprint` bytes.
+    fn roll(&self, footprint: u64, tombstones: bool) -> Result<Arc<Log>> {
+        let full = match self.roll_for_blocks(footprint) {
+            Err(Error::Full(text)) if tombstones => Error::Full(text),
+            other => return other,
+        };
+        let bytes = self.config.reserve_bytes;
+        let reserved = std::mem::replace(&mut self.writer.lock().has_reserve, false);
+        if !reserved || RECORDS_OFFSET + footprint > bytes {
+            return Err(full);
+        }
+        self.disk.remove(RESERVE)?;
+        self.create_log(bytes, true)
+    }
+
+    fn roll_for_blocks(&self, footprint: u64) -> Result<Arc<Log>> {
+        self.ensure_reserve()?;
+        let bytes = self.config.segment_bytes.max(RECORDS_OFFSET + footprint);
+        self.create_log(bytes, false)
+    }
+
+    pub(crate) fn ensure_reserve(&self) -> Result<()> {
+        if !self.writer.lock().has_reserve {
+            files::ensure_reserve(&*self.disk, self.config.reserve_bytes)?;
+            self.writer.lock().has_reserve = true;
+        }
+        Ok(())
+    }
+
+    fn create_log(&self, bytes: u64, tombstones_only: bool) -> Result<Arc<Log>> {
+        let number = {
+            let mut writer = self.writer.lock();
+            let number = writer.next_segment;
+            writer.next_segment = number
+                .checked_add(1)
+                .ok_or_else(|| Error::Full("all segment numbers are used up".to_owned()))?;
+            number
+        };
+        let (file, salt) = files::create_segment(&*self.disk, &self.config, number, bytes)?;
+        let log = Arc::new(Log::new(number, salt, Arc::clone(&file), bytes, tombstones_only));
+        let segment = Segment {
+            file,
+            salt,
+            log: Some(Arc::clone(&log)),
+            end: RECORDS_OFFSET,
+            live_bytes: 0,
+            poisoned: false,
+            damaged: false,
+        };
+        self.state.write().segments.insert(number, segment);
+        Ok(log)
+    }
+
+    /// After a failed write or sync: the segment takes no more writes, and those who wait for it
+    /// get the error. None of them was acknowledged.
+    pub(crate) fn poison(&self, log: &Arc<Log>, error: &std::io::Error) {
+        let Some(flights) = log.poison() else { return };
+        tracing::error!(segment = log.number, %error, "segment takes no more writes");
+        {
+            let mut state = self.state.write();
+            if let Some(segment) = state.segments.get_mut(&log.number) {
+                segment.poisoned = true;
+                segment.end = log.durable_end();
+                segment.log = None;
+            }
+            for flight in &flights {
+                if let (Outcome::Put(Entry::Block(entry)), Some(_)) =
+                    (&flight.outcome, &flight.done)
+                {
+                    state.add_stray(entry.key, log.number);
+                }
+            }
+        }
+        {
+            let mut writer = self.writer.lock();
+            if writer.active.as_ref().is_some_and(|active| active.number == log.number) {
+                writer.active = None;
+            }
+        }
+        self.log_ended();
+        flights.into_iter().for_each(|flight| finish(flight, || Err(copy_error(error))));
+    }
+
+    /// A log was sealed or poisoned.
+    pub(crate) fn log_ended(&self) {
+        let mut writer = self.writer.lock();
+        writer.open_logs = writer.open_logs.saturating_sub(1);
+        self.changed.notify_all();
+    }
+}
+
+pub(crate) fn finish(flight: Flight, result: impl Fn() -> Result<()>) {
+    if let Some(done) = flight.done {
+        done(result());
+    }
+}

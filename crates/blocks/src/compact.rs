@@ -1,0 +1,316 @@
+//! Compaction: what still lives in a mostly dead segment moves out, and the file goes.
+//!
+//! Copies are on the disk before the index points to them, and the index does before the file is
+//! removed. At any moment a crash leaves the original, the copy, or both, which are the same.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use cairn_base::disk::read_exact_at;
+use cairn_base::{DiskFile, Error, Result};
+
+use crate::append::Draft;
+use crate::files::{hint_name, segment_name};
+use crate::format::ALIGN;
+use crate::format::hint::{BlockEntry, Entry};
+use crate::format::record::{self, Kind, Place, RecordHeader, Tombstone};
+use crate::format::segment::RECORDS_OFFSET;
+use crate::log::Outcome;
+use crate::recover::read_hint;
+use crate::scan;
+use crate::state::{Segment, State};
+use crate::store::{Shared, Store};
+
+/// Data read and not yet durable again.
+const BATCH_BYTES: u64 = 16 << 20;
+/// Segments filled to less than an eighth (each restart leaves one) are merged from so many on.
+const SMALL_SEGMENTS: usize = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CompactReport {
+    /// Segments removed, or that would be.
+    pub segments_removed: u64,
+    /// The bytes they took.
+    pub removed_bytes: u64,
+    pub moved_blocks: u64,
+    pub moved_bytes: u64,
+    /// Blocks that do not check out. Their segments stay until they are repaired or deleted.
+    pub corrupt_blocks: u64,
+    /// There was no space to move more.
+    pub full: bool,
+}
+
+struct Candidate {
+    number: u32,
+    live_bytes: u64,
+    used_bytes: u64,
+}
+
+/// What must leave a segment before it can go.
+#[derive(Default)]
+struct Living {
+    blocks: Vec<BlockEntry>,
+    tombstones: Vec<Tombstone>,
+}
+
+impl Store {
+    /// Removes dead segments and rewrites mostly dead ones. With `dry_run` only says what it would
+    /// do. Blocks.
+    pub fn compact(&self, dry_run: bool) -> Result<CompactReport> {
+        let shared = &self.shared;
+        let _alone = shared.compacting.lock();
+        let mut report = CompactReport::default();
+        if !dry_run {
+            shared.settle_ghosts()?;
+            shared.cover()?;
+        }
+        for candidate in shared.candidates() {
+            if dry_run {
+                report.segments_removed += 1;
+                report.removed_bytes += candidate.used_bytes;
+                report.moved_bytes += candidate.live_bytes;
+                continue;
+            }
+            match shared.compact_segment(&candidate, &mut report) {
+                Ok(()) => {}
+                Err(Error::Full(_)) => report.full = true,
+                Err(error) => return Err(error),
+            }
+        }
+        if !dry_run && shared.ensure_reserve().is_err() {
+            report.full = true;
+        }
+        Ok(report)
+    }
+}
+
+impl Shared {
+    /// Segments worth it, the deadest first.
+    fn candidates(&self) -> Vec<Candidate> {
+        let state = self.state.read();
+        let sealed = |segment: &&Segment| segment.log.is_none() && !segment.damaged;
+        let is_small = |segment: &Segment| segment.end < self.config.segment_bytes / 8;
+        let all = || state.segments.iter().filter(|(_, segment)| sealed(segment));
+        let merge = all().filter(|(_, segment)| is_small(segment)).count() >= SMALL_SEGMENTS;
+        let mut found: Vec<Candidate> = all()
+            .filter(|(_, segment)| {
+                segment.live_bytes * 2 <= segment.end - RECORDS_OFFSET || merge && is_small(segment)
+            })
+            .map(|(&number, segment)| Candidate {
+                number,
+                live_bytes: segment.live_bytes,
+                used_bytes: segment.end,
+            })
+            .collect();
+        found.sort_by_key(|candidate| candidate.live_bytes);
+        found
+    }
+
+    fn compact_segment(
+        self: &Arc<Self>,
+        candidate: &Candidate,
+        report: &mut CompactReport,
+    ) -> Result<()> {
+        let number = candidate.number;
+        let Some((file, salt)) = self.state.read().file(number) else { return Ok(()) };
+        let Some(entries) = self.segment_entries(number, &*file, salt)? else { return Ok(()) };
+        let living = self.living(number, &entries);
+        let stays = living.tombstones.len() as u64 * record::TOMBSTONE_BYTES as u64
+            + living.blocks.iter().map(BlockEntry::footprint).sum::<u64>();
+        let small = candidate.used_bytes < self.config.segment_bytes / 8;
+        if !small && stays * 2 > candidate.used_bytes {
+            return Ok(());
+        }
+        let place = Place { segment: number, salt, offset: 0 };
+        let mut batch = Vec::new();
+        let mut batch_bytes = 0;
+        for block in &living.blocks {
+            let Some(data) = read_block(&*file, place, block, report) else { continue };
+            batch_bytes += block.footprint();
+            batch.push((*block, data));
+            if batch_bytes >= BATCH_BYTES {
+                self.move_blocks(number, std::mem::take(&mut batch), report)?;
+                batch_bytes = 0;
+            }
+        }
+        self.move_blocks(number, batch, report)?;
+        self.write_tombstones(&living.tombstones, Outcome::Move)?;
+        self.remove_segment(number, report)
+    }
+
+    /// `None` if it cannot be said what the segment holds: then it stays.
+    fn segment_entries(
+        &self,
+        number: u32,
+        file: &dyn DiskFile,
+        salt: u64,
+    ) -> Result<Option<Vec<Entry>>> {
+        let len = file.len()?;
+        if let Some(hint) = read_hint(&*self.disk, number, salt, len) {
+            return Ok(Some(hint.entries));
+        }
+        // Of a poisoned segment nothing counts that was not acknowledged.
+        let end = self.state.read().segments.get(&number).map_or(0, |segment| segment.end);
+        let place = Place { segment: number, salt, offset: 0 };
+        let scan = scan::scan(file, place, end.min(len), end)?;
+        if scan.damaged {
+            tracing::warn!(segment = number, "not compacted: parts of it do not check out");
+            return Ok(None);
+        }
+        Ok(Some(scan.entries))
+    }
+
+    fn living(&self, number: u32, entries: &[Entry]) -> Living {
+        let state = self.state.read();
+        let mut living = Living::default();
+        for entry in entries {
+            match entry {
+                Entry::Block(block) if is_at(&state, number, block) => living.blocks.push(*block),
+                Entry::Block(_) => {}
+                Entry::Tombstone(tombstone) => {
+                    // The tombstone of a record in this very file goes with it.
+                    let needed = tombstone.segment != number && state.may_exist(tombstone.segment);
+                    living.tombstones.extend(needed.then_some(*tombstone));
+                }
+            }
+        }
+        living
+    }
+
+    /// Copies blocks, waits until the copies are durable, and points the index to them.
+    fn move_blocks(
+        self: &Arc<Self>,
+        number: u32,
+        batch: Vec<(BlockEntry, Vec<u8>)>,
+        report: &mut CompactReport,
+    ) -> Result<()> {
+        let (sender, receiver) = channel();
+        let mut begun = Ok(());
+        for (block, data) in &batch {
+            let draft = Draft {
+                kind: Kind::Block,
+                key: block.key,
+                owner: block.owner,
+                data,
+                sequence: Some(block.sequence),
+            };
+            let sender = sender.clone();
+            begun = self.append(&draft, |segment, offset, sequence| {
+                let copy = draft.entry(offset, sequence);
+                let original = *block;
+                let done = move |result: Result<()>| {
+                    let _ = sender.send(result.map(|()| (segment, original, copy)));
+                };
+                (Outcome::Move(vec![Entry::Block(copy)]), Box::new(done))
+            });
+            if begun.is_err() {
+                break;
+            }
+        }
+        drop(sender);
+        let mut ended = Ok(());
+        let mut copies = Vec::with_capacity(batch.len());
+        for result in receiver {
+            match result {
+                Ok(copy) => copies.push(copy),
+                Err(error) => ended = Err(error),
+            }
+        }
+        report.moved_blocks += copies.len() as u64;
+        report.moved_bytes += copies.iter().map(|(_, block, _)| block.footprint()).sum::<u64>();
+        let late = self.repoint(number, &copies);
+        self.write_tombstones(&late, Outcome::Move)?;
+        begun.and(ended)
+    }
+
+    /// Points the index to copies. Returns tombstones for copies of blocks that were deleted since.
+    fn repoint(&self, number: u32, copies: &[(u32, BlockEntry, BlockEntry)]) -> Vec<Tombstone> {
+        let _alone = self.moving.write();
+        let mut state = self.state.write();
+        let mut late = Vec::new();
+        for (segment, original, copy) in copies {
+            if is_at(&state, number, original) {
+                state.point(*segment, copy);
+                // Until the original is surely gone, a deletion has to name it too.
+                state.add_stray(original.key, number);
+            } else {
+                let sequence = copy.sequence.saturating_add(1);
+                late.push(Tombstone { key: copy.key, segment: *segment, sequence });
+            }
+        }
+        late
+    }
+
+    fn remove_segment(&self, number: u32, report: &mut CompactReport) -> Result<()> {
+        let bytes = {
+            let mut state = self.state.write();
+            let dead = state.segments.get(&number).filter(|segment| segment.live_bytes == 0);
+            let Some(bytes) = dead.map(|segment| segment.end) else { return Ok(()) };
+            state.segments.remove(&number);
+            state.ghosts.insert(number);
+            bytes
+        };
+        report.segments_removed += 1;
+        report.removed_bytes += bytes;
+        self.settle_ghosts()
+    }
+
+    /// Removes the files of ghosts, durably, and forgets about them.
+    fn settle_ghosts(&self) -> Result<()> {
+        let ghosts: Vec<u32> = self.state.read().ghosts.iter().copied().collect();
+        if ghosts.is_empty() {
+            return Ok(());
+        }
+        for &ghost in &ghosts {
+            // The hint first: without its segment it would say nothing.
+            for name in [hint_name(ghost), segment_name(ghost)] {
+                match self.disk.remove(&name) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Err(error.into());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.disk.sync()?;
+        let mut state = self.state.write();
+        state.ghosts.retain(|ghost| !ghosts.contains(ghost));
+        state.strays.retain(|_, segments| {
+            segments.retain(|segment| !ghosts.contains(segment));
+            !segments.is_empty()
+        });
+        Ok(())
+    }
+
+    /// See [`State::uncovered`].
+    fn cover(self: &Arc<Self>) -> Result<()> {
+        let uncovered = self.state.read().uncovered.clone();
+        self.write_tombstones(&uncovered, Outcome::Move)?;
+        self.state.write().uncovered.clear();
+        Ok(())
+    }
+}
+
+fn is_at(state: &State, number: u32, block: &BlockEntry) -> bool {
+    state.index.get(block.key).is_some_and(|(location, _)| {
+        (location.segment, location.position) == (number, block.position)
+    })
+}
+
+/// The data of a block, or `None` if they cannot be read or do not check out.
+fn read_block(
+    file: &dyn DiskFile,
+    place: Place,
+    block: &BlockEntry,
+    report: &mut CompactReport,
+) -> Option<Vec<u8>> {
+    let place = Place { offset: u64::from(block.position) * ALIGN, ..place };
+    let mut bytes = vec![0; block.footprint() as usize];
+    let good = read_exact_at(file, &mut bytes, place.offset).ok().and_then(|()| {
+        let header = RecordHeader::decode_at(&bytes, place)?;
+        let ours = (header.key, header.length) == (block.key, block.length);
+        scan::data(&header, &bytes).filter(|_| ours).map(<[u8]>::to_vec)
+    });
+    report.corrupt_blocks += u64::from(good.is_none());
+    good
+}

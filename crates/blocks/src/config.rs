@@ -1,0 +1,56 @@
+//! What is chosen when a store of blocks is opened.
+
+use std::sync::Arc;
+
+use cairn_base::Rng;
+use cairn_base::rng::RealRng;
+
+/// When a block is acknowledged. Deletions are always on the disk before they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// When it is on the disk.
+    Sync,
+    /// When it is in the page cache. A power cut loses it; the death of the process does not.
+    Async,
+}
+
+#[derive(Clone)]
+pub struct Config {
+    /// A disk of another cluster is refused.
+    pub cluster: [u8; 16],
+    /// As is another disk of this cluster.
+    pub disk: [u8; 16],
+    pub durability: Durability,
+    /// The size of a segment file. A record that does not fit gets a larger one for itself.
+    pub segment_bytes: u64,
+    /// Kept back so that deletions can be recorded when the disk is full.
+    pub reserve_bytes: u64,
+    /// With [`Durability::Async`], syncs once so much is not.
+    pub unsynced_bytes: u64,
+    /// Where the salts of segments come from.
+    pub rng: Arc<dyn Rng>,
+}
+
+impl Config {
+    pub fn new(cluster: [u8; 16], disk: [u8; 16]) -> Config {
+        Config {
+            cluster,
+            disk,
+            durability: Durability::Sync,
+            segment_bytes: 256 << 20,
+            reserve_bytes: 4 << 20,
+            unsynced_bytes: 32 << 20,
+            rng: Arc::new(RealRng),
+        }
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("durability", &self.durability)
+            .field("segment_bytes", &self.segment_bytes)
+            .field("reserve_bytes", &self.reserve_bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,94 @@
+//! The files of a disk: their names, how one is made, how a hint is written.
+
+use std::io;
+use std::sync::Arc;
+
+use cairn_base::{Disk, DiskFile};
+
+use crate::config::Config;
+use crate::format::hint::Hint;
+use crate::format::segment::{HEADER_OFFSETS, SegmentHeader};
+
+/// Space for tombstones on a full disk.
+pub(crate) const RESERVE: &str = "reserve";
+/// Files under a name that ends so are not finished.
+pub(crate) const UNFINISHED: &str = ".new";
+
+pub(crate) fn segment_name(number: u32) -> String {
+    format!("{number:08x}.seg")
+}
+
+pub(crate) fn hint_name(number: u32) -> String {
+    format!("{number:08x}.hint")
+}
+
+/// The number in `name` if it ends in `.seg` or `.hint`, with or without `.new`.
+pub(crate) fn number_of(name: &str) -> Option<u32> {
+    let stem = name.strip_suffix(UNFINISHED).unwrap_or(name);
+    let digits = stem.strip_suffix(".seg").or_else(|| stem.strip_suffix(".hint"))?;
+    (digits.len() == 8).then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// Makes a segment file of `bytes` bytes; when it returns, name and header are durable.
+pub(crate) fn create_segment(
+    disk: &dyn Disk,
+    config: &Config,
+    number: u32,
+    bytes: u64,
+) -> io::Result<(Arc<dyn DiskFile>, u64)> {
+    let salt = config.rng.next_u64();
+    let header = SegmentHeader { cluster: config.cluster, disk: config.disk, number, salt };
+    let encoded = header.encode();
+    let name = segment_name(number);
+    let unfinished = format!("{name}{UNFINISHED}");
+    let made = (|| {
+        let file = disk.create(&unfinished)?;
+        file.allocate(bytes)?;
+        for offset in HEADER_OFFSETS {
+            file.write_at(&[&encoded], offset)?;
+        }
+        file.sync_data()?;
+        disk.rename(&unfinished, &name)?;
+        disk.sync()?;
+        Ok(file)
+    })();
+    match made {
+        Ok(file) => Ok((file, salt)),
+        Err(error) => {
+            // What cannot be removed either is empty, and found so at the next start.
+            let _ = disk.remove(&unfinished);
+            let _ = disk.remove(&name);
+            Err(error)
+        }
+    }
+}
+
+pub(crate) fn write_hint(disk: &dyn Disk, hint: &Hint) -> io::Result<()> {
+    let name = hint_name(hint.segment);
+    let unfinished = format!("{name}{UNFINISHED}");
+    let _ = disk.remove(&unfinished);
+    let file = disk.create(&unfinished)?;
+    let written = (|| {
+        file.write_at(&[&hint.encode()], 0)?;
+        file.sync_data()?;
+        disk.rename(&unfinished, &name)?;
+        disk.sync()
+    })();
+    if written.is_err() {
+        let _ = disk.remove(&unfinished);
+    }
+    written
+}
+
+/// Makes the reserve if it is not there.
+pub(crate) fn ensure_reserve(disk: &dyn Disk, bytes: u64) -> io::Result<()> {
+    if bytes == 0 || disk.list()?.iter().any(|name| name == RESERVE) {
+        return Ok(());
+    }
+    let file = disk.create(RESERVE)?;
+    let made = file.allocate(bytes);
+    if made.is_err() {
+        let _ = disk.remove(RESERVE);
+    }
+    made
+}

@@ -1,0 +1,192 @@
+//! Records: header, checksum table, data, padding to 512 bytes.
+
+use cairn_base::checksum::crc32c;
+use cairn_base::limits::{BLOCK_BYTES, SUB_BLOCK_BYTES};
+use cairn_base::{BlockId, BodyId, GroupId, Owner};
+
+use super::{ALIGN, Key, checked, seal, take, take_u8, take_u16, take_u32, take_u64};
+
+const MAGIC: [u8; 4] = *b"CrnR";
+const VERSION: u8 = 1;
+const CODEC_PLAIN: u8 = 0;
+const CHECKSUM_CRC32C: u8 = 1;
+pub(crate) const HEADER_BYTES: usize = 144;
+const RESERVED_BYTES: usize = 36;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Block,
+    /// Its data are [`Tombstone`]s.
+    Tombstones,
+}
+
+/// Where a record is. It is part of the record, so that one which ended up elsewhere is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub segment: u32,
+    pub salt: u64,
+    pub offset: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RecordHeader {
+    pub kind: Kind,
+    pub place: Place,
+    pub key: Key,
+    pub owner: Owner,
+    /// Grows with every record of this disk. A copy made by compaction keeps it.
+    pub sequence: u64,
+    /// All of the segment below this offset was durable when this record was begun.
+    pub synced: u64,
+    /// Bytes of data.
+    pub length: u32,
+    pub table_crc: u32,
+}
+
+impl RecordHeader {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let kind = match self.kind {
+            Kind::Block => 1,
+            Kind::Tombstones => 2,
+        };
+        let mut out = Vec::with_capacity(HEADER_BYTES);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&[VERSION, kind, CODEC_PLAIN, CHECKSUM_CRC32C]);
+        out.extend_from_slice(&self.place.salt.to_le_bytes());
+        out.extend_from_slice(&self.place.segment.to_le_bytes());
+        out.extend_from_slice(&self.key.group.0.to_le_bytes());
+        out.extend_from_slice(&self.place.offset.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(&self.synced.to_le_bytes());
+        out.extend_from_slice(&self.key.block.to_bytes());
+        out.extend_from_slice(&self.owner.body.to_bytes());
+        out.extend_from_slice(&self.owner.chunk.to_le_bytes());
+        out.extend_from_slice(&self.length.to_le_bytes());
+        out.extend_from_slice(&self.length.to_le_bytes());
+        out.extend_from_slice(&self.table_crc.to_le_bytes());
+        out.extend_from_slice(&0u16.to_le_bytes());
+        out.extend_from_slice(&1u16.to_le_bytes());
+        out.extend_from_slice(&[0; RESERVED_BYTES]);
+        out.resize(HEADER_BYTES - 4, 0);
+        seal(&mut out);
+        out
+    }
+
+    /// `None` if these bytes are not a header that this version wrote for a valid record.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<RecordHeader> {
+        if !bytes.starts_with(&MAGIC) {
+            return None;
+        }
+        let rest = &mut checked(bytes.get(..HEADER_BYTES)?)?;
+        take::<4>(rest)?;
+        let version = take_u8(rest)?;
+        let kind = match take_u8(rest)? {
+            1 => Kind::Block,
+            2 => Kind::Tombstones,
+            _ => return None,
+        };
+        let plain = [take_u8(rest)?, take_u8(rest)?] == [CODEC_PLAIN, CHECKSUM_CRC32C];
+        let salt = take_u64(rest)?;
+        let segment = take_u32(rest)?;
+        let group = GroupId(take_u32(rest)?);
+        let place = Place { segment, salt, offset: take_u64(rest)? };
+        let sequence = take_u64(rest)?;
+        let synced = take_u64(rest)?;
+        let key = Key { group, block: BlockId::from_bytes(take(rest)?) };
+        let owner = Owner { body: BodyId::from_bytes(take(rest)?), chunk: take_u32(rest)? };
+        let length = take_u32(rest)?;
+        let logical = take_u32(rest)?;
+        let table_crc = take_u32(rest)?;
+        let whole = take_u16(rest)? == 0 && take_u16(rest)? == 1;
+        let reserved = rest.iter().all(|&byte| byte == 0);
+        let sized = length == logical && (1..=BLOCK_BYTES).contains(&(length as usize));
+        (version == VERSION && plain && whole && reserved && sized).then_some(RecordHeader {
+            kind,
+            place,
+            key,
+            owner,
+            sequence,
+            synced,
+            length,
+            table_crc,
+        })
+    }
+
+    /// As `decode`, and the record says that it belongs at `place`.
+    pub(crate) fn decode_at(bytes: &[u8], place: Place) -> Option<RecordHeader> {
+        RecordHeader::decode(bytes).filter(|header| header.place == place)
+    }
+
+    pub(crate) fn footprint(&self) -> u64 {
+        footprint(self.length)
+    }
+}
+
+/// Bytes from the start of a record to its data.
+pub(crate) fn data_offset(length: u32) -> u64 {
+    HEADER_BYTES as u64 + table_bytes(length) as u64
+}
+
+pub(crate) fn table_bytes(length: u32) -> usize {
+    (length as usize).div_ceil(SUB_BLOCK_BYTES) * 4
+}
+
+/// Bytes of a whole record.
+pub(crate) fn footprint(length: u32) -> u64 {
+    (data_offset(length) + u64::from(length)).next_multiple_of(ALIGN)
+}
+
+/// The crc32c of each sub-block.
+pub(crate) fn table(data: &[u8]) -> Vec<u8> {
+    data.chunks(SUB_BLOCK_BYTES).flat_map(|piece| crc32c(piece).to_le_bytes()).collect()
+}
+
+/// Whether `data`, whole sub-blocks of a record from number `first` on, are what `table` says.
+pub(crate) fn verify(table: &[u8], first: usize, data: &[u8]) -> bool {
+    let (sums, _) = table.as_chunks::<4>();
+    let Some(sums) = sums.get(first..) else { return false };
+    data.len().div_ceil(SUB_BLOCK_BYTES) <= sums.len()
+        && data
+            .chunks(SUB_BLOCK_BYTES)
+            .zip(sums)
+            .all(|(piece, sum)| crc32c(piece) == u32::from_le_bytes(*sum))
+}
+
+/// Says that a block is gone. It must last as long as the file of `segment`, which holds a record
+/// of the block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tombstone {
+    pub key: Key,
+    pub segment: u32,
+    /// Records of the block with a lower sequence are gone.
+    pub sequence: u64,
+}
+
+pub(crate) const TOMBSTONE_BYTES: usize = 32;
+
+impl Tombstone {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.key.group.0.to_le_bytes());
+        out.extend_from_slice(&self.segment.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(&self.key.block.to_bytes());
+    }
+
+    fn decode(bytes: &[u8; TOMBSTONE_BYTES]) -> Option<Tombstone> {
+        let rest = &mut &bytes[..];
+        let group = GroupId(take_u32(rest)?);
+        let segment = take_u32(rest)?;
+        let sequence = take_u64(rest)?;
+        let key = Key { group, block: BlockId::from_bytes(take(rest)?) };
+        Some(Tombstone { key, segment, sequence })
+    }
+
+    /// All in the data of a record of tombstones.
+    pub(crate) fn decode_all(data: &[u8]) -> Option<Vec<Tombstone>> {
+        let (all, rest) = data.as_chunks::<TOMBSTONE_BYTES>();
+        if !rest.is_empty() {
+            return None;
+        }
+        all.iter().map(Tombstone::decode).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! Blocks on a local disk: immutable runs of bytes, written once, checksummed, packed one after
+//! another into segment files, found by an index in memory.
+//!
+//! It is not: a file system (blocks have no names but ids), a cache (every read is of the file and
+//! verified), replication (that is the crate `cluster`), or a thing with timers of its own: who
+//! opens a [`Store`] calls [`Store::compact`] and [`Store::scrub`] when it sees fit.
+//!
+//! ```text
+//!   put ──► reserve ──► write (many at once) ──► group sync ──► index ──► acknowledged
+//!                           │                        │
+//!                      0000002a.seg            one fdatasync for all
+//!                      0000002a.hint           that is written by then
+//!
+//!   get ──► index ──► read header, table, sub-blocks ──► verify ──► bytes, or Corrupt
+//! ```
+//!
+//! FORMAT.md describes every byte.
+
+mod append;
+mod compact;
+mod config;
+mod delete;
+mod files;
+#[deny(clippy::indexing_slicing)]
+mod format;
+mod index;
+mod log;
+mod read;
+mod recover;
+#[deny(clippy::indexing_slicing)]
+mod scan;
+mod scrub;
+mod state;
+mod store;
+mod syncer;
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_base::{BlockId, GroupId, Owner, Result};
+
+pub use compact::CompactReport;
+pub use config::{Config, Durability};
+pub use recover::OpenReport;
+pub use scrub::{ScrubProgress, ScrubReport, SickBlock};
+pub use store::Store;
+
+/// Blocks as `fs` sees them, on this machine or on others.
+#[async_trait]
+pub trait Blocks: Send + Sync + 'static {
+    /// Writes a block to every member of `group`; when it returns, the block is as durable as the
+    /// store's durability says. `data` has 1 to `limits::BLOCK_BYTES` bytes. A block is written
+    /// once: `Exists` if it is there, `Conflict` if somebody is writing it right now. Whether a
+    /// block is there after another error is not known until a further `put` or `delete`.
+    async fn put(&self, group: GroupId, block: BlockId, owner: Owner, data: Bytes) -> Result<()>;
+
+    /// Bytes `range` of a block, verified. `Corrupt` if they do not check out, `NotFound` if there
+    /// is no such block, `RangeNotSatisfiable` if it is not that long.
+    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes>;
+
+    /// As `get` where that can be answered without waiting for a device, `None` where not. Never
+    /// blocks.
+    fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>>;
+
+    /// Forgets blocks, durably. Unknown ones are ignored.
+    async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()>;
+
+    /// Up to `limit` blocks after `after`, in the order of their ids.
+    async fn inventory(
+        &self,
+        group: GroupId,
+        after: Option<BlockId>,
+        limit: usize,
+    ) -> Result<Vec<BlockInfo>>;
+
+    async fn usage(&self) -> Result<Usage>;
+}
+
+/// A block as the inventory lists it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockInfo {
+    pub block: BlockId,
+    pub owner: Owner,
+    /// Logical length, bytes.
+    pub length: u32,
+}
+
+/// What is used of a disk and how it fares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    pub blocks: u64,
+    /// Bytes of segments taken by records of blocks that exist.
+    pub live_bytes: u64,
+    /// Bytes of segments taken by all else: what compaction may win, and tombstones.
+    pub dead_bytes: u64,
+    /// Bytes the file system says are free.
+    pub free_bytes: u64,
+    pub segments: u64,
+    /// Segments that take no more writes because one failed, since the store was opened.
+    pub poisoned_segments: u64,
+    /// Segments with parts that could not be read when the store was opened.
+    pub damaged_segments: u64,
+    /// Reads that did not check out since the store was opened.
+    pub corrupt_reads: u64,
+}

@@ -1,0 +1,250 @@
+//! The segment that is being written: space handed out to many writers at once, and the order in
+//! which what they wrote becomes durable.
+//!
+//! ```text
+//!   0 ........ synced ........ written ........ end ........ limit
+//!     durable         written,         in flight      free
+//!                     not durable
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cairn_base::{DiskFile, Error, Result};
+use parking_lot::Mutex;
+
+use crate::format::hint::Entry;
+use crate::format::record::Place;
+use crate::format::segment::RECORDS_OFFSET;
+
+/// What becomes true when a record is durable.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Put(Entry),
+    Delete(Vec<Entry>),
+    /// Compaction: what it means is decided by the one who waits for it.
+    Move(Vec<Entry>),
+}
+
+impl Outcome {
+    pub(crate) fn entries(&self) -> &[Entry] {
+        match self {
+            Outcome::Put(entry) => std::slice::from_ref(entry),
+            Outcome::Delete(entries) | Outcome::Move(entries) => entries,
+        }
+    }
+}
+
+/// Called once, with how it ended.
+pub(crate) type Done = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A record between the reservation of its space and its acknowledgement.
+pub(crate) struct Flight {
+    pub end: u64,
+    written: bool,
+    pub outcome: Outcome,
+    /// `None` once it was called (asynchronous durability).
+    pub done: Option<Done>,
+}
+
+pub(crate) struct Log {
+    pub number: u32,
+    pub salt: u64,
+    pub file: Arc<dyn DiskFile>,
+    pub limit: u64,
+    /// Made of the reserve of a full disk: takes no blocks.
+    pub tombstones_only: bool,
+    state: Mutex<LogState>,
+}
+
+struct LogState {
+    synced: u64,
+    written: u64,
+    end: u64,
+    flights: VecDeque<Flight>,
+    /// Of durable records.
+    entries: Vec<Entry>,
+    /// The syncer has been told of it.
+    queued: bool,
+    closed: bool,
+    poisoned: bool,
+}
+
+/// What a writer may write where.
+pub(crate) struct Room {
+    pub log: Arc<Log>,
+    pub offset: u64,
+    pub synced: u64,
+}
+
+/// What the syncer shall do next about a log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Nothing,
+    Sync,
+    Seal,
+}
+
+impl Log {
+    pub(crate) fn new(
+        number: u32,
+        salt: u64,
+        file: Arc<dyn DiskFile>,
+        limit: u64,
+        tombstones_only: bool,
+    ) -> Log {
+        let state = LogState {
+            synced: RECORDS_OFFSET,
+            written: RECORDS_OFFSET,
+            end: RECORDS_OFFSET,
+            flights: VecDeque::new(),
+            entries: Vec::new(),
+            queued: false,
+            closed: false,
+            poisoned: false,
+        };
+        Log { number, salt, file, limit, tombstones_only, state: Mutex::new(state) }
+    }
+
+    pub(crate) fn place(&self, offset: u64) -> Place {
+        Place { segment: self.number, salt: self.salt, offset }
+    }
+
+    /// Whether a record of `footprint` bytes could be reserved.
+    pub(crate) fn has_room(&self, footprint: u64) -> bool {
+        let state = self.state.lock();
+        !state.closed && state.end + footprint <= self.limit
+    }
+
+    /// Space for a record. `make` says what becomes true with it, knowing its offset.
+    pub(crate) fn reserve(
+        self: &Arc<Log>,
+        footprint: u64,
+        make: impl FnOnce(u64) -> (Outcome, Done),
+    ) -> Option<Room> {
+        let mut state = self.state.lock();
+        if state.closed || state.end + footprint > self.limit {
+            return None;
+        }
+        let offset = state.end;
+        let (outcome, done) = make(offset);
+        state.end += footprint;
+        let flight = Flight { end: state.end, written: false, outcome, done: Some(done) };
+        state.flights.push_back(flight);
+        Some(Room { log: Arc::clone(self), offset, synced: state.synced })
+    }
+
+    /// The record that ends at `end` is written. Says whether the syncer must be told. If
+    /// `acknowledge` is set, blocks are acknowledged now, by way of `settled`.
+    pub(crate) fn written(
+        &self,
+        end: u64,
+        acknowledge: bool,
+        settled: impl Fn(&Outcome),
+        unsynced_bytes: u64,
+    ) -> bool {
+        let mut acknowledged = Vec::new();
+        let tell = {
+            let mut state = self.state.lock();
+            let Ok(at) = state.flights.binary_search_by_key(&end, |flight| flight.end) else {
+                return false;
+            };
+            state.flights[at].written = true;
+            let ready = state.flights.iter().take_while(|flight| flight.written).count();
+            let Some(last) = ready.checked_sub(1) else { return false };
+            state.written = state.flights[last].end;
+            if acknowledge {
+                for flight in state.flights.iter_mut().take(ready) {
+                    if let Outcome::Put(entry) = flight.outcome
+                        && let Some(done) = flight.done.take()
+                    {
+                        acknowledged.push((Outcome::Put(entry), done));
+                    }
+                }
+            }
+            let waiting = state.flights.iter().take(ready).any(|flight| flight.done.is_some());
+            let due = waiting || state.written - state.synced >= unsynced_bytes || state.closed;
+            let tell = due && !state.queued;
+            state.queued |= due;
+            tell
+        };
+        for (outcome, done) in acknowledged {
+            settled(&outcome);
+            done(Ok(()));
+        }
+        tell
+    }
+
+    /// Takes no further records. Says whether the syncer must be told.
+    pub(crate) fn close(&self) -> bool {
+        let mut state = self.state.lock();
+        let first = !std::mem::replace(&mut state.closed, true);
+        let idle = state.flights.iter().all(|flight| flight.written);
+        let tell = first && idle && !state.queued && !state.poisoned;
+        state.queued |= tell;
+        tell
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// What is due, and up to where it is written.
+    pub(crate) fn begin_sync(&self) -> (Next, u64) {
+        let mut state = self.state.lock();
+        state.queued = false;
+        let next = if state.poisoned {
+            Next::Nothing
+        } else if state.written > state.synced {
+            Next::Sync
+        } else if state.closed && state.flights.is_empty() {
+            Next::Seal
+        } else {
+            Next::Nothing
+        };
+        (next, state.written)
+    }
+
+    /// All up to `end` is durable: the flights that this ends.
+    pub(crate) fn synced(&self, end: u64) -> Vec<Flight> {
+        let mut state = self.state.lock();
+        if state.poisoned {
+            return Vec::new();
+        }
+        state.synced = end;
+        let count = state.flights.partition_point(|flight| flight.end <= end);
+        let flights: Vec<Flight> = state.flights.drain(..count).collect();
+        for flight in &flights {
+            state.entries.extend_from_slice(flight.outcome.entries());
+        }
+        flights
+    }
+
+    /// A write or sync failed: nothing is written here again. The first time, returns those who
+    /// wait; what they wrote may or may not be on the disk.
+    pub(crate) fn poison(&self) -> Option<Vec<Flight>> {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let first = !std::mem::replace(&mut state.poisoned, true);
+        first.then(|| state.flights.drain(..).collect())
+    }
+
+    /// The offset after the last durable record.
+    pub(crate) fn durable_end(&self) -> u64 {
+        self.state.lock().synced
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.state.lock().end
+    }
+
+    /// The entries of all durable records, for the hint.
+    pub(crate) fn take_entries(&self) -> Vec<Entry> {
+        std::mem::take(&mut self.state.lock().entries)
+    }
+}
+
+/// An I/O error for one of several who were hit by it.
+pub(crate) fn copy_error(error: &std::io::Error) -> Error {
+    std::io::Error::new(error.kind(), error.to_string()).into()
+}

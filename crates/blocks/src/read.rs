@@ -1,0 +1,152 @@
+//! Reading: nothing leaves here that was not verified against its record.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cairn_base::checksum::crc32c;
+use cairn_base::limits::SUB_BLOCK_BYTES;
+use cairn_base::{DiskFile, Error, Owner, Result};
+
+use crate::format::Key;
+use crate::format::record::{self, HEADER_BYTES, Kind, Place, RecordHeader};
+use crate::index::Location;
+use crate::store::Shared;
+
+/// If the wanted data begin so near to the record's header, one read gets both.
+const NEAR_BYTES: u64 = 64 << 10;
+
+/// Fills a buffer from an offset; `false`: it would have to wait.
+pub(crate) type ReadAt<'a> = &'a dyn Fn(&mut [u8], u64) -> std::io::Result<bool>;
+
+/// A record as the index knows it.
+pub(crate) struct Found {
+    pub file: Arc<dyn DiskFile>,
+    pub place: Place,
+    pub key: Key,
+    pub owner: Owner,
+    pub length: u32,
+}
+
+impl Shared {
+    pub(crate) fn find(&self, key: Key) -> Result<Found> {
+        let state = self.state.read();
+        let missing = || Error::NotFound(format!("block {} of group {}", key.block, key.group));
+        let (location, owner) = state.index.get(key).ok_or_else(missing)?;
+        let Location { segment, length, .. } = location;
+        let (file, salt) = state.file(segment).ok_or_else(missing)?;
+        let place = Place { segment, salt, offset: location.offset() };
+        Ok(Found { file, place, key, owner, length })
+    }
+
+    pub(crate) fn read(&self, key: Key, range: &Range<u32>) -> Result<Bytes> {
+        let found = self.find(key)?;
+        let read = |buf: &mut [u8], offset| {
+            cairn_base::disk::read_exact_at(&*found.file, buf, offset).map(|()| true)
+        };
+        match self.counted(found.read(range, &read))? {
+            Some(bytes) => Ok(bytes),
+            None => Err(Error::Unavailable(format!("block {}", key.block))),
+        }
+    }
+
+    pub(crate) fn read_now(&self, key: Key, range: &Range<u32>) -> Result<Option<Bytes>> {
+        let found = self.find(key)?;
+        let read = |buf: &mut [u8], offset| match found.file.read_at_nowait(buf, offset)? {
+            None => Ok(false),
+            Some(got) if got == buf.len() => Ok(true),
+            // Short: at the end of the file, or of what is in memory. The blocking read knows.
+            Some(_) => Ok(false),
+        };
+        self.counted(found.read(range, &read))
+    }
+
+    fn counted<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(Error::Corrupt { what, .. }) = &result {
+            self.corrupt_reads.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(what, "stored bytes do not check out");
+        }
+        result
+    }
+}
+
+impl Found {
+    /// `None`: it would have to wait.
+    pub(crate) fn read(&self, range: &Range<u32>, read: ReadAt<'_>) -> Result<Option<Bytes>> {
+        if range.start > range.end || range.end > self.length {
+            return Err(Error::RangeNotSatisfiable { size: u64::from(self.length) });
+        }
+        if range.is_empty() {
+            return Ok(Some(Bytes::new()));
+        }
+        let unit = SUB_BLOCK_BYTES as u32;
+        let first = range.start / unit;
+        let start = first * unit;
+        let end = range.end.div_ceil(unit).saturating_mul(unit).min(self.length);
+        let len = (end - start) as usize;
+        let head = HEADER_BYTES + record::table_bytes(self.length);
+        let near = u64::from(start) <= NEAR_BYTES;
+        let skip = head + start as usize;
+
+        let mut buf = vec![0; if near { skip + len } else { head }];
+        if !self.fill(&mut buf, self.place.offset, read)? {
+            return Ok(None);
+        }
+        self.check_head(&buf[..head])?;
+        let (bytes, data_at) = if near {
+            self.check_data(&buf[HEADER_BYTES..head], first, &buf[skip..])?;
+            (buf, skip)
+        } else {
+            let mut data = vec![0; len];
+            if !self.fill(&mut data, self.place.offset + skip as u64, read)? {
+                return Ok(None);
+            }
+            self.check_data(&buf[HEADER_BYTES..], first, &data)?;
+            (data, 0)
+        };
+        let from = data_at + (range.start - start) as usize;
+        Ok(Some(Bytes::from(bytes).slice(from..from + range.len())))
+    }
+
+    fn fill(&self, buf: &mut [u8], offset: u64, read: ReadAt<'_>) -> Result<bool> {
+        match read(buf, offset) {
+            Ok(filled) => Ok(filled),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(self.corrupt("the end of the file", "a whole record"))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn check_head(&self, head: &[u8]) -> Result<()> {
+        let header = RecordHeader::decode_at(head, self.place);
+        let header = header.ok_or_else(|| self.corrupt("bad bytes", "its record header"))?;
+        let ours = header.kind == Kind::Block
+            && (header.key, header.owner, header.length) == (self.key, self.owner, self.length);
+        if !ours {
+            let got = format!("the header of block {}", header.key.block);
+            return Err(self.corrupt(&got, "its own"));
+        }
+        if crc32c(&head[HEADER_BYTES..]) != header.table_crc {
+            return Err(self.corrupt("a bad checksum table", "that of the record"));
+        }
+        Ok(())
+    }
+
+    fn check_data(&self, table: &[u8], first: u32, data: &[u8]) -> Result<()> {
+        if record::verify(table, first as usize, data) {
+            return Ok(());
+        }
+        Err(self.corrupt("data with another crc32c", "that in the table"))
+    }
+
+    fn corrupt(&self, got: &str, expected: &str) -> Error {
+        let Found { place, key, owner, .. } = self;
+        let what = format!(
+            "block {} of group {}, owned by body {} chunk {}, in segment {:08x} at {}",
+            key.block, key.group, owner.body, owner.chunk, place.segment, place.offset
+        );
+        Error::corrupt(what, got, expected)
+    }
+}

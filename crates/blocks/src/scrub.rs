@@ -1,0 +1,78 @@
+//! Scrubbing: every record of every block is read and verified before somebody needs it.
+
+use std::ops::ControlFlow;
+
+use cairn_base::{BlockId, Error, GroupId, Owner, Result};
+
+use crate::format::Key;
+use crate::store::Store;
+
+/// Blocks looked up at a time.
+const PAGE_BLOCKS: usize = 1024;
+
+/// A block that cannot be read.
+#[derive(Debug)]
+pub struct SickBlock {
+    pub group: GroupId,
+    pub block: BlockId,
+    pub owner: Owner,
+    /// `Corrupt` or `Io`.
+    pub error: Error,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScrubProgress {
+    pub blocks: u64,
+    /// Of data, verified or not.
+    pub bytes: u64,
+    /// Of the blocks that there were at the start.
+    pub total_blocks: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct ScrubReport {
+    pub blocks: u64,
+    pub bytes: u64,
+    pub sick: Vec<SickBlock>,
+    /// The callback said to stop.
+    pub stopped: bool,
+}
+
+impl Store {
+    /// Reads and verifies all blocks. Calls `progress` after each, which may sleep to limit the
+    /// rate, or break to stop. Blocks that come or go meanwhile are skipped. Blocks.
+    pub fn scrub(
+        &self,
+        mut progress: impl FnMut(&ScrubProgress) -> ControlFlow<()>,
+    ) -> Result<ScrubReport> {
+        let mut report = ScrubReport::default();
+        let total_blocks = self.shared.state.read().index.len();
+        for group in self.groups() {
+            let mut after = None;
+            loop {
+                let page = self.inventory_now(group, after, PAGE_BLOCKS);
+                let Some(last) = page.last() else { break };
+                after = Some(last.block);
+                for info in page {
+                    let key = Key { group, block: info.block };
+                    match self.shared.read(key, &(0..info.length)) {
+                        Ok(_) => {}
+                        Err(Error::NotFound(_)) => continue,
+                        Err(error) => {
+                            let (block, owner) = (info.block, info.owner);
+                            report.sick.push(SickBlock { group, block, owner, error });
+                        }
+                    }
+                    report.blocks += 1;
+                    report.bytes += u64::from(info.length);
+                    let (blocks, bytes) = (report.blocks, report.bytes);
+                    if progress(&ScrubProgress { blocks, bytes, total_blocks }).is_break() {
+                        report.stopped = true;
+                        return Ok(report);
+                    }
+                }
+            }
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,227 @@
+//! The store of one disk: what its parts share, and its public face.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_base::{BlockId, Disk, Error, GroupId, Owner, Result};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::config::{Config, Durability};
+use crate::format::Key;
+use crate::index::Location;
+use crate::log::Log;
+use crate::recover::OpenReport;
+use crate::state::State;
+use crate::{BlockInfo, Blocks, Usage};
+
+/// A read up to this long is tried on the caller's thread first, bytes. Copying and verifying so
+/// much takes as long as handing it to another thread.
+const INLINE_READ_BYTES: usize = 128 << 10;
+
+/// Lock order: `moving`, `writer`, `state`, a log's own.
+pub(crate) struct Shared {
+    pub disk: Arc<dyn Disk>,
+    pub config: Config,
+    pub state: RwLock<State>,
+    pub writer: Mutex<Writer>,
+    /// Something about `writer` changed.
+    pub changed: Condvar,
+    pub syncer: OnceLock<Sender<Arc<Log>>>,
+    /// Held to read while it must not change in which segment a block is.
+    pub moving: RwLock<()>,
+    pub compacting: Mutex<()>,
+    pub corrupt_reads: AtomicU64,
+}
+
+pub(crate) struct Writer {
+    pub active: Option<Arc<Log>>,
+    /// Somebody is making a segment.
+    pub rolling: bool,
+    pub closed: bool,
+    /// Logs that are neither sealed nor poisoned.
+    pub open_logs: usize,
+    pub next_segment: u32,
+    pub next_sequence: u64,
+    pub has_reserve: bool,
+    /// Blocks being written.
+    pub pending: HashSet<Key>,
+}
+
+/// The blocks of one disk. Clones are the same store. Must be used within a tokio runtime, but for
+/// what is said to block.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) shared: Arc<Shared>,
+    report: OpenReport,
+}
+
+impl Store {
+    /// Opens the store in a directory that is its own; an empty one is a new store. Blocks for as
+    /// long as reading what has no hint takes.
+    pub fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Store> {
+        let (shared, report) = crate::recover::open(disk, config)?;
+        Ok(Store { shared: Arc::new(shared), report })
+    }
+
+    /// What opening it found.
+    pub fn open_report(&self) -> OpenReport {
+        self.report
+    }
+
+    /// Makes all durable that was acknowledged, and leaves hints so that the next start is fast.
+    /// Takes no writes from then on. Blocks. Not closing loses nothing that was durable.
+    pub fn close(&self) -> Result<()> {
+        let shared = &self.shared;
+        let mut writer = shared.writer.lock();
+        while writer.rolling {
+            shared.changed.wait(&mut writer);
+        }
+        writer.closed = true;
+        if let Some(active) = writer.active.take()
+            && active.close()
+        {
+            shared.tell(&active);
+        }
+        while writer.open_logs > 0 {
+            shared.changed.wait(&mut writer);
+        }
+        let failed = shared.state.read().segments.values().any(|segment| segment.poisoned);
+        if failed && shared.config.durability == Durability::Async {
+            return Err(Error::Unavailable("a segment failed: not all is durable".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Makes durable all that was acknowledged, where the durability is `Async`. Blocks.
+    pub fn sync(&self) -> Result<()> {
+        let state = self.shared.state.read();
+        let logs: Vec<Arc<Log>> =
+            state.segments.values().filter_map(|segment| segment.log.clone()).collect();
+        drop(state);
+        for log in logs {
+            if let Err(error) = log.file.sync_data() {
+                self.shared.poison(&log, &error);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Groups that have blocks here.
+    pub fn groups(&self) -> Vec<GroupId> {
+        self.shared.state.read().index.groups()
+    }
+
+    /// What the index knows of one block.
+    pub fn stat(&self, group: GroupId, block: BlockId) -> Result<BlockInfo> {
+        let state = self.shared.state.read();
+        let found = state.index.get(Key { group, block });
+        let (location, owner) = found.ok_or_else(|| Error::NotFound(format!("block {block}")))?;
+        Ok(BlockInfo { block, owner, length: location.length })
+    }
+
+    /// Reads and verifies the whole of one block. Blocks.
+    pub fn verify(&self, group: GroupId, block: BlockId) -> Result<BlockInfo> {
+        let info = self.stat(group, block)?;
+        self.shared.read(Key { group, block }, &(0..info.length))?;
+        Ok(info)
+    }
+
+    /// As [`Blocks::inventory`]; does not wait for anything.
+    pub fn inventory_now(
+        &self,
+        group: GroupId,
+        after: Option<BlockId>,
+        limit: usize,
+    ) -> Vec<BlockInfo> {
+        let state = self.shared.state.read();
+        let info = |(block, owner, Location { length, .. })| BlockInfo { block, owner, length };
+        state.index.after(group, after).take(limit).map(info).collect()
+    }
+
+    /// As [`Blocks::usage`]. Blocks.
+    pub fn usage_now(&self) -> Result<Usage> {
+        let free_bytes = self.shared.disk.free_bytes()?;
+        let state = self.shared.state.read();
+        let count = |which: fn(&crate::state::Segment) -> bool| {
+            state.segments.values().filter(|segment| which(segment)).count() as u64
+        };
+        let used_bytes: u64 = state.segments.values().map(|segment| segment.used_bytes()).sum();
+        let live_bytes = state.segments.values().map(|segment| segment.live_bytes).sum();
+        Ok(Usage {
+            blocks: state.index.len(),
+            live_bytes,
+            dead_bytes: used_bytes.saturating_sub(live_bytes),
+            free_bytes,
+            segments: state.segments.len() as u64,
+            poisoned_segments: count(|segment| segment.poisoned),
+            damaged_segments: count(|segment| segment.damaged),
+            corrupt_reads: self.shared.corrupt_reads.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// Runs what blocks where that is allowed.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::Unavailable(format!("a task ended early: {error}"))),
+    }
+}
+
+#[async_trait]
+impl Blocks for Store {
+    async fn put(&self, group: GroupId, block: BlockId, owner: Owner, data: Bytes) -> Result<()> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let shared = Arc::clone(&self.shared);
+        tokio::task::spawn_blocking(move || {
+            // Nobody listens if the caller gave up; the block is written all the same.
+            let done = Box::new(move |result| drop(sender.send(result)));
+            shared.put(Key { group, block }, owner, &data, done);
+        });
+        let ended = || Error::Unavailable("a writer ended early".to_owned());
+        receiver.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        let key = Key { group, block };
+        if range.len() <= INLINE_READ_BYTES
+            && let Some(bytes) = self.shared.read_now(key, &range)?
+        {
+            return Ok(bytes);
+        }
+        let shared = Arc::clone(&self.shared);
+        blocking(move || shared.read(key, &range)).await
+    }
+
+    fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>> {
+        self.shared.read_now(Key { group, block }, &range)
+    }
+
+    async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let blocks = blocks.to_vec();
+        blocking(move || shared.delete(group, &blocks)).await
+    }
+
+    async fn inventory(
+        &self,
+        group: GroupId,
+        after: Option<BlockId>,
+        limit: usize,
+    ) -> Result<Vec<BlockInfo>> {
+        Ok(self.inventory_now(group, after, limit))
+    }
+
+    async fn usage(&self) -> Result<Usage> {
+        let store = self.clone();
+        blocking(move || store.usage_now()).await
+    }
+}

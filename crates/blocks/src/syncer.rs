@@ -1,0 +1,84 @@
+//! The one thread that makes what was written durable: one `fdatasync` for all that is written
+//! when it begins, while others go on writing.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
+
+use crate::append::finish;
+use crate::files;
+use crate::format::hint::Hint;
+use crate::log::{Log, Next};
+use crate::store::Shared;
+
+impl Shared {
+    /// Has the syncer look at a log.
+    pub(crate) fn tell(self: &Arc<Self>, log: &Arc<Log>) {
+        let sender = self.syncer.get_or_init(|| spawn(Arc::downgrade(self)));
+        // It ends only when the store is dropped, and this holds the store.
+        let _ = sender.send(Arc::clone(log));
+    }
+
+    fn serve(&self, log: &Arc<Log>) {
+        loop {
+            let (next, written) = log.begin_sync();
+            match next {
+                Next::Nothing => return,
+                Next::Seal => return self.seal(log),
+                Next::Sync => match log.file.sync_data() {
+                    Ok(()) => self.durable(log, written),
+                    Err(error) => return self.poison(log, &error),
+                },
+            }
+            if !log.is_closed() {
+                return;
+            }
+        }
+    }
+
+    fn durable(&self, log: &Log, end: u64) {
+        let flights = log.synced(end);
+        {
+            let mut state = self.state.write();
+            for flight in flights.iter().filter(|flight| flight.done.is_some()) {
+                state.settle(log.number, &flight.outcome);
+            }
+        }
+        flights.into_iter().for_each(|flight| finish(flight, || Ok(())));
+    }
+
+    /// Writes the hint of a full segment and gives back what it did not use.
+    fn seal(&self, log: &Arc<Log>) {
+        let end = log.durable_end();
+        {
+            let mut state = self.state.write();
+            let Some(segment) = state.segments.get_mut(&log.number) else { return };
+            if segment.log.take().is_none() {
+                return;
+            }
+            segment.end = end;
+        }
+        let hint = Hint { segment: log.number, salt: log.salt, end, entries: log.take_entries() };
+        // Without a hint the segment is read at the next start; a longer file is only longer.
+        let written = files::write_hint(&*self.disk, &hint);
+        if let Err(error) = written.and_then(|()| log.file.set_len(end)) {
+            tracing::warn!(segment = log.number, %error, "a segment was not sealed");
+        }
+        self.log_ended();
+    }
+}
+
+fn spawn(shared: Weak<Shared>) -> Sender<Arc<Log>> {
+    let (sender, receiver) = channel();
+    std::thread::Builder::new()
+        .name("blocks-sync".to_owned())
+        .spawn(move || run(&shared, &receiver))
+        .expect("a thread can be started");
+    sender
+}
+
+fn run(shared: &Weak<Shared>, receiver: &Receiver<Arc<Log>>) {
+    while let Ok(log) = receiver.recv() {
+        let Some(shared) = shared.upgrade() else { return };
+        shared.serve(&log);
+    }
+}

@@ -1,0 +1,60 @@
+//! What the tests share.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::rng::SeededRng;
+use cairn_base::{BlockId, BodyId, Disk, GroupId, Owner, Rng, SessionId};
+use cairn_blocks::{Blocks, Config, Store};
+
+pub const GROUP: GroupId = GroupId(1);
+
+pub fn config() -> Config {
+    Config {
+        segment_bytes: 64 << 10,
+        reserve_bytes: 16 << 10,
+        rng: Arc::new(SeededRng::new(7)),
+        ..Config::new([1; 16], [2; 16])
+    }
+}
+
+pub fn open(disk: &(impl Disk + Clone)) -> Store {
+    Store::open(Arc::new(disk.clone()), config()).unwrap()
+}
+
+pub fn id(counter: u64) -> BlockId {
+    BlockId { session: SessionId(5), counter }
+}
+
+pub fn owner(counter: u64) -> Owner {
+    let body = BodyId { session: SessionId(5), counter: counter ^ 0xff };
+    Owner { body, chunk: counter as u32 }
+}
+
+/// The bytes of block `counter`, if it is `len` bytes long.
+pub fn bytes(counter: u64, len: usize) -> Bytes {
+    let mut bytes = vec![0; len];
+    SeededRng::new(counter.wrapping_mul(0x1234_5678_9abc_def1)).fill(&mut bytes);
+    Bytes::from(bytes)
+}
+
+pub async fn put(store: &Store, counter: u64, len: usize) -> cairn_base::Result<()> {
+    store.put(GROUP, id(counter), owner(counter), bytes(counter, len)).await
+}
+
+/// Whether the block is there; checks every byte.
+pub fn is_there(store: &Store, counter: u64, len: usize) -> bool {
+    match store.get_now(GROUP, id(counter), 0..len as u32) {
+        Ok(Some(got)) => {
+            assert_eq!(got, bytes(counter, len), "block {counter}");
+            assert_eq!(store.stat(GROUP, id(counter)).unwrap().owner, owner(counter));
+            true
+        }
+        Err(cairn_base::Error::NotFound(_)) => false,
+        other => panic!("block {counter}: {other:?}"),
+    }
+}
+
+pub fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
