@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_base::checksum::crc32c;
 use cairn_base::{DiskFile, Error, Result};
 use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
@@ -62,9 +63,13 @@ impl Table {
         transaction.set_quick_repair(true);
         {
             let mut rows = transaction.open_table(ROWS).map_err(|e| failed(e.into()))?;
+            let mut sealed = Vec::new();
             memtable
                 .for_each(|key, value| match value {
-                    Some(value) => rows.insert(key, value).map(drop),
+                    Some(value) => {
+                        seal(key, value, &mut sealed);
+                        rows.insert(key, &sealed[..]).map(drop)
+                    }
                     None => rows.remove(key).map(drop),
                 })
                 .map_err(|e| failed(e.into()))?;
@@ -100,7 +105,7 @@ impl Table {
 impl Cold {
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         let value = self.rows.get(key).map_err(|e| failed(&self.health, e))?;
-        Ok(value.map(|value| Bytes::copy_from_slice(value.value())))
+        value.map(|value| unseal(key, value.value()).map(Bytes::copy_from_slice)).transpose()
     }
 
     /// Calls `each` with the rows `start <= key < end` in key order until it returns `false`.
@@ -116,7 +121,7 @@ impl Cold {
         let range = self.rows.range(start..end).map_err(|e| failed(&self.health, e))?;
         for row in range {
             let (key, value) = row.map_err(|e| failed(&self.health, e))?;
-            if !each(key.value(), value.value()) {
+            if !each(key.value(), unseal(key.value(), value.value())?) {
                 break;
             }
         }
@@ -127,6 +132,29 @@ impl Cold {
     pub fn curable(&self) -> bool {
         matches!(self.health.failure(), Some((Failure::Read | Failure::Full, _)))
     }
+}
+
+/// A value at rest ends in the crc32c of key and value: redb itself checks pages only on demand.
+fn seal(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(key);
+    out.extend_from_slice(value);
+    let crc = crc32c(out);
+    out.drain(..key.len());
+    out.extend_from_slice(&crc.to_le_bytes());
+}
+
+fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
+    let (value, crc) = sealed.split_last_chunk::<4>().unwrap_or((&[], &[0; 4]));
+    let mut covered = Vec::with_capacity(key.len() + value.len());
+    covered.extend_from_slice(key);
+    covered.extend_from_slice(value);
+    let (got, expected) = (crc32c(&covered), u32::from_le_bytes(*crc));
+    if got == expected {
+        return Ok(value);
+    }
+    let what = format!("checksum of the row {}", key.escape_ascii());
+    Err(Error::corrupt(what, format!("{got:08x}"), format!("{expected:08x}")))
 }
 
 fn failed(health: &Health, error: impl Into<redb::Error>) -> Error {
