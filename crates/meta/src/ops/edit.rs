@@ -5,11 +5,23 @@
 //! is cut stays in its row, so that a block is only ever named by the row of the chunk that owns
 //! it. Who looks at a range of a body therefore looks at the row before it too.
 
-use cairn_base::{BodyId, Error, limits};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
-use super::namespace::chunk_of;
-use crate::rows::{Extent, Extents, Place, Row};
-use crate::{Stop, View, keys};
+use cairn_base::{BlockId, BodyId, Error, GroupId, limits};
+
+use super::namespace::{chunk_of, release_body, retain_body, store, store_extents};
+use crate::rows::{Extent, Extents, Freed, Place, Row};
+use crate::{Context, Stop, View, keys};
+
+/// Inline extents grow up to this length; then the next one begins, and this one can be moved to
+/// a block while appends go on.
+pub const COALESCE_BYTES: usize = 128 << 10;
+/// Inline bytes of one chunk; beyond that they must be coalesced first.
+const INLINE_BYTES: u64 = limits::OP_BYTES as u64 / 4;
+/// Rows looked at by one step that clears a long range, and changes after which it stops.
+const STEP_ROWS: usize = 256;
+const STEP_CHANGES: usize = 1500;
 
 /// How far an extent of one chunk may reach into the next, bytes.
 const REACH: u64 = limits::BLOCK_BYTES as u64;
@@ -98,7 +110,7 @@ pub(super) fn rows_between(
     }
     let (first, last) = (first_chunk(start), chunk_of(end - 1));
     if last - first >= POINT_ROWS {
-        let rows = scan_rows(view, body, first, last, limits::OP_ROWS)?;
+        let rows = scan_rows(view, body, first..=last, limits::OP_ROWS)?;
         if rows.len() == limits::OP_ROWS {
             let what =
                 format!("bytes {start} to {end} of body {body} at once: go by smaller steps");
@@ -116,16 +128,15 @@ pub(super) fn rows_between(
     Ok(rows)
 }
 
-/// Up to `limit` rows of the chunks `first..=last`, in order.
+/// Up to `limit` rows of `chunks`, in order.
 pub(super) fn scan_rows(
     view: &mut View<'_>,
     body: BodyId,
-    first: u32,
-    last: u32,
+    chunks: RangeInclusive<u32>,
     limit: usize,
 ) -> Result<Vec<(u32, Extents)>, Stop> {
-    let (start, mut end) = keys::extents_from(body, first);
-    if let Some(next) = last.checked_add(1) {
+    let (start, mut end) = keys::extents_from(body, *chunks.start());
+    if let Some(next) = chunks.end().checked_add(1) {
         end = keys::extents(body, next);
     }
     let mut rows = Vec::new();
@@ -141,4 +152,208 @@ pub(super) fn scan_rows(
 fn first_chunk(offset: u64) -> u32 {
     let chunk = chunk_of(offset);
     if offset % limits::CHUNK_BYTES < REACH { chunk.saturating_sub(1) } else { chunk }
+}
+
+/// Takes the bytes `start..end` out of the extents of a row.
+fn cut(extents: &mut Vec<Extent>, start: u64, end: u64) {
+    if !extents.iter().any(|extent| extent.slice(start, end).is_some()) {
+        return;
+    }
+    let rest = |extent: Extent| [extent.slice(0, start), extent.slice(end, u64::MAX)];
+    *extents = std::mem::take(extents).into_iter().flat_map(rest).flatten().collect();
+}
+
+/// Puts an extent where none is, joined with its neighbours where they go on in the same place.
+pub(super) fn insert(extents: &mut Vec<Extent>, new: Extent) {
+    let mut at = extents.partition_point(|extent| extent.offset < new.offset);
+    extents.insert(at, new);
+    if at > 0
+        && let Some(joined) = join(&extents[at - 1], &extents[at])
+    {
+        extents.remove(at);
+        at -= 1;
+        extents[at] = joined;
+    }
+    if at + 1 < extents.len()
+        && let Some(joined) = join(&extents[at], &extents[at + 1])
+    {
+        extents.remove(at + 1);
+        extents[at] = joined;
+    }
+}
+
+/// One extent for two, if the second goes on where the first ends.
+fn join(left: &Extent, right: &Extent) -> Option<Extent> {
+    if left.end() != right.offset {
+        return None;
+    }
+    let place = match (&left.place, &right.place) {
+        (Place::Inline(head), Place::Inline(tail)) if head.len() + tail.len() <= COALESCE_BYTES => {
+            Place::Inline([&head[..], &tail[..]].concat().into())
+        }
+        (Place::Block { block, offset, .. }, Place::Block { block: next, offset: from, .. })
+            if block == next && u64::from(*offset) + left.len == u64::from(*from) =>
+        {
+            left.place.clone()
+        }
+        (Place::Body { body, offset }, Place::Body { body: next, offset: from })
+            if body == next && offset + left.len == *from =>
+        {
+            left.place.clone()
+        }
+        _ => return None,
+    };
+    Some(Extent { offset: left.offset, len: left.len + right.len, place })
+}
+
+/// What the extents of one row name.
+#[derive(Default)]
+struct Named {
+    blocks: BTreeMap<BlockId, GroupId>,
+    bodies: BTreeMap<BodyId, u64>,
+    inline: u64,
+}
+
+impl Named {
+    fn of(extents: &[Extent]) -> Named {
+        let mut named = Named::default();
+        for extent in extents {
+            match &extent.place {
+                Place::Block { group, block, .. } => {
+                    named.blocks.insert(*block, *group);
+                }
+                Place::Body { body, .. } => *named.bodies.entry(*body).or_default() += 1,
+                Place::Inline(_) => named.inline += extent.len,
+            }
+        }
+        named
+    }
+}
+
+/// Stores a row that was edited: frees the blocks it names no more, and counts the references to
+/// other bodies. Every change of extents goes through here.
+pub(super) fn store_edited(
+    view: &mut View<'_>,
+    context: &Context,
+    body: BodyId,
+    chunk: u32,
+    before: &[Extent],
+    after: &Extents,
+) -> Result<(), Stop> {
+    let (had, has) = (Named::of(before), Named::of(&after.extents));
+    if has.inline > INLINE_BYTES && has.inline > had.inline {
+        let what = format!("{} inline bytes in 64 MiB; coalesce them first", has.inline);
+        return Err(Error::TooLarge(what).into());
+    }
+    for (block, group) in &had.blocks {
+        if !has.blocks.contains_key(block) {
+            store(view, keys::freed(context.batch, *block), &Freed { group: *group });
+        }
+    }
+    for (other, count) in &has.bodies {
+        let more = count.saturating_sub(had.bodies.get(other).copied().unwrap_or(0));
+        if more > 0 {
+            retain_body(view, *other, more)?;
+        }
+    }
+    for (other, count) in &had.bodies {
+        for _ in has.bodies.get(other).copied().unwrap_or(0)..*count {
+            release_body(view, *other)?;
+        }
+    }
+    store_extents(view, body, chunk, after)
+}
+
+/// Puts extents over what a body holds in their places. Each is for the row of the chunk given
+/// with it; they are in order and do not overlap.
+pub(super) fn overwrite(
+    view: &mut View<'_>,
+    context: &Context,
+    body: BodyId,
+    new: Vec<(u32, Extent)>,
+) -> Result<(), Stop> {
+    let (Some((_, first)), Some((_, last))) = (new.first(), new.last()) else { return Ok(()) };
+    let found = rows_between(view, body, first.offset, last.end())?;
+    let mut rows: BTreeMap<u32, Extents> = found.into_iter().collect();
+    for (chunk, _) in &new {
+        rows.entry(*chunk).or_default();
+    }
+    for (chunk, mut row) in rows {
+        let before = row.extents.clone();
+        for (owner, extent) in &new {
+            cut(&mut row.extents, extent.offset, extent.end());
+            if *owner == chunk {
+                insert(&mut row.extents, extent.clone());
+            }
+        }
+        if row.extents != before {
+            store_edited(view, context, body, chunk, &before, &row)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a hole of the bytes `start..end` of a body, from the end down, as far as one operation
+/// may. Returns the offset from which on it is done: `start`, or the end of what is left to do.
+pub(super) fn clear_down(
+    view: &mut View<'_>,
+    context: &Context,
+    body: BodyId,
+    start: u64,
+    end: u64,
+) -> Result<u64, Stop> {
+    let end = end.min(BODY_END);
+    if start >= end {
+        return Ok(start);
+    }
+    let (first, last) = (first_chunk(start), chunk_of(end - 1));
+    let (low, rows) = last_rows(view, body, first, last)?;
+    let mut changes = 0;
+    for (chunk, mut row) in rows.into_iter().rev() {
+        if changes > STEP_CHANGES {
+            return Ok(reach(chunk).clamp(start, end));
+        }
+        let before = row.extents.clone();
+        cut(&mut row.extents, start, end);
+        if row.extents != before {
+            store_edited(view, context, body, chunk, &before, &row)?;
+            changes += 1 + 2 * before.len();
+        }
+    }
+    match low > first {
+        true => Ok(reach(low - 1).clamp(start, end)),
+        false => Ok(start),
+    }
+}
+
+/// The last rows of the chunks `first..=last`, at most as many as one step takes, and the first
+/// chunk from which on they are all.
+fn last_rows(
+    view: &mut View<'_>,
+    body: BodyId,
+    first: u32,
+    last: u32,
+) -> Result<(u32, Vec<(u32, Extents)>), Stop> {
+    let mut found = None;
+    let mut width = STEP_ROWS as u32;
+    loop {
+        // Rows of a sparse body are far apart: look twice as far each time.
+        let low = last.saturating_sub(width - 1).max(first);
+        let rows = scan_rows(view, body, low..=last, STEP_ROWS + 1)?;
+        if rows.len() > STEP_ROWS
+            && let Some(found) = found
+        {
+            return Ok(found);
+        }
+        if low == first {
+            return Ok((low, rows));
+        }
+        found = Some((low, rows));
+        width = width.saturating_mul(2);
+    }
+}
+
+/// Where the extents of a row end at the latest.
+pub(super) fn reach(chunk: u32) -> u64 {
+    (u64::from(chunk) + 1) * limits::CHUNK_BYTES + REACH
 }

@@ -1,7 +1,7 @@
 //! Finding an entry of a directory.
 
 use cairn_auth::Action;
-use cairn_base::{Ino, Result as BaseResult};
+use cairn_base::Ino;
 
 use super::posix::{SEARCH, check_bucket, check_name, open_directory, present, resolve_known};
 use crate::rows::Inode;
@@ -12,4 +12,19 @@ use crate::{Context, Stop, Verb, View};
 pub struct Lookup {
     pub parent: Ino,
     pub name: Vec<u8>,
+}
+
+impl Verb for Lookup {
+    /// The inode as POSIX shows it (see [`present`]).
+    type Reply = (Ino, Inode);
+    const NAME: &'static str = "lookup";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        check_name(&self.name)?;
+        open_directory(view, context, self.parent, Action::Read, SEARCH)?;
+        let (entry, inode) = resolve_known(view, self.parent, &self.name)?;
+        // At the root the bucket found is not the directory's.
+        check_bucket(view, context, entry.ino, &inode, Action::Read)?;
+        Ok((entry.ino, present(view, entry.ino, inode)?.0))
+    }
 }

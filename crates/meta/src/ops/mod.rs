@@ -1,17 +1,37 @@
 //! The operations, one verb a file.
 
+pub mod append;
+pub mod body;
 pub mod buckets;
+pub mod coalesce;
 pub mod conditions;
 pub mod copy_object;
+pub mod create;
 pub mod credentials;
 pub mod delete_object;
 pub mod edit;
 pub mod gc;
+pub mod getattr;
+pub mod link;
 pub mod list_objects;
 pub mod list_uploads;
+pub mod lookup;
+pub mod mkdir;
 pub mod multipart;
 pub mod namespace;
 pub mod open_object;
+pub mod posix;
 pub mod put_object;
+pub mod readdir;
+pub mod readlink;
+pub mod rename;
+pub mod rmdir;
 pub mod sessions;
+pub mod setattr;
+pub mod statfs;
+pub mod symlink;
 pub mod tags;
+pub mod truncate;
+pub mod unlink;
+pub mod write;
+pub mod xattr;

@@ -1,0 +1,280 @@
+//! The contents of a file about to change: a body of its own, and what follows for the inode.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use cairn_auth::Action;
+use cairn_base::{BodyId, Error, Ino, SessionId, limits};
+
+use super::edit::{insert, overwrite, scan_rows};
+use super::namespace::{
+    chunk_of, count_usage, is_shared, release_body, require_session, retain_body, store,
+    store_extents,
+};
+use super::posix::{WRITE, check_mode, is_superuser, open_inode, without_privileges};
+use crate::rows::{Content, Extent, Extents, Inode, Kind, Place};
+use crate::{Context, Stop, View, keys};
+
+/// The largest file, bytes; so that the usage of a bucket full of holes still is a number.
+pub const FILE_BYTES: u64 = 1 << 50;
+
+/// Bytes on their way into a file.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// At most 16 KiB.
+    Inline(Bytes),
+    /// Blocks of the session, written for this body: the file's own, or the spare one where the
+    /// file's is shared or it has none. Extents count from the place that is written to, in
+    /// order; what is between them stays. All extents of a block come in one operation.
+    Blocks { body: BodyId, extents: Vec<Extent> },
+}
+
+impl Data {
+    /// Bytes from the first to the last.
+    pub fn len(&self) -> u64 {
+        match self {
+            Data::Inline(bytes) => bytes.len() as u64,
+            Data::Blocks { extents, .. } => extents.last().map_or(0, Extent::end),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `Invalid` for blocks that are not the session's or extents that make no sense.
+    pub(super) fn check(&self, session: SessionId) -> Result<(), Error> {
+        let extents = match self {
+            Data::Inline(bytes) if bytes.len() > limits::INLINE_BYTES => {
+                return Err(Error::TooLarge(format!("{} bytes inline", bytes.len())));
+            }
+            Data::Inline(_) => return Ok(()),
+            Data::Blocks { extents, .. } => extents,
+        };
+        let mut end = 0;
+        for extent in extents {
+            check_block(extent, session)?;
+            if extent.offset < end || extent.offset > FILE_BYTES {
+                return Err(Error::Invalid(format!("extent at {} after {end}", extent.offset)));
+            }
+            end = extent.end();
+        }
+        Ok(())
+    }
+}
+
+/// `Invalid` unless an extent is a part of a block of the session.
+pub(super) fn check_block(extent: &Extent, session: SessionId) -> Result<(), Error> {
+    let most = limits::BLOCK_BYTES as u64;
+    match &extent.place {
+        Place::Block { block, offset, .. }
+            if block.session == session
+                && extent.len > 0
+                && extent.len <= most
+                && extent.len + u64::from(*offset) <= most =>
+        {
+            Ok(())
+        }
+        other => Err(Error::Invalid(format!("extent of {} bytes in {other:?}", extent.len))),
+    }
+}
+
+/// Finds a file whose bytes are to change, and decides whether the caller may.
+pub(super) fn open_file(
+    view: &mut View<'_>,
+    context: &Context,
+    ino: Ino,
+    session: SessionId,
+    opened: bool,
+) -> Result<Inode, Stop> {
+    let inode = open_inode(view, context, ino, Action::Write)?;
+    match inode.kind {
+        Kind::File => {}
+        Kind::Directory => return Err(Error::IsDirectory(format!("inode {ino}")).into()),
+        other => return Err(Error::Invalid(format!("inode {ino} is a {other:?}")).into()),
+    }
+    if !opened {
+        check_mode(context, &inode, WRITE)?;
+    }
+    require_session(view, session)?;
+    Ok(inode)
+}
+
+/// Stores an inode whose bytes changed: its size, times and digests, and the bucket's usage.
+pub(super) fn store_changed(
+    view: &mut View<'_>,
+    context: &Context,
+    ino: Ino,
+    inode: &mut Inode,
+    size: u64,
+) -> Result<(), Stop> {
+    if size != inode.size {
+        count_usage(view, inode.bucket, 0, size as i64 - inode.size as i64)?;
+    }
+    inode.size = size;
+    inode.forget_digests();
+    store_touched(view, context, ino, inode);
+    Ok(())
+}
+
+/// Stores an inode after something that counts as a change of its bytes.
+pub(super) fn store_touched(view: &mut View<'_>, context: &Context, ino: Ino, inode: &mut Inode) {
+    inode.mtime = context.now;
+    inode.ctime = context.now;
+    inode.change = context.batch;
+    if !is_superuser(context) {
+        inode.mode = without_privileges(inode.mode);
+    }
+    store(view, keys::inode(ino), inode);
+}
+
+/// Puts bytes into a file at `offset`. Blocks are for the row of `chunk` where it is given, else
+/// for that of the chunk that each begins in. `Conflict` if they were written for another body.
+pub(super) fn put_data(
+    view: &mut View<'_>,
+    context: &Context,
+    inode: &mut Inode,
+    spare: BodyId,
+    offset: u64,
+    data: &Data,
+    chunk: Option<u32>,
+) -> Result<(), Stop> {
+    let end = offset.saturating_add(data.len());
+    if end > FILE_BYTES {
+        return Err(Error::TooLarge(format!("file of {end} bytes; at most {FILE_BYTES}")).into());
+    }
+    let placed = match data {
+        Data::Inline(bytes) => {
+            if put_inline(inode, offset, bytes) {
+                return Ok(());
+            }
+            let place = Place::Inline(bytes.clone());
+            vec![(chunk_of(offset), Extent { offset, len: bytes.len() as u64, place })]
+        }
+        Data::Blocks { extents, .. } => place_blocks(offset, extents, chunk)?,
+    };
+    let own = own_body(view, inode, spare, offset, end_of_run(&placed).unwrap_or(offset))?;
+    if let Data::Blocks { body, .. } = data
+        && *body != own
+    {
+        return Err(Error::Conflict(format!("blocks are for body {body}, not {own}")).into());
+    }
+    overwrite(view, context, own, placed)
+}
+
+/// Writes into the bytes in the inode, if they are there and stay few enough.
+fn put_inline(inode: &mut Inode, offset: u64, bytes: &Bytes) -> bool {
+    let end = offset + bytes.len() as u64;
+    let present = match &inode.content {
+        Content::Empty => &[],
+        Content::Inline(present) => &present[..],
+        Content::Body(_) => return false,
+    };
+    if end > limits::INLINE_BYTES as u64 {
+        return false;
+    }
+    let mut all = BytesMut::from(present);
+    all.resize(present.len().max(end as usize), 0);
+    all[offset as usize..end as usize].copy_from_slice(bytes);
+    inode.content = Content::Inline(all.freeze());
+    true
+}
+
+/// The extents at their places in the file, each with the chunk that owns its block.
+fn place_blocks(
+    offset: u64,
+    extents: &[Extent],
+    chunk: Option<u32>,
+) -> Result<Vec<(u32, Extent)>, Error> {
+    let mut owners = BTreeMap::new();
+    let mut placed = Vec::with_capacity(extents.len());
+    for extent in extents {
+        let extent = Extent { offset: offset + extent.offset, ..extent.clone() };
+        let owner = chunk.unwrap_or_else(|| chunk_of(extent.offset));
+        if let Place::Block { block, .. } = &extent.place
+            && owners.insert(*block, owner).is_some_and(|former| former != owner)
+        {
+            return Err(Error::Invalid(format!("block {block} in two chunks")));
+        }
+        placed.push((owner, extent));
+    }
+    Ok(placed)
+}
+
+/// The end of the extents if there are no gaps between them: then nothing of the range stays.
+fn end_of_run(placed: &[(u32, Extent)]) -> Option<u64> {
+    let gaps = placed.windows(2).any(|pair| pair[0].1.end() != pair[1].1.offset);
+    placed.last().filter(|_| !gaps).map(|(_, extent)| extent.end())
+}
+
+/// Gives a file a body that is its own to change, and returns it: the one it has, or `spare`
+/// with what it had inline or shares. Bytes `start..end` are about to go and need not be kept.
+pub(super) fn own_body(
+    view: &mut View<'_>,
+    inode: &mut Inode,
+    spare: BodyId,
+    start: u64,
+    end: u64,
+) -> Result<BodyId, Stop> {
+    match &inode.content {
+        Content::Empty => {}
+        Content::Inline(bytes) => {
+            let len = bytes.len() as u64;
+            let extent = Extent { offset: 0, len, place: Place::Inline(bytes.clone()) };
+            if len > 0 {
+                let row = Extents { extents: vec![extent], ..Extents::default() };
+                store_extents(view, spare, 0, &row)?;
+            }
+        }
+        Content::Body(body) if is_shared(view, *body)? => fork(view, *body, spare, start, end)?,
+        Content::Body(body) => return Ok(*body),
+    }
+    inode.content = Content::Body(spare);
+    Ok(spare)
+}
+
+/// Makes `target` a body that refers to the parts of the shared body `source` but for the bytes
+/// `start..end`, and takes one reference off `source`. References always lead to leaves, so they
+/// are copied, never chained. `TooLarge` if that is more than one operation may do.
+fn fork(
+    view: &mut View<'_>,
+    source: BodyId,
+    target: BodyId,
+    start: u64,
+    end: u64,
+) -> Result<(), Stop> {
+    let rows = scan_rows(view, source, 0..=u32::MAX, limits::OP_ROWS)?;
+    if rows.len() == limits::OP_ROWS {
+        let what = format!("body {source} is shared and too long to change: copy the file first");
+        return Err(Error::TooLarge(what).into());
+    }
+    let mut references: BTreeMap<BodyId, u64> = BTreeMap::new();
+    for (chunk, row) in rows {
+        let mut copy = Extents::default();
+        let kept = |extent: &Extent| [extent.slice(0, start), extent.slice(end, u64::MAX)];
+        for extent in row.extents.iter().flat_map(kept).flatten() {
+            insert(&mut copy.extents, refer(source, extent));
+        }
+        for extent in &copy.extents {
+            if let Place::Body { body, .. } = extent.place {
+                *references.entry(body).or_default() += 1;
+            }
+        }
+        if !copy.extents.is_empty() {
+            store_extents(view, target, chunk, &copy)?;
+        }
+    }
+    for (body, count) in references {
+        retain_body(view, body, count)?;
+    }
+    release_body(view, source)
+}
+
+/// An extent of a copy of `source` for one of its own.
+fn refer(source: BodyId, extent: Extent) -> Extent {
+    let place = match extent.place {
+        Place::Block { .. } => Place::Body { body: source, offset: extent.offset },
+        other => other,
+    };
+    Extent { place, ..extent }
+}

@@ -1,0 +1,106 @@
+//! Making files, FIFOs and sockets.
+
+use cairn_auth::Action;
+use cairn_base::{Error, Ino};
+
+use super::namespace::{add_inode, load_inode, new_inode};
+use super::posix::{
+    Directory, MODE_BITS, SEARCH, WRITE, check_mode, check_name, entry_exists, inherit,
+    open_directory, resolve,
+};
+use crate::rows::{Inode, Kind};
+use crate::{Context, Stop, Verb, View};
+
+/// Makes an empty file, or finds the one that is there (`open` with `O_CREAT`).
+#[derive(Clone, Debug)]
+pub struct Create {
+    pub parent: Ino,
+    pub name: Vec<u8>,
+    /// Permission bits, the umask already taken off.
+    pub mode: u32,
+    /// Refuse with `Exists` if there is anything of that name (`O_EXCL`).
+    pub exclusive: bool,
+}
+
+impl Verb for Create {
+    /// The file, and whether it was made. One that was there may be anything but a directory;
+    /// whether the caller may open it was not decided.
+    type Reply = (Ino, Inode, bool);
+    const NAME: &'static str = "create";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        check_name(&self.name)?;
+        let directory = open_directory(view, context, self.parent, Action::Write, SEARCH)?;
+        if let Some(entry) = resolve(view, self.parent, &self.name)? {
+            if self.exclusive {
+                return Err(entry_exists(&self.name));
+            }
+            if entry.kind == Kind::Directory {
+                let name = String::from_utf8_lossy(&self.name).into_owned();
+                return Err(Error::IsDirectory(name).into());
+            }
+            return Ok((entry.ino, load_inode(view, entry.ino)?, false));
+        }
+        check_mode(context, &directory.inode, WRITE)?;
+        let inode = Inode { mode: self.mode, ..new_inode_in(&directory, Kind::File, context) };
+        let (ino, inode) = make(view, context, &directory, &self.name, inode)?;
+        Ok((ino, inode, true))
+    }
+}
+
+/// Makes a file, FIFO or socket; `Exists` if there is anything of that name.
+#[derive(Clone, Debug)]
+pub struct Mknod {
+    pub parent: Ino,
+    pub name: Vec<u8>,
+    pub kind: Kind,
+    pub mode: u32,
+}
+
+impl Verb for Mknod {
+    type Reply = (Ino, Inode);
+    const NAME: &'static str = "mknod";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        if !matches!(self.kind, Kind::File | Kind::Fifo | Kind::Socket) {
+            return Err(Error::Invalid(format!("mknod of a {:?}", self.kind)).into());
+        }
+        let directory = vacancy(view, context, self.parent, &self.name)?;
+        let inode = Inode { mode: self.mode, ..new_inode_in(&directory, self.kind, context) };
+        make(view, context, &directory, &self.name, inode)
+    }
+}
+
+/// A directory in which the caller may make `name`, which is not there yet.
+pub(super) fn vacancy(
+    view: &mut View<'_>,
+    context: &Context,
+    parent: Ino,
+    name: &[u8],
+) -> Result<Directory, Stop> {
+    check_name(name)?;
+    let directory = open_directory(view, context, parent, Action::Write, SEARCH)?;
+    if resolve(view, parent, name)?.is_some() {
+        return Err(entry_exists(name));
+    }
+    check_mode(context, &directory.inode, WRITE)?;
+    Ok(directory)
+}
+
+pub(super) fn new_inode_in(directory: &Directory, kind: Kind, context: &Context) -> Inode {
+    new_inode(kind, directory.inode.bucket, context)
+}
+
+/// Gives a new inode its name in a directory that has none such.
+pub(super) fn make(
+    view: &mut View<'_>,
+    context: &Context,
+    directory: &Directory,
+    name: &[u8],
+    mut inode: Inode,
+) -> Result<(Ino, Inode), Stop> {
+    inode.mode &= MODE_BITS;
+    inherit(context, &directory.inode, &mut inode);
+    let ino = add_inode(view, context, directory.ino, name, &inode)?;
+    Ok((ino, inode))
+}

@@ -1,0 +1,57 @@
+//! Reading attributes, and asking for permission.
+
+use cairn_auth::Action;
+use cairn_base::Ino;
+
+use super::namespace::is_shared;
+use super::posix::{WRITE, check_bucket, check_mode, find_inode, open_inode, present};
+use crate::rows::{Content, Inode, Tally};
+use crate::{Context, Stop, Verb, View};
+
+/// Reads the attributes of an inode.
+#[derive(Clone, Debug)]
+pub struct Getattr {
+    pub ino: Ino,
+}
+
+impl Verb for Getattr {
+    /// The inode as POSIX shows it (see [`present`]), and the tally of a directory.
+    type Reply = (Inode, Tally);
+    const NAME: &'static str = "getattr";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        present(view, self.ino, inode)
+    }
+}
+
+/// Asks whether the caller may open or search an inode: `access(2)`, and each `open(2)`.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub ino: Ino,
+    /// Any of [`super::posix::READ`], [`super::posix::WRITE`] and [`super::posix::SEARCH`].
+    pub wanted: u32,
+}
+
+impl Verb for Access {
+    /// The inode as POSIX shows it, and whether its body is shared: blocks for a write to it
+    /// then belong to the new body that the write makes.
+    type Reply = (Inode, bool);
+    const NAME: &'static str = "access";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        let inode = find_inode(view, self.ino)?;
+        if self.wanted & WRITE != 0 {
+            check_bucket(view, context, self.ino, &inode, Action::Write)?;
+        }
+        if self.wanted != WRITE {
+            check_bucket(view, context, self.ino, &inode, Action::Read)?;
+        }
+        check_mode(context, &inode, self.wanted)?;
+        let shared = match &inode.content {
+            Content::Body(body) => is_shared(view, *body)?,
+            _ => false,
+        };
+        Ok((present(view, self.ino, inode)?.0, shared))
+    }
+}

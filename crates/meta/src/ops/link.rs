@@ -1,0 +1,45 @@
+//! Giving a file another name.
+
+use cairn_auth::Action;
+use cairn_base::{Error, Ino};
+
+use super::create::vacancy;
+use super::namespace::{add_entry, store};
+use super::posix::open_inode;
+use crate::rows::{Entry, Inode};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// Gives anything but a directory a further name, in its own bucket.
+#[derive(Clone, Debug)]
+pub struct Link {
+    pub ino: Ino,
+    pub parent: Ino,
+    pub name: Vec<u8>,
+}
+
+impl Verb for Link {
+    type Reply = Inode;
+    const NAME: &'static str = "link";
+
+    /// `Denied` for a directory, `CrossBucket` into another bucket.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
+        let mut inode = open_inode(view, context, self.ino, Action::Write)?;
+        if inode.is_directory() {
+            return Err(Error::Denied("a directory has one name only".into()).into());
+        }
+        let directory = vacancy(view, context, self.parent, &self.name)?;
+        if directory.inode.bucket != inode.bucket {
+            return Err(Error::CrossBucket("link: copy it instead".into()).into());
+        }
+        inode.nlink = inode
+            .nlink
+            .checked_add(1)
+            .ok_or_else(|| Error::TooLarge(format!("links to inode {}", self.ino)))?;
+        inode.ctime = context.now;
+        inode.change = context.batch;
+        store(view, keys::inode(self.ino), &inode);
+        let entry = Entry { ino: self.ino, kind: inode.kind };
+        add_entry(view, context, self.parent, &self.name, &entry)?;
+        Ok(inode)
+    }
+}

@@ -1,0 +1,30 @@
+//! Making a directory.
+
+use cairn_base::Ino;
+
+use super::create::{make, vacancy};
+use super::namespace::new_directory;
+use crate::rows::Inode;
+use crate::{Context, Stop, Verb, View};
+
+/// Makes an explicit directory: it stays when it becomes empty. Buckets are made otherwise.
+#[derive(Clone, Debug)]
+pub struct Mkdir {
+    pub parent: Ino,
+    pub name: Vec<u8>,
+    pub mode: u32,
+}
+
+impl Verb for Mkdir {
+    /// The inode as POSIX shows it.
+    type Reply = (Ino, Inode);
+    const NAME: &'static str = "mkdir";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        let directory = vacancy(view, context, self.parent, &self.name)?;
+        let plain = new_directory(directory.inode.bucket, self.parent, context);
+        let inode = Inode { mode: self.mode, ..plain };
+        let (ino, inode) = make(view, context, &directory, &self.name, inode)?;
+        Ok((ino, Inode { nlink: 2, ..inode }))
+    }
+}

@@ -1,0 +1,152 @@
+//! Reading a directory.
+
+use bytes::Bytes;
+use cairn_auth::{Action, decide};
+use cairn_base::{BucketId, Error, Ino, limits};
+
+use super::namespace::{load, load_known};
+use super::posix::{Directory, READ, SEARCH, check_mode, is_shown, open_directory, present};
+use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// Reads a page of a directory with the attributes of its entries; `.` and `..` are the door's.
+#[derive(Clone, Debug)]
+pub struct Readdir {
+    pub ino: Ino,
+    /// The entry to go on after: the [`Listed::cursor`] of one, or [`Page::next`].
+    pub after: Option<Bytes>,
+    /// Entries to look at, at most 1,000; the page may have fewer.
+    pub limit: usize,
+    /// Whether the attributes are wanted, which need the right to search the directory.
+    pub attributes: bool,
+}
+
+/// An entry as listed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    pub name: Bytes,
+    pub ino: Ino,
+    pub kind: Kind,
+    /// As POSIX shows it, if asked for.
+    pub inode: Option<Inode>,
+}
+
+impl Listed {
+    /// Where a reader that stopped at this entry goes on, whatever changed meanwhile.
+    pub fn cursor(&self) -> Bytes {
+        match self.kind {
+            Kind::Directory => [&self.name[..], b"/"].concat().into(),
+            _ => self.name.clone(),
+        }
+    }
+}
+
+/// A page of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Page {
+    pub entries: Vec<Listed>,
+    /// Entries left out: names that POSIX cannot show, objects behind a directory of the same
+    /// name, and buckets that the caller may not see.
+    pub skipped: usize,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Bytes>,
+}
+
+impl Verb for Readdir {
+    type Reply = Page;
+    const NAME: &'static str = "readdir";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Page, Stop> {
+        let directory = open_directory(view, context, self.ino, Action::List, READ)?;
+        if self.attributes {
+            check_mode(context, &directory.inode, SEARCH)?;
+        }
+        let limit = self.limit.min(limits::LIST_KEYS);
+        if limit == 0 {
+            return Err(Error::Invalid("a page of no entries".into()).into());
+        }
+        let from = self.after.as_ref().map(|after| [&after[..], b"\0"].concat());
+        let (start, end) = keys::entries_from(self.ino, &from.unwrap_or_default());
+        let rows = view.scan(&start, &end, limit)?;
+        let full = rows.len() == limit;
+        let next = rows.last().filter(|_| full).map(|(key, _)| keys::entry_name(key));
+        let found = rows.len();
+        let mut entries = shown(&rows)?;
+        drop_hidden(view, &directory, &mut entries)?;
+        if self.ino == Ino::ROOT {
+            drop_denied(view, context, &mut entries)?;
+        }
+        if self.attributes {
+            add_attributes(view, &mut entries)?;
+        }
+        Ok(Page { skipped: found - entries.len(), entries, next })
+    }
+}
+
+/// The entries whose names POSIX can show.
+fn shown(rows: &[(Bytes, Bytes)]) -> Result<Vec<Listed>, Error> {
+    let mut entries = Vec::with_capacity(rows.len());
+    for (key, row) in rows {
+        let Entry { ino, kind } = Entry::decode(row)?;
+        let mut name = keys::entry_name(key);
+        if kind == Kind::Directory {
+            name.truncate(name.len().saturating_sub(1));
+        }
+        if is_shown(&name) {
+            entries.push(Listed { name, ino, kind, inode: None });
+        }
+    }
+    Ok(entries)
+}
+
+/// Drops the objects of an S3 bucket that have a directory of the same name beside them.
+fn drop_hidden(
+    view: &mut View<'_>,
+    directory: &Directory,
+    entries: &mut Vec<Listed>,
+) -> Result<(), Stop> {
+    let tally: Tally = load(view, &keys::tally(directory.ino))?.unwrap_or_default();
+    if directory.kind == BucketKind::Posix || tally.directories == 0 {
+        return Ok(());
+    }
+    let is_file = |entry: &Listed| entry.kind != Kind::Directory;
+    let beside = |entry: &Listed| keys::directory_entry(directory.ino, &entry.name);
+    let wanted: Vec<Bytes> = entries.iter().filter(|e| is_file(e)).map(beside).collect();
+    let mut rows = view.get_all(&wanted)?.into_iter();
+    entries.retain(|entry| !is_file(entry) || rows.next().flatten().is_none());
+    Ok(())
+}
+
+/// Drops the buckets that the caller may not list.
+fn drop_denied(
+    view: &mut View<'_>,
+    context: &Context,
+    entries: &mut Vec<Listed>,
+) -> Result<(), Stop> {
+    let wanted: Vec<Bytes> = entries.iter().map(|e| keys::bucket(BucketId(e.ino.0))).collect();
+    view.get_all(&wanted)?;
+    let mut allowed = Vec::with_capacity(entries.len());
+    for key in &wanted {
+        let bucket: Bucket = load_known(view, key, "bucket")?;
+        allowed.push(decide(&context.caller, bucket.access(), Action::List).is_ok());
+    }
+    let mut allowed = allowed.into_iter();
+    entries.retain(|_| allowed.next() == Some(true));
+    Ok(())
+}
+
+fn add_attributes(view: &mut View<'_>, entries: &mut [Listed]) -> Result<(), Stop> {
+    let directories = entries.iter().filter(|entry| entry.kind == Kind::Directory);
+    let tallies = directories.map(|entry| keys::tally(entry.ino));
+    let inodes = entries.iter().map(|entry| keys::inode(entry.ino));
+    let wanted: Vec<Bytes> = inodes.chain(tallies).collect();
+    let rows = view.get_all(&wanted)?;
+    for (entry, row) in entries.iter_mut().zip(rows) {
+        let Some(row) = row else {
+            let what = format!("inode {} of a directory entry", entry.ino);
+            return Err(Error::corrupt(what, "no row", "an inode").into());
+        };
+        entry.inode = Some(present(view, entry.ino, Inode::decode(&row)?)?.0);
+    }
+    Ok(())
+}

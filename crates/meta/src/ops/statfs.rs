@@ -1,0 +1,44 @@
+//! How much is stored.
+
+use cairn_auth::{Action, decide};
+use cairn_base::{BucketId, Error, Ino, limits};
+
+use super::namespace::{load, load_known};
+use super::posix::open_inode;
+use crate::rows::{Bucket, Row, Usage};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// Reads the usage of the bucket of an inode; of all buckets the caller may read, at the root.
+#[derive(Clone, Debug)]
+pub struct Statfs {
+    pub ino: Ino,
+}
+
+impl Verb for Statfs {
+    type Reply = Usage;
+    const NAME: &'static str = "statfs";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Usage, Stop> {
+        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        if self.ino != Ino::ROOT {
+            return Ok(load(view, &keys::usage(inode.bucket))?.unwrap_or_default());
+        }
+        let (start, end) = (keys::usage(BucketId(0)), keys::usage(BucketId(u64::MAX)));
+        let mut total = Usage::default();
+        for (key, row) in view.scan(&start, &end, limits::OP_ROWS)? {
+            let id = key.get(1..).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
+            let Some(id) = id else {
+                let got = format!("{key:?}");
+                return Err(Error::corrupt("key of a usage row", got, "a bucket").into());
+            };
+            let bucket: Bucket = load_known(view, &keys::bucket(BucketId(id)), "bucket")?;
+            if decide(&context.caller, bucket.access(), Action::Inspect).is_ok() {
+                let usage = Usage::decode(&row)?;
+                total.objects = total.objects.saturating_add(usage.objects);
+                total.bytes = total.bytes.saturating_add(usage.bytes);
+                total.uploads = total.uploads.saturating_add(usage.uploads);
+            }
+        }
+        Ok(total)
+    }
+}

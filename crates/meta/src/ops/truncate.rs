@@ -1,0 +1,133 @@
+//! Setting the length of a file, and making holes.
+
+use cairn_base::{BodyId, Error, Ino, SessionId, limits};
+
+use super::body::{FILE_BYTES, open_file, own_body, store_changed, store_touched};
+use super::edit::clear_down;
+use super::namespace::{is_shared, release_body};
+use crate::rows::{Content, Inode};
+use crate::{Context, Stop, Verb, View};
+
+/// Cuts a file to `size` bytes, or extends it by a hole.
+#[derive(Clone, Debug)]
+pub struct Truncate {
+    pub ino: Ino,
+    pub session: SessionId,
+    /// The caller holds the file open for writing, so its mode was checked then.
+    pub opened: bool,
+    /// A body of the session, used nowhere yet, in case the file's is shared.
+    pub spare: BodyId,
+    pub size: u64,
+}
+
+/// What came of a truncation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Truncated {
+    /// With the size reached.
+    pub inode: Inode,
+    /// It was too much for one operation: call again.
+    pub more: bool,
+}
+
+impl Verb for Truncate {
+    type Reply = Truncated;
+    const NAME: &'static str = "truncate";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Truncated, Stop> {
+        if self.size > FILE_BYTES {
+            let what = format!("file of {} bytes; at most {FILE_BYTES}", self.size);
+            return Err(Error::TooLarge(what).into());
+        }
+        let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
+        if self.size == inode.size {
+            // The bytes stay, and so do their digests.
+            store_touched(view, context, self.ino, &mut inode);
+            return Ok(Truncated { inode, more: false });
+        }
+        let mut size = self.size;
+        if size < inode.size {
+            let end = u64::MAX;
+            size = make_hole(view, context, &mut inode, self.spare, size, end)?;
+            // What is left to clear may reach beyond the former end.
+            size = size.min(inode.size);
+        }
+        store_changed(view, context, self.ino, &mut inode, size)?;
+        Ok(Truncated { more: size > self.size, inode })
+    }
+}
+
+/// Makes a hole of a range of a file; its size stays.
+#[derive(Clone, Debug)]
+pub struct PunchHole {
+    pub ino: Ino,
+    pub session: SessionId,
+    /// The caller holds the file open for writing, so its mode was checked then.
+    pub opened: bool,
+    /// A body of the session, used nowhere yet, in case the file's is shared.
+    pub spare: BodyId,
+    pub offset: u64,
+    pub len: u64,
+}
+
+/// What came of punching a hole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Punched {
+    pub inode: Inode,
+    /// Bytes from `offset` on that were too much for one operation: call again with this length.
+    pub remaining: u64,
+}
+
+impl Verb for PunchHole {
+    type Reply = Punched;
+    const NAME: &'static str = "punch_hole";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Punched, Stop> {
+        let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
+        let end = self.offset.saturating_add(self.len).min(inode.size);
+        if self.len == 0 {
+            return Err(Error::Invalid("a hole of no bytes".into()).into());
+        }
+        if self.offset >= end {
+            return Ok(Punched { inode, remaining: 0 });
+        }
+        let done = make_hole(view, context, &mut inode, self.spare, self.offset, end)?;
+        let size = inode.size;
+        store_changed(view, context, self.ino, &mut inode, size)?;
+        Ok(Punched { inode, remaining: done - self.offset })
+    }
+}
+
+/// Makes a hole of `start..end`, from the end down; returns from where on it is done.
+fn make_hole(
+    view: &mut View<'_>,
+    context: &Context,
+    inode: &mut Inode,
+    spare: BodyId,
+    start: u64,
+    end: u64,
+) -> Result<u64, Stop> {
+    match &inode.content {
+        Content::Empty => {}
+        Content::Inline(bytes) => inode.content = hole_inline(bytes, start, end),
+        Content::Body(body) if start == 0 && end >= inode.size => {
+            release_body(view, *body)?;
+            inode.content = Content::Empty;
+        }
+        Content::Body(body) if is_shared(view, *body)? => {
+            own_body(view, inode, spare, start, end)?;
+        }
+        Content::Body(body) => return clear_down(view, context, *body, start, end),
+    }
+    Ok(start)
+}
+
+fn hole_inline(bytes: &bytes::Bytes, start: u64, end: u64) -> Content {
+    let clamp = |offset: u64| offset.min(bytes.len() as u64).min(limits::OP_BYTES as u64) as usize;
+    let (start, end) = (clamp(start), clamp(end));
+    let mut rest = bytes.to_vec();
+    match end == rest.len() {
+        true => rest.truncate(start),
+        false => rest[start..end].fill(0),
+    }
+    if rest.is_empty() { Content::Empty } else { Content::Inline(rest.into()) }
+}

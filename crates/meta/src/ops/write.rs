@@ -1,0 +1,42 @@
+//! Writing a range of a file.
+
+use cairn_base::{BodyId, Ino, SessionId};
+
+use super::body::{open_file, put_data, store_changed};
+use crate::rows::Inode;
+use crate::{Context, Stop, Verb, View};
+
+pub use super::body::Data;
+
+/// Overwrites bytes of a file from `offset` on; extends it if they end behind its end.
+#[derive(Clone, Debug)]
+pub struct Write {
+    pub ino: Ino,
+    pub session: SessionId,
+    /// The caller holds the file open for writing, so its mode was checked then.
+    pub opened: bool,
+    /// A body of the session, used nowhere yet, for a file that has none of its own.
+    pub spare: BodyId,
+    pub offset: u64,
+    /// Blocks are owned by the chunk of the file that they begin in.
+    pub data: Data,
+}
+
+impl Verb for Write {
+    type Reply = Inode;
+    const NAME: &'static str = "write";
+
+    /// `Conflict` if blocks were written for a body that is not the file's (any more); `TooLarge`
+    /// if the chunk must be coalesced first, or the body is shared and very long.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
+        self.data.check(self.session)?;
+        let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
+        if self.data.is_empty() {
+            return Ok(inode);
+        }
+        put_data(view, context, &mut inode, self.spare, self.offset, &self.data, None)?;
+        let size = inode.size.max(self.offset + self.data.len());
+        store_changed(view, context, self.ino, &mut inode, size)?;
+        Ok(inode)
+    }
+}

@@ -1,0 +1,200 @@
+//! Extended attributes.
+
+use bytes::Bytes;
+use cairn_auth::Action;
+use cairn_base::{Error, Ino, limits};
+
+use super::namespace::store;
+use super::posix::{READ, STICKY, WRITE, check_mode, check_owner, checked_identity, open_inode};
+use crate::keys::{self, Attribute};
+use crate::rows::{Inode, Kind};
+use crate::{Context, Stop, Verb, View};
+
+/// Extended attributes of one inode: all of them go in the operation that removes it.
+const XATTRS: u32 = 1024;
+/// The name of an extended attribute with its namespace, bytes.
+const NAME_BYTES: usize = 255;
+
+/// What to do if the attribute is there already, or not.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum XattrMode {
+    #[default]
+    Set,
+    /// `Exists` if it is there.
+    Create,
+    /// `NotFound` if it is not.
+    Replace,
+}
+
+/// Reads one extended attribute; `NotFound` if there is none.
+#[derive(Clone, Debug)]
+pub struct GetXattr {
+    pub ino: Ino,
+    /// With its namespace: `user.` and so on.
+    pub name: Vec<u8>,
+}
+
+impl Verb for GetXattr {
+    type Reply = Bytes;
+    const NAME: &'static str = "get_xattr";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Bytes, Stop> {
+        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        check_access(context, &inode, &self.name, READ)?;
+        match view.get(&row(self.ino, &self.name))? {
+            Some(value) => Ok(value),
+            None => Err(no_xattr(&self.name)),
+        }
+    }
+}
+
+/// Sets one extended attribute.
+#[derive(Clone, Debug)]
+pub struct SetXattr {
+    pub ino: Ino,
+    pub name: Vec<u8>,
+    pub value: Bytes,
+    pub mode: XattrMode,
+}
+
+impl Verb for SetXattr {
+    type Reply = ();
+    const NAME: &'static str = "set_xattr";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        if self.value.len() > limits::XATTR_BYTES {
+            let what = format!("extended attribute of {} bytes", self.value.len());
+            return Err(Error::TooLarge(what).into());
+        }
+        let mut inode = open_inode(view, context, self.ino, Action::Write)?;
+        check_access(context, &inode, &self.name, WRITE)?;
+        let row = row(self.ino, &self.name);
+        match (view.get(&row)?.is_some(), self.mode) {
+            (true, XattrMode::Create) => {
+                return Err(Error::Exists(text(&self.name)).into());
+            }
+            (false, XattrMode::Replace) => return Err(no_xattr(&self.name)),
+            (false, _) if inode.xattr_count >= XATTRS => {
+                let what = format!("{XATTRS} extended attributes on inode {}", self.ino);
+                return Err(Error::Full(what).into());
+            }
+            (false, _) => inode.xattr_count += 1,
+            (true, _) => {}
+        }
+        view.put(row, self.value.clone());
+        changed(view, context, self.ino, inode);
+        Ok(())
+    }
+}
+
+/// Removes one extended attribute; `NotFound` if there is none.
+#[derive(Clone, Debug)]
+pub struct RemoveXattr {
+    pub ino: Ino,
+    pub name: Vec<u8>,
+}
+
+impl Verb for RemoveXattr {
+    type Reply = ();
+    const NAME: &'static str = "remove_xattr";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        let mut inode = open_inode(view, context, self.ino, Action::Write)?;
+        check_access(context, &inode, &self.name, WRITE)?;
+        let row = row(self.ino, &self.name);
+        if view.get(&row)?.is_none() {
+            return Err(no_xattr(&self.name));
+        }
+        view.delete(row);
+        inode.xattr_count = inode.xattr_count.saturating_sub(1);
+        changed(view, context, self.ino, inode);
+        Ok(())
+    }
+}
+
+/// Lists the names of the extended attributes that the caller may know of.
+#[derive(Clone, Debug)]
+pub struct ListXattrs {
+    pub ino: Ino,
+}
+
+impl Verb for ListXattrs {
+    type Reply = Vec<Bytes>;
+    const NAME: &'static str = "list_xattrs";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Vec<Bytes>, Stop> {
+        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        if inode.xattr_count == 0 {
+            return Ok(Vec::new());
+        }
+        let (start, end) = keys::attributes(self.ino, Attribute::Xattr);
+        let rows = view.scan(&start, &end, XATTRS as usize)?;
+        let names = rows.iter().map(|(key, _)| keys::attribute_name(key));
+        let root = is_root(context);
+        Ok(names.filter(|name| root || !name.starts_with(b"trusted.")).collect())
+    }
+}
+
+fn row(ino: Ino, name: &[u8]) -> Bytes {
+    keys::attribute(ino, Attribute::Xattr, name)
+}
+
+fn text(name: &[u8]) -> String {
+    format!("extended attribute {}", String::from_utf8_lossy(name))
+}
+
+fn no_xattr(name: &[u8]) -> Stop {
+    Error::NotFound(text(name)).into()
+}
+
+fn changed(view: &mut View<'_>, context: &Context, ino: Ino, mut inode: Inode) {
+    inode.ctime = context.now;
+    inode.change = context.batch;
+    store(view, keys::inode(ino), &inode);
+}
+
+fn is_root(context: &Context) -> bool {
+    match context.caller.posix() {
+        Some(posix) => posix.uid == 0,
+        None => context.caller.is_root(),
+    }
+}
+
+/// As Linux has it: `user.` belongs to files and directories and follows their mode bits,
+/// `trusted.` is seen and set by root only, `security.` seen by all and set by root. ACLs
+/// (`system.`) are refused, since nothing here would obey them.
+fn check_access(context: &Context, inode: &Inode, name: &[u8], wanted: u32) -> Result<(), Error> {
+    if name.len() > NAME_BYTES {
+        let what = format!("name of an extended attribute of {} bytes", name.len());
+        return Err(Error::TooLarge(what));
+    }
+    let split = name.iter().position(|byte| *byte == b'.').unwrap_or(name.len());
+    let (space, rest) = name.split_at(split);
+    if rest.len() < 2 || name.contains(&0) {
+        return Err(Error::Invalid(text(name)));
+    }
+    let denied = || Error::Denied(text(name));
+    match space {
+        b"user" => check_user(context, inode, name, wanted),
+        b"trusted" if is_root(context) => Ok(()),
+        b"trusted" => Err(if wanted == READ { Error::NotFound(text(name)) } else { denied() }),
+        b"security" if wanted == READ || is_root(context) => Ok(()),
+        b"security" => Err(denied()),
+        _ => Err(Error::NotImplemented(text(name))),
+    }
+}
+
+fn check_user(context: &Context, inode: &Inode, name: &[u8], wanted: u32) -> Result<(), Error> {
+    match inode.kind {
+        Kind::File => {}
+        Kind::Directory => {
+            let sticky = inode.mode & STICKY != 0 && checked_identity(context).is_some();
+            if sticky && wanted == WRITE {
+                check_owner(context, inode, "an attribute of a sticky directory")?;
+            }
+        }
+        _ if wanted == READ => return Err(Error::NotFound(text(name))),
+        _ => return Err(Error::Denied(format!("{} on a {:?}", text(name), inode.kind))),
+    }
+    check_mode(context, inode, wanted)
+}
