@@ -8,7 +8,7 @@ use cairn_base::{Error, Owner, Result};
 
 use crate::config::Durability;
 use crate::files::{self, RESERVE};
-use crate::format::hint::{BlockEntry, Entry};
+use crate::format::hint::{BlockEntry, Entry, Hint};
 use crate::format::record::{self, Kind, RecordHeader};
 use crate::format::segment::RECORDS_OFFSET;
 use crate::format::{ALIGN, Key};
@@ -181,7 +181,7 @@ impl Shared {
             writer = self.writer.lock();
             writer.rolling = false;
             self.changed.notify_all();
-            let old = std::mem::replace(&mut writer.active, Some(rolled?));
+            let old = writer.active.replace(rolled?);
             writer.open_logs += 1;
             if let Some(old) = old.filter(|old| old.close()) {
                 self.tell(&old);
@@ -268,8 +268,23 @@ impl Shared {
                 writer.active = None;
             }
         }
+        self.hint_poisoned(log);
         self.log_ended();
         flights.into_iter().for_each(|flight| finish(flight, || Err(copy_error(error))));
+    }
+
+    /// Leaves a hint of what is durable in a failed segment. After a failed sync the page cache may
+    /// show what the disk does not have; the hint keeps the next start from believing it.
+    fn hint_poisoned(&self, log: &Log) {
+        if self.config.durability == Durability::Async {
+            // There, what was not synced was acknowledged too.
+            return;
+        }
+        let (end, entries) = (log.durable_end(), log.take_entries());
+        let hint = Hint { segment: log.number, salt: log.salt, end, entries };
+        if let Err(error) = files::write_hint(&*self.disk, &hint) {
+            tracing::error!(segment = log.number, %error, "a failed segment has no hint");
+        }
     }
 
     /// A log was sealed or poisoned.

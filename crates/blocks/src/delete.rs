@@ -31,7 +31,7 @@ impl Shared {
                 graves.extend(indexed.into_iter().chain(strays).map(|segment| (key, segment)));
             }
         }
-        self.bury(&graves, |entries| Outcome::Delete(entries))
+        self.bury(&graves, Outcome::Delete)
     }
 
     /// Writes tombstones with new sequences and waits for them.

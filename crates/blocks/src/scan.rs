@@ -26,9 +26,8 @@ pub(crate) struct Scan {
     pub torn: u64,
 }
 
-/// Reads the segment. What was written last may be in the page cache only, even after a failed
-/// sync; it is written once more and synced, so that all in `entries` is durable. What is below
-/// `known_durable` is so already.
+/// Reads the segment. What was written last may be in the page cache only and is synced, so that
+/// all in `entries` is durable. What is below `known_durable` is so already.
 pub(crate) fn scan(
     file: &dyn DiskFile,
     place: Place,
@@ -44,25 +43,20 @@ pub(crate) fn scan(
         damaged: found.unread || found.gaps.iter().any(|gap| *gap < durable_end),
         ..Scan::default()
     };
-    let mut rewritten = false;
+    let mut unsynced = false;
     for header in &found.headers {
         let end = header.place.offset + header.footprint();
         let acknowledged = end <= durable_end;
-        match (header.kind, acknowledged) {
-            (Kind::Block, true) => scan.entries.push(entry(header)),
-            _ => {
-                let Some(bytes) = read_record(file, header, &mut scan, acknowledged) else {
-                    continue;
-                };
-                if !acknowledged {
-                    file.write_at(&[&bytes], header.place.offset)?;
-                    rewritten = true;
-                }
-            }
+        if header.kind == Kind::Block && acknowledged {
+            scan.entries.push(entry(header));
+        } else if !read_record(file, header, &mut scan, acknowledged) {
+            continue;
         }
+        unsynced |= !acknowledged;
         scan.end = end;
     }
-    if rewritten {
+    if unsynced {
+        // Not written again: what was acknowledged is never overwritten, not even by itself.
         file.sync_data()?;
     }
     Ok(scan)
@@ -78,13 +72,13 @@ fn entry(header: &RecordHeader) -> Entry {
     })
 }
 
-/// Reads a whole record and adds what it says, if it checks out.
+/// Reads a whole record and adds what it says. `false`: it does not check out.
 fn read_record(
     file: &dyn DiskFile,
     header: &RecordHeader,
     scan: &mut Scan,
     acknowledged: bool,
-) -> Option<Vec<u8>> {
+) -> bool {
     let mut bytes = vec![0; header.footprint() as usize];
     if cairn_base::disk::read_exact_at(file, &mut bytes, header.place.offset).is_err() {
         // It may be readable next time; until then the block is there, and reading it fails.
@@ -92,7 +86,7 @@ fn read_record(
         if header.kind == Kind::Block {
             scan.entries.push(entry(header));
         }
-        return None;
+        return header.kind == Kind::Block;
     }
     match (header.kind, data(header, &bytes)) {
         (Kind::Block, Some(_)) => scan.entries.push(entry(header)),
@@ -102,14 +96,14 @@ fn read_record(
         }
         (_, None) if acknowledged => {
             scan.damaged = true;
-            return None;
+            return false;
         }
         (_, None) => {
             scan.torn += 1;
-            return None;
+            return false;
         }
     }
-    Some(bytes)
+    true
 }
 
 /// The data in `bytes`, a whole record, if they check out.
