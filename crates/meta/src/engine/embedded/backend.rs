@@ -33,6 +33,11 @@ impl Health {
         self.first.lock().clone()
     }
 
+    /// The database behind this file must not be used again.
+    pub fn condemn(&self, text: String) {
+        *self.first.lock() = Some((Failure::Write, text));
+    }
+
     fn note<T>(&self, failure: Failure, result: io::Result<T>) -> io::Result<T> {
         result.inspect_err(|error| {
             let mut first = self.first.lock();

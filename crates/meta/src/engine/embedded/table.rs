@@ -1,12 +1,15 @@
 //! The rows at rest: a redb database with the tables `rows` and `state`, changed only by
 //! checkpoints.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::{DiskFile, Error, Result};
-use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
+use redb::{
+    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction,
+};
 
 use super::backend::{Backend, Failure, Health};
 use super::mark::Mark;
@@ -19,13 +22,17 @@ const MARK: &str = "mark";
 
 /// The file of rows, open. Written by one thread at a time.
 pub struct Table {
-    database: Database,
+    /// `None` only while it is being dropped.
+    database: Option<Database>,
     health: Arc<Health>,
 }
 
+type Rows = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
 /// All rows as of one checkpoint. Reads take no lock.
 pub struct Cold {
-    rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    /// `None` only while it is being dropped.
+    rows: Option<Rows>,
     health: Arc<Health>,
     pub mark: Mark,
 }
@@ -41,15 +48,15 @@ impl Table {
         let health = Arc::new(Health::default());
         let backend = Backend::open(Arc::clone(file), Arc::clone(&health));
         let backend = backend.map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidData => {
-                Error::corrupt("table of rows", error, "a sound file: restore it from a dump")
-            }
+            std::io::ErrorKind::InvalidData => corrupt(error),
             _ => Error::from(error),
         })?;
         let mut builder = Database::builder();
         builder.set_cache_size(cache_bytes);
-        let database = builder.create_with_backend(backend).map_err(|e| failed(&health, e))?;
-        Ok(Table { database, health })
+        let database = guard(&health, || {
+            builder.create_with_backend(backend).map_err(|error| failed(&health, error))
+        })?;
+        Ok(Table { database: Some(database), health })
     }
 
     /// Writes the rows of `memtable` and the mark in one transaction. Durable on return.
@@ -57,38 +64,27 @@ impl Table {
     /// # Errors
     /// See [`Table::failure`] for what may be done next.
     pub fn write(&self, memtable: &Memtable, mark: &Mark) -> Result<()> {
-        let failed = |error: redb::Error| failed(&self.health, error);
-        let mut transaction = self.database.begin_write().map_err(|e| failed(e.into()))?;
-        // Else the next start after a crash reads the whole file.
-        transaction.set_quick_repair(true);
-        {
-            let mut rows = transaction.open_table(ROWS).map_err(|e| failed(e.into()))?;
-            let mut sealed = Vec::new();
-            memtable
-                .for_each(|key, value| match value {
-                    Some(value) => {
-                        seal(key, value, &mut sealed);
-                        rows.insert(key, &sealed[..]).map(drop)
-                    }
-                    None => rows.remove(key).map(drop),
-                })
-                .map_err(|e| failed(e.into()))?;
-            let mut state = transaction.open_table(STATE).map_err(|e| failed(e.into()))?;
-            state.insert(MARK, &mark.encode()[..]).map_err(|e| failed(e.into()))?;
-        }
-        transaction.commit().map_err(|e| failed(e.into()))
+        guard(&self.health, || {
+            let written = self.database()?.begin_write().map_err(redb::Error::from);
+            let written = written.and_then(|transaction| write(transaction, memtable, mark));
+            written.map_err(|error| failed(&self.health, error))
+        })
     }
 
     /// What the last checkpoint left.
     pub fn cold(&self) -> Result<Cold> {
-        let failed = |error: redb::Error| failed(&self.health, error);
-        let transaction = self.database.begin_read().map_err(|e| failed(e.into()))?;
-        let rows = transaction.open_table(ROWS).map_err(|e| failed(e.into()))?;
-        let state = transaction.open_table(STATE).map_err(|e| failed(e.into()))?;
-        let value = state.get(MARK).map_err(|e| failed(e.into()))?;
-        let value = value.ok_or_else(|| Error::corrupt("table of rows", "no mark", "a mark"))?;
-        let mark = Mark::parse(value.value())?;
-        Ok(Cold { rows, health: Arc::clone(&self.health), mark })
+        let health = Arc::clone(&self.health);
+        guard(&self.health, || {
+            let opened = self.database()?.begin_read().map_err(redb::Error::from);
+            let opened = opened.and_then(read);
+            let (rows, mark) = opened.map_err(|error| failed(&self.health, error))?;
+            let mark = mark.ok_or_else(|| corrupt("no mark"))?;
+            Ok(Cold { rows: Some(rows), health, mark: Mark::parse(&mark)? })
+        })
+    }
+
+    fn database(&self) -> Result<&Database> {
+        self.database.as_ref().ok_or_else(|| Error::Unavailable("table of rows: closed".into()))
     }
 
     /// What stopped this table, if anything did.
@@ -98,14 +94,53 @@ impl Table {
 
     /// Checks every page. `false`: what was wrong could be repaired, and was.
     pub fn check(&mut self) -> Result<bool> {
-        self.database.check_integrity().map_err(|e| failed(&self.health, e))
+        let Some(database) = &mut self.database else { return Ok(false) };
+        let health = &self.health;
+        guard(health, || database.check_integrity().map_err(|error| failed(health, error)))
     }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        let database = self.database.take();
+        let _ = guard(&self.health, || Ok(drop(database)));
+    }
+}
+
+fn write(
+    mut transaction: WriteTransaction,
+    memtable: &Memtable,
+    mark: &Mark,
+) -> Result<(), redb::Error> {
+    // Else the next start after a crash reads the whole file.
+    transaction.set_quick_repair(true);
+    {
+        let mut rows = transaction.open_table(ROWS)?;
+        let mut sealed = Vec::new();
+        memtable.for_each(|key, value| match value {
+            Some(value) => {
+                seal(key, value, &mut sealed);
+                rows.insert(key, &sealed[..]).map(drop)
+            }
+            None => rows.remove(key).map(drop),
+        })?;
+        transaction.open_table(STATE)?.insert(MARK, &mark.encode()[..])?;
+    }
+    Ok(transaction.commit()?)
+}
+
+fn read(transaction: ReadTransaction) -> Result<(Rows, Option<Vec<u8>>), redb::Error> {
+    let rows = transaction.open_table(ROWS)?;
+    let mark = transaction.open_table(STATE)?.get(MARK)?;
+    Ok((rows, mark.map(|mark| mark.value().to_vec())))
 }
 
 impl Cold {
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        let value = self.rows.get(key).map_err(|e| failed(&self.health, e))?;
-        value.map(|value| unseal(key, value.value()).map(Bytes::copy_from_slice)).transpose()
+        guard(&self.health, || {
+            let value = self.rows()?.get(key).map_err(|e| failed(&self.health, e))?;
+            value.map(|value| unseal(key, value.value()).map(Bytes::copy_from_slice)).transpose()
+        })
     }
 
     /// Calls `each` with the rows `start <= key < end` in key order until it returns `false`.
@@ -118,20 +153,47 @@ impl Cold {
         if start >= end {
             return Ok(());
         }
-        let range = self.rows.range(start..end).map_err(|e| failed(&self.health, e))?;
-        for row in range {
-            let (key, value) = row.map_err(|e| failed(&self.health, e))?;
-            if !each(key.value(), unseal(key.value(), value.value())?) {
-                break;
+        guard(&self.health, || {
+            let range = self.rows()?.range(start..end).map_err(|e| failed(&self.health, e))?;
+            for row in range {
+                let (key, value) = row.map_err(|e| failed(&self.health, e))?;
+                if !each(key.value(), unseal(key.value(), value.value())?) {
+                    break;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    fn rows(&self) -> Result<&Rows> {
+        self.rows.as_ref().ok_or_else(|| Error::Unavailable("table of rows: closed".into()))
     }
 
     /// Whether opening the table again may cure what stopped this one.
     pub fn curable(&self) -> bool {
         matches!(self.health.failure(), Some((Failure::Read | Failure::Full, _)))
     }
+}
+
+impl Drop for Cold {
+    fn drop(&mut self) {
+        let rows = self.rows.take();
+        let _ = guard(&self.health, || Ok(drop(rows)));
+    }
+}
+
+/// Runs a piece of redb. It asserts on some damaged pages; that is no reason to die.
+fn guard<T>(health: &Health, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
+        health.condemn(format!("redb panicked: {text}"));
+        Err(corrupt(format!("redb panicked: {text}")))
+    })
+}
+
+fn corrupt(got: impl std::fmt::Display) -> Error {
+    Error::corrupt("table of rows", got, "a sound file: restore it from a dump")
 }
 
 /// A value at rest ends in the crc32c of key and value: redb itself checks pages only on demand.
@@ -160,14 +222,12 @@ fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<&'a [u8]> {
 fn failed(health: &Health, error: impl Into<redb::Error>) -> Error {
     let error = error.into();
     match (health.failure(), error) {
-        (_, redb::Error::Corrupted(got)) => {
-            Error::corrupt("table of rows", got, "a sound file: restore it from a dump")
-        }
+        (_, redb::Error::Corrupted(got)) => corrupt(got),
         (Some((Failure::Full, text)), _) => Error::Full(format!("table of rows: {text}")),
         (_, redb::Error::Io(error)) => Error::from(error),
         (Some((_, text)), error) => {
             Error::Io(std::io::Error::other(format!("table of rows: {text}; {error}")))
         }
-        (None, error) => Error::corrupt("table of rows", error, "a database of this version"),
+        (None, error) => corrupt(error),
     }
 }
