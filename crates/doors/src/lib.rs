@@ -1,0 +1,12 @@
+//! The doors: the protocols by which users come in.
+//!
+//! It is not: a place where rights are decided (the operations of the store do that), where keys
+//! of metadata are built or where blocks are seen.
+//!
+//! ```text
+//!   socket ──► serve (TLS, limits, shutdown) ──► admit: request ──► Caller
+//!                                                          │
+//!                                         http/  s3/  ◄────┘   a verb a file ──► cairn_fs::Fs
+//! ```
+
+pub mod s3;

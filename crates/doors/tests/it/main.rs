@@ -1,0 +1,1 @@
+//! One binary for all tests of the doors.
