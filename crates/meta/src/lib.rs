@@ -14,10 +14,12 @@
 
 pub mod engine;
 pub mod keys;
+pub mod master;
 pub mod ops;
 pub mod rows;
 mod verb;
 mod view;
 
+pub use master::Master;
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};

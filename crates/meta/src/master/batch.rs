@@ -1,0 +1,199 @@
+//! The open batch, which the executor fills and the committer takes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use cairn_base::limits;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::op::Job;
+use crate::engine::Change;
+
+/// Operations that become durable together, in the order of their execution.
+pub struct Batch {
+    pub number: u64,
+    /// Each key once, with its last change.
+    pub changes: Vec<Change>,
+    pub jobs: Vec<Job>,
+    bytes: usize,
+}
+
+impl Batch {
+    pub fn new(number: u64) -> Batch {
+        Batch { number, changes: Vec::new(), jobs: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds a change of a key that has none yet and returns its place.
+    pub fn push(&mut self, key: Bytes, row: Option<Bytes>, bytes: usize) -> usize {
+        self.bytes += bytes;
+        self.changes.push((key, row));
+        self.changes.len() - 1
+    }
+
+    /// Replaces the change at `slot`.
+    pub fn replace(&mut self, slot: usize, row: Option<Bytes>, bytes: usize) {
+        self.bytes += bytes;
+        self.changes[slot].1 = row;
+    }
+
+    /// Takes no further operation.
+    pub fn is_full(&self) -> bool {
+        self.jobs.len() >= limits::BATCH_OPS || self.bytes >= limits::BATCH_BYTES
+    }
+}
+
+/// What the executor must do about a batch that did not become durable: forget what is not
+/// durable, then execute `redo`, and after it what was executed since, again.
+pub struct Verdict {
+    pub redo: Vec<Job>,
+}
+
+/// What executor and committer share.
+pub struct Pipe {
+    state: Mutex<PipeState>,
+    /// The executor waits for the committer to take the open batch.
+    room: Condvar,
+    /// The committer waits for the lock: let go of it after this operation.
+    wanted: AtomicBool,
+    /// Apart from the state, which the executor keeps locked while it runs operations.
+    handed: Mutex<Handed>,
+    due: Condvar,
+}
+
+pub struct PipeState {
+    pub open: Batch,
+    /// From taking a batch until it is answered.
+    pub committing: bool,
+    pub verdict: Option<Verdict>,
+    /// The committer waits to be handed a batch.
+    idle: bool,
+    stop: bool,
+}
+
+#[derive(Default)]
+struct Handed {
+    batch: Option<Batch>,
+    stop: bool,
+}
+
+/// What the committer finds when it is done with a batch.
+pub enum Next {
+    Batch(Batch),
+    Idle,
+    Stop,
+}
+
+impl Pipe {
+    /// The first batch is `number`.
+    pub fn new(number: u64) -> Pipe {
+        let open = Batch::new(number);
+        let state = PipeState { open, committing: false, verdict: None, idle: false, stop: false };
+        Pipe {
+            state: Mutex::new(state),
+            room: Condvar::new(),
+            wanted: AtomicBool::new(false),
+            handed: Mutex::default(),
+            due: Condvar::new(),
+        }
+    }
+
+    /// For the executor: the lock, not before the committer had it if it wants it.
+    pub fn lock(&self) -> MutexGuard<'_, PipeState> {
+        for _ in 0..200 {
+            if !self.wanted() {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        self.state.lock()
+    }
+
+    pub fn wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// For the executor: waits until the open batch takes operations, or there is no point in
+    /// waiting.
+    pub fn wait_for_room(&self, state: &mut MutexGuard<'_, PipeState>) {
+        while state.open.is_full() && state.verdict.is_none() && !state.stop {
+            if !self.offer(state) {
+                self.room.wait(state);
+            }
+        }
+    }
+
+    /// For the executor: hands the open batch to the committer if that waits for one. Returns
+    /// whether it did.
+    pub fn offer(&self, state: &mut PipeState) -> bool {
+        if !state.idle || state.open.jobs.is_empty() || state.verdict.is_some() {
+            return false;
+        }
+        state.idle = false;
+        self.handed.lock().batch = Some(state.take());
+        self.due.notify_one();
+        true
+    }
+
+    /// For the committer, after it answered the last batch.
+    pub fn next(&self) -> Next {
+        self.wanted.store(true, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        self.wanted.store(false, Ordering::Relaxed);
+        state.committing = false;
+        if state.stop {
+            return Next::Stop;
+        }
+        if state.open.jobs.is_empty() || state.verdict.is_some() {
+            state.idle = true;
+            return Next::Idle;
+        }
+        let batch = state.take();
+        drop(state);
+        self.room.notify_one();
+        Next::Batch(batch)
+    }
+
+    /// For the committer, when idle: the next batch, or `None` when the master ends.
+    pub fn wait(&self) -> Option<Batch> {
+        let mut handed = self.handed.lock();
+        while handed.batch.is_none() && !handed.stop {
+            self.due.wait(&mut handed);
+        }
+        handed.batch.take()
+    }
+
+    /// For the committer: a batch was not committed.
+    pub fn post(&self, verdict: Verdict) {
+        let mut state = self.state.lock();
+        if !state.stop {
+            state.verdict = Some(verdict);
+            drop(state);
+            self.room.notify_one();
+        }
+    }
+
+    /// Ends the committer and drops the batches it has not taken, whose operations are so told.
+    pub fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stop = true;
+        let jobs = std::mem::take(&mut state.open.jobs);
+        let verdict = state.verdict.take();
+        drop(state);
+        let mut handed = self.handed.lock();
+        handed.stop = true;
+        let batch = handed.batch.take();
+        drop(handed);
+        self.due.notify_all();
+        self.room.notify_all();
+        drop((jobs, verdict, batch));
+    }
+}
+
+impl PipeState {
+    /// The open batch. The number of one that changes nothing is used again.
+    fn take(&mut self) -> Batch {
+        let number = self.open.number + u64::from(!self.open.changes.is_empty());
+        self.committing = true;
+        std::mem::replace(&mut self.open, Batch::new(number))
+    }
+}

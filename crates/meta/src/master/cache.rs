@@ -1,0 +1,129 @@
+//! Durable rows in memory, each with the batch it is known from.
+
+use std::hash::BuildHasher;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, Weighter};
+
+use crate::engine::Change;
+
+/// Rows above this are not cached, bytes.
+const ROW_BYTES: usize = 256 << 10;
+/// Memory of a cached row beside its bytes: slot, hash table, headers of two `Bytes`.
+const ROW_OVERHEAD: usize = 200;
+/// Locks that order publication and the caching of fetched rows, key by key.
+const STRIPES: usize = 256;
+/// Change counters in each of them. A key shares its counter with others, so that a fetched row
+/// may be refused without need: with 4,000 rows a batch that happens to one in eight.
+const COUNTERS: usize = 128;
+
+#[derive(Clone)]
+struct Slot {
+    /// The row was not changed by any batch after this one.
+    batch: u64,
+    /// `None`: known not to exist.
+    row: Option<Bytes>,
+}
+
+#[derive(Clone)]
+struct Weigh;
+
+impl Weighter<Bytes, Slot> for Weigh {
+    fn weight(&self, key: &Bytes, slot: &Slot) -> u64 {
+        (ROW_OVERHEAD + key.len() + slot.row.as_ref().map_or(0, Bytes::len)) as u64
+    }
+}
+
+/// What a reader finds.
+pub enum Cached {
+    Row(Option<Bytes>),
+    /// Changed by a batch after the one asked for.
+    Newer,
+    Missing,
+}
+
+/// The row cache. A row in it is the newest published one, whatever happens at the same time.
+pub struct RowCache {
+    rows: Cache<Bytes, Slot, Weigh>,
+    hasher: DefaultHashBuilder,
+    /// The last batch that changed a key, by hash.
+    changed: Vec<Mutex<[u64; COUNTERS]>>,
+}
+
+impl RowCache {
+    pub fn new(bytes: usize) -> RowCache {
+        let hasher = DefaultHashBuilder::default();
+        let rows = Cache::with(
+            bytes / (2 * ROW_OVERHEAD),
+            bytes as u64,
+            Weigh,
+            hasher.clone(),
+            DefaultLifecycle::default(),
+        );
+        let changed = (0..STRIPES).map(|_| Mutex::new([0; COUNTERS])).collect();
+        RowCache { rows, hasher, changed }
+    }
+
+    /// The newest published row, for the executor, which knows all younger ones itself.
+    pub fn newest(&self, key: &Bytes) -> Option<Option<Bytes>> {
+        self.rows.get(key).map(|slot| slot.row)
+    }
+
+    /// The row as of `batch`, which must be published.
+    pub fn get(&self, key: &Bytes, batch: u64) -> Cached {
+        match self.rows.get(key) {
+            Some(slot) if slot.batch <= batch => Cached::Row(slot.row),
+            Some(_) => Cached::Newer,
+            None => Cached::Missing,
+        }
+    }
+
+    /// Takes over the rows changed by `batch`. One thread at a time, batch after batch.
+    pub fn publish(&self, batch: u64, changes: Vec<Change>) {
+        for (key, row) in changes {
+            let (stripe, counter) = self.place(&key);
+            let mut changed = self.changed[stripe].lock();
+            changed[counter] = batch;
+            self.store(key, Slot { batch, row });
+        }
+    }
+
+    /// Caches a row read from a snapshot that shows `snapshot_batch`, unless it was changed
+    /// since. `published` is the last published batch, or an older one.
+    pub fn offer(&self, key: &Bytes, row: Option<&Bytes>, snapshot_batch: u64, published: u64) {
+        if row.is_some_and(|row| row.len() > ROW_BYTES) {
+            return;
+        }
+        // A copy, since what a snapshot gives may be a small part of a large buffer.
+        let (key, row) = (Bytes::copy_from_slice(key), row.map(|row| Bytes::copy_from_slice(row)));
+        let (stripe, counter) = self.place(&key);
+        let changed = self.changed[stripe].lock();
+        let last = changed[counter];
+        if last <= snapshot_batch {
+            // A snapshot may show a batch before it is published: nobody else may see it yet.
+            let batch = if snapshot_batch <= published { last } else { snapshot_batch };
+            self.store(key, Slot { batch, row });
+        }
+    }
+
+    /// Rows and bytes in the cache.
+    pub fn usage(&self) -> (u64, u64) {
+        (self.rows.len() as u64, self.rows.weight())
+    }
+
+    fn store(&self, key: Bytes, slot: Slot) {
+        if slot.row.as_ref().is_some_and(|row| row.len() > ROW_BYTES) {
+            self.rows.remove(&key);
+        } else {
+            self.rows.insert(key, slot);
+        }
+    }
+
+    fn place(&self, key: &Bytes) -> (usize, usize) {
+        // The high half: the cache itself takes its shards from the low bits.
+        let hash = (self.hasher.hash_one(key) >> 32) as usize;
+        (hash % STRIPES, hash / STRIPES % COUNTERS)
+    }
+}

@@ -1,0 +1,132 @@
+//! The committer: one thread that makes batches durable, publishes and answers them, in order.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cairn_base::Error;
+
+use super::batch::{Batch, Next, Verdict};
+use super::op::Job;
+use super::shared::Shared;
+use crate::engine::{CommitError, Fence};
+
+pub struct Committer {
+    shared: Arc<Shared>,
+    /// As it is in the engine.
+    fence: Fence,
+}
+
+impl Committer {
+    pub fn new(shared: Arc<Shared>, fence: Fence) -> Committer {
+        Committer { shared, fence }
+    }
+
+    /// Returns when the master ends.
+    pub fn run(mut self) {
+        while let Some(batch) = self.next() {
+            if batch.changes.is_empty() {
+                self.shared.answer(batch.jobs);
+            } else {
+                self.commit(batch);
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Batch> {
+        match self.shared.pipe.next() {
+            Next::Batch(batch) => Some(batch),
+            Next::Stop => None,
+            Next::Idle => {
+                // It stops once nothing is on its way.
+                if self.shared.stopping.load(Ordering::SeqCst) {
+                    self.shared.inbox.poke();
+                }
+                self.shared.pipe.wait()
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: Batch) {
+        assert_eq!(batch.number, self.fence.batch + 1, "batches are committed in order");
+        let counters = &self.shared.counters;
+        let begun = self.shared.monotonic_us();
+        let result = self.shared.engine.commit(self.fence, batch.changes.clone());
+        counters.commit_us.add(self.shared.monotonic_us() - begun);
+        match result {
+            Ok(()) => self.settle(batch),
+            Err(error) => {
+                counters.commits_failed.add(1);
+                self.decide(batch, error);
+            }
+        }
+    }
+
+    /// The batch is durable.
+    fn settle(&mut self, batch: Batch) {
+        let shared = &self.shared;
+        shared.counters.batches.add(1);
+        shared.counters.rows.add(batch.changes.len() as u64);
+        self.fence.batch = batch.number;
+        shared.cache.publish(batch.number, batch.changes);
+        shared.durable.publish(batch.number);
+        shared.answer(batch.jobs);
+    }
+
+    fn decide(&mut self, batch: Batch, error: CommitError) {
+        match error {
+            CommitError::Failed(error) => {
+                tracing::warn!(batch = batch.number, %error, "batch was not committed");
+                self.refuse(batch, &error);
+            }
+            CommitError::Unknown(error) => self.look(batch, &error),
+            CommitError::Fenced { found } => self.fenced(found),
+            CommitError::Poisoned(error) => {
+                self.shared.fail(format!("outcome unknown: the engine failed: {error}"));
+            }
+        }
+    }
+
+    /// Operations that wanted to change rows are told why they could not.
+    fn refuse(&self, batch: Batch, error: &Error) {
+        let (changed, redo): (Vec<Job>, _) = batch.jobs.into_iter().partition(|job| job.changed);
+        let refused = changed.len();
+        for job in changed {
+            job.refuse(match error {
+                Error::Full(what) => Error::Full(what.clone()),
+                other => Error::Unavailable(format!("nothing was changed: {other}")),
+            });
+        }
+        self.shared.permits.add_permits(refused);
+        self.start_over(redo);
+    }
+
+    /// Finds out whether a batch was committed.
+    fn look(&mut self, batch: Batch, error: &Error) {
+        tracing::warn!(batch = batch.number, %error, "batch may or may not be committed");
+        let committed = Fence { batch: batch.number, ..self.fence };
+        match self.shared.engine.fence() {
+            Ok(fence) if fence == committed => self.settle(batch),
+            Ok(fence) if fence == self.fence => self.start_over(batch.jobs),
+            Ok(found) => self.fenced(found),
+            Err(unread) => {
+                let reason =
+                    format!("outcome unknown: {error}; the fence cannot be read: {unread}");
+                self.shared.fail(reason);
+            }
+        }
+    }
+
+    fn fenced(&self, found: Fence) {
+        let Fence { epoch, batch } = self.fence;
+        self.shared.fail(format!(
+            "outcome unknown: another master took over: the engine is at epoch {}, batch {}; \
+             this master at epoch {epoch}, batch {batch}",
+            found.epoch, found.batch
+        ));
+    }
+
+    fn start_over(&self, redo: Vec<Job>) {
+        self.shared.pipe.post(Verdict { redo });
+        self.shared.inbox.poke();
+    }
+}

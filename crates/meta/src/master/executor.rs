@@ -1,0 +1,283 @@
+//! The executor: one thread that runs operations one after another on what is not yet durable.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cairn_base::{Error, Timestamp};
+use parking_lot::MutexGuard;
+
+use super::batch::{Batch, PipeState, Verdict};
+use super::fetcher::{self, Lacking};
+use super::inbox::Fetched;
+use super::op::{Job, Ran};
+use super::overlay::Overlay;
+use super::pins::Pins;
+use super::shared::Shared;
+use super::source::Uncommitted;
+use crate::{Changes, View, Want};
+
+/// Runs after which an operation gets the executor for itself until it has all its rows.
+const MISSES: u32 = 8;
+/// Fetches within such a run; an operation that needs more does not end.
+const FETCHES: u32 = 10_000;
+/// Published changes kept for operations that wait for rows; beyond it nothing new starts, bytes.
+const HELD_BYTES: usize = 64 << 20;
+/// Operations after which a committer that has nothing to do gets what there is.
+const FIRST_OPS: usize = 128;
+
+pub struct Executor {
+    shared: Arc<Shared>,
+    overlay: Overlay,
+    queue: VecDeque<Job>,
+    fetched: VecDeque<Fetched>,
+    parked: Parked,
+    /// Room for what comes from the inbox.
+    arrived: (Vec<Job>, Vec<Fetched>),
+}
+
+/// Operations that wait for rows.
+#[derive(Default)]
+struct Parked {
+    count: usize,
+    /// How many need the changes of all batches after this one.
+    holds: BTreeMap<u64, usize>,
+    generation: u64,
+}
+
+/// What a run of an operation came to.
+enum Outcome {
+    Ended(Changes),
+    Lacks(Vec<Want>),
+}
+
+impl Executor {
+    pub fn new(shared: Arc<Shared>) -> Executor {
+        Executor {
+            shared,
+            overlay: Overlay::default(),
+            queue: VecDeque::new(),
+            fetched: VecDeque::new(),
+            parked: Parked::default(),
+            arrived: Default::default(),
+        }
+    }
+
+    /// Returns when the master failed, or was told to stop and all operations are answered.
+    pub fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        while shared.failure().is_none() {
+            self.gather();
+            let mut pipe = shared.pipe.lock();
+            shared.pipe.wait_for_room(&mut pipe);
+            if let Some(verdict) = pipe.verdict.take() {
+                self.start_over(&mut pipe, verdict);
+            }
+            self.overlay.release(self.floor());
+            self.execute_some(&mut pipe);
+            let done = self.answer_or_offer(pipe);
+            if done && self.is_drained() {
+                break;
+            }
+        }
+    }
+
+    /// Takes what has arrived; waits for something if there is nothing to do.
+    fn gather(&mut self) {
+        let wait = !self.has_work();
+        let (jobs, fetched) = &mut self.arrived;
+        self.shared.inbox.take(jobs, fetched, wait);
+        self.queue.extend(jobs.drain(..));
+        self.fetched.extend(fetched.drain(..));
+    }
+
+    fn has_work(&self) -> bool {
+        !self.fetched.is_empty() || (!self.queue.is_empty() && self.may_start())
+    }
+
+    /// Operations that wait for rows are few, and so is what is kept for them.
+    fn may_start(&self) -> bool {
+        let held = self.parked.count > 0 && self.overlay.bytes() > HELD_BYTES;
+        self.parked.count < self.shared.config.parked_ops.max(1) && !held
+    }
+
+    /// No batch after this one may leave the overlay.
+    fn floor(&self) -> u64 {
+        let held = self.parked.holds.first_key_value().map_or(u64::MAX, |(hold, _)| *hold);
+        held.min(self.shared.durable.batch())
+    }
+
+    fn execute_some(&mut self, pipe: &mut PipeState) {
+        let now = self.shared.now();
+        while !pipe.open.is_full() {
+            if let Some(fetched) = self.fetched.pop_front() {
+                self.execute_fetched(fetched, &mut pipe.open, now);
+            } else if self.may_start()
+                && let Some(job) = self.queue.pop_front()
+            {
+                self.execute(job, None, &mut pipe.open, now);
+            } else {
+                break;
+            }
+            if self.shared.pipe.wanted() {
+                break;
+            }
+            if pipe.open.jobs.len() == FIRST_OPS {
+                self.shared.pipe.offer(pipe);
+            }
+        }
+    }
+
+    fn execute_fetched(&mut self, fetched: Fetched, open: &mut Batch, now: Timestamp) {
+        let Fetched { mut job, mut pins } = fetched;
+        self.parked.leave(&pins);
+        if let Some(error) = pins.failed.take() {
+            job.op.fail(error);
+            self.end(job, Changes::new(), open);
+        } else if pins.generation == self.parked.generation {
+            self.execute(job, Some(pins), open, now);
+        } else {
+            // The changes that belong over these rows are gone.
+            self.execute(job, None, open, now);
+        }
+    }
+
+    fn execute(&mut self, job: Job, pins: Option<Box<Pins>>, open: &mut Batch, now: Timestamp) {
+        let mut job = job;
+        match self.attempt(&mut job, pins.as_deref(), open.number, now) {
+            Outcome::Ended(changes) => self.end(job, changes, open),
+            Outcome::Lacks(wants) => {
+                self.shared.counters.op_misses.add(1);
+                let fresh =
+                    || Box::new(Pins::new(self.shared.durable.batch(), self.parked.generation));
+                let mut pins = pins.unwrap_or_else(fresh);
+                pins.misses += 1;
+                if pins.misses > MISSES {
+                    self.execute_alone(job, pins, wants, open, now);
+                } else {
+                    self.park(Lacking { job, pins, wants });
+                }
+            }
+        }
+    }
+
+    fn attempt(&self, job: &mut Job, pins: Option<&Pins>, batch: u64, now: Timestamp) -> Outcome {
+        let source = Uncommitted { overlay: &self.overlay, pins, cache: &self.shared.cache };
+        let mut view = View::new(&source);
+        match job.op.apply(&mut view, now, batch) {
+            Ran::Done => match view.into_changes() {
+                Ok(changes) => Outcome::Ended(changes),
+                Err(error) => {
+                    job.op.fail(error);
+                    Outcome::Ended(Changes::new())
+                }
+            },
+            Ran::Failed => Outcome::Ended(Changes::new()),
+            Ran::Miss => {
+                let wants = view.into_wants();
+                assert!(!wants.is_empty(), "an operation stops for want of nothing");
+                Outcome::Lacks(wants)
+            }
+        }
+    }
+
+    /// Its changes are now what later operations see.
+    fn end(&mut self, mut job: Job, changes: Changes, open: &mut Batch) {
+        job.changed = !changes.is_empty();
+        for (key, row) in changes {
+            self.overlay.put(key, row, open);
+        }
+        open.jobs.push(job);
+    }
+
+    fn park(&mut self, mut lacking: Lacking) {
+        self.widen(&mut lacking.wants);
+        self.parked.enter(&lacking.pins);
+        self.shared.fetches.push(lacking);
+    }
+
+    /// A range is fetched with so many rows more as were deleted in it since.
+    fn widen(&self, wants: &mut [Want]) {
+        for want in wants {
+            if let Want::Range { start, end, limit } = want {
+                *limit += self.overlay.deleted(start, end);
+            }
+        }
+    }
+
+    /// Fetches on this thread, so that nothing changes meanwhile and the operation ends.
+    fn execute_alone(
+        &mut self,
+        mut job: Job,
+        mut pins: Box<Pins>,
+        mut wants: Vec<Want>,
+        open: &mut Batch,
+        now: Timestamp,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        for _ in 0..FETCHES {
+            self.widen(&mut wants);
+            let snapshot = shared.engine.snapshot();
+            let filled =
+                snapshot.and_then(|snapshot| fetcher::fill(&shared, &mut pins, &wants, &*snapshot));
+            if let Err(error) = filled {
+                job.op.fail(error);
+                return self.end(job, Changes::new(), open);
+            }
+            match self.attempt(&mut job, Some(&pins), open.number, now) {
+                Outcome::Ended(changes) => return self.end(job, changes, open),
+                Outcome::Lacks(more) => wants = more,
+            }
+        }
+        job.op.fail(Error::TooLarge("an operation that does not end asking for rows".into()));
+        self.end(job, Changes::new(), open);
+    }
+
+    /// Forgets all that is not durable and puts what was executed on it back into the queue.
+    fn start_over(&mut self, pipe: &mut PipeState, verdict: Verdict) {
+        let next = self.shared.durable.batch() + 1;
+        let open = std::mem::replace(&mut pipe.open, Batch::new(next));
+        self.overlay = Overlay::default();
+        self.parked.generation += 1;
+        for job in verdict.redo.into_iter().chain(open.jobs).rev() {
+            self.queue.push_front(job);
+        }
+    }
+
+    /// Answers operations that changed nothing and wait for nobody, or leaves them to the
+    /// committer. Returns whether all executed operations are answered.
+    fn answer_or_offer(&mut self, mut pipe: MutexGuard<'_, PipeState>) -> bool {
+        if pipe.committing || !pipe.open.changes.is_empty() {
+            self.shared.pipe.offer(&mut pipe);
+            MutexGuard::unlock_fair(pipe);
+            return false;
+        }
+        let jobs = std::mem::take(&mut pipe.open.jobs);
+        MutexGuard::unlock_fair(pipe);
+        self.shared.answer(jobs);
+        true
+    }
+
+    /// Whether there is nothing left to do, ever.
+    fn is_drained(&self) -> bool {
+        let idle = self.queue.is_empty() && self.fetched.is_empty() && self.parked.count == 0;
+        idle && self.shared.stopping.load(Ordering::SeqCst) && self.shared.inbox.close_if_empty()
+    }
+}
+
+impl Parked {
+    fn enter(&mut self, pins: &Pins) {
+        self.count += 1;
+        *self.holds.entry(pins.hold).or_default() += 1;
+    }
+
+    fn leave(&mut self, pins: &Pins) {
+        self.count -= 1;
+        if let Some(count) = self.holds.get_mut(&pins.hold) {
+            *count -= 1;
+            if *count == 0 {
+                self.holds.remove(&pins.hold);
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What waits for the executor, and how it sleeps.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::op::Job;
+use super::pins::Pins;
+
+/// Looks before the executor goes to sleep: waking it costs the others more than these.
+const SPINS: usize = 200;
+
+/// An operation with the rows that were fetched for it.
+pub struct Fetched {
+    pub job: Job,
+    pub pins: Box<Pins>,
+}
+
+#[derive(Default)]
+struct InboxState {
+    jobs: Vec<Job>,
+    fetched: Vec<Fetched>,
+    poked: bool,
+    sleeping: bool,
+    closed: bool,
+}
+
+impl InboxState {
+    fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.fetched.is_empty()
+    }
+}
+
+/// The executor's only entrance.
+#[derive(Default)]
+pub struct Inbox {
+    state: Mutex<InboxState>,
+    wake: Condvar,
+    /// There is something new.
+    news: AtomicBool,
+}
+
+impl Inbox {
+    /// Gives the operation back when the executor has ended.
+    pub fn push(&self, job: Job) -> Result<(), Job> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(job);
+        }
+        state.jobs.push(job);
+        self.wake(state);
+        Ok(())
+    }
+
+    /// An operation comes back with its rows.
+    pub fn push_fetched(&self, fetched: Vec<Fetched>) {
+        let mut state = self.state.lock();
+        if !state.closed {
+            state.fetched.extend(fetched);
+            self.wake(state);
+        }
+    }
+
+    /// Makes the executor look around.
+    pub fn poke(&self) {
+        let mut state = self.state.lock();
+        state.poked = true;
+        self.wake(state);
+    }
+
+    fn wake(&self, mut state: parking_lot::MutexGuard<'_, InboxState>) {
+        self.news.store(true, Ordering::Relaxed);
+        let sleeping = std::mem::take(&mut state.sleeping);
+        drop(state);
+        if sleeping {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Moves everything to `jobs` and `fetched`; with `wait`, not before there is something new.
+    pub fn take(&self, jobs: &mut Vec<Job>, fetched: &mut Vec<Fetched>, wait: bool) {
+        if wait {
+            for _ in 0..SPINS {
+                if self.news.load(Ordering::Relaxed) {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        let mut state = self.state.lock();
+        while wait && state.is_empty() && !state.poked && !state.closed {
+            state.sleeping = true;
+            self.wake.wait(&mut state);
+        }
+        state.sleeping = false;
+        state.poked = false;
+        self.news.store(false, Ordering::Relaxed);
+        jobs.append(&mut state.jobs);
+        fetched.append(&mut state.fetched);
+    }
+
+    /// Accepts nothing more, if there is nothing left.
+    pub fn close_if_empty(&self) -> bool {
+        let mut state = self.state.lock();
+        state.closed = state.is_empty();
+        state.closed
+    }
+
+    /// Accepts nothing more and drops what is there.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let dropped = (std::mem::take(&mut state.jobs), std::mem::take(&mut state.fetched));
+        self.wake(state);
+        drop(dropped);
+    }
+
+    /// Operations not yet looked at.
+    pub fn len(&self) -> usize {
+        self.state.lock().jobs.len()
+    }
+}

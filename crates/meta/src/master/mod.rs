@@ -1,0 +1,231 @@
+//! The master: runs operations one after another, makes them durable in batches, and answers.
+//!
+//! ```text
+//!   run ──► inbox ──► executor ─────────► open batch ──► committer ──► Engine::commit
+//!             ▲          │ overlay, cache                    │
+//!             │          ▼ what is missing                   ▼ in the order of batches
+//!             └────── fetch threads ◄── snapshot          publish: cache, durable batch; answer
+//!
+//!   read ──► cached rows as of the durable batch, else a snapshot
+//! ```
+//!
+//! While batch N is in the engine, N+1 is executed on top of it. The executor sees the overlay
+//! (all changes that are not published, and published ones that a waiting operation still needs),
+//! below it what was fetched for the operation, below that the row cache. The cache holds
+//! published rows only, each with the batch since which it is known, so a reader takes no lock:
+//! it meets a row younger than the batch it began with, or it does not.
+
+mod batch;
+mod cache;
+mod committer;
+mod executor;
+mod fetcher;
+mod inbox;
+mod op;
+mod overlay;
+mod pins;
+mod read;
+mod shared;
+mod source;
+mod stats;
+
+pub use stats::Stats;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_base::{Clock, Error, Result};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use committer::Committer;
+use executor::Executor;
+use shared::Shared;
+
+use crate::Verb;
+use crate::engine::Engine;
+
+/// How long a dropped master may take to finish what it accepted.
+const DROP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Sizes of a master.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Memory of the row cache, bytes.
+    pub cache_bytes: usize,
+    /// Operations that may be accepted and not answered; others wait.
+    pub accepted_ops: usize,
+    /// Operations that may wait for rows at the same time.
+    pub parked_ops: usize,
+    /// Threads that read rows for them.
+    pub fetch_threads: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { cache_bytes: 16 << 20, accepted_ops: 16_384, parked_ops: 256, fetch_threads: 4 }
+    }
+}
+
+/// The owner of the metadata in `engine`. Clones are the same master; it stops with the last one.
+#[derive(Clone)]
+pub struct Master {
+    owner: Arc<Owner>,
+}
+
+struct Owner {
+    shared: Arc<Shared>,
+    /// Hangs up when all threads have ended.
+    threads: Mutex<Receiver<()>>,
+}
+
+impl Master {
+    /// Takes the engine over and starts.
+    ///
+    /// # Errors
+    /// Those of the engine; `Io` when a thread cannot be started.
+    pub fn start(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, config: Config) -> Result<Master> {
+        let fence = engine.take_over()?;
+        let shared = Arc::new(Shared::new(engine, clock, config, fence));
+        let (alive, threads) = mpsc::channel();
+        let owner = Owner { shared: Arc::clone(&shared), threads: Mutex::new(threads) };
+        let master = Master { owner: Arc::new(owner) };
+        let executor = Executor::new(Arc::clone(&shared));
+        spawn(&shared, &alive, "meta-execute", move |shared| {
+            executor.run();
+            shared.fetches.close();
+            shared.pipe.stop();
+        })?;
+        let committer = Committer::new(Arc::clone(&shared), fence);
+        spawn(&shared, &alive, "meta-commit", move |_| committer.run())?;
+        for _ in 0..shared.config.fetch_threads.max(1) {
+            spawn(&shared, &alive, "meta-fetch", fetcher::run)?;
+        }
+        Ok(master)
+    }
+
+    /// Runs an operation that may change rows. Returns when it and everything it saw is durable.
+    /// Once it was polled, it may be executed even if the future is dropped.
+    ///
+    /// # Errors
+    /// Those of the operation; `Full` or `Unavailable` if the batch it was in could not be
+    /// committed (then it changed nothing); `Unavailable` when the master has ended, and then the
+    /// outcome is unknown if the text says so.
+    pub async fn run<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        let shared = &*self.owner.shared;
+        let permit = match shared.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => shared.permits.acquire().await.map_err(|_| shared.gone())?,
+        };
+        // Given back when it is answered.
+        permit.forget();
+        let (job, answer) = op::accept(caller, verb);
+        if shared.inbox.push(job).is_err() {
+            return Err(shared.gone());
+        }
+        answer.await.unwrap_or_else(|_| Err(shared.gone()))
+    }
+
+    /// Runs a reading operation on durable rows only: on this thread if all it needs is in memory,
+    /// else on the blocking pool of the runtime this is called on.
+    ///
+    /// # Errors
+    /// Those of the operation and of the engine; `Invalid` if it changes rows; `Unavailable` when
+    /// the master has failed.
+    pub async fn read<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        if let Some(result) = self.read_now(caller, &verb) {
+            return result;
+        }
+        let (shared, caller) = (Arc::clone(&self.owner.shared), caller.clone());
+        let task = tokio::task::spawn_blocking(move || read::stored(&shared, caller, &verb));
+        task.await.unwrap_or_else(|error| {
+            Err(Error::Unavailable(format!("the read did not end: {error}")))
+        })
+    }
+
+    /// As [`Master::read`], but only if all it needs is in memory; `None`: use that. Never blocks.
+    pub fn read_now<V: Verb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
+        read::cached(&self.owner.shared, caller, verb)
+    }
+
+    /// The last batch that is durable and seen by reads.
+    pub fn durable_batch(&self) -> u64 {
+        self.owner.shared.durable.batch()
+    }
+
+    /// Refuses new operations, finishes those accepted, and ends. Blocks meanwhile.
+    pub fn stop(&self) {
+        self.owner.begin_stop();
+        // An error is what it waits for: nobody sends.
+        let _ = self.owner.threads.lock().recv();
+    }
+
+    /// Why the master ended without being told to. The process must then exit, and recover by
+    /// starting again.
+    pub fn failed(&self) -> Option<String> {
+        self.owner.shared.failure().map(str::to_owned)
+    }
+
+    /// Waits until the master fails, if it ever does, and returns why.
+    pub fn wait_failed(&self) -> impl Future<Output = String> + Send + use<> {
+        let shared = Arc::clone(&self.owner.shared);
+        let mut failed: watch::Receiver<bool> = shared.watch_failure();
+        async move {
+            while shared.failure().is_none() {
+                let _ = failed.changed().await;
+            }
+            shared.failure().unwrap_or_default().to_owned()
+        }
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.owner.shared.stats()
+    }
+}
+
+impl Owner {
+    fn begin_stop(&self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.shared.permits.close();
+        self.shared.inbox.poke();
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.begin_stop();
+        let _ = self.threads.lock().recv_timeout(DROP_TIMEOUT);
+    }
+}
+
+/// Starts a thread whose panic is the end of the master.
+fn spawn(
+    shared: &Arc<Shared>,
+    alive: &Sender<()>,
+    name: &'static str,
+    body: impl FnOnce(&Arc<Shared>) + Send + 'static,
+) -> Result<()> {
+    let guard = Guard { shared: Arc::clone(shared), name, _alive: alive.clone() };
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let guard = guard;
+        body(&guard.shared);
+    })?;
+    Ok(())
+}
+
+struct Guard {
+    shared: Arc<Shared>,
+    name: &'static str,
+    _alive: Sender<()>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.fail(format!("outcome unknown: thread {} panicked", self.name));
+        }
+    }
+}

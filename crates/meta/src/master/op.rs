@@ -1,0 +1,86 @@
+//! One accepted operation, whatever its verb, on its way to an answer.
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Result, Timestamp};
+use tokio::sync::oneshot;
+
+use crate::{Context, Stop, Verb, View};
+
+/// How a run of an operation ended. The reply is kept with the operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ran {
+    Done,
+    /// Its changes do not count.
+    Failed,
+    /// The view knows what was missing.
+    Miss,
+}
+
+/// An operation with its verb erased.
+pub trait Op: Send {
+    fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran;
+
+    /// Replaces the reply.
+    fn fail(&mut self, error: Error);
+
+    /// Sends the reply. An operation that is dropped instead is answered with the reason why the
+    /// master ended.
+    fn answer(self: Box<Self>);
+}
+
+/// An operation in the queue or in a batch.
+pub struct Job {
+    pub op: Box<dyn Op>,
+    /// Its last run changed rows.
+    pub changed: bool,
+}
+
+impl Job {
+    pub fn refuse(mut self, error: Error) {
+        self.op.fail(error);
+        self.op.answer();
+    }
+}
+
+/// Where the reply to an operation arrives.
+pub type Answer<V> = oneshot::Receiver<Result<<V as Verb>::Reply>>;
+
+/// Erases the verb.
+pub fn accept<V: Verb>(caller: &Caller, verb: V) -> (Job, Answer<V>) {
+    let (sender, answer) = oneshot::channel();
+    let context = Context { caller: caller.clone(), now: Timestamp(0), batch: 0 };
+    let op = Box::new(Accepted { verb, context, reply: None, sender });
+    (Job { op, changed: false }, answer)
+}
+
+struct Accepted<V: Verb> {
+    verb: V,
+    context: Context,
+    reply: Option<Result<V::Reply>>,
+    sender: oneshot::Sender<Result<V::Reply>>,
+}
+
+impl<V: Verb> Op for Accepted<V> {
+    fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
+        self.context.now = now;
+        self.context.batch = batch;
+        let (ran, reply) = match self.verb.apply(view, &self.context) {
+            Ok(reply) => (Ran::Done, Some(Ok(reply))),
+            Err(Stop::Fail(error)) => (Ran::Failed, Some(Err(error))),
+            Err(Stop::Miss) => (Ran::Miss, None),
+        };
+        self.reply = reply;
+        ran
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.reply = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        if let Some(reply) = self.reply {
+            // Who asked may have gone away: the operation is done all the same.
+            let _ = self.sender.send(reply);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Rows changed by batches that are not known to be durable, and by those that an operation with
+//! fetched rows must still see.
+
+use std::cell::RefCell;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use bytes::Bytes;
+use quick_cache::DefaultHashBuilder;
+
+use super::batch::Batch;
+
+/// Dead rows that are not worth a sweep.
+const SWEEP_ROWS: usize = 1024;
+
+struct Pending {
+    row: Option<Bytes>,
+    batch: u64,
+    /// Where it is among the changes of that batch.
+    slot: usize,
+}
+
+/// Keys in order, brought up to date only when a range is asked for.
+#[derive(Default)]
+struct Order {
+    sorted: BTreeSet<Bytes>,
+    unsorted: Vec<Bytes>,
+}
+
+/// What one batch put in.
+struct Tally {
+    batch: u64,
+    rows: usize,
+    bytes: usize,
+}
+
+/// For every key its newest change. Owned by the executor.
+#[derive(Default)]
+pub struct Overlay {
+    rows: HashMap<Bytes, Pending, DefaultHashBuilder>,
+    order: RefCell<Order>,
+    tallies: VecDeque<Tally>,
+    /// Rows, at most, that a sweep would drop.
+    dead: usize,
+    bytes: usize,
+}
+
+impl Overlay {
+    pub fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
+        self.rows.get(key).map(|pending| &pending.row)
+    }
+
+    /// Bytes of all rows that were not swept yet, replaced ones too.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Changes a row, here and in the open batch.
+    pub fn put(&mut self, key: Bytes, row: Option<Bytes>, open: &mut Batch) {
+        let bytes = key.len() + row.as_ref().map_or(0, Bytes::len);
+        match self.rows.entry(key) {
+            Entry::Occupied(mut entry) if entry.get().batch == open.number => {
+                let pending = entry.get_mut();
+                open.replace(pending.slot, row.clone(), bytes);
+                pending.row = row;
+                return;
+            }
+            Entry::Occupied(mut entry) => {
+                let slot = open.push(entry.key().clone(), row.clone(), bytes);
+                entry.insert(Pending { row, batch: open.number, slot });
+            }
+            Entry::Vacant(entry) => {
+                self.order.get_mut().unsorted.push(entry.key().clone());
+                let slot = open.push(entry.key().clone(), row.clone(), bytes);
+                entry.insert(Pending { row, batch: open.number, slot });
+            }
+        }
+        self.count(open.number, bytes);
+    }
+
+    fn count(&mut self, batch: u64, bytes: usize) {
+        self.bytes += bytes;
+        match self.tallies.back_mut() {
+            Some(tally) if tally.batch == batch => {
+                tally.rows += 1;
+                tally.bytes += bytes;
+            }
+            _ => self.tallies.push_back(Tally { batch, rows: 1, bytes }),
+        }
+    }
+
+    /// The changes of `start <= key < end` in key order.
+    pub fn range(&self, start: &Bytes, end: &Bytes) -> Vec<(Bytes, Option<Bytes>)> {
+        let mut order = self.order.borrow_mut();
+        let Order { sorted, unsorted } = &mut *order;
+        sorted.extend(unsorted.drain(..).filter(|key| self.rows.contains_key(key)));
+        let keys = sorted.range::<Bytes, _>(start..end);
+        keys.filter_map(|key| Some((key.clone(), self.get(key)?.clone()))).collect()
+    }
+
+    /// Rows of the range that were deleted.
+    pub fn deleted(&self, start: &Bytes, end: &Bytes) -> usize {
+        self.range(start, end).iter().filter(|(_, row)| row.is_none()).count()
+    }
+
+    /// Batches up to `floor` are published, and nobody needs them here. Keeping them does no harm
+    /// but takes memory, so they are dropped only when that is worth the effort.
+    pub fn release(&mut self, floor: u64) {
+        while let Some(tally) = self.tallies.pop_front_if(|tally| tally.batch <= floor) {
+            self.dead += tally.rows;
+            self.bytes -= tally.bytes;
+        }
+        if self.dead < SWEEP_ROWS.max(self.rows.len() / 2) {
+            return;
+        }
+        self.dead = 0;
+        let order = self.order.get_mut();
+        self.rows.retain(|key, pending| {
+            let keep = pending.batch > floor;
+            if !keep && !order.sorted.is_empty() {
+                order.sorted.remove(key);
+            }
+            keep
+        });
+        if order.unsorted.len() > 2 * self.rows.len() + SWEEP_ROWS {
+            order.unsorted.retain(|key| self.rows.contains_key(key));
+            order.unsorted.sort_unstable();
+            order.unsorted.dedup();
+        }
+    }
+}

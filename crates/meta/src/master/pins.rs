@@ -1,0 +1,118 @@
+//! What was fetched for one operation.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+
+use super::overlay::Overlay;
+use crate::Want;
+use crate::engine::Snapshot;
+
+/// Rows of a range as of some snapshot.
+struct Range {
+    start: Bytes,
+    end: Bytes,
+    rows: Vec<(Bytes, Bytes)>,
+    /// There are no more rows before `end`.
+    complete: bool,
+}
+
+/// Fetched rows and ranges. They may be as old as `hold`: whoever looks at them must look at all
+/// changes of later batches first.
+pub struct Pins {
+    pub hold: u64,
+    /// How often the executor had dropped all uncommitted state when the operation was parked.
+    pub generation: u64,
+    /// Runs that missed something.
+    pub misses: u32,
+    /// Why the last fetch did not succeed.
+    pub failed: Option<Error>,
+    rows: HashMap<Bytes, Option<Bytes>>,
+    ranges: Vec<Range>,
+}
+
+impl Pins {
+    pub fn new(hold: u64, generation: u64) -> Pins {
+        Pins { hold, generation, misses: 0, failed: None, rows: HashMap::new(), ranges: Vec::new() }
+    }
+
+    pub fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
+        self.rows.get(key)
+    }
+
+    /// Adds what `wants` names.
+    pub fn fetch(&mut self, wants: &[Want], snapshot: &dyn Snapshot) -> Result<()> {
+        let keys: Vec<Bytes> = wants.iter().filter_map(wanted_row).cloned().collect();
+        if !keys.is_empty() {
+            let rows = snapshot.get(&keys)?;
+            self.rows.extend(keys.into_iter().zip(rows));
+        }
+        for want in wants {
+            if let Want::Range { start, end, limit } = want {
+                let rows = snapshot.scan(start, end, *limit)?;
+                let complete = rows.len() < *limit;
+                let range = Range { start: start.clone(), end: end.clone(), rows, complete };
+                self.ranges.push(range);
+            }
+        }
+        Ok(())
+    }
+
+    /// Up to `limit` rows with `start <= key < end` under the changes in `overlay`, or `None` if
+    /// what was fetched does not say that much.
+    pub fn scan(
+        &self,
+        overlay: &Overlay,
+        start: &Bytes,
+        end: &Bytes,
+        limit: usize,
+    ) -> Option<Vec<(Bytes, Bytes)>> {
+        // The last one first: fetched with the larger limit.
+        let covers = |range: &&Range| range.start <= *start && *end <= range.end;
+        let mut candidates = self.ranges.iter().rev().filter(covers).peekable();
+        candidates.peek()?;
+        let changes = overlay.range(start, end);
+        candidates.find_map(|range| range.merge(&changes, start, end, limit))
+    }
+}
+
+impl Range {
+    fn merge(
+        &self,
+        changes: &[(Bytes, Option<Bytes>)],
+        start: &Bytes,
+        end: &Bytes,
+        limit: usize,
+    ) -> Option<Vec<(Bytes, Bytes)>> {
+        let first = self.rows.partition_point(|(key, _)| key < start);
+        let mut fetched = self.rows[first..].iter().take_while(|(key, _)| key < end).peekable();
+        let mut changes = changes.iter().peekable();
+        let mut merged = Vec::with_capacity(limit.min(self.rows.len() + changes.len()));
+        // Rows that were not fetched may follow the last one that was.
+        let horizon = if self.complete { None } else { self.rows.last().map(|(key, _)| key) };
+        while merged.len() < limit {
+            let (key, row) = match (fetched.peek().copied(), changes.peek().copied()) {
+                (None, None) => break,
+                (Some((key, row)), None) => (key, Some(row)),
+                (Some((key, row)), Some((changed, _))) if key < changed => (key, Some(row)),
+                (_, Some((changed, row))) => (changed, row.as_ref()),
+            };
+            if horizon.is_some_and(|horizon| key > horizon) {
+                return None;
+            }
+            fetched.next_if(|(fetched, _)| fetched == key);
+            changes.next_if(|(changed, _)| changed == key);
+            merged.extend(row.map(|row| (key.clone(), row.clone())));
+        }
+        let all = self.complete || horizon.is_some_and(|horizon| horizon >= end);
+        (merged.len() == limit || all).then_some(merged)
+    }
+}
+
+fn wanted_row(want: &Want) -> Option<&Bytes> {
+    match want {
+        Want::Row(key) => Some(key),
+        Want::Range { .. } => None,
+    }
+}

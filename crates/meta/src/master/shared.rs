@@ -1,0 +1,194 @@
+//! What all threads of a master share.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use cairn_base::{Clock, Error, Result, Timestamp};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{Semaphore, watch};
+
+use super::Config;
+use super::batch::Pipe;
+use super::cache::RowCache;
+use super::fetcher::FetchQueue;
+use super::inbox::Inbox;
+use super::op::Job;
+use super::stats::{Counters, Stats};
+use crate::engine::{Engine, Fence};
+
+/// The last published batch, and who waits for it.
+pub struct Durable {
+    batch: AtomicU64,
+    waiters: AtomicUsize,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Durable {
+    fn new(batch: u64) -> Durable {
+        Durable {
+            batch: batch.into(),
+            waiters: 0.into(),
+            lock: Mutex::new(()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// All rows of this batch and those before it are in the cache or nowhere but the engine.
+    pub fn batch(&self) -> u64 {
+        self.batch.load(Ordering::Acquire)
+    }
+
+    /// For the committer, once the rows of `batch` are in the cache.
+    pub fn publish(&self, batch: u64) {
+        self.batch.store(batch, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            let _guard = self.lock.lock();
+            self.changed.notify_all();
+        }
+    }
+}
+
+pub struct Shared {
+    pub engine: Arc<dyn Engine>,
+    pub config: Config,
+    pub cache: RowCache,
+    pub durable: Durable,
+    pub inbox: Inbox,
+    pub fetches: FetchQueue,
+    pub pipe: Pipe,
+    /// One for each operation that may be accepted and not answered.
+    pub permits: Semaphore,
+    pub counters: Counters,
+    /// Accepted operations are finished, new ones refused.
+    pub stopping: AtomicBool,
+    failure: OnceLock<String>,
+    failed: watch::Sender<bool>,
+    clock: Arc<dyn Clock>,
+    now: AtomicI64,
+}
+
+impl Shared {
+    pub fn new(
+        engine: Arc<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        fence: Fence,
+    ) -> Shared {
+        Shared {
+            engine,
+            cache: RowCache::new(config.cache_bytes),
+            durable: Durable::new(fence.batch),
+            inbox: Inbox::default(),
+            fetches: FetchQueue::default(),
+            pipe: Pipe::new(fence.batch + 1),
+            permits: Semaphore::new(config.accepted_ops.clamp(1, Semaphore::MAX_PERMITS)),
+            counters: Counters::default(),
+            stopping: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            failed: watch::Sender::new(false),
+            clock,
+            now: AtomicI64::new(i64::MIN),
+            config,
+        }
+    }
+
+    /// Wall time that never goes back.
+    pub fn now(&self) -> Timestamp {
+        let now = self.clock.now().0;
+        Timestamp(self.now.fetch_max(now, Ordering::Relaxed).max(now))
+    }
+
+    /// Time for measuring.
+    pub fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.clock.monotonic().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Why the master ended, if it did so by itself.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Told when the master fails.
+    pub fn watch_failure(&self) -> watch::Receiver<bool> {
+        self.failed.subscribe()
+    }
+
+    /// The master must not go on: every waiting and every later operation is answered with
+    /// `reason`. Only the first reason counts.
+    pub fn fail(&self, reason: String) {
+        tracing::error!(reason, "the master ends: restart to recover");
+        let _ = self.failure.set(reason);
+        self.permits.close();
+        self.inbox.close();
+        self.fetches.close();
+        self.pipe.stop();
+        self.durable.wake();
+        self.failed.send_replace(true);
+    }
+
+    /// What an operation is told that gets no other answer.
+    pub fn gone(&self) -> Error {
+        Error::Unavailable(match self.failure() {
+            Some(reason) => reason.to_owned(),
+            None => "the master is stopping".to_owned(),
+        })
+    }
+
+    /// Waits until `batch`, which is durable in the engine, is published.
+    ///
+    /// # Errors
+    /// `Unavailable` when the master fails before that.
+    pub fn wait_published(&self, batch: u64) -> Result<()> {
+        if self.durable.batch() >= batch {
+            return Ok(());
+        }
+        let durable = &self.durable;
+        durable.waiters.fetch_add(1, Ordering::SeqCst);
+        let mut guard = durable.lock.lock();
+        while durable.batch.load(Ordering::SeqCst) < batch && self.failure().is_none() {
+            durable.changed.wait(&mut guard);
+        }
+        drop(guard);
+        durable.waiters.fetch_sub(1, Ordering::SeqCst);
+        if self.durable.batch() >= batch { Ok(()) } else { Err(self.gone()) }
+    }
+
+    /// Sends the replies.
+    pub fn answer(&self, jobs: Vec<Job>) {
+        let count = jobs.len();
+        if count == 0 {
+            return;
+        }
+        for job in jobs {
+            job.op.answer();
+        }
+        self.counters.ops.add(count as u64);
+        self.permits.add_permits(count);
+    }
+
+    pub fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        let (cache_rows, cache_bytes) = self.cache.usage();
+        let free = self.permits.available_permits();
+        Stats {
+            batches: counters.batches.get(),
+            ops: counters.ops.get(),
+            rows: counters.rows.get(),
+            commit_us: counters.commit_us.get(),
+            commits_failed: counters.commits_failed.get(),
+            op_misses: counters.op_misses.get(),
+            reads_cached: counters.reads_cached.get(),
+            reads_missed: counters.reads_missed.get(),
+            in_flight: self.config.accepted_ops.saturating_sub(free) as u64,
+            queued: self.inbox.len() as u64,
+            cache_rows,
+            cache_bytes,
+            durable_batch: self.durable.batch(),
+        }
+    }
+}

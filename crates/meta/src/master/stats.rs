@@ -1,0 +1,62 @@
+//! Counters of a master.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a master has done and has before it.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Batches committed.
+    pub batches: u64,
+    /// Operations in them and between them.
+    pub ops: u64,
+    /// Rows changed by committed batches.
+    pub rows: u64,
+    /// Time in `Engine::commit`, microseconds.
+    pub commit_us: u64,
+    /// Commits that failed or had to be looked into.
+    pub commits_failed: u64,
+    /// Runs of operations that had to wait for rows.
+    pub op_misses: u64,
+    /// Reads answered from memory.
+    pub reads_cached: u64,
+    /// Reads answered from the engine.
+    pub reads_missed: u64,
+    /// Operations accepted and not answered.
+    pub in_flight: u64,
+    /// Operations not yet looked at.
+    pub queued: u64,
+    /// Rows in the cache, and their bytes.
+    pub cache_rows: u64,
+    pub cache_bytes: u64,
+    /// The last published batch.
+    pub durable_batch: u64,
+}
+
+/// Counted by the threads of a master.
+#[derive(Default)]
+pub struct Counters {
+    pub batches: Counter,
+    pub ops: Counter,
+    pub rows: Counter,
+    pub commit_us: Counter,
+    pub commits_failed: Counter,
+    pub op_misses: Counter,
+    pub reads_cached: Counter,
+    pub reads_missed: Counter,
+}
+
+/// A number that only grows, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
