@@ -8,13 +8,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::super::{Change, CommitError, Fence};
 use super::backend::Failure;
+use super::inserter::Inserter;
 use super::log::Log;
 use super::mark::Mark;
 use super::memtable::Memtable;
 use super::record::Kind;
 use super::snapshot::Tables;
 use super::table::{Cold, Table};
-use super::{Config, reserve};
+use super::{Config, inserter, reserve};
 
 /// What a commit may wait for: a stalled checkpoint's reason.
 #[derive(Clone, Debug)]
@@ -50,6 +51,7 @@ pub struct Writer {
     pub wanted: bool,
     pub stop: bool,
     pub last_commit: Instant,
+    pub inserter: Option<Inserter>,
 }
 
 /// What readers see.
@@ -86,9 +88,7 @@ impl Core {
             return Err(CommitError::Fenced { found: writer.fence });
         }
         let fence = Fence { batch: expected.batch + 1, ..expected };
-        self.append(&mut writer, Kind::Batch, fence, &changes)?;
-        let active = Arc::clone(&self.view.read().tables.active);
-        writer.active_bytes += active.insert(fence.batch, changes);
+        self.append(&mut writer, Kind::Batch, fence, changes)?;
         self.publish(writer, fence);
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Core {
         let result = writer.log.record_bytes(&[]).map_err(CommitError::Failed);
         let result = result.and_then(|bytes| self.wait_for_room(&mut writer, bytes));
         let fence = Fence { epoch: writer.fence.epoch + 1, ..writer.fence };
-        let result = result.and_then(|()| self.append(&mut writer, Kind::TakeOver, fence, &[]));
+        let result = result.and_then(|()| self.append(&mut writer, Kind::TakeOver, fence, vec![]));
         match result {
             Ok(()) => {
                 self.publish(writer, fence);
@@ -109,17 +109,22 @@ impl Core {
         }
     }
 
-    /// Writes one record and makes it durable.
+    /// Writes one record, makes it durable and puts its rows into the active memtable.
     fn append(
         &self,
         writer: &mut Writer,
         kind: Kind,
         fence: Fence,
-        changes: &[Change],
+        changes: Vec<Change>,
     ) -> Result<(), CommitError> {
-        let encoded = writer.log.encode(kind, fence, changes).map_err(CommitError::Failed)?;
-        let written = writer.log.write(encoded);
-        let durable = written.and_then(|bytes| writer.log.sync().map(|()| bytes));
+        let encoded = writer.log.encode(kind, fence, &changes).map_err(CommitError::Failed)?;
+        let durable = writer.log.write(encoded).and_then(|bytes| {
+            let active = Arc::clone(&self.view.read().tables.active);
+            let insert = inserter::start(writer.inserter.as_ref(), &active, fence.batch, changes);
+            let synced = writer.log.sync();
+            writer.active_bytes += insert.finish();
+            synced.map(|()| bytes)
+        });
         match durable {
             Ok(bytes) => {
                 writer.active_log_bytes += bytes;

@@ -13,6 +13,7 @@ mod backend;
 mod core;
 mod create;
 mod header;
+mod inserter;
 mod log;
 mod mark;
 mod memtable;
@@ -33,6 +34,7 @@ use cairn_base::{Disk, Error, Result, Rng};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use self::core::{Core, Slot, View, Writer};
+use self::inserter::Inserter;
 use self::log::Log;
 use self::snapshot::{EmbeddedSnapshot, Tables};
 use self::table::Table;
@@ -159,6 +161,10 @@ impl Embedded {
         {
             tracing::error!("the checkpoint thread panicked");
         }
+        let inserter = self.core.writer.lock().inserter.take();
+        if let Some(inserter) = inserter {
+            inserter.join();
+        }
     }
 }
 
@@ -227,6 +233,7 @@ fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
         wanted: false,
         stop: false,
         last_commit: Instant::now(),
+        inserter: config.background.then(Inserter::spawn).transpose()?,
     };
     reserve::restore(&*disk, &config);
     Ok(Core {

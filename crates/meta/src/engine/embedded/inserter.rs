@@ -1,0 +1,85 @@
+//! Puts a batch into the memtable while the disk makes it durable: the thread that commits waits
+//! for the disk then, and one core has nothing to do.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use super::super::Change;
+use super::memtable::Memtable;
+
+/// Fewer rows are put in before a thread has woken up.
+const ROWS_MIN: usize = 32;
+
+struct Job {
+    memtable: Arc<Memtable>,
+    batch: u64,
+    changes: Vec<Change>,
+}
+
+/// A thread that puts in one batch at a time.
+pub struct Inserter {
+    jobs: Sender<Job>,
+    done: Receiver<usize>,
+    thread: JoinHandle<()>,
+}
+
+/// A batch on its way.
+#[must_use]
+pub enum Insert<'a> {
+    Done(usize),
+    Running(&'a Inserter),
+}
+
+impl Inserter {
+    pub fn spawn() -> io::Result<Inserter> {
+        let (jobs, todo) = channel::<Job>();
+        let (report, done) = channel();
+        let thread = std::thread::Builder::new().name("memtable".into()).spawn(move || {
+            for job in todo {
+                let bytes = job.memtable.insert(job.batch, job.changes);
+                if report.send(bytes).is_err() {
+                    break;
+                }
+            }
+        })?;
+        Ok(Inserter { jobs, done, thread })
+    }
+
+    pub fn join(self) {
+        drop(self.jobs);
+        if self.thread.join().is_err() {
+            tracing::error!("the memtable thread panicked");
+        }
+    }
+}
+
+/// Starts to put `changes` in. Nobody sees them before their batch is published.
+pub fn start<'a>(
+    inserter: Option<&'a Inserter>,
+    memtable: &Arc<Memtable>,
+    batch: u64,
+    changes: Vec<Change>,
+) -> Insert<'a> {
+    let Some(inserter) = inserter.filter(|_| changes.len() >= ROWS_MIN) else {
+        return Insert::Done(memtable.insert(batch, changes));
+    };
+    match inserter.jobs.send(Job { memtable: Arc::clone(memtable), batch, changes }) {
+        Ok(()) => Insert::Running(inserter),
+        Err(back) => Insert::Done(memtable.insert(batch, back.0.changes)),
+    }
+}
+
+impl Insert<'_> {
+    /// Waits for the end; the memory it took, bytes.
+    ///
+    /// # Panics
+    /// If the thread did: rows would be missing.
+    pub fn finish(self) -> usize {
+        match self {
+            Insert::Done(bytes) => bytes,
+            Insert::Running(inserter) => inserter.done.recv().expect("the memtable thread lives"),
+        }
+    }
+}
