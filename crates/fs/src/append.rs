@@ -1,0 +1,185 @@
+//! Appending. The master orders appenders, so each record stands whole and once, wherever the
+//! end was when its turn came.
+
+use bytes::{Bytes, BytesMut};
+use cairn_auth::Caller;
+use cairn_base::{BodyId, Error, GroupId, Ino, Owner, Result, limits};
+
+use crate::Fs;
+use crate::ops::append::{Append, Appended};
+use crate::ops::body::Data;
+use crate::ops::coalesce::{Coalesce, ReadChunk};
+use crate::ops::conditions::{Conditions, EtagMatch};
+use crate::ops::edit::COALESCE_BYTES;
+use crate::rows::{Content, Extent, Inode, ObjectAttributes, Place};
+use crate::write::{Abandoned, PutRequest};
+
+/// Rounds of losing against other appenders before the caller is told to try again.
+const TRIES: u32 = 16;
+
+impl Fs {
+    /// Appends one record of at most [`limits::BLOCK_BYTES`] to an object, which is made if there
+    /// is none; durable when it returns. Says where the record begins, and the object's new state.
+    pub async fn append(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &str,
+        record: Bytes,
+    ) -> Result<(u64, Ino, Inode)> {
+        if record.len() > limits::BLOCK_BYTES {
+            let most = limits::BLOCK_BYTES;
+            let what =
+                format!("record of {} bytes; at most {most}: append it in parts", record.len());
+            return Err(Error::TooLarge(what));
+        }
+        let mut use_spare = false;
+        for _ in 0..TRIES {
+            let object = match self.open(caller, bucket, key).await {
+                Ok(object) => object,
+                Err(Error::NotFound(_)) => {
+                    self.create_empty(caller, bucket, key).await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let ino = object.ino();
+            match self.append_to(caller, ino, object.inode(), &record, use_spare).await {
+                // The end moved on, or the body became shared, or the object was replaced.
+                Err(Error::Conflict(_)) => use_spare = !use_spare,
+                Err(Error::NotFound(_)) => {}
+                Err(error) => return Err(error),
+                Ok(appended) => {
+                    if appended.inline_bytes >= COALESCE_BYTES as u64 {
+                        self.coalesce(caller, ino, appended.offset).await;
+                    }
+                    return Ok((appended.offset, ino, appended.inode));
+                }
+            }
+        }
+        Err(Error::Unavailable(format!("appending to {key}: too many appenders at once")))
+    }
+
+    async fn create_empty(&self, caller: &Caller, bucket: &str, key: &str) -> Result<()> {
+        let written = self.begin(caller, bucket).await?.finish().await?;
+        let conditions =
+            Conditions { if_none_match: Some(EtagMatch::Any), ..Conditions::default() };
+        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        let object = ObjectAttributes::default();
+        let request = PutRequest { bucket, key, object, tags: Vec::new(), conditions };
+        match self.put_object(caller, request, written).await {
+            Ok(_) | Err(Error::PreconditionFailed(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn append_to(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        inode: &Inode,
+        record: &Bytes,
+        use_spare: bool,
+    ) -> Result<Appended> {
+        let spare = self.inner.new_body();
+        let chunk = (inode.size / limits::CHUNK_BYTES) as u32;
+        let session = self.inner.session;
+        if record.len() <= limits::INLINE_BYTES {
+            let data = Data::Inline(record.clone());
+            let verb = Append { ino, session, opened: false, spare, chunk, data };
+            return self.run(caller, verb).await;
+        }
+        let body = match inode.content {
+            Content::Body(body) if !use_spare => body,
+            _ => spare,
+        };
+        let extent = self.write_block(Owner { body, chunk }, record.clone()).await?;
+        let given_up = extent.place.clone();
+        let data = Data::Blocks { body, extents: vec![extent] };
+        let verb = Append { ino, session, opened: false, spare, chunk, data };
+        let outcome = self.run(caller, verb).await;
+        if !matches!(outcome, Ok(_) | Err(Error::Unavailable(_))) {
+            self.abandon(&given_up);
+        }
+        outcome
+    }
+
+    /// Writes one block and returns the extent that it is, at offset 0.
+    async fn write_block(&self, owner: Owner, data: Bytes) -> Result<Extent> {
+        let block = self.inner.new_block();
+        let len = data.len() as u64;
+        self.inner.blocks.put(GroupId::LOCAL, block, owner, data).await?;
+        let place = Place::Block { group: GroupId::LOCAL, block, offset: 0 };
+        Ok(Extent { offset: 0, len, place })
+    }
+
+    fn abandon(&self, place: &Place) {
+        if let Place::Block { block, .. } = place {
+            self.inner.abandoned.lock().push(Abandoned::Block(*block));
+        }
+    }
+
+    /// Moves the inline extents of the chunk at `offset`, all but the last, into blocks. What goes
+    /// wrong is tried again by the next append.
+    async fn coalesce(&self, caller: &Caller, ino: Ino, offset: u64) {
+        let chunk = (offset / limits::CHUNK_BYTES) as u32;
+        let read = self.read(caller, ReadChunk { ino, chunk }).await;
+        let Ok(Some((body, extents))) = read else { return };
+        let settled = &extents[..extents.len().saturating_sub(1)];
+        for run in inline_runs(settled) {
+            if let Err(error) = self.coalesce_run(caller, ino, body, chunk, run).await {
+                tracing::debug!(%ino, %error, "inline extents stay");
+            }
+        }
+    }
+
+    async fn coalesce_run(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        body: BodyId,
+        chunk: u32,
+        replaces: Vec<Extent>,
+    ) -> Result<()> {
+        let Some(start) = replaces.first().map(|extent| extent.offset) else { return Ok(()) };
+        let mut data = BytesMut::new();
+        for extent in &replaces {
+            if let Place::Inline(bytes) = &extent.place {
+                data.extend_from_slice(bytes);
+            }
+        }
+        let block = self.write_block(Owner { body, chunk }, data.freeze()).await?;
+        let place = block.place.clone();
+        let with = vec![Extent { offset: start, ..block }];
+        let session = self.inner.session;
+        let verb = Coalesce { ino, session, body, chunk, replaces, with };
+        match self.run(caller, verb).await {
+            Ok(true) | Err(Error::Unavailable(_)) => Ok(()),
+            Ok(false) => {
+                self.abandon(&place);
+                Ok(())
+            }
+            Err(error) => {
+                self.abandon(&place);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Runs of inline extents, one right behind the other, each run at most one block long.
+fn inline_runs(extents: &[Extent]) -> Vec<Vec<Extent>> {
+    let mut runs: Vec<Vec<Extent>> = Vec::new();
+    for extent in extents.iter().filter(|extent| matches!(extent.place, Place::Inline(_))) {
+        let fits = |run: &Vec<Extent>| {
+            let start = run.first().map_or(0, |first| first.offset);
+            run.last().is_some_and(|last| last.end() == extent.offset)
+                && extent.end() - start <= limits::BLOCK_BYTES as u64
+        };
+        match runs.last_mut() {
+            Some(run) if fits(run) => run.push(extent.clone()),
+            _ => runs.push(vec![extent.clone()]),
+        }
+    }
+    runs
+}

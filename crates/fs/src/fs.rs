@@ -1,0 +1,155 @@
+//! The store as doors see it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cairn_auth::Caller;
+use cairn_base::{BlockId, BodyId, Clock, Result, Rng, SessionId};
+use cairn_blocks::Blocks;
+use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
+use cairn_meta::rows::SessionState;
+use cairn_meta::{Master, Verb};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::cache::Cache;
+use crate::readers::Readers;
+use crate::write::Abandoned;
+
+/// How much memory and parallelism the store may use.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Blocks kept in memory, bytes.
+    pub cache_bytes: u64,
+    /// Bytes of all uploads that are in memory, on their way to disk.
+    pub upload_bytes: usize,
+    /// Blocks of one upload written at the same time.
+    pub parallel_blocks: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { cache_bytes: 64 << 20, upload_bytes: 64 << 20, parallel_blocks: 4 }
+    }
+}
+
+/// The store: cheap to clone, shared by all doors.
+#[derive(Clone)]
+pub struct Fs {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) master: Master,
+    pub(crate) blocks: Arc<dyn Blocks>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: Config,
+    pub(crate) cache: Cache,
+    pub(crate) readers: Readers,
+    pub(crate) session: SessionId,
+    /// Memory for uploads, in units of KiB.
+    pub(crate) upload_memory: Arc<Semaphore>,
+    /// What this session wrote and will not publish.
+    pub(crate) abandoned: Mutex<Vec<Abandoned>>,
+    counter: AtomicU64,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+    pub cache_bytes: u64,
+}
+
+impl Fs {
+    /// Ends the sessions a former process left behind and opens one of its own.
+    pub async fn start(
+        master: Master,
+        blocks: Arc<dyn Blocks>,
+        clock: Arc<dyn Clock>,
+        rng: &dyn Rng,
+        config: Config,
+    ) -> Result<Fs> {
+        let caller = Caller::system();
+        end_sessions(&master, &caller).await?;
+        let session = SessionId(rng.next_u64());
+        master.run(&caller, OpenSession { session }).await?;
+        let inner = Inner {
+            upload_memory: Arc::new(Semaphore::new(config.upload_bytes >> 10)),
+            cache: Cache::new(config.cache_bytes),
+            readers: Readers::default(),
+            abandoned: Mutex::new(Vec::new()),
+            counter: AtomicU64::new(1),
+            master,
+            blocks,
+            clock,
+            config,
+            session,
+        };
+        Ok(Fs { inner: Arc::new(inner) })
+    }
+
+    /// Runs an operation that may change the metadata; durable when it returns.
+    pub async fn run<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        self.inner.master.run(caller, verb).await
+    }
+
+    /// Runs an operation that only reads.
+    pub async fn read<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        self.inner.master.read(caller, verb).await
+    }
+
+    /// As [`Fs::read`] where everything is in memory; `None` otherwise.
+    pub fn read_now<V: Verb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
+        self.inner.master.read_now(caller, verb)
+    }
+
+    pub fn blocks(&self) -> &Arc<dyn Blocks> {
+        &self.inner.blocks
+    }
+
+    pub fn master(&self) -> &Master {
+        &self.inner.master
+    }
+
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.inner.cache.stats()
+    }
+}
+
+impl Inner {
+    fn next(&self) -> u64 {
+        self.counter.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn new_block(&self) -> BlockId {
+        BlockId { session: self.session, counter: self.next() }
+    }
+
+    pub(crate) fn new_body(&self) -> BodyId {
+        BodyId { session: self.session, counter: self.next() }
+    }
+}
+
+async fn end_sessions(master: &Master, caller: &Caller) -> Result<()> {
+    const PAGE: usize = 1000;
+    let mut after = None;
+    loop {
+        let page = master.read(caller, ListSessions { after, limit: PAGE }).await?;
+        for (session, row) in &page {
+            if row.state == SessionState::Live {
+                let ended = EndSession { session: *session, reaped: false };
+                master.run(caller, ended).await?;
+            }
+        }
+        if page.len() < PAGE {
+            return Ok(());
+        }
+        after = page.last().map(|(session, _)| *session);
+    }
+}

@@ -1,0 +1,209 @@
+//! Garbage: drained bodies and uploads, freed blocks, blocks that were never published.
+
+use bytes::Bytes;
+use cairn_auth::{Caller, decide_admin};
+use cairn_base::{BlockId, Error, GroupId, Owner, Result, SessionId};
+use cairn_blocks::BlockInfo;
+
+use crate::Fs;
+use crate::ops::gc::{
+    DrainStep, Drained, ForgetFreed, FreeOrphans, FreedBlock, ListDrains, ListFreed,
+};
+use crate::ops::put_object::AbandonBody;
+use crate::ops::sessions::{EndSession, ListSessions};
+use crate::rows::SessionState;
+use crate::write::Abandoned;
+
+/// Rows and blocks handled at once.
+const PAGE: usize = 500;
+
+/// What a pass of the garbage collector did, or, as a dry run, would do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GcReport {
+    /// Bodies and uploads whose blocks were put up for freeing.
+    pub drained: u64,
+    /// Blocks of former sessions that were never published, put up for freeing.
+    pub orphans: u64,
+    /// Blocks deleted.
+    pub blocks_deleted: u64,
+    /// Blocks put up for freeing that a reader may still want.
+    pub blocks_waiting: u64,
+    /// Blocks of sessions the metadata does not know: none of them is touched. An older copy of
+    /// the metadata was restored beside newer blocks.
+    pub blocks_unknown: u64,
+}
+
+impl Fs {
+    /// One pass of the garbage collector. Only root may. A dry run changes nothing and counts
+    /// what is garbage now; draining may bring up more.
+    pub async fn collect_garbage(&self, caller: &Caller, dry_run: bool) -> Result<GcReport> {
+        decide_admin(caller, "garbage collection")?;
+        let mut report = GcReport::default();
+        self.drain_all(caller, dry_run, &mut report).await?;
+        self.reap_sessions(caller, dry_run, &mut report).await?;
+        self.count_unknown(caller, &mut report).await?;
+        if !dry_run {
+            self.drop_abandoned(caller, &mut report).await?;
+            self.inner.readers.advance(self.inner.master.durable_batch());
+            self.free_blocks(caller, &mut report).await?;
+        }
+        let waiting = ListFreed { before: u64::MAX, limit: PAGE };
+        report.blocks_waiting = self.read(caller, waiting).await?.len() as u64;
+        Ok(report)
+    }
+
+    async fn drain_all(&self, caller: &Caller, dry_run: bool, report: &mut GcReport) -> Result<()> {
+        let mut after = None;
+        loop {
+            let page = self.read(caller, ListDrains { after, limit: PAGE }).await?;
+            for (key, _) in &page {
+                if dry_run || self.drain(caller, key).await? {
+                    report.drained += 1;
+                }
+            }
+            if page.len() < PAGE {
+                return Ok(());
+            }
+            after = page.last().map(|(key, _)| key.clone());
+        }
+    }
+
+    /// Drains one body or upload; whether it came to its end.
+    async fn drain(&self, caller: &Caller, key: &Bytes) -> Result<bool> {
+        let mut after = 0;
+        loop {
+            match self.run(caller, DrainStep { key: key.clone(), after }).await? {
+                Drained::More(next) => after = next,
+                Drained::Done => return Ok(true),
+                Drained::NotYet => return Ok(false),
+            }
+        }
+    }
+
+    /// Looks through the blocks of sessions that have ended for those that nothing names.
+    async fn reap_sessions(
+        &self,
+        caller: &Caller,
+        dry_run: bool,
+        report: &mut GcReport,
+    ) -> Result<()> {
+        let mut after = None;
+        loop {
+            let page = self.read(caller, ListSessions { after, limit: PAGE }).await?;
+            for (session, row) in &page {
+                if row.state != SessionState::Ended {
+                    continue;
+                }
+                self.free_orphans(caller, *session, dry_run, report).await?;
+                if !dry_run {
+                    let reaped = EndSession { session: *session, reaped: true };
+                    self.run(caller, reaped).await?;
+                }
+            }
+            if page.len() < PAGE {
+                return Ok(());
+            }
+            after = page.last().map(|(session, _)| *session);
+        }
+    }
+
+    async fn free_orphans(
+        &self,
+        caller: &Caller,
+        session: SessionId,
+        dry_run: bool,
+        report: &mut GcReport,
+    ) -> Result<()> {
+        let mut after = BlockId { session, counter: 0 };
+        loop {
+            let page = self.inventory(Some(after)).await?;
+            let own = page.iter().take_while(|info| info.block.session == session);
+            let candidates: Vec<(BlockId, Owner)> =
+                own.map(|info| (info.block, info.owner)).collect();
+            let Some((last, _)) = candidates.last() else { return Ok(()) };
+            after = *last;
+            let group = GroupId::LOCAL;
+            let orphans = match dry_run {
+                true => self.read(caller, FreeOrphans { group, candidates, dry_run }).await?,
+                false => self.run(caller, FreeOrphans { group, candidates, dry_run }).await?,
+            };
+            report.orphans += orphans.freed.len() as u64;
+        }
+    }
+
+    async fn inventory(&self, after: Option<BlockId>) -> Result<Vec<BlockInfo>> {
+        self.inner.blocks.inventory(GroupId::LOCAL, after, PAGE).await
+    }
+
+    /// Counts the blocks of sessions that the metadata does not know, session by session.
+    async fn count_unknown(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
+        let mut after = None;
+        let mut known: Option<SessionId> = None;
+        loop {
+            let page = self.inventory(after).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.block);
+            for info in &page {
+                let session = info.block.session;
+                if known == Some(session) {
+                    continue;
+                }
+                let (first, limit) = (SessionId(session.0.wrapping_sub(1)), 1);
+                let from = (session.0 > 0).then_some(first);
+                let found = self.read(caller, ListSessions { after: from, limit }).await?;
+                match found.first() {
+                    Some((id, _)) if *id == session => known = Some(session),
+                    _ => report.blocks_unknown += 1,
+                }
+            }
+            // On to the next session: all blocks of this one are known by its row.
+            if known == Some(last.block.session) {
+                after = Some(BlockId { session: last.block.session, counter: u64::MAX });
+            }
+        }
+    }
+
+    /// Deletes what this session wrote and will not publish: nothing ever named it.
+    async fn drop_abandoned(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
+        let abandoned = std::mem::take(&mut *self.inner.abandoned.lock());
+        let mut blocks = Vec::new();
+        for one in abandoned {
+            match one {
+                Abandoned::Block(block) => blocks.push(block),
+                Abandoned::Body(body) => self.run(caller, AbandonBody { body }).await?,
+            }
+        }
+        for page in blocks.chunks(PAGE) {
+            self.inner.blocks.delete(GroupId::LOCAL, page).await?;
+            report.blocks_deleted += page.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Deletes the freed blocks that no reader can want any more.
+    async fn free_blocks(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
+        let before = self.inner.readers.settled() + 1;
+        loop {
+            let blocks = self.read(caller, ListFreed { before, limit: PAGE }).await?;
+            if blocks.is_empty() {
+                return Ok(());
+            }
+            self.delete_freed(&blocks).await?;
+            report.blocks_deleted += blocks.len() as u64;
+            self.run(caller, ForgetFreed { blocks }).await?;
+        }
+    }
+
+    async fn delete_freed(&self, freed: &[FreedBlock]) -> Result<()> {
+        let blocks: Vec<BlockId> = freed
+            .iter()
+            .filter(|freed| freed.group == GroupId::LOCAL)
+            .map(|freed| freed.block)
+            .collect();
+        if blocks.len() < freed.len() {
+            let what = "freed blocks of a group that this store has not";
+            return Err(Error::corrupt(what, freed.len() - blocks.len(), 0));
+        }
+        self.inner.blocks.delete(GroupId::LOCAL, &blocks).await
+    }
+}

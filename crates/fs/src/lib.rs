@@ -1,0 +1,29 @@
+//! Files over metadata and blocks: the read and write paths, the cache of blocks, garbage.
+//!
+//! It is not: a door (it knows no HTTP, XML or FUSE), nor does it decide on rights (operations of
+//! the metadata do), nor does it know whether its blocks are local or remote.
+//!
+//! ```text
+//!   door ──► Fs::begin ─► BodyWriter::push … finish ─► Written ─► Fs::put_object | put_part
+//!            │              blocks, several at once, durable        one operation publishes them
+//!            ├─► Fs::open ─► Object ─► read(range) ─► stream of Bytes from cache or blocks
+//!            └─► Fs::run | read (any other operation of the metadata)
+//! ```
+
+mod append;
+mod cache;
+mod digest;
+mod fs;
+mod gc;
+mod multipart;
+mod object;
+mod readers;
+mod write;
+
+pub use cairn_meta::{Verb, ops, rows};
+pub use digest::{Digester, Digests, combine_checksums, hex};
+pub use fs::{Config, Fs, Stats};
+pub use gc::GcReport;
+pub use multipart::{Completed, PartSource};
+pub use object::{ByteStream, Object};
+pub use write::{BodyWriter, PutRequest, Written};

@@ -1,0 +1,253 @@
+//! Reading objects.
+
+use std::ops::Range;
+use std::pin::Pin;
+
+use bytes::{Bytes, BytesMut};
+use cairn_auth::Caller;
+use cairn_base::{Error, Ino, Result, limits};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+
+use crate::Fs;
+use crate::cache::PIECE_BYTES;
+use crate::ops::open_object::{OpenObject, OpenedObject, ReadExtents};
+use crate::readers::ReadGuard;
+use crate::rows::{Bucket, Content, Extent, Inode, ObjectAttributes, Place};
+
+/// Bytes of an object, piece by piece. An error ends it: what came before it is right.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
+
+/// Zeros for holes.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Pieces of a stream that are fetched ahead of the one being sent.
+const READ_AHEAD: usize = 2;
+
+/// An object that is open for reading: one state of it, whatever happens to it meanwhile.
+#[derive(Clone)]
+pub struct Object {
+    fs: Fs,
+    opened: OpenedObject,
+    /// Keeps the blocks of this state from being freed.
+    guard: ReadGuard,
+}
+
+impl Fs {
+    /// Opens an object for reading.
+    pub async fn open(&self, caller: &Caller, bucket: &str, key: &str) -> Result<Object> {
+        let guard = self.read_guard();
+        let verb = OpenObject { bucket: bucket.into(), key: key.into() };
+        if let Some(opened) = self.inner.master.read_now(caller, &verb) {
+            return Ok(Object { fs: self.clone(), opened: opened?, guard });
+        }
+        let opened = self.inner.master.read(caller, verb).await?;
+        Ok(Object { fs: self.clone(), opened, guard })
+    }
+
+    /// As [`Fs::open`] where everything is in memory; `None` otherwise.
+    pub fn open_now(&self, caller: &Caller, bucket: &str, key: &str) -> Option<Result<Object>> {
+        let guard = self.read_guard();
+        let verb = OpenObject { bucket: bucket.into(), key: key.into() };
+        let opened = self.inner.master.read_now(caller, &verb)?;
+        Some(opened.map(|opened| Object { fs: self.clone(), opened, guard }))
+    }
+
+    fn read_guard(&self) -> ReadGuard {
+        self.inner.readers.enter()
+    }
+}
+
+impl Object {
+    pub fn ino(&self) -> Ino {
+        self.opened.ino
+    }
+
+    pub fn inode(&self) -> &Inode {
+        &self.opened.inode
+    }
+
+    /// The settings of the bucket it is in.
+    pub fn bucket(&self) -> &Bucket {
+        &self.opened.opened.bucket
+    }
+
+    /// Headers and digests, where it has any.
+    pub fn attributes(&self) -> Option<&ObjectAttributes> {
+        self.opened.inode.object.as_deref()
+    }
+
+    /// Bytes. A directory that shows itself as an object has none.
+    pub fn size(&self) -> u64 {
+        if self.opened.inode.is_directory() { 0 } else { self.opened.inode.size }
+    }
+
+    /// Without quotes.
+    pub fn etag(&self) -> String {
+        self.opened.inode.etag(self.opened.ino)
+    }
+
+    /// The bytes of `range`, where all of them are in memory and lie in one run; `None` otherwise.
+    /// Takes no copy.
+    pub fn read_now(&self, range: Range<u64>) -> Option<Bytes> {
+        if range.is_empty() {
+            return Some(Bytes::new());
+        }
+        match &self.opened.inode.content {
+            Content::Empty => None,
+            Content::Inline(bytes) => {
+                let whole = range.end <= bytes.len() as u64;
+                whole.then(|| bytes.slice(range.start as usize..range.end as usize))
+            }
+            Content::Body(_) => {
+                let extents = &self.opened.extents;
+                let holds =
+                    |extent: &&Extent| extent.offset <= range.start && range.end <= extent.end();
+                let part = extents.iter().find(holds)?.slice(range.start, range.end)?;
+                match part.place {
+                    Place::Inline(bytes) => Some(bytes),
+                    Place::Block { group, block, offset } => {
+                        let end = offset + part.len as u32;
+                        self.fs.inner.cached(group, block, offset..end)
+                    }
+                    Place::Body { .. } => None,
+                }
+            }
+        }
+    }
+
+    /// The bytes of `range`, which must lie in the object.
+    pub fn read(&self, range: Range<u64>) -> ByteStream {
+        if range.start > range.end || range.end > self.size() {
+            let error = Error::RangeNotSatisfiable { size: self.size() };
+            return stream::once(async { Err(error) }).boxed();
+        }
+        match self.read_now(range.clone()) {
+            Some(bytes) if bytes.is_empty() => stream::empty().boxed(),
+            Some(bytes) => stream::once(async { Ok(bytes) }).boxed(),
+            None => self.stream(range),
+        }
+    }
+
+    /// All bytes of `range` in one piece; for what is known to be small.
+    pub async fn read_all(&self, range: Range<u64>) -> Result<Bytes> {
+        if let Some(bytes) = self.read_now(range.clone()) {
+            return Ok(bytes);
+        }
+        let mut whole = BytesMut::new();
+        let mut stream = self.read(range);
+        while let Some(piece) = stream.next().await {
+            whole.extend_from_slice(&piece?);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// Pieces of at most [`limits::BLOCK_BYTES`], read ahead by [`READ_AHEAD`].
+    fn stream(&self, range: Range<u64>) -> ByteStream {
+        let body = match &self.opened.inode.content {
+            Content::Body(body) => *body,
+            Content::Empty => return holes(range.end - range.start),
+            Content::Inline(bytes) => {
+                let len = bytes.len() as u64;
+                let data = bytes.slice(range.start.min(len) as usize..range.end.min(len) as usize);
+                let rest = (range.end - range.start) - data.len() as u64;
+                return stream::once(async { Ok(data) }).chain(holes(rest)).boxed();
+            }
+        };
+        let object = self.clone();
+        let first_known = self.opened.extents.clone();
+        let steps = windows(range);
+        stream::iter(steps)
+            .then(move |window| {
+                let object = object.clone();
+                let known = first_known.clone();
+                async move {
+                    let extents = if window.end <= limits::CHUNK_BYTES {
+                        known.iter().filter_map(|e| e.slice(window.start, window.end)).collect()
+                    } else {
+                        let (start, end) = (window.start, window.end);
+                        let verb = ReadExtents { body, start, end };
+                        object.fs.inner.master.read(&Caller::system(), verb).await?
+                    };
+                    Ok::<_, Error>(stream::iter(pieces(extents, window).into_iter().map(Ok)))
+                }
+            })
+            .try_flatten()
+            .map_ok({
+                let object = self.clone();
+                move |piece| {
+                    let object = object.clone();
+                    async move { object.piece(piece).await }
+                }
+            })
+            .try_buffered(READ_AHEAD)
+            .boxed()
+    }
+
+    async fn piece(&self, piece: Piece) -> Result<Bytes> {
+        match piece {
+            Piece::Hole(len) => Ok(Bytes::from_static(&ZEROS[..len])),
+            Piece::Data(Extent { place: Place::Inline(bytes), .. }) => Ok(bytes),
+            Piece::Data(Extent { place: Place::Block { group, block, offset }, len, .. }) => {
+                let _held = &self.guard;
+                let range = offset..offset + len as u32;
+                self.fs.inner.fetch(group, block, range).await
+            }
+            Piece::Data(extent) => {
+                Err(Error::corrupt("leaf extent", format!("{extent:?}"), "a block or bytes"))
+            }
+        }
+    }
+}
+
+/// What a stream sends in one piece.
+enum Piece {
+    /// Zeros, at most as many as [`ZEROS`] has.
+    Hole(usize),
+    Data(Extent),
+}
+
+fn holes(len: u64) -> ByteStream {
+    stream::iter(hole_pieces(len).map(|len| Ok(Bytes::from_static(&ZEROS[..len])))).boxed()
+}
+
+fn hole_pieces(len: u64) -> impl Iterator<Item = usize> + Send {
+    let step = ZEROS.len() as u64;
+    (0..len.div_ceil(step)).map(move |at| (len - at * step).min(step) as usize)
+}
+
+/// `range` cut at the borders of chunks.
+fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
+    let mut start = range.start;
+    std::iter::from_fn(move || {
+        (start < range.end).then(|| {
+            let border = (start / limits::CHUNK_BYTES + 1) * limits::CHUNK_BYTES;
+            let window = start..border.min(range.end);
+            start = window.end;
+            window
+        })
+    })
+}
+
+/// The pieces of a window: its extents, cut to what is sent at once, and the holes between.
+fn pieces(extents: Vec<Extent>, window: Range<u64>) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut at = window.start;
+    for extent in extents {
+        pieces.extend(hole_pieces(extent.offset.saturating_sub(at)).map(Piece::Hole));
+        at = extent.end();
+        let mut start = extent.offset;
+        // Cut where the cache cuts blocks.
+        let skipped = match extent.place {
+            Place::Block { offset, .. } => u64::from(offset) % PIECE_BYTES,
+            _ => 0,
+        };
+        let mut end = start + PIECE_BYTES - skipped;
+        while start < extent.end() {
+            pieces.extend(extent.slice(start, end.min(extent.end())).map(Piece::Data));
+            start = end;
+            end += PIECE_BYTES;
+        }
+    }
+    pieces.extend(hole_pieces(window.end.saturating_sub(at)).map(Piece::Hole));
+    pieces
+}

@@ -1,0 +1,318 @@
+//! Writing: bytes go into blocks as they come, several blocks at once, and are published by one
+//! operation when all of them are durable.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use cairn_auth::Caller;
+use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result, SessionId, limits};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinSet;
+
+use crate::Fs;
+use crate::ops::conditions::Conditions;
+use crate::ops::multipart::{PutPart, UploadName};
+use crate::ops::put_object::{MayWrite, NewContent, PutObject, PutReply, StageExtents};
+use crate::rows::{Checksum, Extent, Extents, ObjectAttributes, Place};
+
+/// Memory is taken for an upload in steps of this, bytes.
+const MEMORY_STEP: usize = 256 << 10;
+/// Chunk rows sent ahead of publication in one operation, so that no operation is large.
+const STAGE_CHUNKS: usize = 256;
+
+/// Something this session wrote and will not publish.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Abandoned {
+    Block(BlockId),
+    /// A body with staged extents.
+    Body(BodyId),
+}
+
+/// Takes the bytes of one object or part.
+pub struct BodyWriter {
+    fs: Fs,
+    buffer: BytesMut,
+    /// Memory that `buffer` may use.
+    permits: Vec<OwnedSemaphorePermit>,
+    puts: JoinSet<Result<()>>,
+    draft: Draft,
+}
+
+/// What was written and not published yet. Dropped, it is abandoned.
+pub struct Written {
+    draft: Draft,
+    inline: Bytes,
+}
+
+/// The extents so far. Dropped without having been published, what they name is given up.
+struct Draft {
+    fs: Fs,
+    body: Option<BodyId>,
+    size: u64,
+    chunks: BTreeMap<u32, Extents>,
+    staged: bool,
+}
+
+/// What an object is to be made of besides its bytes.
+#[derive(Clone, Debug, Default)]
+pub struct PutRequest {
+    pub bucket: String,
+    pub key: String,
+    pub object: ObjectAttributes,
+    pub tags: Vec<(String, String)>,
+    pub conditions: Conditions,
+}
+
+impl Fs {
+    /// Begins to write an object or a part, if the caller may write in the bucket. Nothing is
+    /// visible until what [`BodyWriter::finish`] gives is put somewhere.
+    pub async fn begin(&self, caller: &Caller, bucket: &str) -> Result<BodyWriter> {
+        let may = MayWrite { bucket: bucket.into() };
+        match self.read_now(caller, &may) {
+            Some(decided) => decided?,
+            None => self.read(caller, may).await?,
+        }
+        Ok(BodyWriter {
+            fs: self.clone(),
+            buffer: BytesMut::new(),
+            permits: Vec::new(),
+            puts: JoinSet::new(),
+            draft: Draft::empty(self),
+        })
+    }
+
+    /// Publishes an object; durable and visible at every door when it returns.
+    pub async fn put_object(
+        &self,
+        caller: &Caller,
+        request: PutRequest,
+        written: Written,
+    ) -> Result<PutReply> {
+        let (mut draft, content) = written.into_content();
+        let verb = PutObject {
+            bucket: request.bucket,
+            key: request.key,
+            session: self.inner.session,
+            content,
+            size: draft.size,
+            object: request.object,
+            tags: request.tags,
+            conditions: request.conditions,
+        };
+        draft.published(self.run(caller, verb).await)
+    }
+
+    /// Publishes a part of a multipart upload.
+    pub async fn put_part(
+        &self,
+        caller: &Caller,
+        name: UploadName,
+        number: u32,
+        written: Written,
+        etag: String,
+        checksums: Vec<Checksum>,
+    ) -> Result<()> {
+        let (mut draft, content) = written.into_content();
+        let session: SessionId = self.inner.session;
+        let size = draft.size;
+        let verb = PutPart { name, number, session, content, size, etag, checksums };
+        draft.published(self.run(caller, verb).await)
+    }
+}
+
+impl BodyWriter {
+    /// Bytes taken so far.
+    pub fn size(&self) -> u64 {
+        self.draft.size + self.buffer.len() as u64
+    }
+
+    /// Takes further bytes. Waits while too many are on their way to disk.
+    pub async fn push(&mut self, mut bytes: Bytes) -> Result<()> {
+        if self.size() + bytes.len() as u64 > limits::OBJECT_BYTES {
+            let what = format!("object of more than {} bytes", limits::OBJECT_BYTES);
+            return Err(Error::TooLarge(what));
+        }
+        while !bytes.is_empty() {
+            let room = self.block_room();
+            let granted = self.permits.len() * MEMORY_STEP - self.buffer.len();
+            if granted == 0 {
+                self.take_memory().await?;
+                continue;
+            }
+            let piece = bytes.split_to(bytes.len().min(room).min(granted));
+            self.buffer.extend_from_slice(&piece);
+            if piece.len() == room {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that still fit in the block being filled: blocks do not cross the border of a chunk.
+    fn block_room(&self) -> usize {
+        let to_border = limits::CHUNK_BYTES - self.draft.size % limits::CHUNK_BYTES;
+        limits::BLOCK_BYTES.min(to_border as usize) - self.buffer.len()
+    }
+
+    /// Waits for memory with empty hands: who waits holds none that another upload waits for.
+    async fn take_memory(&mut self) -> Result<()> {
+        let memory = self.fs.inner.upload_memory.clone();
+        let step = (MEMORY_STEP >> 10) as u32;
+        let permit = match memory.clone().try_acquire_many_owned(step) {
+            Ok(permit) => permit,
+            Err(_) => {
+                self.flush().await?;
+                let closed = |_| Error::Unavailable("the store is stopping".into());
+                memory.acquire_many_owned(step).await.map_err(closed)?
+            }
+        };
+        self.permits.push(permit);
+        Ok(())
+    }
+
+    /// Sends the buffer on its way as a block.
+    async fn flush(&mut self) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        while self.puts.len() >= self.fs.inner.config.parallel_blocks {
+            self.join().await?;
+        }
+        let (put, permits) = self.next_put();
+        self.puts.spawn(async move {
+            let _held = permits;
+            put.await
+        });
+        self.draft.stage().await
+    }
+
+    /// Names the next block and prepares its writing.
+    fn next_put(
+        &mut self,
+    ) -> (impl Future<Output = Result<()>> + Send + use<>, Vec<OwnedSemaphorePermit>) {
+        let data = std::mem::take(&mut self.buffer).freeze();
+        let inner = self.fs.inner.clone();
+        let (block, owner) = self.draft.add_block(data.len());
+        let put = async move { inner.blocks.put(GroupId::LOCAL, block, owner, data).await };
+        (put, std::mem::take(&mut self.permits))
+    }
+
+    async fn join(&mut self) -> Result<()> {
+        match self.puts.join_next().await {
+            None => Ok(()),
+            Some(Ok(put)) => put,
+            Some(Err(error)) => Err(Error::Io(std::io::Error::other(error))),
+        }
+    }
+
+    /// Waits until all blocks are durable.
+    pub async fn finish(mut self) -> Result<Written> {
+        let mut inline = Bytes::new();
+        if self.draft.body.is_none() && self.buffer.len() <= limits::INLINE_BYTES {
+            inline = std::mem::take(&mut self.buffer).freeze();
+            self.draft.size = inline.len() as u64;
+        } else if !self.buffer.is_empty() {
+            let (put, _held) = self.next_put();
+            put.await?;
+        }
+        while !self.puts.is_empty() {
+            self.join().await?;
+        }
+        let draft = std::mem::replace(&mut self.draft, Draft::empty(&self.fs));
+        Ok(Written { draft, inline })
+    }
+}
+
+impl Drop for BodyWriter {
+    /// Blocks may still be on their way: they are given up when they have arrived.
+    fn drop(&mut self) {
+        if self.puts.is_empty() {
+            return;
+        }
+        let mut puts = std::mem::take(&mut self.puts);
+        let draft = std::mem::replace(&mut self.draft, Draft::empty(&self.fs));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                while puts.join_next().await.is_some() {}
+                drop(draft);
+            });
+        }
+    }
+}
+
+impl Written {
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.draft.size
+    }
+
+    fn into_content(mut self) -> (Draft, NewContent) {
+        let content = match self.draft.body {
+            None => NewContent::Inline(std::mem::take(&mut self.inline)),
+            Some(body) => NewContent::Body {
+                body,
+                chunks: self.draft.chunks.iter().map(|(at, row)| (*at, row.clone())).collect(),
+                staged: self.draft.staged,
+            },
+        };
+        (self.draft, content)
+    }
+}
+
+impl Draft {
+    fn empty(fs: &Fs) -> Draft {
+        Draft { fs: fs.clone(), body: None, size: 0, chunks: BTreeMap::new(), staged: false }
+    }
+
+    fn add_block(&mut self, len: usize) -> (BlockId, Owner) {
+        let inner = &self.fs.inner;
+        let body = *self.body.get_or_insert_with(|| inner.new_body());
+        let block = inner.new_block();
+        let chunk = (self.size / limits::CHUNK_BYTES) as u32;
+        let place = Place::Block { group: GroupId::LOCAL, block, offset: 0 };
+        let extent = Extent { offset: self.size, len: len as u64, place };
+        self.chunks.entry(chunk).or_default().extents.push(extent);
+        self.size += len as u64;
+        (block, Owner { body, chunk })
+    }
+
+    /// Sends chunk rows ahead when there are many. The last one may still grow.
+    async fn stage(&mut self) -> Result<()> {
+        let (Some(body), true) = (self.body, self.chunks.len() > STAGE_CHUNKS) else {
+            return Ok(());
+        };
+        let Some((last, open)) = self.chunks.pop_last() else { return Ok(()) };
+        let session = self.fs.inner.session;
+        let chunks: Vec<_> = self.chunks.iter().map(|(at, row)| (*at, row.clone())).collect();
+        self.chunks.insert(last, open);
+        self.staged = true;
+        let staged = StageExtents { session, body, chunks };
+        self.fs.run(&Caller::system(), staged).await?;
+        self.chunks.retain(|chunk, _| *chunk == last);
+        Ok(())
+    }
+
+    /// After the operation that was to publish it. Where its outcome is not known, nothing is
+    /// given up now: orphans are found when the session has ended.
+    fn published<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        if matches!(outcome, Ok(_) | Err(Error::Unavailable(_))) {
+            self.body = None;
+        }
+        outcome
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let Some(body) = self.body else { return };
+        let mut abandoned = self.fs.inner.abandoned.lock();
+        if self.staged {
+            abandoned.push(Abandoned::Body(body));
+        }
+        for extent in self.chunks.values().flat_map(|row| &row.extents) {
+            if let Place::Block { block, .. } = extent.place {
+                abandoned.push(Abandoned::Block(block));
+            }
+        }
+    }
+}
