@@ -1,0 +1,117 @@
+use cairn_base::limits;
+use cairn_fs::PartSource;
+use cairn_fs::ops::copy_object::CopyObject;
+
+use crate::world::{BUCKET, World, data, root, run};
+
+async fn copy(world: &World, source: &str, target: &str) {
+    let verb = CopyObject {
+        source_bucket: BUCKET.into(),
+        source_key: source.into(),
+        source_conditions: Default::default(),
+        bucket: BUCKET.into(),
+        key: target.into(),
+        conditions: Default::default(),
+        object: None,
+        tags: None,
+    };
+    world.fs.run(&root(), verb).await.unwrap();
+}
+
+#[test]
+fn a_copy_moves_no_byte_and_outlives_its_source() {
+    run(async {
+        let world = World::new(1).await;
+        let bytes = data(1, 5 << 20);
+        world.put("a", &bytes).await.unwrap();
+        let blocks = world.blocks().await;
+        copy(&world, "a", "b").await;
+        assert_eq!(world.blocks().await, blocks);
+        let record = data(2, 50_000);
+        world.fs.append(&root(), BUCKET, "b", record.clone()).await.unwrap();
+        assert!(world.get("a").await.unwrap() == bytes);
+        let longer = [&bytes[..], &record].concat();
+        assert!(world.get("b").await.unwrap() == longer);
+        world.delete("a").await.unwrap();
+        world.collect().await;
+        assert!(world.get("b").await.unwrap() == longer);
+        copy(&world, "b", "c").await;
+        world.delete("b").await.unwrap();
+        world.collect().await;
+        assert!(world.get("c").await.unwrap() == longer);
+        world.delete("c").await.unwrap();
+        world.collect().await;
+        assert_eq!(world.blocks().await, 0);
+    });
+}
+
+/// Parts that cross the borders of chunks, a part copied out of the result, the result deleted:
+/// everything that is still named is there, everything else goes.
+#[test]
+fn parts_become_an_object_and_parts_of_that_another() {
+    run(async {
+        let world = World::new(2).await;
+        let part = |number: u32| data(u64::from(number), (11 << 20) + number as usize);
+        let name = world.create_upload("big").await;
+        let mut parts = Vec::new();
+        for number in 1..=8 {
+            parts.push(world.put_part(&name, number, &part(number)).await);
+        }
+        // One again, and one that will not be used.
+        parts[2] = world.put_part(&name, 3, &part(33)).await;
+        world.put_part(&name, 9, &part(9)).await;
+        let blocks = world.blocks().await;
+        // A completion that fails, then one that does not.
+        let mut wrong = parts.clone();
+        wrong[7].etag = parts[0].etag.clone();
+        assert!(world.complete(&name, &wrong).await.is_err());
+        let completed = world.complete(&name, &parts).await.unwrap();
+        assert_eq!(world.blocks().await, blocks);
+        assert!(completed.put.etag.ends_with("-8"));
+        let whole: Vec<u8> =
+            [1, 2, 33, 4, 5, 6, 7, 8].into_iter().flat_map(|at| part(at).to_vec()).collect();
+        assert!(whole.len() as u64 > limits::CHUNK_BYTES);
+        assert!(world.get("big").await.unwrap() == whole);
+
+        world.collect().await;
+        assert!(world.blocks().await < blocks, "the unused parts go");
+        let world = world.killed(3).await;
+        assert!(world.get("big").await.unwrap() == whole);
+
+        let name = world.create_upload("slice").await;
+        let range = (5_000_000u64, 80_000_000u64);
+        let source = PartSource {
+            bucket: BUCKET.into(),
+            key: "big".into(),
+            conditions: Default::default(),
+            range: Some(range),
+        };
+        let copied = world.fs.copy_part(&root(), name.clone(), 1, source).await.unwrap();
+        let tail = world.put_part(&name, 2, &data(77, 1000)).await;
+        let first =
+            cairn_fs::ops::multipart::TakenPart { number: 1, etag: copied.0, ..tail.clone() };
+        world.complete(&name, &[first, tail]).await.unwrap();
+        world.delete("big").await.unwrap();
+        world.collect().await;
+        let slice = [&whole[range.0 as usize..=range.1 as usize], &data(77, 1000)].concat();
+        assert!(world.get("slice").await.unwrap() == slice);
+        world.delete("slice").await.unwrap();
+        world.collect().await;
+        assert_eq!(world.blocks().await, 0);
+    });
+}
+
+#[test]
+fn an_aborted_upload_leaves_nothing() {
+    run(async {
+        let world = World::new(4).await;
+        let name = world.create_upload("k").await;
+        for number in 1..=3 {
+            world.put_part(&name, number, &data(1, 6 << 20)).await;
+        }
+        let abort = cairn_fs::ops::multipart::AbortUpload { name };
+        world.fs.run(&root(), abort).await.unwrap();
+        world.collect().await;
+        assert_eq!(world.blocks().await, 0);
+    });
+}

@@ -1,0 +1,9 @@
+//! The store as a whole, on a simulated disk.
+
+mod append_orders_appenders;
+mod copies_share_and_part;
+mod garbage_goes_and_nothing_else;
+mod listings_agree_with_sorted_keys;
+mod power_cuts_lose_nothing_acknowledged;
+mod what_is_put_is_read;
+mod world;
