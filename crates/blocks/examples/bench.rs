@@ -22,6 +22,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if rest.first().is_some_and(|mode| mode == "async") {
         config.durability = Durability::Async;
     }
+    if let Ok(syncers) = std::env::var("SYNCERS") {
+        config.syncers = syncers.parse()?;
+    }
     let store = Store::open(Arc::new(RealDisk::open(&PathBuf::from(dir))?), config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let per_writer = blocks as u64 / writers;
@@ -79,7 +82,7 @@ fn read(
 ) {
     let start = Instant::now();
     let mut now = 0;
-    let reads = 100_000.min(4 << 30 >> block_bytes.ilog2());
+    let reads = 100_000.min((4usize << 30) >> block_bytes.ilog2());
     for n in 0..reads as u64 {
         let wanted = block(n % writers, n / writers % per_writer);
         if let Ok(Some(_)) = store.get_now(GROUP, wanted, 0..block_bytes as u32) {

@@ -228,7 +228,11 @@ impl Shared {
             number
         };
         let (file, salt) = files::create_segment(&*self.disk, &self.config, number, bytes)?;
-        let log = Arc::new(Log::new(number, salt, Arc::clone(&file), bytes, tombstones_only));
+        let name = files::segment_name(number);
+        let syncers = (0..self.config.syncers.max(1)).map(|_| self.disk.open(&name));
+        let sync_files = syncers.collect::<std::io::Result<Vec<_>>>()?;
+        let handles = (Arc::clone(&file), sync_files);
+        let log = Arc::new(Log::new(number, salt, handles, bytes, tombstones_only));
         let segment = Segment {
             file,
             salt,

@@ -27,6 +27,9 @@ pub struct Config {
     pub reserve_bytes: u64,
     /// With [`Durability::Async`], syncs once so much is not.
     pub unsynced_bytes: u64,
+    /// Threads that sync. Where a lone sync waits long for the disk, several at once are faster
+    /// than one for all.
+    pub syncers: usize,
     /// Where the salts of segments come from.
     pub rng: Arc<dyn Rng>,
 }
@@ -40,6 +43,7 @@ impl Config {
             segment_bytes: 256 << 20,
             reserve_bytes: 4 << 20,
             unsynced_bytes: 32 << 20,
+            syncers: 4,
             rng: Arc::new(RealRng),
         }
     }

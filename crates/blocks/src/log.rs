@@ -51,6 +51,9 @@ pub(crate) struct Log {
     pub number: u32,
     pub salt: u64,
     pub file: Arc<dyn DiskFile>,
+    /// The same file once more for each syncer: Linux reports a failed write-back once per open
+    /// file, so two that share one could each take the other's failure for success.
+    pub sync_files: Vec<Arc<dyn DiskFile>>,
     pub limit: u64,
     /// Made of the reserve of a full disk: takes no blocks.
     pub tombstones_only: bool,
@@ -59,6 +62,8 @@ pub(crate) struct Log {
 
 struct LogState {
     synced: u64,
+    /// Up to here a sync is under way or done.
+    syncing: u64,
     written: u64,
     end: u64,
     flights: VecDeque<Flight>,
@@ -89,12 +94,14 @@ impl Log {
     pub(crate) fn new(
         number: u32,
         salt: u64,
-        file: Arc<dyn DiskFile>,
+        files: (Arc<dyn DiskFile>, Vec<Arc<dyn DiskFile>>),
         limit: u64,
         tombstones_only: bool,
     ) -> Log {
+        let (file, sync_files) = files;
         let state = LogState {
             synced: RECORDS_OFFSET,
+            syncing: RECORDS_OFFSET,
             written: RECORDS_OFFSET,
             end: RECORDS_OFFSET,
             flights: VecDeque::new(),
@@ -103,7 +110,7 @@ impl Log {
             closed: false,
             poisoned: false,
         };
-        Log { number, salt, file, limit, tombstones_only, state: Mutex::new(state) }
+        Log { number, salt, file, sync_files, limit, tombstones_only, state: Mutex::new(state) }
     }
 
     pub(crate) fn place(&self, offset: u64) -> Place {
@@ -163,7 +170,7 @@ impl Log {
                 }
             }
             let waiting = state.flights.iter().take(ready).any(|flight| flight.done.is_some());
-            let due = waiting || state.written - state.synced >= unsynced_bytes || state.closed;
+            let due = waiting || state.written - state.syncing >= unsynced_bytes || state.closed;
             let tell = due && !state.queued;
             state.queued |= due;
             tell
@@ -195,7 +202,8 @@ impl Log {
         state.queued = false;
         let next = if state.poisoned {
             Next::Nothing
-        } else if state.written > state.synced {
+        } else if state.written > state.syncing {
+            state.syncing = state.written;
             Next::Sync
         } else if state.closed && state.flights.is_empty() {
             Next::Seal
@@ -211,7 +219,7 @@ impl Log {
         if state.poisoned {
             return Vec::new();
         }
-        state.synced = end;
+        state.synced = state.synced.max(end);
         let count = state.flights.partition_point(|flight| flight.end <= end);
         let flights: Vec<Flight> = state.flights.drain(..count).collect();
         for flight in &flights {

@@ -27,7 +27,8 @@ pub struct OpenReport {
     pub scanned_segments: u64,
     /// Segments where something that had been durable does not check out. Blocks may be missing.
     pub damaged_segments: u64,
-    /// Records whose write was cut off. None of them was acknowledged.
+    /// Records at the end of a segment whose write was cut off, before they were acknowledged. (A
+    /// last record that rotted before its segment got a hint looks the same.)
     pub torn_records: u64,
 }
 

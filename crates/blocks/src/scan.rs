@@ -22,7 +22,7 @@ pub(crate) struct Scan {
     pub used_end: u64,
     /// Something that had been durable does not check out.
     pub damaged: bool,
-    /// Records whose write was cut off. None of them was acknowledged.
+    /// Records whose write was cut off, as far as can be told: such a one was not acknowledged.
     pub torn: u64,
 }
 
@@ -43,6 +43,8 @@ pub(crate) fn scan(
         damaged: found.unread || found.gaps.iter().any(|gap| *gap < durable_end),
         ..Scan::default()
     };
+    let headers_end = found.headers.last().map(|header| header.place.offset + header.footprint());
+    scan.torn += u64::from(found.used_end > headers_end.unwrap_or(0));
     let mut unsynced = false;
     for header in &found.headers {
         let end = header.place.offset + header.footprint();

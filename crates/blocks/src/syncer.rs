@@ -1,8 +1,10 @@
-//! The one thread that makes what was written durable: one `fdatasync` for all that is written
-//! when it begins, while others go on writing.
+//! The threads that make what was written durable: one `fdatasync` for all that is written when
+//! it begins, while others go on writing, and the next may begin meanwhile.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::append::finish;
 use crate::files;
@@ -13,18 +15,19 @@ use crate::store::Shared;
 impl Shared {
     /// Has the syncer look at a log.
     pub(crate) fn tell(self: &Arc<Self>, log: &Arc<Log>) {
-        let sender = self.syncer.get_or_init(|| spawn(Arc::downgrade(self)));
-        // It ends only when the store is dropped, and this holds the store.
+        let sender = self.syncer.get_or_init(|| spawn(&Arc::downgrade(self), self.config.syncers));
+        // They end only when the store is dropped, and this holds the store.
         let _ = sender.send(Arc::clone(log));
     }
 
-    fn serve(&self, log: &Arc<Log>) {
+    fn serve(&self, log: &Arc<Log>, syncer: usize) {
+        let file = log.sync_files.get(syncer).unwrap_or(&log.file);
         loop {
             let (next, written) = log.begin_sync();
             match next {
                 Next::Nothing => return,
                 Next::Seal => return self.seal(log),
-                Next::Sync => match log.file.sync_data() {
+                Next::Sync => match file.sync_data() {
                     Ok(()) => self.durable(log, written),
                     Err(error) => return self.poison(log, &error),
                 },
@@ -67,18 +70,23 @@ impl Shared {
     }
 }
 
-fn spawn(shared: Weak<Shared>) -> Sender<Arc<Log>> {
+fn spawn(shared: &Weak<Shared>, syncers: usize) -> Sender<Arc<Log>> {
     let (sender, receiver) = channel();
-    std::thread::Builder::new()
-        .name("blocks-sync".to_owned())
-        .spawn(move || run(&shared, &receiver))
-        .expect("a thread can be started");
+    let receiver = Arc::new(Mutex::new(receiver));
+    for syncer in 0..syncers.max(1) {
+        let (shared, receiver) = (Weak::clone(shared), Arc::clone(&receiver));
+        std::thread::Builder::new()
+            .name(format!("blocks-sync-{syncer}"))
+            .spawn(move || run(&shared, &receiver, syncer))
+            .expect("a thread can be started");
+    }
     sender
 }
 
-fn run(shared: &Weak<Shared>, receiver: &Receiver<Arc<Log>>) {
-    while let Ok(log) = receiver.recv() {
-        let Some(shared) = shared.upgrade() else { return };
-        shared.serve(&log);
+fn run(shared: &Weak<Shared>, receiver: &Mutex<Receiver<Arc<Log>>>, syncer: usize) {
+    loop {
+        let received = receiver.lock().recv();
+        let (Ok(log), Some(shared)) = (received, shared.upgrade()) else { return };
+        shared.serve(&log, syncer);
     }
 }

@@ -1,6 +1,7 @@
 //! The simulated disk behind the seams `Disk` and `DiskFile`.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cairn_base::rng::SeededRng;
@@ -172,7 +173,8 @@ impl SimDisk {
     }
 
     fn handle(&self, file: FileId) -> Arc<dyn DiskFile> {
-        Arc::new(SimFile { shared: Arc::clone(&self.shared), file })
+        let errors_seen = self.shared.lock().state.files[file].sync_errors.into();
+        Arc::new(SimFile { shared: Arc::clone(&self.shared), file, errors_seen })
     }
 
     fn call(&self, call: Call) -> io::Result<MutexGuard<'_, Inner>> {
@@ -241,6 +243,8 @@ impl Disk for SimDisk {
 struct SimFile {
     shared: Arc<Shared>,
     file: FileId,
+    /// Failed syncs of the file that were reported here, or came before this was opened.
+    errors_seen: AtomicU64,
 }
 
 impl SimFile {
@@ -286,6 +290,10 @@ impl DiskFile for SimFile {
             inode.fail_sync()
         } else {
             inode.sync()
+        }
+        let seen = self.errors_seen.swap(inode.sync_errors, Ordering::Relaxed);
+        if seen < inode.sync_errors && failed.is_ok() {
+            return Err(io::Error::other("an earlier sync of this file failed"));
         }
         failed
     }

@@ -26,6 +26,8 @@ pub(crate) struct Inode {
     /// Lengths since the last sync, oldest first.
     pub(crate) dirty_lens: Vec<u64>,
     pub(crate) reserved: u64,
+    /// Failed syncs. Every open file hears of each once.
+    pub(crate) sync_errors: u64,
 }
 
 impl Inode {
@@ -106,6 +108,7 @@ impl Inode {
     /// As Linux does it: the pages count as clean from here on, whether they reached the disk or
     /// not.
     pub(crate) fn fail_sync(&mut self) {
+        self.sync_errors += 1;
         self.dirty.values_mut().for_each(|dirty| dirty.lost = true);
     }
 

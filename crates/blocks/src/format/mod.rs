@@ -53,3 +53,6 @@ pub(crate) fn seal(out: &mut Vec<u8>) {
     let crc = cairn_base::checksum::crc32c(out);
     out.extend_from_slice(&crc.to_le_bytes());
 }
+
+#[cfg(test)]
+mod fuzz;

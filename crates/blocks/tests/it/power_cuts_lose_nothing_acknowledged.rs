@@ -155,48 +155,6 @@ fn check(disk: &SimDisk, model: &Model, seed: u64) -> Model {
     found
 }
 
-fn dump(disk: &SimDisk) {
-    if std::env::var("DBG").is_ok() {
-        use cairn_base::Disk;
-        eprintln!("{:?}", disk.list());
-        let mut l = disk.list().unwrap();
-        l.sort();
-        for n in l {
-            let c = disk.contents(&n).unwrap();
-            let u = c.iter().rposition(|b| *b != 0);
-            eprintln!("{n} len {} used {u:?}", c.len());
-            if n.ends_with("seg") {
-                for at in (8192..c.len()).step_by(512) {
-                    if c[at..].starts_with(b"CrnR") {
-                        eprintln!(
-                            "  at {at} kind {} seq {} block {} len {} synced {}",
-                            c[at + 5],
-                            c[at + 32],
-                            c[at + 63],
-                            u32::from_le_bytes(c[at + 84..at + 88].try_into().unwrap()),
-                            u32::from_le_bytes(c[at + 40..at + 44].try_into().unwrap())
-                        );
-                        if c[at + 5] == 2 {
-                            for t in 0..(u32::from_le_bytes(c[at + 84..at + 88].try_into().unwrap())
-                                as usize
-                                / 32)
-                            {
-                                let o = at + 148 + t * 32;
-                                eprintln!(
-                                    "     tomb seg {} seq {} block {}",
-                                    c[o + 4],
-                                    c[o + 8],
-                                    c[o + 31]
-                                );
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// Draws `images` power cuts from each moment. Returns how many there were.
 fn cut(seed: u64, snapshots: &[Snapshot], models: &[Model], images: u64, deeper: bool) -> u64 {
     let mut cuts = 0;
@@ -207,9 +165,6 @@ fn cut(seed: u64, snapshots: &[Snapshot], models: &[Model], images: u64, deeper:
             let model = &models[snapshot.mark as usize];
             let checked = std::panic::catch_unwind(|| check(&disk, model, image_seed));
             let Ok(found) = checked else {
-                let disk = snapshot.crash_image(image_seed);
-                dump(&disk);
-                eprintln!("{model:?}");
                 panic!("workload {seed}, moment {at} of {}, image {image}", snapshots.len());
             };
             cuts += 1;

@@ -74,8 +74,11 @@ fn a_failed_sync_leaves_its_sectors_in_doubt_for_good() {
     disk.sync().unwrap();
     file.write_at(&[&[2; 512]], 0).unwrap();
     disk.add_fault(cairn_sim::Fault::once(Some(cairn_sim::Call::SyncData), 0));
+    let other = disk.open("a").unwrap();
     assert!(file.sync_data().is_err());
     file.sync_data().unwrap();
+    assert!(other.sync_data().is_err(), "every open file hears of it");
+    other.sync_data().unwrap();
     let mut buf = [0; 512];
     read_exact_at(&*file, &mut buf, 0).unwrap();
     assert_eq!(buf, [2; 512]);
