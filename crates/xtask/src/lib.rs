@@ -1,0 +1,3 @@
+//! Chores of Cairn's developers, also run as tests.
+
+pub mod tidy;

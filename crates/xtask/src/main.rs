@@ -1,0 +1,63 @@
+//! `cargo xtask <chore>`.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::{Parser, Subcommand};
+
+/// Chores of Cairn's developers.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Check what no compiler checks: directions between crates, lengths of functions and lines.
+    Tidy,
+    /// Run the property, power-cut and fuzz tests longer than the test command does.
+    Campaign {
+        /// How many times the work of the test command.
+        #[arg(long, default_value_t = 20)]
+        scale: u32,
+        /// Only the tests of this crate, such as cairn-blocks.
+        #[arg(long)]
+        package: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().chore {
+        Chore::Tidy => tidy(),
+        Chore::Campaign { scale, package } => campaign(scale, package),
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn tidy() -> ExitCode {
+    let findings = xtask::tidy::check(&root());
+    findings.iter().for_each(|finding| eprintln!("{finding}"));
+    if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn campaign(scale: u32, package: Option<String>) -> ExitCode {
+    let mut cargo = Command::new("cargo");
+    cargo.arg("test").current_dir(root()).env("CAIRN_TEST_SCALE", scale.to_string());
+    match package {
+        Some(package) => cargo.args(["--package", &package]),
+        None => cargo.arg("--workspace"),
+    };
+    match cargo.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("cargo test: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What no compiler checks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which of our crates each crate may depend on, outside of tests.
+const DIRECTIONS: [(&str, &[&str]); 9] = [
+    ("base", &[]),
+    ("auth", &["base"]),
+    ("blocks", &["base"]),
+    ("meta", &["base", "auth"]),
+    ("fs", &["base", "auth", "meta", "blocks"]),
+    ("doors", &["base", "auth", "fs"]),
+    ("cairn", &["base", "auth", "meta", "blocks", "fs", "doors"]),
+    ("sim", &["base"]),
+    ("xtask", &[]),
+];
+
+/// What a crate must never depend on, and why.
+const ABSENCES: [(&str, &[&str], &str); 6] = [
+    ("base", &["tokio", "hyper"], "base has no async runtime"),
+    ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
+    ("meta", &["hyper", "s3s", "http"], "meta knows no protocol"),
+    ("blocks", &["hyper", "s3s", "http"], "blocks know no protocol"),
+    ("fs", &["hyper", "s3s", "http", "quick-xml", "fuser"], "fs knows no protocol"),
+    ("doors", &["redb", "cairn-meta", "cairn-blocks"], "doors build no keys and see no blocks"),
+];
+
+const FUNCTION_LINES: usize = 70;
+const LINE_CHARS: usize = 100;
+
+/// Everything found below `root`, one line each; nothing if all is tidy.
+pub fn check(root: &Path) -> Vec<String> {
+    let mut findings = check_directions(root);
+    for file in rust_files(&root.join("crates")) {
+        let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        match fs::read_to_string(&file) {
+            Ok(text) => findings.extend(check_text(&name, &text)),
+            Err(error) => findings.push(format!("{name}: {error}")),
+        }
+    }
+    findings
+}
+
+fn check_directions(root: &Path) -> Vec<String> {
+    let mut findings = Vec::new();
+    let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
+    for entry in crates {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(manifest) = fs::read_to_string(entry.path().join("Cargo.toml")) else { continue };
+        findings.extend(check_manifest(&name, &manifest));
+    }
+    findings
+}
+
+/// Checks one manifest: `name` is the folder under `crates/`.
+pub fn check_manifest(name: &str, manifest: &str) -> Vec<String> {
+    let Ok(manifest) = manifest.parse::<toml::Table>() else {
+        return vec![format!("crates/{name}/Cargo.toml: not a manifest")];
+    };
+    let Some((_, allowed)) = DIRECTIONS.iter().find(|(known, _)| *known == name) else {
+        return vec![format!("crates/{name}: say in tidy.rs what it may depend on")];
+    };
+    let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+    let mut findings = Vec::new();
+    for dependency in dependencies.into_iter().flat_map(toml::Table::keys) {
+        if let Some(ours) = dependency.strip_prefix("cairn-")
+            && !allowed.contains(&ours)
+        {
+            findings.push(format!("crates/{name} must not depend on {ours}"));
+        }
+        for (place, absent, why) in ABSENCES {
+            if place == name && absent.contains(&dependency.as_str()) {
+                findings.push(format!("crates/{name} depends on {dependency}, but {why}"));
+            }
+        }
+    }
+    findings
+}
+
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && entry.file_name() != "target" {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Checks the lengths of functions and lines of one file.
+pub fn check_text(name: &str, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut open: Option<(usize, usize, String)> = None;
+    for (at, line) in text.lines().enumerate() {
+        let number = at + 1;
+        if line.chars().count() > LINE_CHARS {
+            findings.push(format!("{name}:{number}: more than {LINE_CHARS} characters"));
+        }
+        let indent = line.len() - line.trim_start().len();
+        if open.is_none()
+            && let Some(function) = function_name(line)
+            && !line.trim_end().ends_with([';', '}'])
+        {
+            open = Some((number, indent, function));
+        }
+        if let Some((start, outer, function)) = &open
+            && indent == *outer
+            && (line.trim() == "}" || line.trim_end().ends_with(';'))
+        {
+            let lines = number - start + 1;
+            if lines > FUNCTION_LINES {
+                findings.push(format!("{name}:{start}: `{function}` has {lines} lines"));
+            }
+            open = None;
+        }
+    }
+    findings
+}
+
+/// The name of a function that begins in this line, as rustfmt writes it.
+fn function_name(line: &str) -> Option<String> {
+    let mut words = line.split_whitespace().skip_while(|word| {
+        word.starts_with("pub") || ["async", "const", "unsafe", "in"].contains(word)
+    });
+    if words.next() != Some("fn") {
+        return None;
+    }
+    let name: String =
+        words.next()?.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    (!name.is_empty()).then_some(name)
+}
