@@ -7,7 +7,7 @@ use cairn_meta::engine::embedded::Config;
 use cairn_meta::engine::{CommitError, Engine};
 use cairn_sim::SimDisk;
 
-use crate::support::{Rows, all, apply, commit, open, small};
+use crate::support::{Rows, all, apply, commit, open, short_log, small};
 
 fn fill(rng: &SeededRng) -> Vec<(Bytes, Option<Bytes>)> {
     let row = |_| {
@@ -35,12 +35,12 @@ fn fill_up(engine: &dyn Engine, rng: &SeededRng, model: &mut Rows) {
 
 #[test]
 fn a_hundred_times_full_and_free_again() {
-    for background in [false, true] {
-        let config = Config { background, ..small(1) };
+    for (background, config) in [(false, small(1)), (true, small(1)), (false, short_log(1))] {
+        let config = Config { background, ..config };
         let disk = SimDisk::new(1);
         let mut engine = open(&disk, config.clone()).unwrap();
         let (rng, mut model) = (SeededRng::new(2), Rows::new());
-        for cycle in 0..50 {
+        for cycle in 0..34 {
             disk.set_capacity(Some(disk.used_bytes() + 200_000 + rng.below(100_000)));
             fill_up(&engine, &rng, &mut model);
             assert_eq!(all(&engine), model, "cycle {cycle}");

@@ -6,7 +6,7 @@ use cairn_meta::engine::{CommitError, Engine};
 use cairn_sim::{Fault, SimDisk};
 use std::io::ErrorKind;
 
-use crate::support::{Rows, all, apply, commit, open, put, random_changes, small};
+use crate::support::{Rows, all, apply, commit, open, put, random_changes, short_log, small};
 
 /// What a run came to: states by batch number, and the last that was acknowledged.
 struct Run {
@@ -19,7 +19,8 @@ fn run(disk: &SimDisk, seed: u64) -> Run {
     let rng = SeededRng::new(seed);
     let mut run = Run { states: vec![Rows::new()], acked: 0 };
     for _ in 0..3 {
-        let Ok(engine) = open(disk, small(seed)) else { return run };
+        let config = if seed % 2 == 0 { small(seed) } else { short_log(seed) };
+        let Ok(engine) = open(disk, config) else { return run };
         let fence = engine.fence().unwrap();
         assert!(fence.batch >= run.acked);
         run.states.truncate(fence.batch as usize + 1);

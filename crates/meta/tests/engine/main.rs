@@ -1,5 +1,7 @@
 //! Everything an engine must do, over every engine; and what the embedded one must survive.
 
+#![allow(clippy::unwrap_used)]
+
 mod bit_flips_in_the_log;
 mod conformance;
 mod disk_full_loses_nothing;

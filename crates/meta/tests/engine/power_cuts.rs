@@ -4,9 +4,10 @@
 
 use cairn_base::rng::SeededRng;
 use cairn_meta::engine::Engine;
+use cairn_meta::engine::embedded::Config;
 use cairn_sim::{SimDisk, Snapshot};
 
-use crate::support::{Rows, all, apply, commit, open, put, random_changes, small};
+use crate::support::{Rows, all, apply, commit, open, put, random_changes, short_log, small};
 
 /// State by batch number: the oracle. Take-overs change no rows.
 struct History {
@@ -16,9 +17,9 @@ struct History {
 
 /// Commits random batches, takes over, closes and opens again; records every sync. The mark of
 /// the disk is the last batch that was acknowledged.
-fn record(seed: u64, batches: u64, start: &SimDisk) -> History {
+fn record(seed: u64, batches: u64, start: &SimDisk, config: Config) -> History {
     let rng = SeededRng::new(seed);
-    let mut engine = open(start, small(seed)).unwrap();
+    let mut engine = open(start, config.clone()).unwrap();
     let mut state = all(&engine);
     let mut states = vec![state.clone()];
     start.mark(0);
@@ -35,11 +36,11 @@ fn record(seed: u64, batches: u64, start: &SimDisk) -> History {
             0 => drop(engine.take_over().unwrap()),
             1 => {
                 drop(engine);
-                engine = open(start, small(seed)).unwrap();
+                engine = open(start, config.clone()).unwrap();
             }
             2 => {
                 engine.abandon();
-                engine = open(start, small(seed)).unwrap();
+                engine = open(start, config.clone()).unwrap();
             }
             _ => {}
         }
@@ -70,7 +71,8 @@ fn every_sync_point_of_every_workload() {
             let mut images = 0;
             let mut seed = worker;
             while images < images_wanted / workers {
-                let history = record(seed, 60, &SimDisk::new(seed));
+                let config = if seed % 4 < 2 { small(seed) } else { short_log(seed) };
+                let history = record(seed, 60, &SimDisk::new(seed), config);
                 for (point, snapshot) in history.snapshots.iter().enumerate() {
                     for cut in 0..6 {
                         let what = format!("seed {seed}, sync point {point}, cut {cut}");
@@ -151,4 +153,24 @@ fn cuts_while_an_engine_is_made() {
             }
         }
     }
+}
+
+/// As above, with checkpoints in their own thread: syncs of log and table in any order.
+#[test]
+fn cuts_while_commits_and_checkpoints_overlap() {
+    let mut images = 0;
+    for seed in 2000..2040 {
+        let config = if seed % 2 == 0 { small(seed) } else { short_log(seed) };
+        let config = Config { background: true, ..config };
+        let history = record(seed, 60, &SimDisk::new(seed), config);
+        for (point, snapshot) in history.snapshots.iter().enumerate() {
+            for cut in 0..2 {
+                let what = format!("seed {seed}, sync point {point}, cut {cut}");
+                let disk = snapshot.crash_image(cut ^ (point as u64) << 8);
+                check(&disk, snapshot.mark, &history.states, &what);
+                images += 1;
+            }
+        }
+    }
+    println!("{images} images");
 }

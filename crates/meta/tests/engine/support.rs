@@ -27,6 +27,11 @@ pub fn small(seed: u64) -> Config {
     }
 }
 
+/// As `small`, but the log runs out before memory does.
+pub fn short_log(seed: u64) -> Config {
+    Config { memtable_bytes: 1 << 20, log_segment_bytes: 28 << 10, ..small(seed) }
+}
+
 pub fn open(disk: &SimDisk, config: Config) -> cairn_base::Result<Embedded> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Embedded::open(disk, config)

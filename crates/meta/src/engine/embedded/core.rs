@@ -17,6 +17,9 @@ use super::snapshot::Tables;
 use super::table::{Cold, Table};
 use super::{Config, inserter, reserve};
 
+/// The longest that a commit is held back while there is room for it.
+const PACE_MAX: Duration = Duration::from_millis(50);
+
 /// What a commit may wait for: a stalled checkpoint's reason.
 #[derive(Clone, Debug)]
 pub enum Stall {
@@ -45,6 +48,9 @@ pub struct Writer {
     /// Memory of the frozen memtable, and the mark it will leave.
     pub frozen_bytes: usize,
     pub frozen: Option<Mark>,
+    pub frozen_log_bytes: u64,
+    /// Log bytes that the last checkpoint moved in a second.
+    pub drained_per_second: f64,
     pub poisoned: Option<String>,
     pub stalled: Option<Stall>,
     /// A commit waits for room.
@@ -83,6 +89,7 @@ impl Core {
     pub fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
         let mut writer = self.writer.lock();
         let bytes = writer.log.record_bytes(&changes).map_err(CommitError::Failed)?;
+        self.pace(&mut writer, bytes);
         self.wait_for_room(&mut writer, bytes)?;
         if writer.fence != expected {
             return Err(CommitError::Fenced { found: writer.fence });
@@ -166,6 +173,20 @@ impl Core {
             && writer.log.has_room(bytes, writer.checkpointed)
     }
 
+    /// Slows commits down as memory fills up behind a checkpoint, from half of what is allowed
+    /// on, so that many wait a little before one waits for all of it.
+    fn pace(&self, writer: &mut MutexGuard<'_, Writer>, bytes: u64) {
+        let limit = self.config.memtable_bytes as f64;
+        let over = (writer.active_bytes + writer.frozen_bytes) as f64 / limit - 2.0;
+        if writer.frozen.is_none() || over <= 0.0 || !self.config.background {
+            return;
+        }
+        let delay = bytes as f64 / writer.drained_per_second * over;
+        if writer.stalled.is_none() && writer.poisoned.is_none() && delay > 50e-6 {
+            self.room.wait_for(writer, Duration::from_secs_f64(delay).min(PACE_MAX));
+        }
+    }
+
     /// Waits until the log and memory have room for a record.
     fn wait_for_room(
         &self,
@@ -203,9 +224,10 @@ impl Core {
     pub fn checkpoint(&self) -> Result<bool> {
         let mut slot = self.slot.lock();
         let Some((memtable, mark)) = self.freeze()? else { return Ok(false) };
+        let start = Instant::now();
         match self.write_table(&mut slot, &memtable, &mark) {
             Ok(cold) => {
-                self.finish(cold);
+                self.finish(cold, start.elapsed());
                 Ok(true)
             }
             Err(error) => {
@@ -233,7 +255,7 @@ impl Core {
         let mark = writer.mark();
         writer.frozen = Some(mark);
         writer.frozen_bytes = std::mem::take(&mut writer.active_bytes);
-        writer.active_log_bytes = 0;
+        writer.frozen_log_bytes = std::mem::take(&mut writer.active_log_bytes);
         let frozen = Arc::clone(&view.tables.active);
         let cold = Arc::clone(&view.tables.cold);
         let active = Arc::default();
@@ -284,7 +306,7 @@ impl Core {
         drop(old);
     }
 
-    fn finish(&self, cold: Cold) {
+    fn finish(&self, cold: Cold, took: Duration) {
         let sequence = cold.mark.sequence;
         self.show(cold, true);
         let mut writer = self.writer.lock();
@@ -292,6 +314,8 @@ impl Core {
         writer.frozen = None;
         writer.frozen_bytes = 0;
         writer.stalled = None;
+        let log_bytes = std::mem::take(&mut writer.frozen_log_bytes) as f64;
+        writer.drained_per_second = (log_bytes / took.as_secs_f64().max(1e-6)).max(1e6);
         self.room.notify_all();
         drop(writer);
         reserve::restore(&*self.disk, &self.config);

@@ -92,7 +92,7 @@ impl fmt::Debug for Config {
 }
 
 /// An engine in a directory of its own. Only one may be open on a directory at a time; the
-/// caller sees to that.
+/// caller sees to that. Snapshots that outlive it may answer `Unavailable`.
 pub struct Embedded {
     core: Arc<Core>,
     checkpointer: Option<JoinHandle<()>>,
@@ -147,7 +147,7 @@ impl Embedded {
         stalled || reserved && self.core.disk.open(reserve::RESERVE).is_err()
     }
 
-    /// Ends the engine as a crash would: nothing more is written.
+    /// Ends the engine without a last checkpoint: the next start finds what is in the log.
     pub fn abandon(mut self) {
         self.core.writer.lock().poison("abandoned".into());
         self.stop();
@@ -176,6 +176,9 @@ impl Drop for Embedded {
         if !poisoned && let Err(error) = self.checkpoint() {
             tracing::warn!("closing without a checkpoint: {error}");
         }
+        // A snapshot that is still held must not keep the file from being opened again.
+        self.core.writer.lock().poisoned.get_or_insert_with(|| "closed".into());
+        self.core.slot.lock().table = None;
     }
 }
 
@@ -228,6 +231,8 @@ fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
         active_log_bytes: 0,
         frozen_bytes: recovered.bytes,
         frozen,
+        frozen_log_bytes: 0,
+        drained_per_second: 50e6,
         poisoned: None,
         stalled: None,
         wanted: false,

@@ -103,7 +103,10 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         let database = self.database.take();
-        let _ = guard(&self.health, || Ok(drop(database)));
+        let _ = guard(&self.health, || {
+            drop(database);
+            Ok(())
+        });
     }
 }
 
@@ -178,7 +181,10 @@ impl Cold {
 impl Drop for Cold {
     fn drop(&mut self) {
         let rows = self.rows.take();
-        let _ = guard(&self.health, || Ok(drop(rows)));
+        let _ = guard(&self.health, || {
+            drop(rows);
+            Ok(())
+        });
     }
 }
 
@@ -223,6 +229,7 @@ fn failed(health: &Health, error: impl Into<redb::Error>) -> Error {
     let error = error.into();
     match (health.failure(), error) {
         (_, redb::Error::Corrupted(got)) => corrupt(got),
+        (_, redb::Error::DatabaseClosed) => Error::Unavailable("table of rows: closed".into()),
         (Some((Failure::Full, text)), _) => Error::Full(format!("table of rows: {text}")),
         (_, redb::Error::Io(error)) => Error::from(error),
         (Some((_, text)), error) => {
