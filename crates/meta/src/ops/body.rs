@@ -153,7 +153,8 @@ pub(super) fn put_data(
         }
         Data::Blocks { extents, .. } => place_blocks(offset, extents, chunk)?,
     };
-    let own = own_body(view, inode, spare, offset, end_of_run(&placed).unwrap_or(offset))?;
+    let (start, end) = run_of(&placed).unwrap_or((offset, offset));
+    let own = own_body(view, inode, spare, start, end)?;
     if let Data::Blocks { body, .. } = data
         && *body != own
     {
@@ -201,10 +202,11 @@ fn place_blocks(
     Ok(placed)
 }
 
-/// The end of the extents if there are no gaps between them: then nothing of the range stays.
-fn end_of_run(placed: &[(u32, Extent)]) -> Option<u64> {
+/// Where the extents begin and end, if there are no gaps between them: nothing there stays.
+fn run_of(placed: &[(u32, Extent)]) -> Option<(u64, u64)> {
     let gaps = placed.windows(2).any(|pair| pair[0].1.end() != pair[1].1.offset);
-    placed.last().filter(|_| !gaps).map(|(_, extent)| extent.end())
+    let (first, last) = (placed.first()?, placed.last()?);
+    (!gaps).then(|| (first.1.offset, last.1.end()))
 }
 
 /// Gives a file a body that is its own to change, and returns it: the one it has, or `spare`

@@ -335,10 +335,10 @@ fn last_rows(
     last: u32,
 ) -> Result<(u32, Vec<(u32, Extents)>), Stop> {
     let mut found = None;
-    let mut width = STEP_ROWS as u32;
+    let mut width = STEP_ROWS as u64;
     loop {
         // Rows of a sparse body are far apart: look twice as far each time.
-        let low = last.saturating_sub(width - 1).max(first);
+        let low = u64::from(last).saturating_sub(width - 1).max(u64::from(first)) as u32;
         let rows = scan_rows(view, body, low..=last, STEP_ROWS + 1)?;
         if rows.len() > STEP_ROWS
             && let Some(found) = found
@@ -349,7 +349,7 @@ fn last_rows(
             return Ok((low, rows));
         }
         found = Some((low, rows));
-        width = width.saturating_mul(2);
+        width *= 2;
     }
 }
 

@@ -46,10 +46,8 @@ impl Verb for Truncate {
         }
         let mut size = self.size;
         if size < inode.size {
-            let end = u64::MAX;
+            let end = inode.size;
             size = make_hole(view, context, &mut inode, self.spare, size, end)?;
-            // What is left to clear may reach beyond the former end.
-            size = size.min(inode.size);
         }
         store_changed(view, context, self.ino, &mut inode, size)?;
         Ok(Truncated { more: size > self.size, inode })
