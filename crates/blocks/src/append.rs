@@ -28,7 +28,35 @@ pub(crate) struct Draft<'a> {
     pub sequence: Option<u64>,
 }
 
+/// What a record is good for: on a full disk, the reserve is for what frees space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Class {
+    Put,
+    Move,
+    Tombstone,
+}
+
+impl Class {
+    /// What such a record must leave of a reserve.
+    fn spared(self, reserve_bytes: u64) -> u64 {
+        if self == Class::Move { reserve_bytes / 8 } else { 0 }
+    }
+}
+
+fn fits(log: &Log, footprint: u64, class: Class) -> bool {
+    let spared = if log.reserved { class.spared(log.limit) } else { 0 };
+    (class != Class::Put || !log.reserved) && footprint + spared <= log.room()
+}
+
 impl Draft<'_> {
+    fn class(&self) -> Class {
+        match (self.kind, self.sequence) {
+            (Kind::Tombstones, _) => Class::Tombstone,
+            (Kind::Block, Some(_)) => Class::Move,
+            (Kind::Block, None) => Class::Put,
+        }
+    }
+
     pub(crate) fn length(&self) -> u32 {
         assert!((1..=BLOCK_BYTES).contains(&self.data.len()));
         self.data.len() as u32
@@ -153,15 +181,15 @@ impl Shared {
         footprint: u64,
         make: impl FnOnce(u32, u64, u64) -> (Outcome, Done),
     ) -> Result<(Room, u64)> {
-        let tombstones = draft.kind == Kind::Tombstones;
+        let class = draft.class();
         let mut writer = self.writer.lock();
         loop {
             if writer.closed {
                 return Err(Error::Unavailable("the store of blocks is closed".to_owned()));
             }
-            let fits =
-                |log: &&Arc<Log>| (tombstones || !log.tombstones_only) && log.has_room(footprint);
-            if let Some(log) = writer.active.as_ref().filter(fits).cloned() {
+            if let Some(log) =
+                writer.active.as_ref().filter(|log| fits(log, footprint, class)).cloned()
+            {
                 let sequence = draft.sequence.unwrap_or(writer.next_sequence);
                 let make = |offset| make(log.number, offset, sequence);
                 // Only poison can come between, and the writer is told by a failed reservation.
@@ -177,7 +205,7 @@ impl Shared {
             }
             writer.rolling = true;
             drop(writer);
-            let rolled = self.roll(footprint, tombstones);
+            let rolled = self.roll(footprint, class);
             writer = self.writer.lock();
             writer.rolling = false;
             self.changed.notify_all();
@@ -190,18 +218,36 @@ impl Shared {
     }
 
     /// Makes a segment that has room for `footprint` bytes.
-    fn roll(&self, footprint: u64, tombstones: bool) -> Result<Arc<Log>> {
+    fn roll(&self, footprint: u64, class: Class) -> Result<Arc<Log>> {
         let full = match self.roll_for_blocks(footprint) {
-            Err(Error::Full(text)) if tombstones => Error::Full(text),
+            Err(Error::Full(text)) if class != Class::Put => Error::Full(text),
             other => return other,
         };
         let bytes = self.config.reserve_bytes;
-        let reserved = std::mem::replace(&mut self.writer.lock().has_reserve, false);
-        if !reserved || RECORDS_OFFSET + footprint > bytes {
+        if RECORDS_OFFSET + footprint + class.spared(bytes) > bytes
+            || !std::mem::replace(&mut self.writer.lock().has_reserve, false)
+        {
             return Err(full);
         }
         self.disk.remove(RESERVE)?;
         self.create_log(bytes, true)
+    }
+
+    /// Whether compaction may begin to move so much: to move half of it would win nothing.
+    pub(crate) fn can_move(&self, bytes: u64) -> bool {
+        let free_bytes = self.disk.free_bytes().unwrap_or(0);
+        let writer = self.writer.lock();
+        let reserve_bytes = self.config.reserve_bytes;
+        let spared = Class::Move.spared(reserve_bytes);
+        let room = writer
+            .active
+            .as_ref()
+            .map_or(0, |log| log.room().saturating_sub(if log.reserved { spared } else { 0 }));
+        let in_reserve = if writer.has_reserve { reserve_bytes } else { 0 };
+        let owed = reserve_bytes - in_reserve;
+        bytes <= room
+            || self.config.segment_bytes + bytes + owed < free_bytes
+            || RECORDS_OFFSET + bytes + spared <= in_reserve
     }
 
     fn roll_for_blocks(&self, footprint: u64) -> Result<Arc<Log>> {
@@ -218,7 +264,7 @@ impl Shared {
         Ok(())
     }
 
-    fn create_log(&self, bytes: u64, tombstones_only: bool) -> Result<Arc<Log>> {
+    fn create_log(&self, bytes: u64, reserved: bool) -> Result<Arc<Log>> {
         let number = {
             let mut writer = self.writer.lock();
             let number = writer.next_segment;
@@ -232,7 +278,7 @@ impl Shared {
         let syncers = (0..self.config.syncers.max(1)).map(|_| self.disk.open(&name));
         let sync_files = syncers.collect::<std::io::Result<Vec<_>>>()?;
         let handles = (Arc::clone(&file), sync_files);
-        let log = Arc::new(Log::new(number, salt, handles, bytes, tombstones_only));
+        let log = Arc::new(Log::new(number, salt, handles, bytes, reserved));
         let segment = Segment {
             file,
             salt,

@@ -76,6 +76,8 @@ impl Store {
                 Err(Error::Full(_)) => report.full = true,
                 Err(error) => return Err(error),
             }
+            // What was freed goes to the reserve first: the next segment may need it.
+            let _ = shared.ensure_reserve();
         }
         if !dry_run && shared.ensure_reserve().is_err() {
             report.full = true;
@@ -119,6 +121,10 @@ impl Shared {
             + living.blocks.iter().map(BlockEntry::footprint).sum::<u64>();
         let small = candidate.used_bytes < self.config.segment_bytes / 8;
         if !small && stays * 2 > candidate.used_bytes {
+            return Ok(());
+        }
+        if stays > 0 && !self.can_move(stays) {
+            report.full = true;
             return Ok(());
         }
         let place = Place { segment: number, salt, offset: 0 };

@@ -23,7 +23,8 @@ pub struct Config {
     pub durability: Durability,
     /// The size of a segment file. A record that does not fit gets a larger one for itself.
     pub segment_bytes: u64,
-    /// Kept back so that deletions can be recorded when the disk is full.
+    /// Kept back so that deletions can be recorded and half dead segments be compacted when the
+    /// disk is full: more than half of `segment_bytes`, or only deader ones can be.
     pub reserve_bytes: u64,
     /// With [`Durability::Async`], syncs once so much is not.
     pub unsynced_bytes: u64,
@@ -41,7 +42,7 @@ impl Config {
             disk,
             durability: Durability::Sync,
             segment_bytes: 256 << 20,
-            reserve_bytes: 4 << 20,
+            reserve_bytes: 160 << 20,
             unsynced_bytes: 32 << 20,
             syncers: 4,
             rng: Arc::new(RealRng),

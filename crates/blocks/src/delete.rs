@@ -23,10 +23,17 @@ impl Shared {
         let mut graves = Vec::new();
         {
             let state = self.state.read();
+            // What cannot be read may hold the block too, and may be readable next time.
+            let damaged = state.segments.iter().filter(|(_, segment)| segment.damaged);
+            let dark: Vec<u32> = damaged
+                .map(|(number, _)| *number)
+                .chain(state.unreadable.iter().copied())
+                .collect();
             for &block in blocks {
                 let key = Key { group, block };
                 let indexed = state.index.get(key).map(|(location, _)| location.segment);
                 let strays = state.strays.get(&key).into_iter().flatten().copied();
+                let strays = strays.filter(|stray| !dark.contains(stray)).chain(dark.clone());
                 let strays = strays.filter(|stray| Some(*stray) != indexed);
                 graves.extend(indexed.into_iter().chain(strays).map(|segment| (key, segment)));
             }

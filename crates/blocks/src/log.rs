@@ -55,8 +55,8 @@ pub(crate) struct Log {
     /// file, so two that share one could each take the other's failure for success.
     pub sync_files: Vec<Arc<dyn DiskFile>>,
     pub limit: u64,
-    /// Made of the reserve of a full disk: takes no blocks.
-    pub tombstones_only: bool,
+    /// Made of the reserve of a full disk: takes no new blocks.
+    pub reserved: bool,
     state: Mutex<LogState>,
 }
 
@@ -96,7 +96,7 @@ impl Log {
         salt: u64,
         files: (Arc<dyn DiskFile>, Vec<Arc<dyn DiskFile>>),
         limit: u64,
-        tombstones_only: bool,
+        reserved: bool,
     ) -> Log {
         let (file, sync_files) = files;
         let state = LogState {
@@ -110,17 +110,17 @@ impl Log {
             closed: false,
             poisoned: false,
         };
-        Log { number, salt, file, sync_files, limit, tombstones_only, state: Mutex::new(state) }
+        Log { number, salt, file, sync_files, limit, reserved, state: Mutex::new(state) }
     }
 
     pub(crate) fn place(&self, offset: u64) -> Place {
         Place { segment: self.number, salt: self.salt, offset }
     }
 
-    /// Whether a record of `footprint` bytes could be reserved.
-    pub(crate) fn has_room(&self, footprint: u64) -> bool {
+    /// Bytes that can still be reserved.
+    pub(crate) fn room(&self) -> u64 {
         let state = self.state.lock();
-        !state.closed && state.end + footprint <= self.limit
+        if state.closed { 0 } else { self.limit - state.end }
     }
 
     /// Space for a record. `make` says what becomes true with it, knowing its offset.

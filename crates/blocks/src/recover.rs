@@ -129,10 +129,16 @@ impl Opening {
     }
 
     fn read_header(&self, file: &dyn DiskFile, number: u32) -> Result<Option<SegmentHeader>> {
+        let mut failed = None;
         for offset in HEADER_OFFSETS {
             let mut bytes = [0; segment::HEADER_BYTES];
-            if read_exact_at(file, &mut bytes, offset).is_err() {
-                continue;
+            match read_exact_at(file, &mut bytes, offset) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => continue,
+                Err(error) => {
+                    failed = Some(error);
+                    continue;
+                }
             }
             let Some(header) = SegmentHeader::decode(&bytes)? else { continue };
             if header.cluster != self.config.cluster || header.disk != self.config.disk {
@@ -143,7 +149,8 @@ impl Opening {
                 return Ok(Some(header));
             }
         }
-        Ok(None)
+        // Broken is one thing; a disk that does not answer is no reason to go on without.
+        failed.map_or(Ok(None), |error| Err(error.into()))
     }
 
     /// Reads a segment without a hint and leaves one. `false`: it was empty and is removed.
