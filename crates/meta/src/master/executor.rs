@@ -8,19 +8,20 @@ use cairn_base::{Error, Timestamp};
 use parking_lot::MutexGuard;
 
 use super::batch::{Batch, PipeState, Verdict};
-use super::fetcher::{self, Lacking};
+use super::fetcher::Lacking;
 use super::inbox::Fetched;
 use super::op::{Job, Ran};
 use super::overlay::Overlay;
 use super::pins::Pins;
 use super::shared::Shared;
-use super::source::Uncommitted;
+use super::source::{Inline, Uncommitted};
 use crate::{Changes, View, Want};
 
-/// Runs after which an operation gets the executor for itself until it has all its rows.
+/// Runs after which an operation keeps the executor until it has all its rows.
 const MISSES: u32 = 8;
-/// Fetches within such a run; an operation that needs more does not end.
-const FETCHES: u32 = 10_000;
+/// The executor reads missing rows itself while that is fast: cheaper than two threads talking.
+/// After one that was not, so many operations go to the fetch threads.
+const ALOOF_OPS: usize = 256;
 /// Published changes kept for operations that wait for rows; beyond it nothing new starts, bytes.
 const HELD_BYTES: usize = 64 << 20;
 /// Operations after which a committer that has nothing to do gets what there is.
@@ -32,6 +33,8 @@ pub struct Executor {
     queue: VecDeque<Job>,
     fetched: VecDeque<Fetched>,
     parked: Parked,
+    /// Operations that are not to read missing rows here.
+    aloof: usize,
     /// Room for what comes from the inbox.
     arrived: (Vec<Job>, Vec<Fetched>),
 }
@@ -43,6 +46,12 @@ struct Parked {
     /// How many need the changes of all batches after this one.
     holds: BTreeMap<u64, usize>,
     generation: u64,
+}
+
+/// What operations share that are executed in one go.
+struct Turn<'a> {
+    now: Timestamp,
+    inline: Inline<'a>,
 }
 
 /// What a run of an operation came to.
@@ -59,6 +68,7 @@ impl Executor {
             queue: VecDeque::new(),
             fetched: VecDeque::new(),
             parked: Parked::default(),
+            aloof: 0,
             arrived: Default::default(),
         }
     }
@@ -108,43 +118,52 @@ impl Executor {
     }
 
     fn execute_some(&mut self, pipe: &mut PipeState) {
-        let now = self.shared.now();
+        let shared = Arc::clone(&self.shared);
+        let turn = Turn { now: shared.now(), inline: Inline::new(&shared) };
         while !pipe.open.is_full() {
             if let Some(fetched) = self.fetched.pop_front() {
-                self.execute_fetched(fetched, &mut pipe.open, now);
+                self.execute_fetched(fetched, &mut pipe.open, &turn);
             } else if self.may_start()
                 && let Some(job) = self.queue.pop_front()
             {
-                self.execute(job, None, &mut pipe.open, now);
+                self.execute(job, None, &mut pipe.open, &turn);
             } else {
                 break;
             }
-            if self.shared.pipe.wanted() {
+            if shared.pipe.wanted() {
                 break;
             }
             if pipe.open.jobs.len() == FIRST_OPS {
-                self.shared.pipe.offer(pipe);
+                shared.pipe.offer(pipe);
             }
         }
     }
 
-    fn execute_fetched(&mut self, fetched: Fetched, open: &mut Batch, now: Timestamp) {
+    fn execute_fetched(&mut self, fetched: Fetched, open: &mut Batch, turn: &Turn<'_>) {
         let Fetched { mut job, mut pins } = fetched;
         self.parked.leave(&pins);
         if let Some(error) = pins.failed.take() {
             job.op.fail(error);
             self.end(job, Changes::new(), open);
         } else if pins.generation == self.parked.generation {
-            self.execute(job, Some(pins), open, now);
+            self.execute(job, Some(pins), open, turn);
         } else {
             // The changes that belong over these rows are gone.
-            self.execute(job, None, open, now);
+            self.execute(job, None, open, turn);
         }
     }
 
-    fn execute(&mut self, job: Job, pins: Option<Box<Pins>>, open: &mut Batch, now: Timestamp) {
-        let mut job = job;
-        match self.attempt(&mut job, pins.as_deref(), open.number, now) {
+    fn execute(
+        &mut self,
+        mut job: Job,
+        pins: Option<Box<Pins>>,
+        open: &mut Batch,
+        turn: &Turn<'_>,
+    ) {
+        let patient = pins.as_ref().is_some_and(|pins| pins.misses >= MISSES);
+        let near = self.aloof == 0 && self.shared.config.inline_us > 0;
+        let inline = (near || patient).then_some(&turn.inline);
+        match self.attempt(&mut job, pins.as_deref(), open.number, turn.now, inline) {
             Outcome::Ended(changes) => self.end(job, changes, open),
             Outcome::Lacks(wants) => {
                 self.shared.counters.op_misses.add(1);
@@ -152,33 +171,39 @@ impl Executor {
                     || Box::new(Pins::new(self.shared.durable.batch(), self.parked.generation));
                 let mut pins = pins.unwrap_or_else(fresh);
                 pins.misses += 1;
-                if pins.misses > MISSES {
-                    self.execute_alone(job, pins, wants, open, now);
-                } else {
-                    self.park(Lacking { job, pins, wants });
-                }
+                self.aloof = self.aloof.saturating_sub(1);
+                self.park(Lacking { job, pins, wants });
             }
         }
     }
 
-    fn attempt(&self, job: &mut Job, pins: Option<&Pins>, batch: u64, now: Timestamp) -> Outcome {
-        let source = Uncommitted { overlay: &self.overlay, pins, cache: &self.shared.cache };
+    fn attempt(
+        &mut self,
+        job: &mut Job,
+        pins: Option<&Pins>,
+        batch: u64,
+        now: Timestamp,
+        inline: Option<&Inline<'_>>,
+    ) -> Outcome {
+        let source =
+            Uncommitted { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
         let mut view = View::new(&source);
-        match job.op.apply(&mut view, now, batch) {
-            Ran::Done => match view.into_changes() {
-                Ok(changes) => Outcome::Ended(changes),
-                Err(error) => {
-                    job.op.fail(error);
-                    Outcome::Ended(Changes::new())
-                }
-            },
-            Ran::Failed => Outcome::Ended(Changes::new()),
-            Ran::Miss => {
+        let ran = job.op.apply(&mut view, now, batch);
+        let failed = inline.and_then(|inline| look_at(inline, &self.shared, &mut self.aloof));
+        match (ran, failed) {
+            (Ran::Miss, None) => {
                 let wants = view.into_wants();
                 assert!(!wants.is_empty(), "an operation stops for want of nothing");
-                Outcome::Lacks(wants)
+                return Outcome::Lacks(wants);
             }
+            (Ran::Miss, Some(error)) => job.op.fail(error),
+            (Ran::Failed, _) => {}
+            (Ran::Done, _) => match view.into_changes() {
+                Ok(changes) => return Outcome::Ended(changes),
+                Err(error) => job.op.fail(error),
+            },
         }
+        Outcome::Ended(Changes::new())
     }
 
     /// Its changes are now what later operations see.
@@ -191,46 +216,14 @@ impl Executor {
     }
 
     fn park(&mut self, mut lacking: Lacking) {
-        self.widen(&mut lacking.wants);
-        self.parked.enter(&lacking.pins);
-        self.shared.fetches.push(lacking);
-    }
-
-    /// A range is fetched with so many rows more as were deleted in it since.
-    fn widen(&self, wants: &mut [Want]) {
-        for want in wants {
+        for want in &mut lacking.wants {
+            // So many rows more as were deleted in the range since.
             if let Want::Range { start, end, limit } = want {
                 *limit += self.overlay.deleted(start, end);
             }
         }
-    }
-
-    /// Fetches on this thread, so that nothing changes meanwhile and the operation ends.
-    fn execute_alone(
-        &mut self,
-        mut job: Job,
-        mut pins: Box<Pins>,
-        mut wants: Vec<Want>,
-        open: &mut Batch,
-        now: Timestamp,
-    ) {
-        let shared = Arc::clone(&self.shared);
-        for _ in 0..FETCHES {
-            self.widen(&mut wants);
-            let snapshot = shared.engine.snapshot();
-            let filled =
-                snapshot.and_then(|snapshot| fetcher::fill(&shared, &mut pins, &wants, &*snapshot));
-            if let Err(error) = filled {
-                job.op.fail(error);
-                return self.end(job, Changes::new(), open);
-            }
-            match self.attempt(&mut job, Some(&pins), open.number, now) {
-                Outcome::Ended(changes) => return self.end(job, changes, open),
-                Outcome::Lacks(more) => wants = more,
-            }
-        }
-        job.op.fail(Error::TooLarge("an operation that does not end asking for rows".into()));
-        self.end(job, Changes::new(), open);
+        self.parked.enter(&lacking.pins);
+        self.shared.fetches.push(lacking);
     }
 
     /// Forgets all that is not durable and puts what was executed on it back into the queue.
@@ -263,6 +256,16 @@ impl Executor {
         let idle = self.queue.is_empty() && self.fetched.is_empty() && self.parked.count == 0;
         idle && self.shared.stopping.load(Ordering::SeqCst) && self.shared.inbox.close_if_empty()
     }
+}
+
+/// Notices that reading here was slow, and returns why it was not possible.
+fn look_at(inline: &Inline<'_>, shared: &Shared, aloof: &mut usize) -> Option<Error> {
+    let reads = inline.take()?;
+    shared.counters.rows_inline.add(reads.rows);
+    if shared.monotonic_us() - reads.begun_us > shared.config.inline_us {
+        *aloof = ALOOF_OPS;
+    }
+    reads.failed
 }
 
 impl Parked {

@@ -11,6 +11,7 @@ use super::op::Job;
 use super::pins::Pins;
 use super::shared::Shared;
 use crate::Want;
+use crate::engine::Snapshot;
 
 /// Operations that share a snapshot.
 const FETCHES: usize = 16;
@@ -90,12 +91,7 @@ fn fetch(shared: &Shared, lacking: Vec<Lacking>) -> Vec<Fetched> {
 }
 
 /// Fetches `wants` into `pins` and offers the rows to the cache.
-pub fn fill(
-    shared: &Shared,
-    pins: &mut Pins,
-    wants: &[Want],
-    snapshot: &dyn crate::engine::Snapshot,
-) -> Result<()> {
+fn fill(shared: &Shared, pins: &mut Pins, wants: &[Want], snapshot: &dyn Snapshot) -> Result<()> {
     pins.fetch(wants, snapshot)?;
     let published = shared.durable.batch();
     for want in wants {

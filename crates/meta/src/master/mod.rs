@@ -62,11 +62,20 @@ pub struct Config {
     pub parked_ops: usize,
     /// Threads that read rows for them.
     pub fetch_threads: usize,
+    /// The executor reads missing rows itself, without parking the operation, as long as that
+    /// takes no longer than this for one operation, microseconds. 0: it never does.
+    pub inline_us: u64,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { cache_bytes: 16 << 20, accepted_ops: 16_384, parked_ops: 256, fetch_threads: 4 }
+        Config {
+            cache_bytes: 16 << 20,
+            accepted_ops: 16_384,
+            parked_ops: 256,
+            fetch_threads: 4,
+            inline_us: 150,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::Want;
 use crate::engine::Snapshot;
 
 /// Rows of a range as of some snapshot.
-struct Range {
+pub struct Range {
     start: Bytes,
     end: Bytes,
     rows: Vec<(Bytes, Bytes)>,
@@ -50,10 +50,7 @@ impl Pins {
         }
         for want in wants {
             if let Want::Range { start, end, limit } = want {
-                let rows = snapshot.scan(start, end, *limit)?;
-                let complete = rows.len() < *limit;
-                let range = Range { start: start.clone(), end: end.clone(), rows, complete };
-                self.ranges.push(range);
+                self.ranges.push(Range::fetch(start, end, *limit, snapshot)?);
             }
         }
         Ok(())
@@ -78,7 +75,20 @@ impl Pins {
 }
 
 impl Range {
-    fn merge(
+    pub fn fetch(
+        start: &Bytes,
+        end: &Bytes,
+        limit: usize,
+        snapshot: &dyn Snapshot,
+    ) -> Result<Range> {
+        let rows = snapshot.scan(start, end, limit)?;
+        let complete = rows.len() < limit;
+        Ok(Range { start: start.clone(), end: end.clone(), rows, complete })
+    }
+
+    /// Up to `limit` rows with `start <= key < end` under `changes`, or `None` if there may be
+    /// more of them than were fetched.
+    pub fn merge(
         &self,
         changes: &[(Bytes, Option<Bytes>)],
         start: &Bytes,

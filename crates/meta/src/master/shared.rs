@@ -182,6 +182,7 @@ impl Shared {
             commit_us: counters.commit_us.get(),
             commits_failed: counters.commits_failed.get(),
             op_misses: counters.op_misses.get(),
+            rows_inline: counters.rows_inline.get(),
             reads_cached: counters.reads_cached.get(),
             reads_missed: counters.reads_missed.get(),
             in_flight: self.config.accepted_ops.saturating_sub(free) as u64,

@@ -1,13 +1,14 @@
 //! Where operations find their rows.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use bytes::Bytes;
 use cairn_base::Error;
 
 use super::cache::{Cached, RowCache};
 use super::overlay::Overlay;
-use super::pins::Pins;
+use super::pins::{Pins, Range};
+use super::shared::Shared;
 use crate::Source;
 use crate::engine::Snapshot;
 
@@ -16,6 +17,8 @@ pub struct Uncommitted<'a> {
     pub overlay: &'a Overlay,
     pub pins: Option<&'a Pins>,
     pub cache: &'a RowCache,
+    /// What is in none of these is read on the spot, or else missing.
+    pub inline: Option<&'a Inline<'a>>,
 }
 
 impl Source for Uncommitted<'_> {
@@ -25,12 +28,85 @@ impl Source for Uncommitted<'_> {
         }
         match self.pins.and_then(|pins| pins.get(key)) {
             Some(row) => Some(row.clone()),
-            None => self.cache.newest(key),
+            None => self.cache.newest(key).or_else(|| self.inline?.get(key, self.cache)),
         }
     }
 
     fn scan(&self, start: &Bytes, end: &Bytes, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
-        self.pins?.scan(self.overlay, start, end, limit)
+        let pinned = self.pins.and_then(|pins| pins.scan(self.overlay, start, end, limit));
+        pinned.or_else(|| self.inline?.scan(start, end, limit, self.overlay))
+    }
+}
+
+/// A snapshot that is at least as young as what the overlay has let go, and what went wrong with
+/// it.
+pub struct Inline<'a> {
+    shared: &'a Shared,
+    snapshot: OnceCell<Box<dyn Snapshot>>,
+    reads: RefCell<Option<Reads>>,
+}
+
+/// What was read inline.
+pub struct Reads {
+    pub begun_us: u64,
+    /// Rows and ranges.
+    pub rows: u64,
+    /// Why the last was not read.
+    pub failed: Option<Error>,
+}
+
+impl<'a> Inline<'a> {
+    /// The snapshot is taken when it is needed first.
+    pub fn new(shared: &'a Shared) -> Inline<'a> {
+        Inline { shared, snapshot: OnceCell::new(), reads: RefCell::new(None) }
+    }
+
+    /// What was read since this was called last.
+    pub fn take(&self) -> Option<Reads> {
+        self.reads.take()
+    }
+
+    fn get(&self, key: &Bytes, cache: &RowCache) -> Option<Option<Bytes>> {
+        let snapshot = self.snapshot()?;
+        let row = self.keep(snapshot.get(std::slice::from_ref(key)))?.pop()?;
+        // What is looked for in vain is mostly about to be made, and cached as such.
+        if row.is_some() {
+            cache.offer(key, row.as_ref(), snapshot.batch(), self.shared.durable.batch());
+        }
+        Some(row)
+    }
+
+    fn scan(
+        &self,
+        start: &Bytes,
+        end: &Bytes,
+        limit: usize,
+        overlay: &Overlay,
+    ) -> Option<Vec<(Bytes, Bytes)>> {
+        let changes = overlay.range(start, end);
+        let deleted = changes.iter().filter(|(_, row)| row.is_none()).count();
+        let range = Range::fetch(start, end, limit + deleted, self.snapshot()?);
+        self.keep(range)?.merge(&changes, start, end, limit)
+    }
+
+    fn snapshot(&self) -> Option<&dyn Snapshot> {
+        self.reads.borrow_mut().get_or_insert_with(|| self.begin()).rows += 1;
+        if self.snapshot.get().is_none() {
+            let snapshot = self.keep(self.shared.engine.snapshot())?;
+            let _ = self.snapshot.set(snapshot);
+        }
+        self.snapshot.get().map(|snapshot| &**snapshot)
+    }
+
+    fn begin(&self) -> Reads {
+        Reads { begun_us: self.shared.monotonic_us(), rows: 0, failed: None }
+    }
+
+    fn keep<T>(&self, result: cairn_base::Result<T>) -> Option<T> {
+        let fail = |error| {
+            self.reads.borrow_mut().get_or_insert_with(|| self.begin()).failed = Some(error);
+        };
+        result.map_err(fail).ok()
     }
 }
 

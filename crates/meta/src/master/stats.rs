@@ -18,6 +18,8 @@ pub struct Stats {
     pub commits_failed: u64,
     /// Runs of operations that had to wait for rows.
     pub op_misses: u64,
+    /// Rows and ranges that the executor read itself.
+    pub rows_inline: u64,
     /// Reads answered from memory.
     pub reads_cached: u64,
     /// Reads answered from the engine.
@@ -42,6 +44,7 @@ pub struct Counters {
     pub commit_us: Counter,
     pub commits_failed: Counter,
     pub op_misses: Counter,
+    pub rows_inline: Counter,
     pub reads_cached: Counter,
     pub reads_missed: Counter,
 }

@@ -8,7 +8,10 @@ use cairn_base::{Error, Result};
 use cairn_meta::engine::{Change, CommitError, Engine, Fence, Snapshot};
 use parking_lot::{Condvar, Mutex};
 
-type Rows = BTreeMap<Bytes, Bytes>;
+pub type Rows = BTreeMap<Bytes, Bytes>;
+
+type Plan = Box<dyn Fn(u64) -> Fate + Send + Sync>;
+type Witness = Box<dyn Fn(&Rows) + Send + Sync>;
 
 /// What happens to a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,14 +49,22 @@ pub struct TestEngine {
     state: Mutex<State>,
     changed: Condvar,
     /// Fate by the number of the commit, if not in the list.
-    pub plan: Option<Box<dyn Fn(u64) -> Fate + Send + Sync>>,
+    plan: Option<Plan>,
     /// Called with the rows, after they are durable and before anybody is told.
-    pub witness: Option<Box<dyn Fn(&Rows) + Send + Sync>>,
+    witness: Option<Witness>,
 }
 
 impl TestEngine {
     pub fn new() -> Arc<TestEngine> {
         Arc::default()
+    }
+
+    pub fn watched(
+        plan: impl Fn(u64) -> Fate + Send + Sync + 'static,
+        witness: impl Fn(&Rows) + Send + Sync + 'static,
+    ) -> Arc<TestEngine> {
+        let (plan, witness) = (Some(Box::new(plan) as Plan), Some(Box::new(witness) as Witness));
+        Arc::new(TestEngine { plan, witness, ..TestEngine::default() })
     }
 
     pub fn plan(&self, fates: impl IntoIterator<Item = Fate>) {
