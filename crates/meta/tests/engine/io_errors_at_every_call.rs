@@ -19,7 +19,7 @@ fn run(disk: &SimDisk, seed: u64) -> Run {
     let rng = SeededRng::new(seed);
     let mut run = Run { states: vec![Rows::new()], acked: 0 };
     for _ in 0..3 {
-        let config = if seed % 2 == 0 { small(seed) } else { short_log(seed) };
+        let config = if seed.is_multiple_of(2) { small(seed) } else { short_log(seed) };
         let Ok(engine) = open(disk, config) else { return run };
         let fence = engine.fence().unwrap();
         assert!(fence.batch >= run.acked);

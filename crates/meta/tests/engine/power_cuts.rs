@@ -159,8 +159,8 @@ fn cuts_while_an_engine_is_made() {
 #[test]
 fn cuts_while_commits_and_checkpoints_overlap() {
     let mut images = 0;
-    for seed in 2000..2040 {
-        let config = if seed % 2 == 0 { small(seed) } else { short_log(seed) };
+    for seed in 2000..2040_u64 {
+        let config = if seed.is_multiple_of(2) { small(seed) } else { short_log(seed) };
         let config = Config { background: true, ..config };
         let history = record(seed, 60, &SimDisk::new(seed), config);
         for (point, snapshot) in history.snapshots.iter().enumerate() {
