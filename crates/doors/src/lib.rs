@@ -9,4 +9,15 @@
 //!                                         http/  s3/  ◄────┘   a verb a file ──► cairn_fs::Fs
 //! ```
 
+pub mod admit;
+pub mod http;
+pub mod limits;
+pub mod metrics;
+mod pulse;
+#[cfg(feature = "s3")]
 pub mod s3;
+pub mod serve;
+pub mod tls;
+mod upload;
+
+pub use upload::{Upload, UploadError};

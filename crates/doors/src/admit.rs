@@ -1,0 +1,274 @@
+//! Who is asking: from credentials on the wire to a `Caller`, before anything else is looked at.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use cairn_auth::{Caller, NewCredential, SealKey, SecretKey};
+use cairn_base::{Error, Result, Rng, Secret, UserId};
+use cairn_fs::ops::credentials::{AddAccessKey, FindAccessKey, FindToken, ListCredentials};
+use cairn_fs::rows::{AccessKey, Token};
+use cairn_fs::{Fs, Verb};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use parking_lot::Mutex;
+
+use crate::limits;
+
+/// The name of the first user, who may do everything.
+pub const ROOT: &str = "root";
+
+/// Turns credentials into callers. One for all doors.
+pub struct Admit {
+    fs: Fs,
+    seal: SealKey,
+    rng: Arc<dyn Rng>,
+    failures: Mutex<HashMap<IpAddr, Failures>>,
+}
+
+/// Wrong credentials that came from one source.
+struct Failures {
+    since: Duration,
+    count: u32,
+}
+
+/// Why a request was not admitted.
+#[derive(Debug)]
+pub enum Refused {
+    /// Credentials were sent and they are no good. Says nothing about which part.
+    Credentials,
+    /// Too many wrong ones came from there.
+    TooMany,
+    /// It could not be decided.
+    Failed(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused::Failed(error)
+    }
+}
+
+/// What `Authorization` says. It has no `Debug`: it holds secrets.
+enum Presented {
+    Token { id: String, whole: Secret<String> },
+    Basic { id: String, secret: Secret<String> },
+}
+
+impl Admit {
+    pub fn new(fs: Fs, seal: SealKey, rng: Arc<dyn Rng>) -> Admit {
+        Admit { fs, seal, rng, failures: Mutex::new(HashMap::new()) }
+    }
+
+    pub fn fs(&self) -> &Fs {
+        &self.fs
+    }
+
+    pub fn rng(&self) -> &Arc<dyn Rng> {
+        &self.rng
+    }
+
+    /// As [`Admit::caller`] where that can be said without waiting; `None` otherwise.
+    pub fn caller_now(&self, headers: &HeaderMap) -> Option<Caller> {
+        (!headers.contains_key(AUTHORIZATION)).then(Caller::anonymous)
+    }
+
+    /// Who sent a request with these headers. Without `Authorization` that is nobody in
+    /// particular; with one that is wrong in any way it is an error, never nobody.
+    pub async fn caller(&self, headers: &HeaderMap, source: SocketAddr) -> Result<Caller, Refused> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else { return Ok(Caller::anonymous()) };
+        if self.is_held_off(source) {
+            return Err(Refused::TooMany);
+        }
+        let presented = match values.next() {
+            None => value.to_str().ok().and_then(parse),
+            Some(_) => None,
+        };
+        let verified = match presented {
+            Some(presented) => self.verify(presented).await?,
+            None => None,
+        };
+        match verified {
+            Some(user) => Ok(Caller::verified(user)),
+            None => {
+                self.failed(source);
+                Err(Refused::Credentials)
+            }
+        }
+    }
+
+    async fn verify(&self, presented: Presented) -> Result<Option<UserId>> {
+        match presented {
+            Presented::Token { id, whole } => {
+                let token: Option<Token> = self.find(FindToken { id }).await?;
+                let Some(token) = token else { return Ok(None) };
+                let now = self.fs.clock().now();
+                let in_time = token.expires.0 == 0 || now < token.expires;
+                let good = cairn_auth::verify_token(&token.hash, whole.expose()) && in_time;
+                Ok(good.then_some(token.user))
+            }
+            Presented::Basic { id, secret } => {
+                let Some((stored, user)) = self.secret_of(&id).await? else { return Ok(None) };
+                let good = cairn_auth::verify_secret(&stored, secret.expose());
+                Ok(good.then_some(user))
+            }
+        }
+    }
+
+    async fn find<V: Verb>(&self, verb: V) -> Result<V::Reply> {
+        self.fs.read(&Caller::system(), verb).await
+    }
+
+    /// The secret of an access key and whose it is, to check a signature with.
+    pub async fn secret_of(&self, access_key_id: &str) -> Result<Option<(SecretKey, UserId)>> {
+        if cairn_auth::check_access_key_id(access_key_id).is_err() {
+            return Ok(None);
+        }
+        let id = access_key_id.to_owned();
+        let key: Option<AccessKey> = self.find(FindAccessKey { id }).await?;
+        let Some(key) = key else { return Ok(None) };
+        Ok(Some((self.seal.open(access_key_id, &key.sealed)?, key.user)))
+    }
+
+    /// Seals the secret of an access key, to be kept by the store.
+    pub fn seal(&self, credential: &NewCredential) -> Vec<u8> {
+        self.seal.seal(&*self.rng, &credential.id, &credential.secret)
+    }
+
+    /// Whether a source has sent so many wrong credentials that it must wait.
+    pub fn is_held_off(&self, source: SocketAddr) -> bool {
+        let failures = self.failures.lock();
+        let Some(known) = failures.get(&network(source)) else { return false };
+        known.count >= limits::FAILURES && !self.is_over(known)
+    }
+
+    /// Notes that a source sent wrong credentials.
+    pub fn failed(&self, source: SocketAddr) {
+        let since = self.fs.clock().monotonic();
+        let mut failures = self.failures.lock();
+        if failures.len() >= limits::FAILURE_SOURCES {
+            failures.retain(|_, known| !self.is_over(known));
+        }
+        if failures.len() >= limits::FAILURE_SOURCES {
+            failures.clear();
+        }
+        let known = failures.entry(network(source)).or_insert(Failures { since, count: 0 });
+        if self.is_over(known) {
+            *known = Failures { since, count: 0 };
+        }
+        known.count = known.count.saturating_add(1);
+    }
+
+    fn is_over(&self, known: &Failures) -> bool {
+        let now = self.fs.clock().monotonic();
+        now.saturating_sub(known.since) >= limits::FAILURES_WINDOW
+    }
+}
+
+/// Who is counted as one source: an IPv4 address, or the half of an IPv6 address that a network
+/// hands out.
+fn network(source: SocketAddr) -> IpAddr {
+    match source.ip().to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+    }
+}
+
+fn parse(value: &str) -> Option<Presented> {
+    let (scheme, rest) = value.split_once(' ')?;
+    let rest = rest.trim_matches(' ');
+    if scheme.eq_ignore_ascii_case("bearer") {
+        let id = cairn_auth::token_id(rest)?.to_owned();
+        return Some(Presented::Token { id, whole: Secret::new(rest.to_owned()) });
+    }
+    if scheme.eq_ignore_ascii_case("basic") {
+        let decoded = String::from_utf8(BASE64.decode(rest).ok()?).ok()?;
+        let (id, secret) = decoded.split_once(':')?;
+        return Some(Presented::Basic {
+            id: id.to_owned(),
+            secret: Secret::new(secret.to_owned()),
+        });
+    }
+    None
+}
+
+/// Makes the first access key of root if there is none, and returns it to be shown once. With a
+/// preset, root gets that one, and nothing is returned.
+pub async fn ensure_root(
+    admit: &Admit,
+    preset: Option<(String, SecretKey)>,
+) -> Result<Option<NewCredential>> {
+    if let Some((id, secret)) = preset {
+        cairn_auth::check_access_key_id(&id)?;
+        cairn_auth::check_secret_key(&secret)?;
+        if let Some((known, UserId::ROOT)) = admit.secret_of(&id).await?
+            && cairn_auth::verify_secret(&known, secret.expose())
+        {
+            return Ok(None);
+        }
+        add_root_key(admit, &NewCredential { id, secret }, true).await?;
+        return Ok(None);
+    }
+    let known = admit.fs.read(&Caller::system(), ListCredentials).await?;
+    if known.iter().any(|credential| credential.user == ROOT && !credential.is_token) {
+        return Ok(None);
+    }
+    let credential = cairn_auth::generate(&*admit.rng);
+    add_root_key(admit, &credential, false).await?;
+    Ok(Some(credential))
+}
+
+async fn add_root_key(admit: &Admit, credential: &NewCredential, replace: bool) -> Result<()> {
+    let verb = AddAccessKey {
+        id: credential.id.clone(),
+        sealed: admit.seal(credential),
+        user: ROOT.to_owned(),
+        replace,
+    };
+    let user = admit.fs.run(&Caller::system(), verb).await?;
+    assert_eq!(user, UserId::ROOT, "the first user is root");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sources_are_networks() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("1.2.3.4:5"), of("[::ffff:1.2.3.4]:6"));
+        assert_eq!(of("[2001:db8::1]:5"), of("[2001:db8::2]:5"));
+        assert_ne!(of("[2001:db8::1]:5"), of("[2001:db8:0:1::1]:5"));
+    }
+
+    #[test]
+    fn only_the_two_schemes_are_parsed() {
+        let good = ["Bearer cairn_A_B", "bearer cairn_A_B", "Basic YTpi", "BASIC  YTpi"];
+        for value in good {
+            assert!(parse(value).is_some(), "{value}");
+        }
+        let bad =
+            ["", "Bearer", "Bearer ", "Bearer x", "Basic", "Basic YWI=", "Basic !", "Foo YTpi"];
+        for value in bad {
+            assert!(parse(value).is_none(), "{value}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+        #[test]
+        fn any_header_is_parsed_or_refused(value in ".{0,80}", scheme in 0..3usize) {
+            let value = format!("{}{value}", ["", "Basic ", "Bearer cairn_"][scheme]);
+            let _ = parse(&value);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `/admin/`: what the command line asks of a running server. Only root may.
+
+use cairn_auth::{Caller, NewCredential, decide_admin};
+use cairn_base::{Error, Result, Secret, Timestamp};
+use cairn_fs::GcReport;
+use cairn_fs::ops::credentials::{AddAccessKey, AddToken, ListCredentials, RemoveCredential};
+use http::{Method, Response, StatusCode};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::error::Failure;
+use super::target::Query;
+use super::{Body, json_of, no_content, rfc3339};
+use crate::admit::Admit;
+
+/// One request to `/admin/`.
+pub struct Request<'a> {
+    pub method: &'a Method,
+    /// What follows `/admin/`.
+    pub path: &'a str,
+    pub query: &'a Query,
+    pub json: &'a [u8],
+}
+
+/// Answers it.
+///
+/// # Errors
+/// `Denied` to anybody but root, whatever is asked.
+pub async fn reply(
+    admit: &Admit,
+    caller: &Caller,
+    request: Request<'_>,
+) -> Result<Response<Body>, Failure> {
+    decide_admin(caller, "administration")?;
+    let path = request.path;
+    let route = (request.method.as_str(), path.split_once('/').unwrap_or((path, "")));
+    match route {
+        ("GET", ("keys", "")) => Ok(list_keys(admit, caller).await?),
+        ("POST", ("keys", "")) => Ok(add_key(admit, caller, parse(request.json)?).await?),
+        ("DELETE", ("keys" | "tokens", id)) if !id.is_empty() => {
+            let removed = RemoveCredential { id: id.to_owned() };
+            admit.fs().run(caller, removed).await?;
+            Ok(no_content())
+        }
+        ("POST", ("tokens", "")) => Ok(add_token(admit, caller, parse(request.json)?).await?),
+        ("GET", ("status", "")) => Ok(status(admit).await?),
+        ("POST", ("gc", "")) => {
+            let dry_run = request.query.is_set("dry_run");
+            let report = admit.fs().collect_garbage(caller, dry_run).await?;
+            Ok(json_of(StatusCode::OK, &ShownGc::from(report)))
+        }
+        (_, ("keys", "")) => Err(Failure::Method { allow: "GET, POST" }),
+        (_, ("keys" | "tokens", id)) if !id.is_empty() => Err(Failure::Method { allow: "DELETE" }),
+        (_, ("tokens" | "gc", "")) => Err(Failure::Method { allow: "POST" }),
+        (_, ("status", "")) => Err(Failure::Method { allow: "GET" }),
+        _ => Err(Error::NotFound(format!("/admin/{path}")).into()),
+    }
+}
+
+fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
+    // Not the parser's own words: they could repeat a secret.
+    serde_json::from_slice(json)
+        .map_err(|error| Error::Invalid(format!("JSON of the body, at column {}", error.column())))
+}
+
+#[derive(Serialize)]
+struct ShownKey {
+    id: String,
+    user: String,
+    kind: &'static str,
+    created: String,
+    expires: Option<String>,
+}
+
+async fn list_keys(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
+    let credentials = admit.fs().read(caller, ListCredentials).await?;
+    let keys: Vec<ShownKey> = credentials
+        .into_iter()
+        .map(|credential| ShownKey {
+            id: credential.id,
+            user: credential.user,
+            kind: if credential.is_token { "token" } else { "access_key" },
+            created: rfc3339(credential.created),
+            expires: (credential.expires.0 != 0).then(|| rfc3339(credential.expires)),
+        })
+        .collect();
+    Ok(json_of(StatusCode::OK, &serde_json::json!({ "keys": keys })))
+}
+
+/// No `Debug`: it has a secret in it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewKey {
+    user: String,
+    id: Option<String>,
+    secret: Option<String>,
+}
+
+async fn add_key(admit: &Admit, caller: &Caller, new: NewKey) -> Result<Response<Body>> {
+    let mut credential = cairn_auth::generate(&**admit.rng());
+    if let Some(id) = new.id {
+        credential.id = id;
+    }
+    if let Some(secret) = new.secret {
+        credential.secret = Secret::new(secret);
+    }
+    cairn_auth::check_access_key_id(&credential.id)?;
+    cairn_auth::check_secret_key(&credential.secret)?;
+    let NewCredential { id, .. } = &credential;
+    let sealed = admit.seal(&credential);
+    let verb = AddAccessKey { id: id.clone(), sealed, user: new.user, replace: false };
+    admit.fs().run(caller, verb).await?;
+    let shown = serde_json::json!({ "id": id, "secret": credential.secret.expose() });
+    Ok(json_of(StatusCode::CREATED, &shown))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewToken {
+    user: String,
+    /// Seconds from now; without it, never.
+    expires_s: Option<u32>,
+}
+
+async fn add_token(admit: &Admit, caller: &Caller, new: NewToken) -> Result<Response<Body>> {
+    let now = admit.fs().clock().now();
+    let expires = match new.expires_s {
+        Some(0) => return Err(Error::Invalid("expires_s: use at least 1".into())),
+        Some(secs) => Timestamp(now.0.saturating_add(i64::from(secs) * 1_000_000_000)),
+        None => Timestamp(0),
+    };
+    let (id, token) = cairn_auth::generate_token(&**admit.rng());
+    let hash = cairn_auth::hash_token(token.expose());
+    let verb = AddToken { id: id.clone(), hash, user: new.user, expires };
+    admit.fs().run(caller, verb).await?;
+    let shown = serde_json::json!({ "id": id, "token": token.expose() });
+    Ok(json_of(StatusCode::CREATED, &shown))
+}
+
+async fn status(admit: &Admit) -> Result<Response<Body>> {
+    let fs = admit.fs();
+    let (cache, master) = (fs.stats(), fs.master().stats());
+    let blocks = fs.blocks().usage().await?;
+    let shown = serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "durable_batch": fs.master().durable_batch(),
+        "failed": fs.master().failed(),
+        "meta": {
+            "ops": master.ops,
+            "batches": master.batches,
+            "in_flight": master.in_flight,
+            "cache_rows": master.cache_rows,
+            "cache_bytes": master.cache_bytes,
+        },
+        "cache": {
+            "hits": cache.cache_hits,
+            "misses": cache.cache_misses,
+            "bytes": cache.cache_bytes,
+        },
+        "blocks": {
+            "blocks": blocks.blocks,
+            "live_bytes": blocks.live_bytes,
+            "dead_bytes": blocks.dead_bytes,
+            "free_bytes": blocks.free_bytes,
+            "segments": blocks.segments,
+            "poisoned_segments": blocks.poisoned_segments,
+            "damaged_segments": blocks.damaged_segments,
+            "corrupt_reads": blocks.corrupt_reads,
+        },
+    });
+    Ok(json_of(StatusCode::OK, &shown))
+}
+
+#[derive(Serialize)]
+struct ShownGc {
+    drained: u64,
+    orphans: u64,
+    blocks_deleted: u64,
+    blocks_waiting: u64,
+    blocks_unknown: u64,
+}
+
+impl From<GcReport> for ShownGc {
+    fn from(report: GcReport) -> ShownGc {
+        ShownGc {
+            drained: report.drained,
+            orphans: report.orphans,
+            blocks_deleted: report.blocks_deleted,
+            blocks_waiting: report.blocks_waiting,
+            blocks_unknown: report.blocks_unknown,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! POST to an object: appends one record to it, whole and once, wherever its end is by then.
+
+use bytes::{Bytes, BytesMut};
+use cairn_auth::Caller;
+use cairn_base::{Error, Result, limits as store_limits};
+use cairn_fs::Fs;
+use cairn_fs::ops::put_object::MayWrite;
+use http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use super::digest::Expected;
+use super::put::broken;
+use super::{Body, check_key, headers, json_of};
+use crate::metrics::VerbStats;
+use crate::upload::Upload;
+
+pub const X_CAIRN_OFFSET: HeaderName = HeaderName::from_static("x-cairn-offset");
+pub const X_CAIRN_SIZE: HeaderName = HeaderName::from_static("x-cairn-size");
+
+#[derive(Serialize)]
+struct Appended {
+    /// Where the record begins.
+    offset: u64,
+    /// Bytes of the object with it.
+    size: u64,
+}
+
+pub async fn append(
+    fs: &Fs,
+    memory: &Semaphore,
+    caller: &Caller,
+    (bucket, key): (&str, &str),
+    headers: &HeaderMap,
+    upload: &mut Upload,
+    stats: &VerbStats,
+) -> Result<Response<Body>> {
+    check_key(key)?;
+    if [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
+    {
+        return Err(Error::NotImplemented("conditions on an append".into()));
+    }
+    let expected = Expected::parse(headers)?;
+    fs.read(caller, MayWrite { bucket: bucket.to_owned() }).await?;
+    let kib = upload.announced().unwrap_or(u64::MAX).min(store_limits::BLOCK_BYTES as u64) >> 10;
+    let closed = |_| Error::Unavailable("the server is stopping".into());
+    let _held = memory.acquire_many(kib as u32 + 1).await.map_err(closed)?;
+    let record = collect(upload, store_limits::BLOCK_BYTES).await?;
+    stats.received(record.len() as u64);
+    if let Some(mut digester) = expected.digester() {
+        digester.update(&record);
+        expected.check(&digester.finish())?;
+    }
+    let (offset, ino, inode) = fs.append(caller, bucket, key, record).await?;
+    let mut reply = json_of(StatusCode::OK, &Appended { offset, size: inode.size });
+    let headers = reply.headers_mut();
+    headers.insert(ETAG, headers::quoted(&inode.etag(ino)));
+    headers.insert(X_CAIRN_OFFSET, HeaderValue::from(offset));
+    headers.insert(X_CAIRN_SIZE, HeaderValue::from(inode.size));
+    Ok(reply)
+}
+
+/// A whole body of at most `most` bytes.
+pub async fn collect(upload: &mut Upload, most: usize) -> Result<Bytes> {
+    let too_large = || Error::TooLarge(format!("the body: at most {most} bytes here"));
+    let announced = upload.announced().unwrap_or(0);
+    if announced > most as u64 {
+        return Err(too_large());
+    }
+    let mut whole = BytesMut::with_capacity(announced as usize);
+    while let Some(frame) = upload.frame().await {
+        let Ok(bytes) = frame.map_err(broken)?.into_data() else { continue };
+        if whole.len() + bytes.len() > most {
+            return Err(too_large());
+        }
+        whole.extend_from_slice(&bytes);
+    }
+    Ok(whole.freeze())
+}

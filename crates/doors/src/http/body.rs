@@ -1,0 +1,119 @@
+//! The body of a reply.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+use cairn_fs::ByteStream;
+use futures_util::StreamExt;
+use http_body::{Frame, SizeHint};
+
+use crate::metrics::{Pending, VerbStats};
+
+/// Bytes at hand, or a stream of them. One type, so that nothing is boxed where all is at hand.
+pub enum Body {
+    Full(Bytes),
+    Stream(Streaming),
+}
+
+/// A stream of exactly `remaining` bytes. Anything else ends the connection: a client never takes
+/// a part for the whole.
+pub struct Streaming {
+    stream: ByteStream,
+    remaining: u64,
+    /// Counts the reply when the last byte was taken, or the client is gone.
+    pending: Option<Pending>,
+}
+
+impl Body {
+    pub fn empty() -> Body {
+        Body::Full(Bytes::new())
+    }
+
+    pub fn stream(stream: ByteStream, length: u64) -> Body {
+        Body::Stream(Streaming { stream, remaining: length, pending: None })
+    }
+
+    /// Counts the reply that this is the body of: at once if all of it is at hand.
+    pub(super) fn count(&mut self, stats: &Arc<VerbStats>, status: u16, started: Instant) {
+        match self {
+            Body::Full(bytes) => stats.record(status, started.elapsed(), bytes.len() as u64),
+            Body::Stream(streaming) => {
+                let stats = Arc::clone(stats);
+                streaming.pending = Some(Pending { stats, status, started, bytes_out: 0 });
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Body::Full(bytes) => bytes.len() as u64,
+            Body::Stream(streaming) => streaming.remaining,
+        }
+    }
+}
+
+impl Streaming {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        let next = match self.stream.poll_next_unpin(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(next) => next,
+        };
+        let piece = match next {
+            None if self.remaining == 0 => return Poll::Ready(None),
+            None => Err(Error::corrupt("length of a body", "its end", "more bytes")),
+            Some(Ok(piece)) if piece.len() as u64 > self.remaining => {
+                Err(Error::corrupt("length of a body", piece.len(), self.remaining))
+            }
+            Some(piece) => piece,
+        };
+        Poll::Ready(Some(self.counted(piece)))
+    }
+
+    fn counted(&mut self, piece: Result<Bytes>) -> Result<Bytes> {
+        match &piece {
+            Ok(bytes) => {
+                self.remaining -= bytes.len() as u64;
+                if let Some(pending) = &mut self.pending {
+                    pending.bytes_out += bytes.len() as u64;
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "a reply is cut off in the middle");
+                if let Some(pending) = &mut self.pending {
+                    pending.status = 500;
+                }
+            }
+        }
+        piece
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>>>> {
+        match &mut *self {
+            Body::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Body::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Body::Stream(streaming) => {
+                streaming.poll(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.len())
+    }
+}

@@ -1,0 +1,146 @@
+//! Buckets: listing, making, showing, changing and deleting them.
+
+use cairn_auth::{Caller, Rights, Visibility};
+use cairn_base::{Error, Result};
+use cairn_fs::Fs;
+use cairn_fs::ops::buckets::{CreateBucket, DeleteBucket, GetBucket, ListBuckets, UpdateBucket};
+use cairn_fs::ops::credentials::UserName;
+use cairn_fs::ops::namespace::Opened;
+use cairn_fs::rows::{BucketKind, Usage};
+use http::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::list::limit;
+use super::target::Query;
+use super::{Body, json_of, no_content, rfc3339};
+
+#[derive(Serialize)]
+struct ShownBucket {
+    name: String,
+    kind: &'static str,
+    owner: String,
+    visibility: &'static str,
+    created: String,
+    cache_control: String,
+    objects: u64,
+    bytes: u64,
+    uploads: u32,
+}
+
+#[derive(Serialize)]
+struct ShownBuckets {
+    buckets: Vec<ShownBucket>,
+    /// Where the next page begins: send it as `after`. Null at the end.
+    next: Option<String>,
+}
+
+async fn shown(fs: &Fs, opened: Opened, usage: Usage) -> Result<ShownBucket> {
+    let bucket = opened.bucket;
+    let owner = fs.read(&Caller::system(), UserName { user: bucket.owner }).await?;
+    Ok(ShownBucket {
+        name: bucket.name,
+        kind: bucket.kind.as_str(),
+        owner: owner.unwrap_or_default(),
+        visibility: bucket.visibility.as_str(),
+        created: rfc3339(bucket.created),
+        cache_control: bucket.cache_control,
+        objects: usage.objects,
+        bytes: usage.bytes,
+        uploads: usage.uploads,
+    })
+}
+
+/// The buckets the caller may look into; query: `prefix`, `after`, `limit`.
+pub async fn list(fs: &Fs, caller: &Caller, query: &Query) -> Result<Response<Body>> {
+    let text = |name| query.get(name).unwrap_or_default().to_owned();
+    let verb = ListBuckets { prefix: text("prefix"), after: text("after"), limit: limit(query)? };
+    let (found, next) = fs.read(caller, verb).await?;
+    let mut buckets = Vec::with_capacity(found.len());
+    for (opened, usage) in found {
+        buckets.push(shown(fs, opened, usage).await?);
+    }
+    Ok(json_of(StatusCode::OK, &ShownBuckets { buckets, next }))
+}
+
+/// Settings and usage of a bucket.
+pub async fn show(fs: &Fs, caller: &Caller, name: &str) -> Result<Response<Body>> {
+    let (opened, usage) = fs.read(caller, GetBucket { name: name.to_owned() }).await?;
+    Ok(json_of(StatusCode::OK, &shown(fs, opened, usage).await?))
+}
+
+/// Makes a bucket of kind `posix`; query: `visibility`.
+pub async fn create(fs: &Fs, caller: &Caller, name: &str, query: &Query) -> Result<Response<Body>> {
+    let visibility = query.get("visibility").map(Visibility::parse).transpose()?;
+    let visibility = visibility.unwrap_or_default();
+    let verb = CreateBucket { name: name.to_owned(), kind: BucketKind::Posix, visibility };
+    fs.run(caller, verb).await?;
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = StatusCode::CREATED;
+    Ok(reply)
+}
+
+/// What may be changed of a bucket.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    visibility: Option<String>,
+    cache_control: Option<String>,
+    grant: Option<Grant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grant {
+    user: String,
+    /// Words such as `read,write`; `none` takes all rights away.
+    rights: String,
+}
+
+impl Change {
+    /// From JSON, or where there is none from the query, with `grant=<user>:<rights>`.
+    fn parse(json: &[u8], query: &Query) -> Result<Change> {
+        if !json.is_empty() {
+            return serde_json::from_slice(json)
+                .map_err(|error| Error::Invalid(format!("JSON of the body: {error}")));
+        }
+        let text = |name| query.get(name).map(str::to_owned);
+        let grant = match query.get("grant").map(|grant| grant.split_once(':')) {
+            None => None,
+            Some(Some((user, rights))) => {
+                Some(Grant { user: user.to_owned(), rights: rights.to_owned() })
+            }
+            Some(None) => return Err(Error::Invalid("grant: use <user>:<rights>".into())),
+        };
+        Ok(Change { visibility: text("visibility"), cache_control: text("cache_control"), grant })
+    }
+}
+
+/// Changes settings of a bucket.
+pub async fn update(
+    fs: &Fs,
+    caller: &Caller,
+    name: &str,
+    query: &Query,
+    json: &[u8],
+) -> Result<Response<Body>> {
+    let change = Change::parse(json, query)?;
+    let grant = match change.grant {
+        Some(Grant { user, rights }) => Some((user, Rights::parse(&rights)?)),
+        None => None,
+    };
+    let verb = UpdateBucket {
+        name: name.to_owned(),
+        visibility: change.visibility.as_deref().map(Visibility::parse).transpose()?,
+        cache_control: change.cache_control,
+        grant,
+        tags: None,
+    };
+    fs.run(caller, verb).await?;
+    Ok(no_content())
+}
+
+/// Deletes an empty bucket.
+pub async fn delete(fs: &Fs, caller: &Caller, name: &str) -> Result<Response<Body>> {
+    fs.run(caller, DeleteBucket { name: name.to_owned() }).await?;
+    Ok(no_content())
+}

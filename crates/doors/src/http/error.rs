@@ -1,0 +1,166 @@
+//! Errors as clients see them: a status, and JSON with a kind, a text and the request's id.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use cairn_base::Error;
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
+
+use super::{Body, X_REQUEST_ID};
+use crate::admit::Refused;
+
+/// Why a request is not done.
+#[derive(Debug)]
+pub enum Failure {
+    Store(Error),
+    Refused(Refused),
+    /// The verb is none of those that the path takes.
+    Method {
+        allow: &'static str,
+    },
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Store(error)
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        match refused {
+            Refused::Failed(error) => Failure::Store(error),
+            other => Failure::Refused(other),
+        }
+    }
+}
+
+/// Numbers requests that fail, so that a client's report finds its line in the log.
+#[derive(Debug)]
+pub struct RequestIds(AtomicU64);
+
+impl RequestIds {
+    pub fn new(start: u64) -> RequestIds {
+        RequestIds(AtomicU64::new(start))
+    }
+
+    pub fn next(&self) -> String {
+        // An odd multiplier: ids differ in all digits and never repeat within 2^64.
+        let number = self.0.fetch_add(1, Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        format!("{number:016x}")
+    }
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    error: &'a str,
+    message: &'a str,
+    request_id: &'a str,
+}
+
+fn status_of(error: &Error) -> StatusCode {
+    match error {
+        Error::NotFound(_) => StatusCode::NOT_FOUND,
+        Error::Exists(_)
+        | Error::Conflict(_)
+        | Error::NotEmpty(_)
+        | Error::IsDirectory(_)
+        | Error::NotDirectory(_) => StatusCode::CONFLICT,
+        Error::Denied(_) => StatusCode::FORBIDDEN,
+        Error::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
+        Error::NotModified(_) => StatusCode::NOT_MODIFIED,
+        Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+        Error::Invalid(_) | Error::BadDigest(_) | Error::CrossBucket(_) => StatusCode::BAD_REQUEST,
+        Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Error::RangeNotSatisfiable { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
+        Error::NotImplemented(_) => StatusCode::NOT_IMPLEMENTED,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The reply to a request that failed. Who came without credentials is asked for some where it
+/// would be denied.
+pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
+    match failure {
+        Failure::Store(Error::Denied(text)) if is_anonymous => {
+            unauthorized("denied", &format!("denied: {text}"), id)
+        }
+        Failure::Store(error) => store(&error, id),
+        Failure::Method { allow } => {
+            let text = format!("this path takes {allow}");
+            let mut reply = json(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &text, id);
+            reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+            reply
+        }
+        Failure::Refused(Refused::TooMany) => {
+            let text = "too many wrong credentials came from your network; try again in a minute";
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            let mut reply = json(status, "too_many_attempts", text, id);
+            reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
+            reply
+        }
+        Failure::Refused(Refused::Failed(error)) => store(&error, id),
+        Failure::Refused(Refused::Credentials) => {
+            unauthorized("bad_credentials", "the credentials are malformed, unknown or expired", id)
+        }
+    }
+}
+
+fn store(error: &Error, id: &str) -> Response<Body> {
+    let status = status_of(error);
+    let text = match error {
+        Error::Corrupt { .. } => "stored bytes do not check out; see the server's log".to_owned(),
+        Error::Io(_) => "input/output error; see the server's log".to_owned(),
+        other => other.to_string(),
+    };
+    if status.is_server_error() {
+        tracing::error!(request_id = id, kind = error.kind(), %error, "request failed");
+    }
+    let mut reply = json(status, error.kind(), &text, id);
+    let headers = reply.headers_mut();
+    match error {
+        Error::Unavailable(_) => {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        Error::RangeNotSatisfiable { size } => {
+            if let Ok(value) = HeaderValue::try_from(format!("bytes */{size}")) {
+                headers.insert(CONTENT_RANGE, value);
+            }
+        }
+        _ => {}
+    }
+    reply
+}
+
+fn unauthorized(kind: &str, text: &str, id: &str) -> Response<Body> {
+    let mut reply = json(StatusCode::UNAUTHORIZED, kind, text, id);
+    let headers = reply.headers_mut();
+    headers.append(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"cairn\""));
+    let basic = HeaderValue::from_static("Basic realm=\"cairn\", charset=\"UTF-8\"");
+    headers.append(WWW_AUTHENTICATE, basic);
+    reply
+}
+
+fn json(status: StatusCode, kind: &str, message: &str, id: &str) -> Response<Body> {
+    let shown = Shown { error: kind, message, request_id: id };
+    let body = match status {
+        StatusCode::NOT_MODIFIED => Bytes::new(),
+        _ => serde_json::to_vec(&shown).unwrap_or_default().into(),
+    };
+    let mut reply = super::json_reply(status, body);
+    let headers = reply.headers_mut();
+    if status == StatusCode::NOT_MODIFIED {
+        headers.remove(CONTENT_TYPE);
+    } else {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    if let Ok(id) = HeaderValue::try_from(id) {
+        headers.insert(X_REQUEST_ID, id);
+    }
+    reply
+}

@@ -1,0 +1,129 @@
+//! GET and HEAD of an object. Nothing here waits: what is in memory is sent as it lies there, all
+//! else becomes a stream.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+use cairn_fs::Object;
+use futures_util::{StreamExt, stream};
+use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+
+use super::range::Wanted;
+use super::target::Query;
+use super::{Body, conditions, content_type, headers, range};
+
+/// What of a request matters to a read.
+pub struct Read<'a> {
+    pub method: &'a Method,
+    pub headers: &'a HeaderMap,
+    pub query: Option<&'a str>,
+    pub key: &'a str,
+}
+
+/// The reply to a GET or HEAD of an open object.
+pub fn reply(read: &Read<'_>, object: &Object, boundary: impl Fn() -> String) -> Result<Reply> {
+    let etag = object.etag();
+    let mut reply = Response::new(Body::empty());
+    reply.headers_mut().reserve(12);
+    headers::validators(object, &etag, reply.headers_mut());
+    match conditions::check_read(read.headers, object) {
+        Err(Error::NotModified(_)) => {
+            *reply.status_mut() = StatusCode::NOT_MODIFIED;
+            return Ok(reply);
+        }
+        checked => checked?,
+    }
+    headers::describe(object, reply.headers_mut());
+    if let Some(query) = read.query {
+        disposition(&Query::parse(Some(query))?, read.key, reply.headers_mut());
+    }
+    let size = object.size();
+    if read.method == Method::HEAD {
+        reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(size));
+        return Ok(reply);
+    }
+    match wanted(read.headers, &etag, object)? {
+        Wanted::Whole => *reply.body_mut() = bytes_of(object, 0..size),
+        Wanted::One(range) => {
+            *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let value = HeaderValue::try_from(content_range(&range, size));
+            reply.headers_mut().insert(CONTENT_RANGE, value.map_err(|_| unsayable())?);
+            *reply.body_mut() = bytes_of(object, range);
+        }
+        Wanted::Several(ranges) => several(&mut reply, object, &ranges, &boundary())?,
+    }
+    Ok(reply)
+}
+
+pub type Reply = Response<Body>;
+
+fn unsayable() -> Error {
+    Error::Invalid("a header that cannot be sent".into())
+}
+
+fn wanted(headers: &HeaderMap, etag: &str, object: &Object) -> Result<Wanted> {
+    let Some(range) = headers.get(RANGE) else { return Ok(Wanted::Whole) };
+    let Ok(range) = range.to_str() else { return Ok(Wanted::Whole) };
+    if !conditions::range_counts(headers, etag, object.inode().mtime) {
+        return Ok(Wanted::Whole);
+    }
+    range::select(range, object.size())
+}
+
+fn bytes_of(object: &Object, range: Range<u64>) -> Body {
+    match object.read_now(range.clone()) {
+        Some(bytes) => Body::Full(bytes),
+        None => Body::stream(object.read(range.clone()), range.end - range.start),
+    }
+}
+
+/// `?download` and `?download=<name>`: to be saved, not shown.
+fn disposition(query: &Query, key: &str, headers: &mut HeaderMap) {
+    if query.is_set("download") {
+        let wanted = query.get("download").filter(|name| !matches!(*name, "" | "1" | "true"));
+        let name = wanted.unwrap_or_else(|| content_type::last_component(key));
+        headers.insert(CONTENT_DISPOSITION, headers::attachment(name));
+    }
+}
+
+fn content_range(range: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", range.start, range.end - 1)
+}
+
+/// Turns a reply into one of several parts (`multipart/byteranges`).
+fn several(
+    reply: &mut Reply,
+    object: &Object,
+    ranges: &[Range<u64>],
+    boundary: &str,
+) -> Result<()> {
+    let size = object.size();
+    let own_type = headers::content_type(object);
+    let mut parts = Vec::with_capacity(ranges.len());
+    let mut length = 0;
+    for range in ranges {
+        let mut head = Vec::new();
+        let between = if parts.is_empty() { "" } else { "\r\n" };
+        head.extend_from_slice(format!("{between}--{boundary}\r\nContent-Type: ").as_bytes());
+        head.extend_from_slice(own_type.as_bytes());
+        let content_range = content_range(range, size);
+        head.extend_from_slice(format!("\r\nContent-Range: {content_range}\r\n\r\n").as_bytes());
+        length += head.len() as u64 + (range.end - range.start);
+        parts.push((Bytes::from(head), range.clone()));
+    }
+    let end = Bytes::from(format!("\r\n--{boundary}--\r\n"));
+    length += end.len() as u64;
+    let object = object.clone();
+    let body = stream::iter(parts)
+        .flat_map(move |(head, range)| stream::once(async { Ok(head) }).chain(object.read(range)))
+        .chain(stream::once(async { Ok(end) }))
+        .boxed();
+    *reply.status_mut() = StatusCode::PARTIAL_CONTENT;
+    let kind = format!("multipart/byteranges; boundary={boundary}");
+    let kind = HeaderValue::try_from(kind).map_err(|_| unsayable())?;
+    reply.headers_mut().insert(CONTENT_TYPE, kind);
+    *reply.body_mut() = Body::stream(body, length);
+    Ok(())
+}

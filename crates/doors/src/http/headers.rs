@@ -1,0 +1,232 @@
+//! The headers of an object: those that are stored with it, and those it is sent with.
+
+use std::cell::Cell;
+
+use bytes::{BufMut, BytesMut};
+use cairn_base::{Error, Result, Timestamp, limits as store_limits};
+use cairn_fs::Object;
+use cairn_fs::rows::ObjectAttributes;
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
+    CONTENT_TYPE, ETAG, EXPIRES, HeaderName, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::OCTET_STREAM;
+use crate::limits;
+
+/// What names of user metadata begin with.
+pub const META_PREFIX: &str = "x-cairn-meta-";
+/// The last second of the year 9999: later ones have no date in HTTP.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+/// The headers of a request that are stored with the object. The content type may be empty.
+pub fn stored(headers: &HeaderMap) -> Result<ObjectAttributes> {
+    let mut object = ObjectAttributes {
+        content_type: text(headers, &CONTENT_TYPE)?,
+        content_encoding: text(headers, &CONTENT_ENCODING)?,
+        content_disposition: text(headers, &CONTENT_DISPOSITION)?,
+        content_language: text(headers, &CONTENT_LANGUAGE)?,
+        cache_control: text(headers, &CACHE_CONTROL)?,
+        expires: text(headers, &EXPIRES)?,
+        ..ObjectAttributes::default()
+    };
+    let mut bytes = 0;
+    for name in headers.keys() {
+        let Some(short) = name.as_str().strip_prefix(META_PREFIX) else { continue };
+        let value = text(headers, name)?;
+        bytes += short.len() + value.len();
+        object.user_metadata.push((short.to_owned(), value));
+    }
+    let count = object.user_metadata.len();
+    if count > limits::USER_METADATA || bytes > store_limits::USER_METADATA_BYTES {
+        let (most, most_bytes) = (limits::USER_METADATA, store_limits::USER_METADATA_BYTES);
+        let what = format!("user metadata: at most {most} names and {most_bytes} bytes in all");
+        return Err(Error::TooLarge(what));
+    }
+    Ok(object)
+}
+
+/// All values of a header as one text; empty if there is none. No control characters get in.
+fn text(headers: &HeaderMap, name: &HeaderName) -> Result<String> {
+    let mut joined = String::new();
+    for value in headers.get_all(name) {
+        let value = std::str::from_utf8(value.as_bytes()).ok();
+        let plain = value.filter(|value| !value.chars().any(char::is_control));
+        let value =
+            plain.ok_or_else(|| Error::Invalid(format!("header {name}: not plain text")))?;
+        if !joined.is_empty() {
+            joined.push_str(", ");
+        }
+        joined.push_str(value);
+    }
+    if joined.len() > store_limits::HEADER_VALUE_BYTES && !name.as_str().starts_with(META_PREFIX) {
+        let most = store_limits::HEADER_VALUE_BYTES;
+        return Err(Error::TooLarge(format!("header {name}: at most {most} bytes")));
+    }
+    Ok(joined)
+}
+
+/// What is said of an object whether it is sent or not: what a 304 has, too.
+pub fn validators(object: &Object, etag: &str, headers: &mut HeaderMap) {
+    headers.insert(ETAG, quoted(etag));
+    headers.insert(LAST_MODIFIED, http_date(object.inode().mtime));
+    let own = object.attributes().map(|object| object.cache_control.as_str()).unwrap_or_default();
+    let cache_control = if own.is_empty() { &object.bucket().cache_control } else { own };
+    put(headers, CACHE_CONTROL, cache_control);
+}
+
+/// What is said of an object that is sent, but for its length.
+pub fn describe(object: &Object, headers: &mut HeaderMap) {
+    headers.insert(CONTENT_TYPE, content_type(object));
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let Some(attributes) = object.attributes() else { return };
+    put(headers, CONTENT_ENCODING, &attributes.content_encoding);
+    put(headers, CONTENT_LANGUAGE, &attributes.content_language);
+    put(headers, CONTENT_DISPOSITION, &attributes.content_disposition);
+    put(headers, EXPIRES, &attributes.expires);
+    for (name, value) in &attributes.user_metadata {
+        let name = HeaderName::from_bytes(format!("{META_PREFIX}{name}").as_bytes());
+        if let Ok(name) = name {
+            put(headers, name, value);
+        }
+    }
+}
+
+/// The stored type, or by default that of bytes.
+pub fn content_type(object: &Object) -> HeaderValue {
+    match object.attributes() {
+        Some(object) if !object.content_type.is_empty() => {
+            HeaderValue::from_str(&object.content_type)
+                .unwrap_or(HeaderValue::from_static(OCTET_STREAM))
+        }
+        _ => HeaderValue::from_static(OCTET_STREAM),
+    }
+}
+
+/// Sets a header unless the value is empty or cannot be in a header.
+fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if !value.is_empty()
+        && let Ok(value) = HeaderValue::from_bytes(value.as_bytes())
+    {
+        headers.insert(name, value);
+    }
+}
+
+/// An ETag in quotes.
+pub fn quoted(etag: &str) -> HeaderValue {
+    let mut text = BytesMut::with_capacity(etag.len() + 2);
+    text.put_u8(b'"');
+    text.put_slice(etag.as_bytes());
+    text.put_u8(b'"');
+    HeaderValue::from_maybe_shared(text.freeze()).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+/// A date as headers have it. Times that HTTP has no words for become the nearest one.
+pub fn http_date(time: Timestamp) -> HeaderValue {
+    const SLOTS: usize = 64;
+    type Slot = Cell<Option<(i64, HeaderValue)>>;
+    thread_local! {
+        static KNOWN: [Slot; SLOTS] = const { [const { Cell::new(None) }; SLOTS] };
+    }
+    let secs = time.secs().clamp(0, LAST_SECOND);
+    KNOWN.with(|known| {
+        let slot = &known[(secs % SLOTS as i64) as usize];
+        let (known_secs, value) = match slot.take() {
+            Some(entry) if entry.0 == secs => entry,
+            _ => (secs, format_date(secs)),
+        };
+        slot.set(Some((known_secs, value.clone())));
+        value
+    })
+}
+
+fn format_date(secs: i64) -> HeaderValue {
+    let text = httpdate::fmt_http_date(Timestamp::from_secs(secs).to_system_time());
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// `attachment` with the name of a file (RFC 6266): in ASCII for old clients, and as it is.
+pub fn attachment(name: &str) -> HeaderValue {
+    /// All but `attr-char` of RFC 8187.
+    const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'!')
+        .remove(b'#')
+        .remove(b'$')
+        .remove(b'&')
+        .remove(b'+')
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'^')
+        .remove(b'_')
+        .remove(b'`')
+        .remove(b'|')
+        .remove(b'~');
+    let plain = |c: char| match c {
+        '"' | '\\' | '/' | '%' => '_',
+        ' '..='~' => c,
+        _ => '_',
+    };
+    let ascii: String = name.chars().map(plain).collect();
+    let mut text = format!("attachment; filename=\"{ascii}\"");
+    if ascii != name {
+        text.push_str("; filename*=UTF-8''");
+        text.extend(utf8_percent_encode(name, ESCAPED));
+    }
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("attachment"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn dates_of_all_times() {
+        let shown = |secs| http_date(Timestamp::from_secs(secs)).to_str().unwrap().to_owned();
+        for _ in 0..2 {
+            assert_eq!(shown(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+            assert_eq!(shown(784_111_777 + 64), "Sun, 06 Nov 1994 08:50:41 GMT");
+        }
+        assert_eq!(shown(-1), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(http_date(Timestamp(i64::MAX)), shown(i64::MAX / 1_000_000_000));
+        assert_eq!(shown(i64::MIN), shown(0));
+        assert_eq!(format_date(LAST_SECOND), "Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+
+    #[test]
+    fn names_of_attachments() {
+        assert_eq!(attachment("a b.txt"), "attachment; filename=\"a b.txt\"");
+        let expected = "attachment; filename=\"na_ve_.txt\"; filename*=UTF-8''na%C3%AFve%22.txt";
+        assert_eq!(attachment("naïve\".txt"), expected);
+    }
+
+    #[test]
+    fn control_characters_are_not_stored() {
+        let with = |name: &'static str, value: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_bytes(value).unwrap());
+            stored(&headers)
+        };
+        assert!(with("content-type", b"a\tb").is_err());
+        assert!(with("content-type", b"\xff").is_err());
+        assert!(with("content-type", &[b'a'; 2000]).is_err());
+        assert!(with("x-cairn-meta-a", &[b'a'; 8300]).is_err());
+        let object = with("x-cairn-meta-color", "grün".as_bytes()).unwrap();
+        assert_eq!(object.user_metadata, [("color".to_owned(), "grün".to_owned())]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100_000))]
+        #[test]
+        fn any_name_is_one_header(name in any::<String>()) {
+            let value = attachment(&name);
+            let text = value.to_str().unwrap();
+            prop_assert!(text.starts_with("attachment; filename=\""));
+            prop_assert!(!text.contains(['\r', '\n', '\0']));
+            prop_assert_eq!(text.matches('"').count(), 2);
+        }
+    }
+}

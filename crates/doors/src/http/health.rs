@@ -1,0 +1,58 @@
+//! `/healthz`, `/readyz` and `/metrics`.
+
+use cairn_base::{Error, Result};
+use cairn_fs::Fs;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::{Body, json_of};
+use crate::metrics::Metrics;
+
+#[derive(Serialize)]
+struct Shown {
+    ready: bool,
+    /// Why not.
+    reasons: Vec<String>,
+}
+
+/// The process is up, no more.
+pub fn health() -> Response<Body> {
+    let mut reply = Response::new(Body::Full("ok\n".into()));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    reply
+}
+
+/// Reads and writes can be expected to succeed.
+pub async fn ready(fs: &Fs) -> Response<Body> {
+    let mut reasons = Vec::new();
+    if let Some(failure) = fs.master().failed() {
+        tracing::error!(%failure, "not ready");
+        reasons.push("the master has ended; the process must be restarted".to_owned());
+    }
+    match fs.blocks().usage().await {
+        Ok(usage) if usage.poisoned_segments > 0 => {
+            reasons.push(format!("{} segments of blocks failed", usage.poisoned_segments));
+        }
+        Ok(_) => {}
+        Err(error) => {
+            tracing::error!(%error, "not ready: the block store");
+            reasons.push(format!("the block store: {}", error.kind()));
+        }
+    }
+    let ready = reasons.is_empty();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json_of(status, &Shown { ready, reasons })
+}
+
+/// Counters, for root and for this machine.
+pub async fn metrics(metrics: &Metrics, may_see: bool) -> Result<Response<Body>> {
+    if !may_see {
+        let what = "metrics: only root, or requests from this machine";
+        return Err(Error::Denied(what.into()));
+    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let mut reply = Response::new(Body::Full(metrics.text().await.into()));
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(reply)
+}

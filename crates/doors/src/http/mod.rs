@@ -1,0 +1,207 @@
+//! The HTTP storage API: `/storage/<bucket>/<path>`, health, metrics and administration.
+//!
+//! ```text
+//!   request ──► Caller (admit) ──► Target (path, decoded once) ──► a verb ──► reply
+//!      └── GET, HEAD of what is in memory: the same, without waiting for anything
+//! ```
+
+mod admin;
+mod append;
+mod body;
+mod buckets;
+mod conditions;
+mod content_type;
+mod date;
+mod delete;
+mod digest;
+mod error;
+mod get;
+mod headers;
+mod health;
+mod list;
+mod put;
+mod range;
+mod reply;
+mod route;
+mod target;
+
+pub use body::Body;
+pub use reply::Reply;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cairn_auth::Caller;
+use cairn_fs::Fs;
+use cairn_fs::ops::namespace::check_key;
+use http::header::{EXPECT, HeaderName};
+use http::{Method, Request, Response};
+use tokio::sync::Semaphore;
+
+use crate::admit::Admit;
+use crate::limits;
+use crate::metrics::{Metrics, VerbStats};
+use crate::serve::{Door, Peer};
+use crate::upload::Upload;
+
+use date::rfc3339;
+use error::{Failure, RequestIds};
+use get::Read;
+use reply::{json_of, json_reply, no_content};
+use target::Target;
+
+const OCTET_STREAM: &str = "application/octet-stream";
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The HTTP storage API.
+#[derive(Clone)]
+pub struct HttpDoor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    admit: Arc<Admit>,
+    metrics: Arc<Metrics>,
+    stats: [Arc<VerbStats>; Kind::NAMES.len()],
+    ids: RequestIds,
+    /// Memory for records on their way to the end of an object, KiB.
+    append_memory: Semaphore,
+}
+
+/// What a request counts as in the metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Get,
+    Head,
+    Put,
+    Append,
+    Delete,
+    List,
+    Bucket,
+    Admin,
+    Other,
+}
+
+impl Kind {
+    const NAMES: [&str; 9] =
+        ["get", "head", "put", "append", "delete", "list", "bucket", "admin", "other"];
+
+    fn of(method: &Method, target: &Target<'_>) -> Kind {
+        match (target, method.as_str()) {
+            (Target::Object { .. }, "GET") => Kind::Get,
+            (Target::Object { .. }, "HEAD") => Kind::Head,
+            (Target::Object { .. }, "PUT") => Kind::Put,
+            (Target::Object { .. }, "POST") => Kind::Append,
+            (Target::Object { .. }, "DELETE") => Kind::Delete,
+            (Target::Prefix { .. }, "GET" | "HEAD") => Kind::List,
+            (Target::Prefix { .. } | Target::Bucket(_) | Target::Buckets, _) => Kind::Bucket,
+            (Target::Admin(_), _) => Kind::Admin,
+            _ => Kind::Other,
+        }
+    }
+}
+
+impl HttpDoor {
+    pub fn new(admit: Arc<Admit>, metrics: Arc<Metrics>) -> HttpDoor {
+        let stats = Kind::NAMES.map(|verb| metrics.verb("http", verb));
+        let ids = RequestIds::new(admit.rng().next_u64());
+        let append_memory = Semaphore::new(limits::APPEND_KIB);
+        HttpDoor { inner: Arc::new(Inner { admit, metrics, stats, ids, append_memory }) }
+    }
+}
+
+impl Door for HttpDoor {
+    type Body = Body;
+    type Reply = Reply;
+
+    fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
+        let started = Instant::now();
+        if let Some(response) = self.inner.answer_now(&request, started) {
+            return Reply::Now(Some(response));
+        }
+        let inner = Arc::clone(&self.inner);
+        Reply::Later(Box::pin(async move { inner.answer(peer, request, started).await }))
+    }
+}
+
+impl Inner {
+    fn fs(&self) -> &Fs {
+        self.admit.fs()
+    }
+
+    /// The reply to a GET or HEAD of an object where that needs nothing but memory.
+    fn answer_now(&self, request: &Request<Upload>, started: Instant) -> Option<Response<Body>> {
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        if !matches!(*method, Method::GET | Method::HEAD) || uri.query().is_some() {
+            return None;
+        }
+        let caller = self.admit.caller_now(headers)?;
+        let Ok(Target::Object { bucket, key }) = Target::parse(uri.path()) else { return None };
+        let opened = self.fs().open_now(&caller, &bucket, &key)?;
+        let read = Read { method, headers, query: None, key: &key };
+        let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));
+        let reply = reply.unwrap_or_else(|error| {
+            let is_anonymous = caller == Caller::anonymous();
+            error::reply(error.into(), is_anonymous, &self.ids.next())
+        });
+        let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };
+        Some(self.finish(reply, method, kind, started))
+    }
+
+    async fn answer(
+        &self,
+        peer: Peer,
+        request: Request<Upload>,
+        started: Instant,
+    ) -> Response<Body> {
+        let (parts, mut upload) = request.into_parts();
+        let parsed = Target::parse(parts.uri.path());
+        let kind = parsed.as_ref().map_or(Kind::Other, |target| Kind::of(&parts.method, target));
+        let stats = &self.stats[kind as usize];
+        let mut is_anonymous = false;
+        let outcome = match self.admit.caller(&parts.headers, peer.address).await {
+            Err(refused) => Err(Failure::from(refused)),
+            Ok(caller) => {
+                is_anonymous = caller == Caller::anonymous();
+                match parsed {
+                    Err(error) => Err(error.into()),
+                    Ok(target) => {
+                        let request =
+                            route::Request { peer, parts: &parts, caller: &caller, stats };
+                        route::route(self, &request, target, &mut upload).await
+                    }
+                }
+            }
+        };
+        let reply = outcome.unwrap_or_else(|failure| {
+            if !parts.headers.contains_key(EXPECT) {
+                upload.linger();
+            }
+            error::reply(failure, is_anonymous, &self.ids.next())
+        });
+        tracing::debug!(
+            peer = %peer.address,
+            method = %parts.method,
+            path = parts.uri.path(),
+            status = reply.status().as_u16(),
+            elapsed_us = started.elapsed().as_micros() as u64,
+        );
+        self.finish(reply, &parts.method, kind, started)
+    }
+
+    /// Takes the body off a reply to HEAD, and counts the reply: now, or when its last byte goes.
+    fn finish(
+        &self,
+        mut reply: Response<Body>,
+        method: &Method,
+        kind: Kind,
+        started: Instant,
+    ) -> Response<Body> {
+        if *method == Method::HEAD {
+            reply::strip_body(&mut reply);
+        }
+        let status = reply.status().as_u16();
+        reply.body_mut().count(&self.stats[kind as usize], status, started);
+        reply
+    }
+}

@@ -1,0 +1,97 @@
+//! PUT of an object.
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Result, limits as store_limits};
+use cairn_fs::{BodyWriter, Digests, Fs, PutRequest};
+use http::header::{CONTENT_RANGE, ETAG, LAST_MODIFIED};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt;
+
+use super::digest::Expected;
+use super::{Body, check_key, conditions, content_type, headers};
+use crate::limits;
+use crate::metrics::VerbStats;
+use crate::upload::{Upload, UploadError};
+
+/// Takes an object in and publishes it. Rights and headers are decided before the first byte of
+/// the body is asked for (so a client that expects `100 Continue` sends none in vain).
+pub async fn put(
+    fs: &Fs,
+    caller: &Caller,
+    (bucket, key): (&str, &str),
+    headers: &HeaderMap,
+    upload: &mut Upload,
+    stats: &VerbStats,
+) -> Result<Response<Body>> {
+    check_key(key)?;
+    check_length(upload)?;
+    if headers.contains_key(CONTENT_RANGE) {
+        return Err(Error::Invalid("a PUT takes whole objects, not a Content-Range".into()));
+    }
+    let expected = Expected::parse(headers)?;
+    let mut object = headers::stored(headers)?;
+    let conditions = conditions::of_change(headers);
+    let mut writer = fs.begin(caller, bucket).await?;
+    let received = receive(upload, &mut writer, &expected).await?;
+    stats.received(writer.size());
+    expected.check(&received.digests)?;
+    if object.content_type.is_empty() {
+        object.content_type = content_type::guess(key, &received.head);
+    }
+    object.etag = received.digests.md5_hex();
+    let request = PutRequest {
+        bucket: bucket.to_owned(),
+        key: key.to_owned(),
+        object,
+        tags: Vec::new(),
+        conditions,
+    };
+    let written = writer.finish().await?;
+    let made = fs.put_object(caller, request, written).await?;
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = if made.replaced { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+    reply.headers_mut().insert(ETAG, headers::quoted(&made.etag));
+    reply.headers_mut().insert(LAST_MODIFIED, headers::http_date(made.modified));
+    Ok(reply)
+}
+
+/// What was learned of the bytes on their way.
+struct Received {
+    /// The first of them.
+    head: Vec<u8>,
+    digests: Digests,
+}
+
+async fn receive(
+    upload: &mut Upload,
+    writer: &mut BodyWriter,
+    expected: &Expected,
+) -> Result<Received> {
+    let mut digester = expected.digester();
+    let mut head = Vec::new();
+    while let Some(frame) = upload.frame().await {
+        let Ok(bytes) = frame.map_err(broken)?.into_data() else { continue };
+        let missing = limits::SNIFF_BYTES - head.len();
+        head.extend_from_slice(&bytes[..missing.min(bytes.len())]);
+        if let Some(digester) = &mut digester {
+            digester.update(&bytes);
+        }
+        writer.push(bytes).await?;
+    }
+    Ok(Received { head, digests: digester.map(|digester| digester.finish()).unwrap_or_default() })
+}
+
+/// A body that did not come to its end is the client's doing.
+pub fn broken(error: UploadError) -> Error {
+    Error::Invalid(error.to_string())
+}
+
+fn check_length(upload: &Upload) -> Result<()> {
+    match upload.announced() {
+        Some(length) if length > store_limits::OBJECT_BYTES => {
+            let most = store_limits::OBJECT_BYTES;
+            Err(Error::TooLarge(format!("object of {length} bytes; at most {most}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,59 @@
+//! Replies: the future of one, and the simple ones.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
+
+use super::Body;
+
+/// A reply that is ready, or one that is being worked on. Only the latter is boxed.
+pub enum Reply {
+    Now(Option<Response<Body>>),
+    Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+}
+
+impl Future for Reply {
+    type Output = Response<Body>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response<Body>> {
+        match &mut *self {
+            Reply::Now(reply) => Poll::Ready(reply.take().expect("polled after it was ready")),
+            Reply::Later(future) => future.as_mut().poll(context),
+        }
+    }
+}
+
+/// A reply of JSON.
+pub fn json_of(status: StatusCode, shown: &impl Serialize) -> Response<Body> {
+    let json = serde_json::to_vec(shown).expect("text and numbers can be JSON");
+    json_reply(status, json.into())
+}
+
+pub fn json_reply(status: StatusCode, json: Bytes) -> Response<Body> {
+    let mut reply = Response::new(Body::Full(json));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+pub fn no_content() -> Response<Body> {
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = StatusCode::NO_CONTENT;
+    reply
+}
+
+/// What a HEAD gets: the length that a GET would have, and nothing of it.
+pub fn strip_body(reply: &mut Response<Body>) {
+    let length = reply.body().len();
+    if length > 0 {
+        reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+        *reply.body_mut() = Body::empty();
+    }
+}

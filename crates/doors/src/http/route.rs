@@ -1,0 +1,190 @@
+//! Which verb a request is.
+
+use cairn_auth::Caller;
+use cairn_base::Error;
+use http::header::ALLOW;
+use http::request::Parts;
+use http::{HeaderValue, Method, Response};
+
+use super::error::Failure;
+use super::get::{self, Read};
+use super::target::{Query, Target};
+use super::{
+    Body, Inner, admin, append, buckets, check_key, delete, health, list, no_content, put,
+};
+use crate::limits;
+use crate::metrics::VerbStats;
+use crate::serve::Peer;
+use crate::upload::Upload;
+
+const OBJECT: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
+const PREFIX: &str = "GET, HEAD, DELETE, OPTIONS";
+const BUCKET: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
+const READ_ONLY: &str = "GET, HEAD, OPTIONS";
+
+/// A request whose caller is known.
+pub struct Request<'a> {
+    pub peer: Peer,
+    pub parts: &'a Parts,
+    pub caller: &'a Caller,
+    pub stats: &'a VerbStats,
+}
+
+type Outcome = Result<Response<Body>, Failure>;
+
+pub async fn route(
+    door: &Inner,
+    request: &Request<'_>,
+    target: Target<'_>,
+    upload: &mut Upload,
+) -> Outcome {
+    refuse_other_sites(request)?;
+    let query = Query::parse(request.parts.uri.query())?;
+    match target {
+        Target::Object { bucket, key } if is_read(request) && query.is_set("list") => {
+            let prefix = format!("{key}/");
+            Ok(list::list(door.fs(), request.caller, &bucket, &prefix, &query).await?)
+        }
+        Target::Object { bucket, key } => object(door, request, (&bucket, &key), upload).await,
+        Target::Prefix { bucket, prefix } if !prefix.is_empty() => {
+            below(door, request, (&bucket, &prefix), &query).await
+        }
+        Target::Prefix { bucket, .. } => {
+            let is_listing = true;
+            whole_bucket(door, request, (&bucket, is_listing), &query, upload).await
+        }
+        Target::Bucket(bucket) => {
+            let is_listing = query.is_set("list");
+            whole_bucket(door, request, (&bucket, is_listing), &query, upload).await
+        }
+        Target::Buckets if is_read(request) => {
+            Ok(buckets::list(door.fs(), request.caller, &query).await?)
+        }
+        Target::Admin(path) => administer(door, request, &path, &query, upload).await,
+        Target::Health | Target::Ready | Target::Metrics if is_read(request) => {
+            observe(door, request, &target).await
+        }
+        Target::Buckets | Target::Health | Target::Ready | Target::Metrics => {
+            other(request, READ_ONLY)
+        }
+        Target::Unknown => Err(Error::NotFound("this path; try /storage/".into()).into()),
+    }
+}
+
+fn is_read(request: &Request<'_>) -> bool {
+    matches!(request.parts.method, Method::GET | Method::HEAD)
+}
+
+/// A browser must not change things with its user's credentials at the wish of another site.
+fn refuse_other_sites(request: &Request<'_>) -> Result<(), Failure> {
+    let site = request.parts.headers.get("sec-fetch-site");
+    if !request.parts.method.is_safe() && site.is_some_and(|site| site == "cross-site") {
+        return Err(Error::Denied("a change asked for by another site".into()).into());
+    }
+    Ok(())
+}
+
+/// OPTIONS, and methods that a path does not take.
+fn other(request: &Request<'_>, allow: &'static str) -> Outcome {
+    if request.parts.method != Method::OPTIONS {
+        return Err(Failure::Method { allow });
+    }
+    let mut reply = no_content();
+    reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    Ok(reply)
+}
+
+async fn object(
+    door: &Inner,
+    request: &Request<'_>,
+    (bucket, key): (&str, &str),
+    upload: &mut Upload,
+) -> Outcome {
+    let (fs, caller, parts) = (door.fs(), request.caller, request.parts);
+    let (headers, place, stats) = (&parts.headers, (bucket, key), request.stats);
+    Ok(match parts.method.as_str() {
+        "GET" | "HEAD" => {
+            check_key(key)?;
+            let object = fs.open(caller, bucket, key).await?;
+            let read = Read { method: &parts.method, headers, query: parts.uri.query(), key };
+            get::reply(&read, &object, || door.ids.next())?
+        }
+        "PUT" => put::put(fs, caller, place, headers, upload, stats).await?,
+        "POST" => {
+            let memory = &door.append_memory;
+            append::append(fs, memory, caller, place, headers, upload, stats).await?
+        }
+        "DELETE" => delete::delete(fs, caller, bucket, key, headers).await?,
+        _ => other(request, OBJECT)?,
+    })
+}
+
+async fn below(
+    door: &Inner,
+    request: &Request<'_>,
+    (bucket, prefix): (&str, &str),
+    query: &Query,
+) -> Outcome {
+    let (fs, caller) = (door.fs(), request.caller);
+    Ok(match request.parts.method.as_str() {
+        "GET" | "HEAD" => list::list(fs, caller, bucket, prefix, query).await?,
+        "DELETE" => delete::delete(fs, caller, bucket, prefix, &request.parts.headers).await?,
+        "PUT" | "POST" => {
+            let what = "a path that ends in / is a listing; objects have names";
+            return Err(Error::Invalid(what.into()).into());
+        }
+        _ => other(request, PREFIX)?,
+    })
+}
+
+async fn whole_bucket(
+    door: &Inner,
+    request: &Request<'_>,
+    (bucket, is_listing): (&str, bool),
+    query: &Query,
+    upload: &mut Upload,
+) -> Outcome {
+    let (fs, caller) = (door.fs(), request.caller);
+    Ok(match request.parts.method.as_str() {
+        "GET" | "HEAD" if is_listing => list::list(fs, caller, bucket, "", query).await?,
+        "GET" | "HEAD" => buckets::show(fs, caller, bucket).await?,
+        "PUT" => buckets::create(fs, caller, bucket, query).await?,
+        "PATCH" => {
+            let json = append::collect(upload, limits::JSON_BYTES).await?;
+            buckets::update(fs, caller, bucket, query, &json).await?
+        }
+        "DELETE" => buckets::delete(fs, caller, bucket).await?,
+        _ => other(request, BUCKET)?,
+    })
+}
+
+async fn administer(
+    door: &Inner,
+    request: &Request<'_>,
+    path: &str,
+    query: &Query,
+    upload: &mut Upload,
+) -> Outcome {
+    cairn_auth::decide_admin(request.caller, "administration")?;
+    let json = append::collect(upload, limits::JSON_BYTES).await?;
+    let asked = admin::Request { method: &request.parts.method, path, query, json: &json };
+    admin::reply(&door.admit, request.caller, asked).await
+}
+
+async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Outcome {
+    Ok(match target {
+        Target::Health => health::health(),
+        Target::Ready => health::ready(door.fs()).await,
+        _ => health::metrics(&door.metrics, may_see_metrics(request)).await?,
+    })
+}
+
+/// Root, and who is on this machine without a proxy between.
+fn may_see_metrics(request: &Request<'_>) -> bool {
+    let headers = &request.parts.headers;
+    let is_forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
+        .iter()
+        .any(|name| headers.contains_key(*name));
+    let is_local = request.peer.address.ip().to_canonical().is_loopback() && !is_forwarded;
+    request.caller.is_root() || (is_local && *request.caller == Caller::anonymous())
+}

@@ -1,0 +1,210 @@
+//! What a request is about, by its path and query.
+
+use std::borrow::Cow;
+
+use cairn_base::{Error, Result};
+
+/// What a path names. Text is percent-decoded, once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target<'a> {
+    /// `/storage/`
+    Buckets,
+    /// `/storage/<bucket>`
+    Bucket(Cow<'a, str>),
+    /// `/storage/<bucket>/` and `/storage/<bucket>/<path>/`: what begins with this.
+    Prefix {
+        bucket: Cow<'a, str>,
+        prefix: Cow<'a, str>,
+    },
+    /// `/storage/<bucket>/<path>`
+    Object {
+        bucket: Cow<'a, str>,
+        key: Cow<'a, str>,
+    },
+    /// `/admin/<path>`
+    Admin(Cow<'a, str>),
+    Health,
+    Ready,
+    Metrics,
+    Unknown,
+}
+
+impl Target<'_> {
+    /// Parses the path of a request. Nothing in it is resolved: `.`, `..` and empty components
+    /// are parts of a name like any other.
+    ///
+    /// # Errors
+    /// `Invalid` for a malformed escape, or text that is not UTF-8 or has a NUL in it.
+    pub fn parse(path: &str) -> Result<Target<'_>> {
+        if let Some(rest) = path.strip_prefix("/storage/") {
+            return storage(rest);
+        }
+        Ok(match path {
+            "/storage" => Target::Buckets,
+            "/healthz" => Target::Health,
+            "/readyz" => Target::Ready,
+            "/metrics" => Target::Metrics,
+            _ => match path.strip_prefix("/admin/") {
+                Some(rest) => Target::Admin(decode(rest)?),
+                None => Target::Unknown,
+            },
+        })
+    }
+}
+
+fn storage(rest: &str) -> Result<Target<'_>> {
+    let Some((bucket, path)) = rest.split_once('/') else {
+        return Ok(if rest.is_empty() { Target::Buckets } else { Target::Bucket(decode(rest)?) });
+    };
+    let (bucket, path) = (decode(bucket)?, decode(path)?);
+    if path.is_empty() || path.ends_with('/') {
+        Ok(Target::Prefix { bucket, prefix: path })
+    } else {
+        Ok(Target::Object { bucket, key: path })
+    }
+}
+
+/// Takes percent-encoding off, once. A `+` stays what it is.
+fn decode(text: &str) -> Result<Cow<'_, str>> {
+    let bad = |what: &str| Error::Invalid(format!("path or query: {what}"));
+    let decoded = if text.contains('%') {
+        Cow::Owned(unescape(text.as_bytes()).ok_or_else(|| bad("a malformed %-escape"))?)
+    } else {
+        Cow::Borrowed(text)
+    };
+    if decoded.contains('\0') {
+        return Err(bad("NUL"));
+    }
+    Ok(decoded)
+}
+
+/// `None` where a `%` is not followed by two hex digits, or the result is not UTF-8.
+fn unescape(text: &[u8]) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let (&[high, low], after) = rest.split_first_chunk()?;
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        out.push((digit(high)? * 16 + digit(low)?) as u8);
+        rest = after;
+    }
+    String::from_utf8(out).ok()
+}
+
+/// The parameters behind the `?`, decoded as forms are: there a `+` is a space.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// # Errors
+    /// `Invalid` for a malformed escape, text that is not UTF-8, or a parameter given twice.
+    pub fn parse(query: Option<&str>) -> Result<Query> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let text = |text: &str| decode(&text.replace('+', " ")).map(Cow::into_owned);
+            let (name, value) = (text(name)?, text(value)?);
+            if pairs.iter().any(|(known, _)| *known == name) {
+                return Err(Error::Invalid(format!("query parameter {name:?} given twice")));
+            }
+            pairs.push((name, value));
+        }
+        Ok(Query(pairs))
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A switch: there, and neither `0` nor `false`.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| !matches!(value, "0" | "false"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn object<'a>(bucket: &'a str, key: &'a str) -> Target<'a> {
+        Target::Object { bucket: bucket.into(), key: key.into() }
+    }
+
+    fn prefix<'a>(bucket: &'a str, prefix: &'a str) -> Target<'a> {
+        Target::Prefix { bucket: bucket.into(), prefix: prefix.into() }
+    }
+
+    #[test]
+    fn paths() {
+        let table = [
+            ("/storage", Target::Buckets),
+            ("/storage/", Target::Buckets),
+            ("/storage/b", Target::Bucket("b".into())),
+            ("/storage/b/", prefix("b", "")),
+            ("/storage/b/x/", prefix("b", "x/")),
+            ("/storage/b/x", object("b", "x")),
+            ("/storage/b//x", object("b", "/x")),
+            ("/storage/b/x//y", object("b", "x//y")),
+            ("/storage/b/../c/x", object("b", "../c/x")),
+            ("/storage/b/%2e%2e/x", object("b", "../x")),
+            ("/storage/b/%252e", object("b", "%2e")),
+            ("/storage/b/a%2Fb", object("b", "a/b")),
+            ("/storage/b%2Fc/d", object("b/c", "d")),
+            ("/storage/b/a+b", object("b", "a+b")),
+            ("/storage/b/%C3%A9", object("b", "é")),
+            ("/storage/b/é", object("b", "é")),
+            ("/storage/../admin/keys", object("..", "admin/keys")),
+            ("/admin/keys", Target::Admin("keys".into())),
+            ("/storagex/b", Target::Unknown),
+            ("/", Target::Unknown),
+            ("//storage/b/x", Target::Unknown),
+            ("*", Target::Unknown),
+        ];
+        for (path, target) in table {
+            assert_eq!(Target::parse(path).unwrap(), target, "{path}");
+        }
+        for bad in ["%", "%2", "%zz", "%+1", "a%00b", "%ff", "%C3", "%ED%A0%80"] {
+            let path = format!("/storage/b/{bad}");
+            assert!(matches!(Target::parse(&path), Err(Error::Invalid(_))), "{path}");
+        }
+    }
+
+    #[test]
+    fn queries() {
+        let query = Query::parse(Some("a=1&b&c=x+y%2B&&d=")).unwrap();
+        assert_eq!(query.get("a"), Some("1"));
+        assert_eq!(query.get("c"), Some("x y+"));
+        assert!(query.is_set("b") && query.is_set("d") && !query.is_set("e"));
+        assert!(!Query::parse(Some("a=0")).unwrap().is_set("a"));
+        for bad in ["a&a=1", "a=%", "a=%00"] {
+            assert!(Query::parse(Some(bad)).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100_000))]
+
+        #[test]
+        fn what_was_encoded_is_decoded_once(key in "[^\\x00]{1,40}") {
+            use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+            let path = format!("/storage/b/{}", utf8_percent_encode(&key, NON_ALPHANUMERIC));
+            let target = Target::parse(&path).unwrap();
+            let expected = if key.ends_with('/') { prefix("b", &key) } else { object("b", &key) };
+            prop_assert_eq!(target, expected);
+        }
+
+        #[test]
+        fn any_path_is_parsed_or_refused(rest in "[%0-9a-f./+é\\x00]{0,24}") {
+            if let Ok(Target::Object { key, .. }) = Target::parse(&format!("/storage/b/{rest}")) {
+                prop_assert!(!key.is_empty() && !key.ends_with('/') && !key.contains('\0'));
+            }
+            let _ = Query::parse(Some(&rest));
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Counters of the doors, in the text format of Prometheus.
+//!
+//! A verb's counters are looked up once, when its door is made; a request then costs a handful of
+//! relaxed additions and no lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use cairn_fs::Fs;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text::encode};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+/// Upper bounds of the latency buckets, microseconds; one more counts what is above.
+const BUCKETS_US: [u64; 16] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 5_000_000, 30_000_000,
+];
+
+/// Open connections of all listeners of one door, or of several.
+#[derive(Debug, Default)]
+pub struct Connections {
+    open: AtomicU64,
+    accepted: AtomicU64,
+}
+
+pub(crate) struct Open<'a>(&'a Connections);
+
+impl Connections {
+    pub(crate) fn enter(&self) -> Open<'_> {
+        self.open.fetch_add(1, Relaxed);
+        self.accepted.fetch_add(1, Relaxed);
+        Open(self)
+    }
+
+    pub fn open(&self) -> u64 {
+        self.open.load(Relaxed)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What one verb of one door has done.
+#[derive(Debug, Default)]
+pub struct VerbStats {
+    door: &'static str,
+    verb: &'static str,
+    /// By the first digit of the status, 1 to 5.
+    replies: [AtomicU64; 5],
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    buckets: [AtomicU64; BUCKETS_US.len() + 1],
+    latency_us: AtomicU64,
+}
+
+impl VerbStats {
+    /// Counts a reply; call when its last byte is handed over.
+    pub fn record(&self, status: u16, elapsed: Duration, bytes_out: u64) {
+        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        self.replies[class].fetch_add(1, Relaxed);
+        let us = elapsed.as_micros() as u64;
+        let bucket = BUCKETS_US.iter().position(|bound| us <= *bound).unwrap_or(BUCKETS_US.len());
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.latency_us.fetch_add(us, Relaxed);
+        if bytes_out > 0 {
+            self.bytes_out.fetch_add(bytes_out, Relaxed);
+        }
+    }
+
+    /// Counts bytes of a request's body.
+    pub fn received(&self, bytes: u64) {
+        self.bytes_in.fetch_add(bytes, Relaxed);
+    }
+
+    fn labels(&self) -> [(&'static str, &'static str); 2] {
+        [("door", self.door), ("verb", self.verb)]
+    }
+}
+
+/// Counts one reply whose body is still being sent, when it is dropped.
+#[derive(Debug)]
+pub struct Pending {
+    pub stats: Arc<VerbStats>,
+    pub status: u16,
+    pub started: Instant,
+    pub bytes_out: u64,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.stats.record(self.status, self.started.elapsed(), self.bytes_out);
+    }
+}
+
+/// All counters of the doors.
+pub struct Metrics {
+    fs: Fs,
+    connections: Arc<Connections>,
+    verbs: Mutex<Vec<Arc<VerbStats>>>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Metrics {
+    pub fn new(fs: Fs, connections: Arc<Connections>) -> Arc<Metrics> {
+        Arc::new(Metrics { fs, connections, verbs: Mutex::new(Vec::new()) })
+    }
+
+    /// The counters of a verb of a door. Keep them: this takes a lock.
+    pub fn verb(&self, door: &'static str, verb: &'static str) -> Arc<VerbStats> {
+        let mut verbs = self.verbs.lock();
+        let known = verbs.iter().find(|stats| stats.door == door && stats.verb == verb);
+        if let Some(stats) = known {
+            return Arc::clone(stats);
+        }
+        let stats = Arc::new(VerbStats { door, verb, ..VerbStats::default() });
+        verbs.push(Arc::clone(&stats));
+        stats
+    }
+
+    /// Everything, as Prometheus wants it. Asks the block store for its usage.
+    pub async fn text(&self) -> String {
+        let mut registry = Registry::with_prefix("cairn");
+        let verbs = self.verbs.lock().clone();
+        registry.register_collector(Box::new(Requests(verbs)));
+        let mut numbers = self.numbers();
+        if let Ok(usage) = self.fs.blocks().usage().await {
+            numbers.extend([
+                gauge("blocks", "Blocks on disk", usage.blocks),
+                gauge("blocks_live_bytes", "Bytes of blocks that exist", usage.live_bytes),
+                gauge("blocks_dead_bytes", "Bytes compaction may win", usage.dead_bytes),
+                gauge("blocks_free_bytes", "Bytes free on the file system", usage.free_bytes),
+                gauge("blocks_segments", "Segment files", usage.segments),
+                gauge("blocks_poisoned_segments", "Segments that failed", usage.poisoned_segments),
+                gauge("blocks_damaged_segments", "Segments read in part", usage.damaged_segments),
+                counter("blocks_corrupt_reads", "Reads that fail checks", usage.corrupt_reads),
+            ]);
+        }
+        registry.register_collector(Box::new(Numbers(numbers)));
+        let mut text = String::new();
+        match encode(&mut text, &registry) {
+            Ok(()) => text,
+            Err(error) => format!("# {error}\n"),
+        }
+    }
+
+    fn numbers(&self) -> Vec<Number> {
+        let (cache, master) = (self.fs.stats(), self.fs.master().stats());
+        vec![
+            gauge("connections", "Open connections", self.connections.open()),
+            counter("connections_accepted", "Connections", self.connections.accepted.load(Relaxed)),
+            counter("cache_hits", "Pieces of blocks found in memory", cache.cache_hits),
+            counter("cache_misses", "Pieces of blocks not found in memory", cache.cache_misses),
+            gauge("cache_bytes", "Bytes of blocks in memory", cache.cache_bytes),
+            counter("meta_batches", "Metadata batches committed", master.batches),
+            counter("meta_ops", "Metadata operations", master.ops),
+            counter("meta_rows", "Metadata rows changed", master.rows),
+            counter("meta_commit_us", "Time in commits, microseconds", master.commit_us),
+            counter("meta_commits_failed", "Commits that failed", master.commits_failed),
+            counter("meta_op_misses", "Operations that waited for rows", master.op_misses),
+            counter("meta_reads_cached", "Reads answered from memory", master.reads_cached),
+            counter("meta_reads_missed", "Reads answered by the engine", master.reads_missed),
+            gauge("meta_in_flight", "Operations not answered yet", master.in_flight),
+            gauge("meta_cache_rows", "Rows in the row cache", master.cache_rows),
+            gauge("meta_cache_bytes", "Bytes in the row cache", master.cache_bytes),
+            gauge("meta_durable_batch", "The last durable batch", master.durable_batch),
+        ]
+    }
+}
+
+#[derive(Debug)]
+struct Number {
+    name: &'static str,
+    help: &'static str,
+    is_counter: bool,
+    value: u64,
+}
+
+fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
+    Number { name, help, is_counter: false, value }
+}
+
+fn counter(name: &'static str, help: &'static str, value: u64) -> Number {
+    Number { name, help, is_counter: true, value }
+}
+
+#[derive(Debug)]
+struct Numbers(Vec<Number>);
+
+impl Collector for Numbers {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        for Number { name, help, is_counter, value } in &self.0 {
+            let kind = if *is_counter { MetricType::Counter } else { MetricType::Gauge };
+            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+            if *is_counter {
+                metric.encode_counter::<NoLabelSet, _, u64>(value, None)?;
+            } else {
+                metric.encode_gauge(value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Requests(Vec<Arc<VerbStats>>);
+
+impl Collector for Requests {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        self.encode_replies(&mut encoder)?;
+        self.encode_bytes(&mut encoder, "received_bytes", |stats| &stats.bytes_in)?;
+        self.encode_bytes(&mut encoder, "sent_bytes", |stats| &stats.bytes_out)?;
+        self.encode_latency(&mut encoder)
+    }
+}
+
+impl Requests {
+    fn encode_replies(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+        let help = "Requests answered, by class of status";
+        let mut metric = encoder.encode_descriptor("requests", help, None, MetricType::Counter)?;
+        for stats in &self.0 {
+            for (class, count) in CLASSES.into_iter().zip(&stats.replies) {
+                let count = count.load(Relaxed);
+                if count > 0 {
+                    let [door, verb] = stats.labels();
+                    metric
+                        .encode_family(&[door, verb, ("status", class)])?
+                        .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_bytes(
+        &self,
+        encoder: &mut DescriptorEncoder,
+        name: &str,
+        bytes: fn(&VerbStats) -> &AtomicU64,
+    ) -> Result<(), fmt::Error> {
+        let help = "Bytes of bodies";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for stats in &self.0 {
+            let bytes = bytes(stats).load(Relaxed);
+            if bytes > 0 {
+                metric
+                    .encode_family(&stats.labels())?
+                    .encode_counter::<NoLabelSet, _, u64>(&bytes, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_latency(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let help = "Time from a request's head to the end of its reply";
+        let name = "request_seconds";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for stats in &self.0 {
+            let counts: Vec<u64> = stats.buckets.iter().map(|count| count.load(Relaxed)).collect();
+            let total: u64 = counts.iter().sum();
+            if total == 0 {
+                continue;
+            }
+            let bounds = BUCKETS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+            let sum = stats.latency_us.load(Relaxed) as f64 / 1e6;
+            metric
+                .encode_family(&stats.labels())?
+                .encode_histogram::<NoLabelSet>(sum, total, &buckets, None)?;
+        }
+        Ok(())
+    }
+}

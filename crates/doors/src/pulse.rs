@@ -1,0 +1,107 @@
+//! Whether a connection is alive, at the cost of one store per reply.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::task::{Context, Poll};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+/// Signs of life of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    beat: AtomicBool,
+    in_progress: AtomicU32,
+}
+
+/// A request that is being worked on.
+pub(crate) struct InProgress(Arc<Pulse>);
+
+impl Pulse {
+    fn beat(&self) {
+        if !self.beat.load(Relaxed) {
+            self.beat.store(true, Relaxed);
+        }
+    }
+
+    pub(crate) fn begin(pulse: &Arc<Pulse>) -> InProgress {
+        pulse.beat();
+        pulse.in_progress.fetch_add(1, Relaxed);
+        InProgress(Arc::clone(pulse))
+    }
+
+    /// Whether there was a sign of life since the last call.
+    pub(crate) fn take(&self) -> bool {
+        self.beat.swap(false, Relaxed) || self.in_progress.load(Relaxed) > 0
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.beat();
+        self.0.in_progress.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A stream whose pulse beats with every byte that the other end takes. What it sends does not
+/// count: a client that trickles its headers is not alive.
+pub(crate) struct Watched<T> {
+    stream: T,
+    pulse: Arc<Pulse>,
+}
+
+impl<T> Watched<T> {
+    pub(crate) fn new(stream: T, pulse: Arc<Pulse>) -> Watched<T> {
+        Watched { stream, pulse }
+    }
+
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.pulse.beat();
+        }
+        written
+    }
+}
+
+impl<T: Read + Unpin> Read for Watched<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<T: Write + Unpin> Write for Watched<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.wrote(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

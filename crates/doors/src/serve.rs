@@ -1,0 +1,273 @@
+//! Serving a door on a socket: connections, TLS, HTTP/1.1 and HTTP/2, limits, orderly shutdown.
+//!
+//! A connection has no timer of its own per request. It has a pulse, which beats when a request
+//! begins and when bytes are sent; a connection that has neither a pulse nor a request in progress
+//! for [`Limits::idle`] is closed, whatever it is doing.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, interval_at, sleep, timeout};
+
+use crate::limits::{self, Limits};
+use crate::metrics::Connections;
+use crate::pulse::{Pulse, Watched};
+use crate::tls::Tls;
+use crate::upload::Upload;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    pub tls: bool,
+}
+
+/// What answers requests. Also any `Fn(Peer, Request<Upload>) -> impl Future<Output = Response>`.
+pub trait Door: Clone + Send + Sync + 'static {
+    type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+    type Reply: Future<Output = Response<Self::Body>> + Send + 'static;
+
+    fn call(&self, peer: Peer, request: Request<Upload>) -> Self::Reply;
+}
+
+impl<F, R, B> Door for F
+where
+    F: Fn(Peer, Request<Upload>) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Response<B>> + Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Body = B;
+    type Reply = R;
+
+    fn call(&self, peer: Peer, request: Request<Upload>) -> R {
+        self(peer, request)
+    }
+}
+
+/// How a door is served.
+#[derive(Clone, Default)]
+pub struct Serving {
+    pub tls: Option<Arc<Tls>>,
+    pub limits: Limits,
+    pub connections: Arc<Connections>,
+}
+
+/// Listens on `address` (port 0: any that is free).
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(limits::BACKLOG)
+}
+
+/// Serves until `shutdown` becomes true (or its sender is gone); then finishes the requests in
+/// progress, for at most [`Limits::drain`].
+pub async fn serve<D: Door>(
+    listener: TcpListener,
+    door: D,
+    serving: Serving,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let limits = serving.limits.clone();
+    let slots = Arc::new(Semaphore::new(limits.connections));
+    let shared = Arc::new(Shared {
+        door,
+        serving,
+        handshakes: Semaphore::new(limits.handshakes),
+        shutdown: shutdown.clone(),
+    });
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|stop| *stop) => break,
+            accepted = accept(&listener, &slots) => accepted,
+        };
+        let Some((stream, address, slot)) = accepted else { break };
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let _slot = slot;
+            let _counted = shared.serving.connections.enter();
+            if let Err(error) = shared.connect(stream, address).await {
+                tracing::debug!(%address, error = %chain(&*error), "connection ended");
+            }
+        });
+    }
+    drop(listener);
+    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+    if timeout(limits.drain, slots.acquire_many(all)).await.is_err() {
+        tracing::warn!("requests still in progress after {} s", limits.drain.as_secs());
+    }
+}
+
+/// An error with what it came from.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+type Slot = tokio::sync::OwnedSemaphorePermit;
+
+/// The next connection, once there is a slot for it.
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> Option<(TcpStream, SocketAddr, Slot)> {
+    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => return Some((stream, address, slot)),
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                // Out of descriptors, most likely: others must end first.
+                tracing::warn!(%error, "accepting connections");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+struct Shared<D> {
+    door: D,
+    serving: Serving,
+    handshakes: Semaphore,
+    shutdown: watch::Receiver<bool>,
+}
+
+impl<D: Door> Shared<D> {
+    async fn connect(&self, stream: TcpStream, address: SocketAddr) -> Result<(), BoxError> {
+        stream.set_nodelay(true)?;
+        let limits = &self.serving.limits;
+        let peer = Peer { address, tls: self.serving.tls.is_some() };
+        let Some(tls) = &self.serving.tls else {
+            let is_http2 = timeout(limits.idle, begins_http2(&stream)).await??;
+            return self.converse(stream, is_http2, peer).await;
+        };
+        let handshake = async {
+            let _permit = self.handshakes.acquire().await?;
+            Ok::<_, BoxError>(tls.acceptor().accept(stream).await?)
+        };
+        let stream = timeout(limits.handshake, handshake).await??;
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        self.converse(stream, is_http2, peer).await
+    }
+
+    async fn converse<T>(&self, stream: T, is_http2: bool, peer: Peer) -> Result<(), BoxError>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let pulse = Arc::new(Pulse::default());
+        let io = Watched::new(TokioIo::new(stream), Arc::clone(&pulse));
+        let (door, idle) = (self.door.clone(), self.serving.limits.upload_idle);
+        let beats = Arc::clone(&pulse);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let request = request.map(|incoming| Upload::new(incoming, idle));
+            let in_progress = Pulse::begin(&beats);
+            door.call(peer, request).map(move |response| {
+                drop(in_progress);
+                Ok::<_, Infallible>(response)
+            })
+        });
+        if is_http2 {
+            let connection = http2_builder().serve_connection(io, service);
+            let connection = pin!(connection);
+            self.run(connection, http2::Connection::graceful_shutdown, &pulse).await
+        } else {
+            let connection = http1_builder().serve_connection(io, service);
+            let connection = pin!(connection);
+            self.run(connection, http1::Connection::graceful_shutdown, &pulse).await
+        }
+    }
+
+    /// Drives a connection to its end, to the end of the server, or until its pulse stops.
+    async fn run<C: Future<Output = hyper::Result<()>>>(
+        &self,
+        mut connection: Pin<&mut C>,
+        finish: fn(Pin<&mut C>),
+        pulse: &Pulse,
+    ) -> Result<(), BoxError> {
+        /// Looks at the pulse before a connection counts as dead.
+        const LOOKS: u32 = 4;
+        let mut shutdown = self.shutdown.clone();
+        let period = self.serving.limits.idle / LOOKS;
+        let mut watchdog = interval_at(Instant::now() + period, period);
+        let mut silent = 0;
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut connection => return Ok(ended?),
+                _ = shutdown.wait_for(|stop| *stop), if !stopping => {
+                    stopping = true;
+                    finish(connection.as_mut());
+                }
+                _ = watchdog.tick() => {
+                    silent = if pulse.take() { 0 } else { silent + 1 };
+                    if silent >= LOOKS {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a client without TLS speaks HTTP/2 at once (its preface is `PRI * HTTP/2.0`). Takes
+/// nothing off the stream.
+async fn begins_http2(stream: &TcpStream) -> io::Result<bool> {
+    let mut head = [0; 4];
+    let len = stream.peek(&mut head).await?;
+    Ok(&head[..len] == b"PRI ")
+}
+
+fn http1_builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .max_header_size(limits::HEADER_BYTES)
+        .max_buf_size(limits::BUFFER_BYTES)
+        .header_read_timeout(None)
+        .pipeline_flush(true)
+        .writev(true);
+    builder
+}
+
+fn http2_builder() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits::STREAMS)
+        .max_header_list_size(limits::HEADER_BYTES as u32)
+        .initial_stream_window_size(limits::STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(limits::CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(limits::BUFFER_BYTES);
+    builder
+}

@@ -1,0 +1,102 @@
+//! The body of a request, with a limit on how long its next bytes may take.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::time::{Sleep, sleep, timeout};
+
+use crate::limits;
+
+/// A request's body as it comes in.
+pub struct Upload {
+    incoming: Incoming,
+    idle: Duration,
+    /// Only while bytes are waited for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// Why a body did not come to its end.
+#[derive(Debug)]
+pub enum UploadError {
+    /// No bytes came for this long.
+    Idle(Duration),
+    /// The connection broke, or what came was no body.
+    Broken(hyper::Error),
+}
+
+impl fmt::Display for UploadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UploadError::Idle(idle) => write!(f, "the body stalled for {} s", idle.as_secs()),
+            UploadError::Broken(error) => write!(f, "the body was cut short: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for UploadError {}
+
+impl Upload {
+    pub fn new(incoming: Incoming, idle: Duration) -> Upload {
+        Upload { incoming, idle, timer: None }
+    }
+
+    /// The length the client announced; `None` if it sends until it is done.
+    pub fn announced(&self) -> Option<u64> {
+        self.incoming.size_hint().exact()
+    }
+
+    /// Reads what is left of a refused upload in the background, if that is not too much. Not for
+    /// a client that waits for `100 Continue`: this would ask for the body.
+    pub fn linger(mut self) {
+        let announced = self.announced().unwrap_or(0);
+        if self.is_end_stream() || announced > limits::LINGER_BYTES {
+            return;
+        }
+        tokio::spawn(async move {
+            let drained = async {
+                let mut left = limits::LINGER_BYTES;
+                while let Some(Ok(frame)) = self.frame().await {
+                    let taken = frame.data_ref().map_or(0, |bytes| bytes.len() as u64);
+                    match left.checked_sub(taken) {
+                        Some(rest) => left = rest,
+                        None => return,
+                    }
+                }
+            };
+            // Either way the body is dropped, and with it the connection if it is not at its end.
+            let _ = timeout(limits::LINGER, drained).await;
+        });
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = UploadError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) {
+            self.timer = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(UploadError::Broken)));
+        }
+        let idle = self.idle;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
+        timer.as_mut().poll(context).map(|()| Some(Err(UploadError::Idle(idle))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
