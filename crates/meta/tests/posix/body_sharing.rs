@@ -1,11 +1,20 @@
 //! Bodies that several files share: a write leaves the others as they were.
 
+use bytes::Bytes;
 use cairn_base::{BodyId, Ino};
+use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::create::Create;
 use cairn_meta::ops::edit::leaf_extents;
+use cairn_meta::ops::getattr::Access;
 use cairn_meta::ops::namespace::{count_usage, load_inode, retain_body, store};
-use cairn_meta::rows::{Content, Extent, Inode};
+use cairn_meta::ops::truncate::Truncate;
+use cairn_meta::ops::unlink::Unlink;
+use cairn_meta::ops::write::Data;
+use cairn_meta::rows::{Content, Extent, Extents, Inode, Place, Row};
 use cairn_meta::{Context, Stop, Verb, View, keys};
+
+use crate::contents::{one_file, write, write_block};
+use crate::harness::{SESSION, Store, fails};
 
 /// Makes a file with the body of another, as a copy does.
 pub struct Share {
@@ -47,4 +56,70 @@ impl Verb for Leaves {
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Vec<Extent>, Stop> {
         leaf_extents(view, self.body, self.start, self.end)
     }
+}
+
+/// A file of two blocks and some inline bytes, and a copy of it.
+fn shared(seed: u64) -> (Store, [Ino; 2], BodyId) {
+    let (mut store, ino) = one_file(seed);
+    write_block(&mut store, ino, 0, 1 << 20);
+    let (_, body) = write_block(&mut store, ino, 1 << 20, 1 << 20);
+    write(&mut store, ino, 2 << 20, Data::Inline(Bytes::from_static(b"tail")));
+    let parent = store.inode(ino).unwrap().bucket.ino();
+    let copy = store.run(Share { ino, parent, name: b"copy".to_vec() }).unwrap();
+    (store, [ino, copy], body)
+}
+
+fn leaves(store: &mut Store, ino: Ino) -> Vec<Extent> {
+    let Content::Body(body) = store.inode(ino).unwrap().content else { panic!() };
+    store.run(Leaves { body, start: 0, end: u64::MAX }).unwrap()
+}
+
+#[test]
+fn a_write_to_a_copy_makes_it_a_body_of_references() {
+    let (mut store, [ino, copy], body) = shared(1);
+    let before = leaves(&mut store, ino);
+    assert!(store.run(Access { ino: copy, wanted: 2 }).unwrap().1);
+    let inode = write(&mut store, copy, 512 << 10, Data::Inline(Bytes::from_static(b"new")));
+    let Content::Body(fork) = inode.content else { panic!() };
+    assert_ne!(fork, body);
+    assert!(!store.run(Access { ino: copy, wanted: 2 }).unwrap().1);
+    assert_eq!(leaves(&mut store, ino), before);
+    let (_, extents) = store.run(ReadChunk { ino: copy, chunk: 0 }).unwrap().unwrap();
+    let other = |place: &Place| matches!(place, Place::Body { body: to, .. } if *to == body);
+    let references = extents.iter().filter(|extent| other(&extent.place)).count();
+    assert_eq!((extents.len(), references), (4, 2), "{extents:?}");
+    // A copy of the copy refers to the leaf, not to the copy.
+    let parent = inode.bucket.ino();
+    let third = store.run(Share { ino: copy, parent, name: b"third".to_vec() }).unwrap();
+    write(&mut store, third, 0, Data::Inline(Bytes::from_static(b"x")));
+    let (_, extents) = store.run(ReadChunk { ino: third, chunk: 0 }).unwrap().unwrap();
+    assert!(extents.iter().all(|e| !matches!(e.place, Place::Body { .. }) || other(&e.place)));
+    // The first file goes, and its blocks stay as long as a copy has them.
+    store.run(Unlink { parent, name: b"f".to_vec() }).unwrap();
+    assert!(!store.rows.contains_key(&keys::drain_body(body)));
+    for ino in [copy, third] {
+        let spare = store.next_body();
+        let verb = Truncate { ino, session: SESSION, opened: true, spare, size: 0 };
+        store.run(verb).unwrap();
+    }
+    let drained = store.rows.keys().filter(|key| key[0] == b'z').count();
+    assert_eq!(drained, 2, "the bodies of the copies");
+}
+
+#[test]
+fn a_shared_body_is_not_coalesced() {
+    let (mut store, [ino, _], body) = shared(2);
+    let replaces = store.run(ReadChunk { ino, chunk: 0 }).unwrap().unwrap().1;
+    let with = vec![store.block(0, (2 << 20) + 4)];
+    let coalesce = Coalesce { ino, session: SESSION, body, chunk: 0, replaces, with };
+    assert!(!store.run(coalesce).unwrap());
+}
+
+#[test]
+fn a_chain_of_bodies_without_end_is_corrupt() {
+    let (mut store, _, body) = shared(3);
+    let place = Place::Body { body, offset: 0 };
+    let extents = Extents { extents: vec![Extent { offset: 0, len: 9, place }], unknown: vec![] };
+    store.rows.insert(keys::extents(body, 0), extents.encode());
+    fails(store.run(Leaves { body, start: 0, end: 9 }), "corrupt");
 }

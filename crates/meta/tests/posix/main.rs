@@ -1,9 +1,16 @@
 //! The POSIX operations: their rules one by one, and at random against a model.
 
+mod attributes;
 mod body_sharing;
+mod contents;
 mod harness;
 mod invariants;
+mod links;
 mod listing;
+mod long_files;
 mod model;
+mod names;
+mod permissions;
 mod random;
+mod renames;
 mod runs;

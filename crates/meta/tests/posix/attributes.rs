@@ -1,0 +1,181 @@
+//! Attributes: mode, owner, times, extended attributes, usage.
+
+use bytes::Bytes;
+use cairn_base::{Ino, Timestamp, limits};
+use cairn_meta::ops::getattr::Getattr;
+use cairn_meta::ops::setattr::{SetTime, Setattr};
+use cairn_meta::ops::statfs::Statfs;
+use cairn_meta::ops::symlink::Symlink;
+use cairn_meta::ops::truncate::Truncate;
+use cairn_meta::ops::unlink::Unlink;
+use cairn_meta::ops::write::{Data, Write};
+use cairn_meta::ops::xattr::{GetXattr, ListXattrs, RemoveXattr, SetXattr, XattrMode};
+use cairn_meta::rows::{BucketKind, ObjectAttributes, Row};
+
+use crate::harness::{SESSION, Store, fails};
+
+fn set(ino: Ino) -> Setattr {
+    Setattr { ino, ..Setattr::default() }
+}
+
+#[test]
+fn owners_change_what_is_theirs() {
+    let mut store = Store::new(1);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    store.act_as(1, 10, &[11]);
+    let ino = store.file(top, "f");
+    store.act_as(2, 20, &[]);
+    fails(store.run(Setattr { mode: Some(0o777), ..set(ino) }), "denied");
+    fails(store.run(Setattr { mtime: Some(SetTime::Now), ..set(ino) }), "denied");
+    store.act_as(1, 10, &[11]);
+    fails(store.run(Setattr { uid: Some(2), ..set(ino) }), "denied");
+    fails(store.run(Setattr { gid: Some(12), ..set(ino) }), "denied");
+    let changed = store.run(Setattr { gid: Some(11), mode: Some(0o6775), ..set(ino) }).unwrap().0;
+    assert_eq!((changed.gid, changed.mode), (11, 0o6775));
+    let changed = store.run(Setattr { gid: Some(10), ..set(ino) }).unwrap().0;
+    assert_eq!(changed.mode, 0o775);
+    // Setgid is only for members.
+    store.act_as(0, 0, &[]);
+    store.run(Setattr { gid: Some(99), mode: Some(0o666), ..set(ino) }).unwrap();
+    store.act_as(1, 10, &[11]);
+    let changed = store.run(Setattr { mode: Some(0o2755), ..set(ino) }).unwrap().0;
+    assert_eq!(changed.mode, 0o755);
+    // Who may write may set the time to now, nothing else.
+    store.run(Setattr { mode: Some(0o666), ..set(ino) }).unwrap();
+    store.act_as(2, 20, &[]);
+    store.run(Setattr { mtime: Some(SetTime::Now), ..set(ino) }).unwrap();
+    let past = Some(SetTime::At(Timestamp(5)));
+    fails(store.run(Setattr { mtime: past, ..set(ino) }), "denied");
+}
+
+#[test]
+fn a_write_takes_setuid_away() {
+    let mut store = Store::new(2);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let ino = store.file(top, "f");
+    // Without permission to execute, setgid does not mean a group to run as.
+    for (uid, mode, after) in [(0, 0o6777, 0o6777), (1, 0o6777, 0o777), (1, 0o2767, 0o2767)] {
+        store.act_as(0, 0, &[]);
+        store.run(Setattr { mode: Some(mode), ..set(ino) }).unwrap();
+        store.act_as(uid, 1, &[]);
+        let (spare, data) = (store.next_body(), Data::Inline(Bytes::from_static(b"x")));
+        let write = Write { ino, session: SESSION, opened: false, spare, offset: 0, data };
+        assert_eq!(store.run(write).unwrap().mode, after);
+    }
+}
+
+#[test]
+fn the_time_of_a_directory_is_that_of_its_entries_or_as_set() {
+    let mut store = Store::new(3);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let ino = store.directory(top, "d");
+    let mtime = |store: &mut Store| store.run(Getattr { ino }).unwrap().0.mtime.0;
+    store.file(ino, "f");
+    let made = store.now;
+    assert_eq!(mtime(&mut store), made);
+    for time in [5, i64::MAX] {
+        let at = Some(SetTime::At(Timestamp(time)));
+        store.run(Setattr { mtime: at, ..set(ino) }).unwrap();
+        let changed = store.now;
+        let inode = store.run(Getattr { ino }).unwrap().0;
+        assert_eq!((inode.mtime.0, inode.ctime.0), (time, changed));
+        store.file(ino, &time.to_string());
+        let made = store.now;
+        assert_eq!(mtime(&mut store), made);
+    }
+    store.run(Unlink { parent: ino, name: b"f".to_vec() }).unwrap();
+    let removed = store.now;
+    assert_eq!(mtime(&mut store), removed);
+}
+
+#[test]
+fn a_read_time_alone_is_no_new_state_and_changed_bytes_are() {
+    let mut store = Store::new(4);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let ino = store.file(top, "f");
+    let mut inode = store.inode(ino).unwrap();
+    let object = ObjectAttributes { etag: "abc".into(), part_count: 3, ..Default::default() };
+    inode.object = Some(Box::new(object));
+    store.rows.insert(cairn_meta::keys::inode(ino), inode.encode());
+    let change = inode.change;
+    let inode = store.run(Setattr { atime: Some(SetTime::Now), ..set(ino) }).unwrap().0;
+    assert_eq!((inode.change, inode.etag(ino)), (change, "abc".into()));
+    let truncate = |store: &mut Store, size| {
+        let spare = store.next_body();
+        store.run(Truncate { ino, session: SESSION, opened: true, spare, size }).unwrap().inode
+    };
+    assert_eq!(truncate(&mut store, 0).etag(ino), "abc");
+    let inode = truncate(&mut store, 10);
+    assert_ne!(inode.etag(ino), "abc");
+    assert_eq!(inode.object.unwrap().part_count, 0);
+}
+
+#[test]
+fn extended_attributes_by_namespace() {
+    let mut store = Store::new(5);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    store.act_as(1, 1, &[]);
+    let ino = store.file(top, "f");
+    let setter = |name: &str, mode| SetXattr {
+        ino,
+        name: name.into(),
+        value: Bytes::from_static(b"v"),
+        mode,
+    };
+    store.run(setter("user.a", XattrMode::Create)).unwrap();
+    fails(store.run(setter("user.a", XattrMode::Create)), "exists");
+    fails(store.run(setter("user.b", XattrMode::Replace)), "not_found");
+    fails(store.run(setter("trusted.a", XattrMode::Set)), "denied");
+    fails(store.run(setter("security.a", XattrMode::Set)), "denied");
+    fails(store.run(setter("system.posix_acl_access", XattrMode::Set)), "not_implemented");
+    fails(store.run(setter("user.", XattrMode::Set)), "invalid");
+    fails(store.run(setter(&format!("user.{}", "n".repeat(251)), XattrMode::Set)), "too_large");
+    let value = Bytes::from(vec![0; limits::XATTR_BYTES + 1]);
+    let big = SetXattr { value: value.clone(), ..setter("user.a", XattrMode::Set) };
+    fails(store.run(big.clone()), "too_large");
+    store.run(SetXattr { value: value.slice(1..), ..big }).unwrap();
+    store.act_as(0, 0, &[]);
+    store.run(setter("trusted.a", XattrMode::Set)).unwrap();
+    assert_eq!(store.run(ListXattrs { ino }).unwrap(), [&b"trusted.a"[..], b"user.a"]);
+    store.act_as(2, 2, &[]);
+    assert_eq!(store.run(ListXattrs { ino }).unwrap(), [&b"user.a"[..]]);
+    fails(store.run(GetXattr { ino, name: b"trusted.a".to_vec() }), "not_found");
+    fails(store.run(RemoveXattr { ino, name: b"user.a".to_vec() }), "denied");
+    store.act_as(1, 1, &[]);
+    store.run(RemoveXattr { ino, name: b"user.a".to_vec() }).unwrap();
+    fails(store.run(RemoveXattr { ino, name: b"user.a".to_vec() }), "not_found");
+    assert_eq!(store.inode(ino).unwrap().xattr_count, 1);
+    let (name, target) = (b"l".to_vec(), Bytes::from_static(b"t"));
+    let ino = store.run(Symlink { parent: top, name, target }).unwrap().0;
+    fails(store.run(SetXattr { ino, ..setter("user.a", XattrMode::Set) }), "denied");
+}
+
+#[test]
+fn a_file_with_all_its_attributes_goes_at_once() {
+    let mut store = Store::new(6);
+    let parent = store.bucket("bucket", BucketKind::Posix);
+    let ino = store.file(parent, "f");
+    let (value, mode) = (Bytes::new(), XattrMode::Set);
+    for number in 0..1024 {
+        let name = format!("user.{number}").into_bytes();
+        store.run(SetXattr { ino, name, value: value.clone(), mode }).unwrap();
+    }
+    fails(store.run(SetXattr { ino, name: b"user.more".to_vec(), value, mode }), "full");
+    assert_eq!(store.run(ListXattrs { ino }).unwrap().len(), 1024);
+    store.run(Unlink { parent, name: b"f".to_vec() }).unwrap();
+    assert!(!store.rows.keys().any(|key| key[0] == b'x'));
+}
+
+#[test]
+fn usage_is_of_a_bucket_or_of_all() {
+    let mut store = Store::new(7);
+    let (one, two) =
+        (store.bucket("one", BucketKind::Posix), store.bucket("two", BucketKind::Posix));
+    for (bucket, size) in [(one, 100), (two, 1 << 40)] {
+        let (ino, spare) = (store.file(bucket, "f"), store.next_body());
+        store.run(Truncate { ino, session: SESSION, opened: true, spare, size }).unwrap();
+    }
+    let mut usage = |ino| store.run(Statfs { ino }).map(|usage| (usage.objects, usage.bytes));
+    assert_eq!(usage(one).unwrap(), (1, 100));
+    assert_eq!(usage(Ino::ROOT).unwrap(), (2, (1 << 40) + 100));
+}
