@@ -1,5 +1,7 @@
 //! The POSIX operations: their rules one by one, and at random against a model.
 
+#![allow(clippy::unwrap_used)]
+
 mod attributes;
 mod body_sharing;
 mod contents;

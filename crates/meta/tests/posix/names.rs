@@ -72,7 +72,7 @@ fn a_directory_that_posix_empties_becomes_explicit() {
     let mut store = Store::new(4);
     let parent = store.bucket("bucket", BucketKind::S3);
     let bucket = BucketId(parent.0);
-    let mut put = |store: &mut Store, top: &[u8]| {
+    let put = |store: &mut Store, top: &[u8]| {
         let path = vec![top.to_vec(), b"file".to_vec()];
         store.run(PutObject { bucket, path }).unwrap()[0]
     };
