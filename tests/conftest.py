@@ -1,0 +1,101 @@
+"""Fixtures shared by all test programs, and the closing line `N passed, N failed`."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness.doors import S3, Http
+from harness.server import KEY, REGION, SECRET, Server, scratch
+
+sys.dont_write_bytecode = True
+numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def server():
+    """One server for all client tests: they share it as its users would."""
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture
+def http(server):
+    return Http(server.http)
+
+
+@pytest.fixture
+def s3(server):
+    return S3(server.s3)
+
+
+@pytest.fixture
+def bucket(s3):
+    """A new bucket made through S3 (so `a` and `a/b` may coexist)."""
+    name = f"bucket-{next(numbers)}"
+    s3.create_bucket(name)
+    return name
+
+
+@pytest.fixture
+def work():
+    """A scratch directory, removed when the test passed."""
+    import shutil
+
+    directory = scratch("work")
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+class Shell:
+    """Runs stock programs with credentials for the server under test in their environment."""
+
+    def __init__(self, server, home):
+        self.server = server
+        path = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
+        self.env = {
+            "PATH": path,
+            "HOME": str(home),
+            "LC_ALL": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL": server.s3,
+        }
+
+    def __call__(self, *command, ok=True, **options):
+        done = subprocess.run(
+            [str(part) for part in command],
+            env={**self.env, **options.pop("env", {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            **options,
+        )
+        if ok:
+            assert done.returncode == 0, (
+                f"{command}: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+            )
+        return done
+
+
+@pytest.fixture
+def shell(server, work):
+    home = work / "home"
+    home.mkdir()
+    return Shell(server, home)
+
+
+def pytest_terminal_summary(terminalreporter):
+    stats = terminalreporter.stats
+    passed = len(stats.get("passed", []))
+    failed = len(stats.get("failed", [])) + len(stats.get("error", []))
+    skipped = [report.longreprtext for report in stats.get("skipped", [])]
+    for reason in skipped:
+        terminalreporter.write_line(f"NOT RUN: {reason}")
+    terminalreporter.write_line(f"{passed} passed, {failed} failed")
