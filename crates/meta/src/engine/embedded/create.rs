@@ -24,8 +24,12 @@ pub fn open_rows(disk: &dyn Disk, config: &Config) -> Result<Arc<dyn DiskFile>> 
     let has = |name: &str| names.iter().any(|other| other == name);
     if !has(ROWS) {
         create(disk, config, &names)?;
-    } else if has(SUSPECT) {
-        copy_rows(disk)?;
+    } else {
+        // An earlier process may have ended between giving the name and making it durable.
+        disk.sync()?;
+        if has(SUSPECT) {
+            copy_rows(disk)?;
+        }
     }
     Ok(disk.open(ROWS)?)
 }

@@ -1,6 +1,8 @@
-//! The first page of the redb database, kept twice. redb writes it in place and cannot be opened
-//! without it; a power cut may destroy a sector that is being written. So each new version goes
-//! to the place that does not hold the last durable one.
+//! The first page of the redb database, kept several times. redb writes it in place and cannot
+//! be opened without it; a power cut may destroy a sector that is being written. So each new
+//! version goes to the place of the oldest one. Four places, since the newest that an earlier
+//! process left may not be durable although it can be read (its sync failed), nor what a process
+//! after it left.
 #![deny(clippy::indexing_slicing)]
 
 use std::io;
@@ -8,52 +10,51 @@ use std::io;
 use cairn_base::DiskFile;
 use cairn_base::checksum::crc32c;
 
-/// The part of the database that is kept twice, bytes.
+/// The part of the database that is kept several times, bytes.
 pub const PAGE_BYTES: usize = 4096;
 /// Page, sequence `u64`, crc32c `u32` of both, zeros.
 const SLOT_BYTES: usize = 2 * PAGE_BYTES;
+const SLOTS: usize = 4;
 /// What lies at offset `n` of the database lies at `n + SHIFT` of the file.
-pub const SHIFT: u64 = (2 * SLOT_BYTES - PAGE_BYTES) as u64;
+pub const SHIFT: u64 = (SLOTS * SLOT_BYTES - PAGE_BYTES) as u64;
 
 /// The page as redb sees it.
 pub struct HeaderPage {
     page: [u8; PAGE_BYTES],
-    /// Of the durable version.
+    /// Of the last durable version.
     sequence: u64,
-    /// Where that lies: 0 or 1.
-    slot: u64,
     dirty: bool,
 }
 
 impl HeaderPage {
-    /// The newest sound version in `file`; zeros where the file is empty.
+    /// The newest sound version in `file`, which is made durable; zeros where the file is empty.
     ///
     /// # Errors
     /// `InvalidData` where no version is sound.
     pub fn load(file: &dyn DiskFile) -> io::Result<HeaderPage> {
-        let mut found = None;
-        for slot in 0..2 {
+        let mut header = HeaderPage { page: [0; PAGE_BYTES], sequence: 0, dirty: false };
+        if file.is_empty()? {
+            return Ok(header);
+        }
+        for slot in 0..SLOTS as u64 {
             let mut bytes = [0; SLOT_BYTES];
             let read = file.read_at(&mut bytes, slot * SLOT_BYTES as u64)?;
-            if read < SLOT_BYTES {
-                continue;
-            }
-            if let Some((page, sequence)) = parse(&bytes)
-                && found.as_ref().is_none_or(|old: &HeaderPage| old.sequence < sequence)
+            if read == SLOT_BYTES
+                && let Some((page, sequence)) = parse(&bytes)
+                && sequence % SLOTS as u64 == slot
+                && sequence > header.sequence
             {
-                found = Some(HeaderPage { page, sequence, slot, dirty: false });
+                header = HeaderPage { page, sequence, dirty: false };
             }
         }
-        match found {
-            Some(header) => Ok(header),
-            None if file.is_empty()? => {
-                Ok(HeaderPage { page: [0; PAGE_BYTES], sequence: 0, slot: 1, dirty: false })
-            }
-            None => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "neither copy of the table's first page checks out",
-            )),
+        if header.sequence == 0 {
+            let text = "no copy of the table's first page checks out";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
+        header.write(file, 0, &[])?;
+        file.sync_data()?;
+        header.synced();
+        Ok(header)
     }
 
     /// Reads at `offset` of the database; what lies behind the page is left as it is.
@@ -69,20 +70,18 @@ impl HeaderPage {
         let target = self.page.get_mut(from..).unwrap_or_default();
         target.iter_mut().zip(data).for_each(|(byte, new)| *byte = *new);
         self.dirty = true;
+        let sequence = self.sequence + 1;
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(&self.page);
-        bytes.extend_from_slice(&(self.sequence + 1).to_le_bytes());
+        bytes.extend_from_slice(&sequence.to_le_bytes());
         bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
         bytes.resize(SLOT_BYTES, 0);
-        file.write_at(&[&bytes], (1 - self.slot) * SLOT_BYTES as u64)
+        file.write_at(&[&bytes], sequence % SLOTS as u64 * SLOT_BYTES as u64)
     }
 
     /// All written so far is durable.
     pub fn synced(&mut self) {
-        if std::mem::take(&mut self.dirty) {
-            self.sequence += 1;
-            self.slot = 1 - self.slot;
-        }
+        self.sequence += u64::from(std::mem::take(&mut self.dirty));
     }
 }
 
