@@ -1,0 +1,103 @@
+//! Checksums as S3 writes them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use cairn_fs::rows::{Algorithm, Checksum, ChecksumKind};
+use s3s::S3Result;
+use s3s::dto::{ChecksumAlgorithm, ChecksumType};
+
+use super::error::bad_request;
+
+/// The name in XML and in `x-amz-checksum-algorithm`.
+pub(super) fn word(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Crc32 => "CRC32",
+        Algorithm::Crc32c => "CRC32C",
+        Algorithm::Crc64Nvme => "CRC64NVME",
+        Algorithm::Sha1 => "SHA1",
+        Algorithm::Sha256 => "SHA256",
+    }
+}
+
+/// The header that carries one.
+pub(super) fn header(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Crc32 => "x-amz-checksum-crc32",
+        Algorithm::Crc32c => "x-amz-checksum-crc32c",
+        Algorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",
+        Algorithm::Sha1 => "x-amz-checksum-sha1",
+        Algorithm::Sha256 => "x-amz-checksum-sha256",
+    }
+}
+
+pub(super) fn algorithm(text: &str) -> S3Result<Algorithm> {
+    let found = Algorithm::ALL.into_iter().find(|one| word(*one).eq_ignore_ascii_case(text));
+    found.ok_or_else(|| {
+        bad_request(format!(
+            "checksum algorithm {text:?}: use CRC32, CRC32C, CRC64NVME, SHA1 or SHA256"
+        ))
+    })
+}
+
+/// The algorithm of a header or trailer `x-amz-checksum-…`.
+pub(super) fn of_header(name: &str) -> Option<Algorithm> {
+    Algorithm::ALL.into_iter().find(|one| header(*one).eq_ignore_ascii_case(name))
+}
+
+/// A checksum in base64.
+pub(super) fn decode(algorithm: Algorithm, text: &str) -> S3Result<Bytes> {
+    match BASE64.decode(text.trim()) {
+        Ok(value) if value.len() == algorithm.len() => Ok(value.into()),
+        _ => Err(bad_request(format!("the value of {} is invalid", header(algorithm)))),
+    }
+}
+
+/// In base64. One of parts' checksums says of how many, where that is known.
+pub(super) fn encode(checksum: &Checksum, part_count: u32) -> String {
+    let value = BASE64.encode(&checksum.value);
+    match checksum.kind {
+        ChecksumKind::Composite if part_count > 0 => format!("{value}-{part_count}"),
+        _ => value,
+    }
+}
+
+pub(super) fn kind_word(kind: ChecksumKind) -> &'static str {
+    match kind {
+        ChecksumKind::FullObject => ChecksumType::FULL_OBJECT,
+        ChecksumKind::Composite => ChecksumType::COMPOSITE,
+    }
+}
+
+pub(super) fn to_type(kind: ChecksumKind) -> ChecksumType {
+    ChecksumType::from_static(kind_word(kind))
+}
+
+pub(super) fn to_algorithm(algorithm: Algorithm) -> ChecksumAlgorithm {
+    ChecksumAlgorithm::from_static(word(algorithm))
+}
+
+/// The checksum of that algorithm, in base64, for a field of a reply.
+pub(super) fn field(checksums: &[Checksum], wanted: Algorithm, part_count: u32) -> Option<String> {
+    let found = checksums.iter().find(|checksum| checksum.algorithm == wanted);
+    found.map(|checksum| encode(checksum, part_count))
+}
+
+/// Fills in the five fields that all replies with checksums have.
+macro_rules! fill_checksums {
+    ($reply:expr, $checksums:expr, $part_count:expr) => {{
+        use cairn_fs::rows::Algorithm::{Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
+        let (reply, sums, count) = (&mut $reply, $checksums, $part_count);
+        reply.checksum_crc32 = $crate::s3::checksums::field(sums, Crc32, count);
+        reply.checksum_crc32c = $crate::s3::checksums::field(sums, Crc32c, count);
+        reply.checksum_crc64nvme = $crate::s3::checksums::field(sums, Crc64Nvme, count);
+        reply.checksum_sha1 = $crate::s3::checksums::field(sums, Sha1, count);
+        reply.checksum_sha256 = $crate::s3::checksums::field(sums, Sha256, count);
+    }};
+}
+pub(super) use fill_checksums;
+
+/// The kind of the checksums of an object, where it has any.
+pub(super) fn type_of(checksums: &[Checksum]) -> Option<ChecksumType> {
+    checksums.first().map(|checksum| to_type(checksum.kind))
+}

@@ -1,0 +1,179 @@
+//! Errors of the store as S3 tells them.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use cairn_base::Error;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use s3s::{Body, S3Error, S3ErrorCode};
+
+/// Refuses a request.
+pub(super) fn refuse(code: S3ErrorCode, message: impl Into<Cow<'static, str>>) -> S3Error {
+    S3Error::with_message(code, message)
+}
+
+/// Refuses with a code that the library does not know.
+pub(super) fn refuse_with(
+    code: &'static str,
+    status: StatusCode,
+    message: impl Into<Cow<'static, str>>,
+) -> S3Error {
+    let mut error = refuse(S3ErrorCode::Custom(code.into()), message);
+    error.set_status_code(status);
+    error
+}
+
+pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> S3Error {
+    refuse(S3ErrorCode::InvalidArgument, message)
+}
+
+pub(super) fn bad_request(message: impl Into<Cow<'static, str>>) -> S3Error {
+    refuse(S3ErrorCode::InvalidRequest, message)
+}
+
+pub(super) fn not_implemented(what: impl Into<Cow<'static, str>>) -> S3Error {
+    refuse(S3ErrorCode::NotImplemented, what)
+}
+
+/// Which code an error of the store is where it does not tell by itself.
+#[derive(Clone, Debug)]
+pub(super) struct Codes {
+    pub(super) not_found: S3ErrorCode,
+    pub(super) invalid: S3ErrorCode,
+    pub(super) too_large: S3ErrorCode,
+}
+
+impl Codes {
+    pub(super) fn bucket() -> Codes {
+        Codes { not_found: S3ErrorCode::NoSuchBucket, ..Codes::object() }
+    }
+
+    pub(super) fn object() -> Codes {
+        Codes {
+            not_found: S3ErrorCode::NoSuchKey,
+            invalid: S3ErrorCode::InvalidArgument,
+            too_large: S3ErrorCode::EntityTooLarge,
+        }
+    }
+
+    pub(super) fn upload() -> Codes {
+        Codes { not_found: S3ErrorCode::NoSuchUpload, ..Codes::object() }
+    }
+}
+
+/// What the client is told of an error. What is the server's fault is logged.
+pub(super) fn translate(error: Error, codes: Codes) -> S3Error {
+    let text = error.to_string();
+    match error {
+        Error::NotFound(_) => refuse(codes.not_found, text),
+        Error::Invalid(_) => refuse(codes.invalid, text),
+        Error::TooLarge(_) => refuse(codes.too_large, text),
+        Error::Denied(_) => refuse(S3ErrorCode::AccessDenied, text),
+        Error::Conflict(_) => refuse(S3ErrorCode::OperationAborted, text),
+        Error::PreconditionFailed(_) => refuse(S3ErrorCode::PreconditionFailed, text),
+        Error::NotModified(_) => refuse(S3ErrorCode::NotModified, text),
+        Error::Unavailable(_) => refuse(S3ErrorCode::ServiceUnavailable, text),
+        Error::BadDigest(_) => refuse(S3ErrorCode::BadDigest, text),
+        Error::RangeNotSatisfiable { size } => out_of_range(size),
+        Error::NotEmpty(_) => refuse(S3ErrorCode::BucketNotEmpty, text),
+        Error::NotImplemented(_) => not_implemented(text),
+        Error::Full(_) => {
+            tracing::warn!(error = text, "no space");
+            refuse_with("InsufficientStorage", StatusCode::INSUFFICIENT_STORAGE, text)
+        }
+        Error::Exists(_) | Error::IsDirectory(_) | Error::NotDirectory(_) => {
+            refuse_with("KeyConflict", StatusCode::CONFLICT, text)
+        }
+        other => internal(&other),
+    }
+}
+
+/// Says nothing to the client but that it is the server's fault.
+pub(super) fn internal(error: &Error) -> S3Error {
+    match error {
+        Error::Corrupt { .. } => tracing::error!(%error, "stored bytes do not check out"),
+        _ => tracing::error!(%error, "a request failed"),
+    }
+    refuse(S3ErrorCode::InternalError, "an internal error; the server's log says more")
+}
+
+fn out_of_range(size: u64) -> S3Error {
+    let mut error = refuse(S3ErrorCode::InvalidRange, format!("the object has {size} bytes only"));
+    if let Ok(range) = HeaderValue::from_str(&format!("bytes */{size}")) {
+        error.set_headers([(http::header::CONTENT_RANGE, range)].into_iter().collect());
+    }
+    error
+}
+
+/// The response that tells of an error.
+pub(super) fn response(error: &S3Error, resource: &str, request_id: &str) -> Response<Body> {
+    let status = error.status_code().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    if let Some(headers) = error.headers() {
+        response.headers_mut().extend(headers.clone());
+    }
+    if status != StatusCode::NOT_MODIFIED {
+        let text = xml(error, resource, request_id);
+        *response.body_mut() = Body::from(text);
+        let kind = HeaderValue::from_static("application/xml");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    response
+}
+
+fn xml(error: &S3Error, resource: &str, request_id: &str) -> String {
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
+    let fields = [
+        ("Code", error.code().as_str()),
+        ("Message", error.message().unwrap_or_default()),
+        ("Resource", resource),
+        ("RequestId", request_id),
+    ];
+    for (name, value) in fields {
+        out.push_str(&format!("<{name}>{}</{name}>", escape(value)));
+    }
+    out.push_str("</Error>");
+    out
+}
+
+/// Adds to an error that the library wrote what it does not know.
+pub(super) fn extend(body: &Bytes, resource: &str, request_id: &str) -> Bytes {
+    let Some(start) = body.strip_suffix(b"</Error>") else { return body.clone() };
+    let resource = escape(resource);
+    let end = format!("<Resource>{resource}</Resource><RequestId>{request_id}</RequestId></Error>");
+    [start, end.as_bytes()].concat().into()
+}
+
+/// Text as it may stand in XML; control characters as references, as S3 sends them.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            control if control < ' ' => out.push_str(&format!("&#{};", control as u32)),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Replaces control characters that the XML writer let through: a parser would change or refuse
+/// them, and keys may have any.
+pub(super) fn escape_controls(xml: &Bytes) -> Option<Bytes> {
+    let control = |byte: u8| byte < b' ' && byte != b'\n';
+    xml.iter().copied().any(control).then(|| {
+        let mut out = Vec::with_capacity(xml.len() + 64);
+        for &byte in xml {
+            match control(byte) {
+                true => out.extend_from_slice(format!("&#{byte};").as_bytes()),
+                false => out.push(byte),
+            }
+        }
+        out.into()
+    })
+}

@@ -1,0 +1,323 @@
+//! GET and HEAD of an object. The one path for both: what is in memory is answered at once, on the
+//! thread that read the request.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use cairn_auth::{Caller, Principal};
+use cairn_base::{BodyId, Error};
+use cairn_fs::ops::conditions::{Conditions, Current};
+use cairn_fs::ops::multipart::PartTable;
+use cairn_fs::rows::{Content, ObjectAttributes};
+use cairn_fs::{Fs, Object};
+use futures_util::TryStreamExt;
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES,
+    HeaderMap, HeaderName, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
+};
+use http::{Response, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use s3s::{Body, S3Error, S3ErrorCode, S3Result};
+
+use super::error::{bad_request, invalid, refuse, refuse_with};
+use super::query::Query;
+use super::range::{self, Asked};
+use super::{attributes, checksums, conditions};
+
+/// Why an object is not sent.
+pub(super) enum Failure {
+    /// Of the store; which code it is depends on what is missing.
+    Store(Error),
+    Refused(S3Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Store(error)
+    }
+}
+
+impl From<S3Error> for Failure {
+    fn from(error: S3Error) -> Failure {
+        Failure::Refused(error)
+    }
+}
+
+/// A request for an object.
+pub(super) struct Reading<'a> {
+    pub(super) caller: &'a Caller,
+    pub(super) bucket: &'a str,
+    pub(super) key: &'a str,
+    pub(super) query: &'a Query,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) is_head: bool,
+}
+
+/// A part of the object, asked for by its number.
+struct Part {
+    range: Range<u64>,
+    count: Option<u32>,
+}
+
+impl Reading<'_> {
+    /// The reply where everything it needs is in memory; `None` otherwise.
+    pub(super) fn now(&self, fs: &Fs) -> Option<Result<Response<Body>, Failure>> {
+        if self.query.has("partNumber") {
+            return None;
+        }
+        let object = match fs.open_now(self.caller, self.bucket, self.key)? {
+            Ok(object) => object,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let (mut response, range) = match self.head(&object, None) {
+            Ok(head) => head,
+            Err(failure) => return Some(Err(failure)),
+        };
+        if let Some(range) = range {
+            *response.body_mut() = Body::from(object.read_now(range)?);
+        }
+        Some(Ok(response))
+    }
+
+    pub(super) async fn run(&self, fs: &Fs) -> Result<Response<Body>, Failure> {
+        let object = fs.open(self.caller, self.bucket, self.key).await?;
+        let part = match self.query.get("partNumber") {
+            Some(number) => Some(self.part(fs, &object, number).await?),
+            None => None,
+        };
+        let (mut response, range) = self.head(&object, part)?;
+        if let Some(range) = range {
+            *response.body_mut() = body(&object, range);
+        }
+        Ok(response)
+    }
+
+    /// Status and headers, and which bytes are the body, if any.
+    fn head(
+        &self,
+        object: &Object,
+        part: Option<Part>,
+    ) -> Result<(Response<Body>, Option<Range<u64>>), Failure> {
+        self.check_version()?;
+        let conditions = conditions::of_read(self.headers)?;
+        if let Some(response) = self.check(object, &conditions)? {
+            return Ok((response, None));
+        }
+        let size = object.size();
+        let asked = match &part {
+            Some(part) => Asked::Part(part.range.clone()),
+            None => self.range(object, size),
+        };
+        let range = match &asked {
+            Asked::Whole => 0..size,
+            Asked::Part(range) => range.clone(),
+            Asked::OutOfRange => return Err(Error::RangeNotSatisfiable { size }.into()),
+        };
+        let mut response = Response::new(Body::empty());
+        let headers = response.headers_mut();
+        self.write_headers(object, part.as_ref(), headers)?;
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+        if asked != Asked::Whole && size > 0 {
+            let text = format!("bytes {}-{}/{size}", range.start, range.end - 1);
+            insert(headers, CONTENT_RANGE, &text);
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        } else if self.headers.get("x-amz-checksum-mode").is_some_and(|mode| mode == "ENABLED") {
+            write_checksums(object.attributes(), response.headers_mut());
+        }
+        Ok((response, (!self.is_head).then_some(range)))
+    }
+
+    fn check_version(&self) -> S3Result<()> {
+        match self.query.get("versionId") {
+            None | Some("null") => Ok(()),
+            Some(_) => Err(refuse(S3ErrorCode::NoSuchVersion, "this bucket has no versions")),
+        }
+    }
+
+    /// A reply already where the caller's copy is current.
+    fn check(
+        &self,
+        object: &Object,
+        conditions: &Conditions,
+    ) -> Result<Option<Response<Body>>, Failure> {
+        if conditions.is_empty() {
+            return Ok(None);
+        }
+        let current = Current { ino: object.ino(), inode: object.inode() };
+        match conditions.check_read(current) {
+            Ok(()) => Ok(None),
+            Err(Error::NotModified(_)) => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                let headers = response.headers_mut();
+                write_validators(object, headers);
+                let mut all = HeaderMap::new();
+                self.write_headers(object, None, &mut all)?;
+                for name in [CACHE_CONTROL, EXPIRES] {
+                    if let Some(value) = all.remove(&name) {
+                        headers.insert(name, value);
+                    }
+                }
+                Ok(Some(response))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn range(&self, object: &Object, size: u64) -> Asked {
+        let Some(Ok(header)) = self.headers.get(RANGE).map(HeaderValue::to_str) else {
+            return Asked::Whole;
+        };
+        if let Some(validator) = self.headers.get(IF_RANGE) {
+            let etag = format!("\"{}\"", object.etag());
+            let date = http_date(object);
+            if validator.as_bytes() != etag.as_bytes() && validator.as_bytes() != date.as_bytes() {
+                return Asked::Whole;
+            }
+        }
+        range::parse(header, size)
+    }
+
+    fn write_headers(
+        &self,
+        object: &Object,
+        part: Option<&Part>,
+        headers: &mut HeaderMap,
+    ) -> S3Result<()> {
+        headers.reserve(12);
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        write_validators(object, headers);
+        let mut content_type = "";
+        if let Some(attributes) = object.attributes() {
+            attributes::write(attributes, headers);
+            content_type = &attributes.content_type;
+            if attributes.tag_count > 0 {
+                headers.insert("x-amz-tagging-count", attributes.tag_count.into());
+            }
+        }
+        let default = &object.bucket().cache_control;
+        if !default.is_empty() && !headers.contains_key(CACHE_CONTROL) {
+            insert(headers, CACHE_CONTROL, default);
+        }
+        match content_type {
+            "" => {
+                let bytes = HeaderValue::from_static("binary/octet-stream");
+                headers.insert(CONTENT_TYPE, bytes);
+            }
+            known => insert(headers, CONTENT_TYPE, known),
+        }
+        if let Some(count) = part.and_then(|part| part.count) {
+            headers.insert("x-amz-mp-parts-count", count.into());
+        }
+        self.override_headers(headers)
+    }
+
+    /// `response-content-type` and its kin: only the holder of a key may say what a link shows.
+    fn override_headers(&self, headers: &mut HeaderMap) -> S3Result<()> {
+        for (name, value) in self.query.pairs() {
+            let Some(header) = name.strip_prefix("response-") else { continue };
+            if self.caller.principal() == Principal::Anonymous {
+                return Err(bad_request(
+                    "request specific response headers cannot be used for anonymous GET requests",
+                ));
+            }
+            let header = HeaderName::from_bytes(header.as_bytes());
+            match (header, HeaderValue::from_str(value)) {
+                (Ok(header), Ok(value)) => headers.insert(header, value),
+                _ => return Err(invalid(format!("{name} is not the value of a header"))),
+            };
+        }
+        Ok(())
+    }
+
+    /// Where part `number` lies. An object that was not made of parts has one.
+    async fn part(&self, fs: &Fs, object: &Object, number: &str) -> Result<Part, Failure> {
+        if self.headers.contains_key(RANGE) {
+            let what = "cannot specify both Range header and partNumber query parameter";
+            return Err(bad_request(what).into());
+        }
+        let number: u32 = match number.parse() {
+            Ok(number) if (1..=cairn_base::limits::PARTS).contains(&number) => number,
+            _ => return Err(invalid("partNumber must be an integer between 1 and 10000").into()),
+        };
+        let attributes = object.attributes();
+        let table = attributes.and_then(|attributes| attributes.part_table);
+        let Some((table, attributes)) = table.zip(attributes) else {
+            return match number {
+                1 => Ok(Part { range: 0..object.size(), count: None }),
+                _ => Err(no_such_part().into()),
+            };
+        };
+        let (mut after, mut seen, mut offset) = (0, 0, 0);
+        loop {
+            let verb = PartTable { upload: table, after, limit: 1000 };
+            let (parts, more) = fs.read(&Caller::system(), verb).await?;
+            for (at, part) in parts {
+                after = at;
+                // Parts that were uploaded and left out are still there for a while.
+                if part.taken != body_of(object) {
+                    continue;
+                }
+                seen += 1;
+                if seen == number {
+                    let range = offset..offset + part.size;
+                    return Ok(Part { range, count: Some(attributes.part_count) });
+                }
+                offset += part.size;
+            }
+            if !more {
+                return Err(no_such_part().into());
+            }
+        }
+    }
+}
+
+pub(super) fn body_of(object: &Object) -> Option<BodyId> {
+    match object.inode().content {
+        Content::Body(body) => Some(body),
+        _ => None,
+    }
+}
+
+fn no_such_part() -> S3Error {
+    let what = "the requested partnumber is not satisfiable";
+    refuse_with("InvalidPartNumber", StatusCode::RANGE_NOT_SATISFIABLE, what)
+}
+
+fn body(object: &Object, range: Range<u64>) -> Body {
+    match object.read_now(range.clone()) {
+        Some(bytes) => Body::from(bytes),
+        None => {
+            let stream = object.read(range).map_ok(Frame::<Bytes>::data);
+            Body::http_body_unsync(StreamBody::new(stream.inspect_err(|error| {
+                tracing::error!(%error, "sending an object");
+            })))
+        }
+    }
+}
+
+fn write_validators(object: &Object, headers: &mut HeaderMap) {
+    insert(headers, ETAG, &format!("\"{}\"", object.etag()));
+    insert(headers, LAST_MODIFIED, &http_date(object));
+}
+
+fn http_date(object: &Object) -> String {
+    httpdate::fmt_http_date(object.inode().mtime.to_system_time())
+}
+
+fn write_checksums(attributes: Option<&ObjectAttributes>, headers: &mut HeaderMap) {
+    let Some(attributes) = attributes else { return };
+    for checksum in &attributes.checksums {
+        let name = HeaderName::from_static(checksums::header(checksum.algorithm));
+        insert(headers, name, &checksums::encode(checksum, attributes.part_count));
+        let kind = HeaderValue::from_static(checksums::kind_word(checksum.kind));
+        headers.insert("x-amz-checksum-type", kind);
+    }
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}

@@ -1,0 +1,227 @@
+//! The framing `aws-chunked`: chunks with their lengths, each signed or none, and trailers.
+//!
+//! ```text
+//!   <hex length>[;chunk-signature=<64 hex>]\r\n <bytes> \r\n   … as often as there is data
+//!   0[;chunk-signature=<64 hex>]\r\n
+//!   [<name>:<value>\r\n … [x-amz-trailer-signature:<64 hex>\r\n]] \r\n
+//! ```
+//!
+//! Bytes are handed on as they come, however long a chunk is; whether a chunk's signature holds is
+//! known at its end, and nothing is published before the end of the last one.
+
+use aws_lc_rs::digest::{self, SHA256};
+use bytes::{Buf, Bytes};
+use s3s::{S3ErrorCode, S3Result};
+
+use crate::s3::error::{refuse, refuse_with};
+use crate::s3::sigv4::{SignedAt, SigningKey, hex, hex_sha256, same};
+
+/// The line before a chunk, bytes.
+const LINE_BYTES: usize = 256;
+/// All trailers together, bytes, and how many.
+const TRAILER_BYTES: usize = 16 << 10;
+const TRAILERS: usize = 16;
+const SIGNATURE: &str = "x-amz-trailer-signature";
+
+/// Signs chunk after chunk, each with the signature of the one before it.
+pub(crate) struct ChunkSigner {
+    pub(crate) key: SigningKey,
+    pub(crate) at: SignedAt,
+    /// Of the request, then of the last chunk.
+    pub(crate) previous: String,
+}
+
+impl ChunkSigner {
+    fn check(&mut self, kind: &str, hashes: &[&str], signature: &str) -> S3Result<()> {
+        let lines: Vec<&str> = [self.previous.as_str()].iter().chain(hashes).copied().collect();
+        let expected = self.key.sign(kind, &self.at, &lines);
+        if !same(&expected, signature) {
+            let what = "the signature of a chunk does not match";
+            return Err(refuse(S3ErrorCode::SignatureDoesNotMatch, what));
+        }
+        self.previous = expected;
+        Ok(())
+    }
+}
+
+enum State {
+    Line(Vec<u8>),
+    Data {
+        left: u64,
+        signature: String,
+        hash: Option<digest::Context>,
+    },
+    /// The two bytes after a chunk's data; how many of them came.
+    Break(usize),
+    /// All that follows the last chunk.
+    End(Vec<u8>),
+}
+
+/// Decodes one body.
+pub(crate) struct Chunked {
+    state: State,
+    signer: Option<ChunkSigner>,
+    has_trailer: bool,
+    trailers: Vec<(String, String)>,
+}
+
+fn garbled(what: &'static str) -> s3s::S3Error {
+    refuse(S3ErrorCode::IncompleteBody, what)
+}
+
+fn bad_trailer(what: &'static str) -> s3s::S3Error {
+    refuse_with("MalformedTrailerError", http::StatusCode::BAD_REQUEST, what)
+}
+
+impl Chunked {
+    /// `signer` where chunks are signed; `has_trailer` where trailers may follow.
+    pub(crate) fn new(signer: Option<ChunkSigner>, has_trailer: bool) -> Chunked {
+        let state = State::Line(Vec::new());
+        Chunked { state, signer, has_trailer, trailers: Vec::new() }
+    }
+
+    /// The next data in `input`, which is taken from; `None` when more input is needed.
+    pub(crate) fn decode(&mut self, input: &mut Bytes) -> S3Result<Option<Bytes>> {
+        while !input.is_empty() {
+            match &mut self.state {
+                State::Line(line) => {
+                    if take_line(line, input)? {
+                        let line = std::mem::take(line);
+                        self.begin_chunk(&line)?;
+                    }
+                }
+                State::Data { left, hash, .. } => {
+                    let len = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                    let data = input.split_to(len);
+                    *left -= len as u64;
+                    if let Some(hash) = hash {
+                        hash.update(&data);
+                    }
+                    if *left == 0 {
+                        self.end_chunk()?;
+                    }
+                    return Ok(Some(data));
+                }
+                State::Break(seen) => {
+                    if input[0] != b"\r\n"[*seen] {
+                        return Err(garbled("a chunk is longer than it says"));
+                    }
+                    input.advance(1);
+                    *seen += 1;
+                    if *seen == 2 {
+                        self.state = State::Line(Vec::new());
+                    }
+                }
+                State::End(rest) => {
+                    if rest.len() + input.len() > TRAILER_BYTES {
+                        return Err(bad_trailer("the trailers are too long"));
+                    }
+                    rest.extend_from_slice(input);
+                    input.clear();
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn begin_chunk(&mut self, line: &[u8]) -> S3Result<()> {
+        let text = std::str::from_utf8(line).map_err(|_| garbled("the head of a chunk"))?;
+        let (length, extension) = text.split_once(';').unwrap_or((text, ""));
+        let digits =
+            (1..=16).contains(&length.len()) && length.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let left = u64::from_str_radix(length, 16).ok().filter(|_| digits);
+        let left = left.ok_or_else(|| garbled("the length of a chunk is no number"))?;
+        let signature = extension.strip_prefix("chunk-signature=").unwrap_or_default();
+        if self.signer.is_some() && signature.len() != 64 {
+            let what = "a chunk without a signature";
+            return Err(refuse(S3ErrorCode::SignatureDoesNotMatch, what));
+        }
+        let hash = self.signer.as_ref().map(|_| digest::Context::new(&SHA256));
+        self.state = State::Data { left, signature: signature.to_owned(), hash };
+        if left == 0 {
+            self.end_chunk()?;
+            self.state = State::End(Vec::new());
+        }
+        Ok(())
+    }
+
+    fn end_chunk(&mut self) -> S3Result<()> {
+        let State::Data { signature, hash, .. } =
+            std::mem::replace(&mut self.state, State::Break(0))
+        else {
+            return Ok(());
+        };
+        if let (Some(signer), Some(hash)) = (&mut self.signer, hash) {
+            let hash = hex(hash.finish().as_ref());
+            signer.check("AWS4-HMAC-SHA256-PAYLOAD", &[&hex_sha256(b""), &hash], &signature)?;
+        }
+        Ok(())
+    }
+
+    /// At the end of the input: whether all of it came, and its trailers.
+    pub(crate) fn finish(&mut self) -> S3Result<()> {
+        let State::End(rest) = &self.state else {
+            return Err(garbled("the body ends before its last chunk"));
+        };
+        let text = std::str::from_utf8(rest).map_err(|_| bad_trailer("trailers are no text"))?;
+        let mut trailers: Vec<(String, String)> = Vec::new();
+        let mut signature = None;
+        for line in text.split('\n').map(|line| line.trim_end_matches('\r')) {
+            if line.is_empty() {
+                continue;
+            }
+            let (name, value) =
+                line.split_once(':').ok_or_else(|| bad_trailer("a trailer without a colon"))?;
+            let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_owned());
+            if trailers.iter().any(|(other, _)| *other == name) || trailers.len() == TRAILERS {
+                return Err(bad_trailer("a trailer is given twice"));
+            }
+            match name == SIGNATURE {
+                true if signature.is_some() => return Err(bad_trailer("two trailer signatures")),
+                true => signature = Some(value),
+                false => trailers.push((name, value)),
+            }
+        }
+        if !self.has_trailer && !(trailers.is_empty() && signature.is_none()) {
+            return Err(garbled("bytes after the last chunk"));
+        }
+        if self.has_trailer
+            && let Some(signer) = &mut self.signer
+        {
+            let signature = signature.ok_or_else(|| bad_trailer("trailers without a signature"))?;
+            trailers.sort();
+            let canonical: String =
+                trailers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+            let hash = hex_sha256(canonical.as_bytes());
+            signer.check("AWS4-HMAC-SHA256-TRAILER", &[&hash], &signature)?;
+        }
+        self.trailers = trailers;
+        Ok(())
+    }
+
+    /// Lower-case names and values; after [`Chunked::finish`].
+    pub(crate) fn trailers(&self) -> &[(String, String)] {
+        &self.trailers
+    }
+}
+
+/// Takes bytes up to the next `\n`. Whether the line is whole; then it is without its break.
+fn take_line(line: &mut Vec<u8>, input: &mut Bytes) -> S3Result<bool> {
+    let end = input.iter().position(|byte| *byte == b'\n');
+    let taken = input.split_to(end.map_or(input.len(), |at| at + 1));
+    if line.len() + taken.len() > LINE_BYTES {
+        return Err(garbled("the head of a chunk is too long"));
+    }
+    line.extend_from_slice(&taken);
+    if end.is_none() {
+        return Ok(false);
+    }
+    match line.strip_suffix(b"\r\n") {
+        Some(whole) => {
+            let len = whole.len();
+            line.truncate(len);
+            Ok(true)
+        }
+        None => Err(garbled("the head of a chunk does not end in CR LF")),
+    }
+}

@@ -1,0 +1,171 @@
+//! The body of a request, read only in the way its signature promised.
+//!
+//! A [`Payload`] is made of the verdict on a request and of nothing else, so there is no way to
+//! read a body that was to be verified without verifying it. It gives the bytes as they come;
+//! only its end says that all of them were the right ones.
+
+mod chunked;
+
+use aws_lc_rs::digest::{self, SHA256};
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use s3s::{S3ErrorCode, S3Result};
+
+pub(super) use chunked::{ChunkSigner, Chunked};
+
+use super::error::{bad_request, refuse, refuse_with};
+use super::sigv4::{hex, same};
+use crate::limits::DRAIN_BYTES;
+use crate::upload::{Upload, UploadError};
+
+/// How the bytes on the wire are to be taken.
+pub(super) enum Mode {
+    /// As they are.
+    Plain,
+    /// As they are, if they have this SHA-256 in hex.
+    Hashed(String),
+    /// In frames of `aws-chunked`.
+    Chunked(Box<Chunked>),
+}
+
+/// A body that is being read.
+pub(super) struct Payload {
+    upload: Upload,
+    mode: Mode,
+    hash: Option<digest::Context>,
+    input: Bytes,
+    /// Bytes of content announced; checked at the end.
+    announced: Option<u64>,
+    seen: u64,
+    is_done: bool,
+}
+
+impl Payload {
+    /// `decoded` is the length of the content within `aws-chunked`, as the client announced it.
+    pub(super) fn new(upload: Upload, mode: Mode, decoded: Option<u64>) -> Payload {
+        let announced = match mode {
+            Mode::Chunked(_) => decoded,
+            _ => upload.announced(),
+        };
+        let hash = matches!(mode, Mode::Hashed(_)).then(|| digest::Context::new(&SHA256));
+        let input = Bytes::new();
+        Payload { upload, mode, hash, input, announced, seen: 0, is_done: false }
+    }
+
+    /// Bytes of content the client said it would send.
+    pub(super) fn announced(&self) -> Option<u64> {
+        self.announced
+    }
+
+    /// The next bytes of content, or `None` when all of it came and was as it was signed.
+    pub(super) async fn next(&mut self) -> S3Result<Option<Bytes>> {
+        loop {
+            if let Some(data) = self.decode()? {
+                self.seen += data.len() as u64;
+                if self.announced.is_some_and(|announced| self.seen > announced) {
+                    return Err(incomplete("more bytes came than were announced"));
+                }
+                if let Some(hash) = &mut self.hash {
+                    hash.update(&data);
+                }
+                return Ok(Some(data));
+            }
+            match self.upload.frame().await {
+                Some(Ok(frame)) => self.input = frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => return Err(broken(&error)),
+                None => return self.finish().map(|()| None),
+            }
+        }
+    }
+
+    fn decode(&mut self) -> S3Result<Option<Bytes>> {
+        match &mut self.mode {
+            Mode::Chunked(chunked) => chunked.decode(&mut self.input),
+            _ if self.input.is_empty() => Ok(None),
+            _ => Ok(Some(std::mem::take(&mut self.input))),
+        }
+    }
+
+    fn finish(&mut self) -> S3Result<()> {
+        self.is_done = true;
+        if let Mode::Chunked(chunked) = &mut self.mode {
+            chunked.finish()?;
+        }
+        if self.announced.is_some_and(|announced| self.seen != announced) {
+            return Err(incomplete("fewer bytes came than were announced"));
+        }
+        if let (Mode::Hashed(expected), Some(hash)) = (&self.mode, self.hash.take())
+            && !same(&hex(hash.finish().as_ref()), expected)
+        {
+            return Err(refuse_with(
+                "XAmzContentSHA256Mismatch",
+                http::StatusCode::BAD_REQUEST,
+                "the provided x-amz-content-sha256 header does not match what was computed",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The trailers, once [`Payload::next`] has returned `None`.
+    pub(super) fn trailers(&self) -> &[(String, String)] {
+        match &self.mode {
+            Mode::Chunked(chunked) => chunked.trailers(),
+            _ => &[],
+        }
+    }
+
+    /// All of a body that has to be short.
+    pub(super) async fn read_all(&mut self, limit: usize) -> S3Result<Bytes> {
+        let too_long = || {
+            let what = format!("the body is longer than {limit} bytes");
+            refuse(S3ErrorCode::MaxMessageLengthExceeded, what)
+        };
+        if self.announced.is_some_and(|announced| announced > limit as u64) {
+            return Err(too_long());
+        }
+        let mut whole = BytesMut::new();
+        while let Some(piece) = self.next().await? {
+            if whole.len() + piece.len() > limit {
+                return Err(too_long());
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// Reads what is left of a body that was refused, if it is short: then the connection can be
+    /// used again.
+    pub(super) async fn drain(mut self) {
+        let mut left = DRAIN_BYTES;
+        if self.is_done || self.upload.size_hint().exact().is_none_or(|rest| rest > left) {
+            return;
+        }
+        while let Some(Ok(frame)) = self.upload.frame().await {
+            let len = frame.data_ref().map_or(0, |data| data.len() as u64);
+            let Some(rest) = left.checked_sub(len) else { return };
+            left = rest;
+        }
+    }
+}
+
+fn incomplete(what: &'static str) -> s3s::S3Error {
+    refuse(S3ErrorCode::IncompleteBody, what)
+}
+
+fn broken(error: &UploadError) -> s3s::S3Error {
+    match error {
+        UploadError::Idle(_) => refuse(S3ErrorCode::RequestTimeout, error.to_string()),
+        UploadError::Broken(_) => incomplete("the body was cut short"),
+    }
+}
+
+/// The length in `x-amz-decoded-content-length`.
+pub(super) fn decoded_length(headers: &http::HeaderMap) -> S3Result<Option<u64>> {
+    let Some(value) = headers.get("x-amz-decoded-content-length") else { return Ok(None) };
+    let number = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    match number.and_then(|text| text.parse().ok()) {
+        Some(number) => Ok(Some(number)),
+        None => Err(bad_request("x-amz-decoded-content-length is not a number")),
+    }
+}

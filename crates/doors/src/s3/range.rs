@@ -1,0 +1,89 @@
+//! The `Range` header.
+
+use std::ops::Range;
+
+/// What a `Range` header asks of an object of some size.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Asked {
+    /// All of it: there is no such header, or it is not one range of bytes.
+    Whole,
+    Part(Range<u64>),
+    OutOfRange,
+}
+
+/// As RFC 9110 says. Of several ranges S3 serves none, so the whole object is sent.
+pub(super) fn parse(header: &str, size: u64) -> Asked {
+    let Some((first, last)) = header.strip_prefix("bytes=").and_then(|text| text.split_once('-'))
+    else {
+        return Asked::Whole;
+    };
+    let number = |text: &str| -> Option<u64> {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse().unwrap_or(u64::MAX))
+    };
+    let range = match (number(first.trim()), number(last.trim())) {
+        (None, Some(length)) if first.trim().is_empty() => {
+            if length == 0 {
+                return Asked::OutOfRange;
+            }
+            size.saturating_sub(length)..size
+        }
+        (Some(first), None) if last.trim().is_empty() => first..size,
+        (Some(first), Some(last)) if first <= last => first..size.min(last.saturating_add(1)),
+        _ => return Asked::Whole,
+    };
+    if range.start >= size { Asked::OutOfRange } else { Asked::Part(range) }
+}
+
+/// The `x-amz-copy-source-range` of a part: first and last byte, both given.
+pub(super) fn of_source(header: &str) -> Option<(u64, u64)> {
+    let (first, last) = header.strip_prefix("bytes=")?.split_once('-')?;
+    let number = |text: &str| {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|_| digits)
+    };
+    let (first, last) = (number(first)?, number(last)?);
+    (first <= last).then_some((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        let table = [
+            ("bytes=0-0", Asked::Part(0..1)),
+            ("bytes=2-4", Asked::Part(2..5)),
+            ("bytes=2-", Asked::Part(2..10)),
+            ("bytes=8-99", Asked::Part(8..10)),
+            ("bytes=-3", Asked::Part(7..10)),
+            ("bytes=-99", Asked::Part(0..10)),
+            ("bytes=9-18446744073709551615", Asked::Part(9..10)),
+            ("bytes=9-99999999999999999999999", Asked::Part(9..10)),
+            ("bytes=10-", Asked::OutOfRange),
+            ("bytes=10-12", Asked::OutOfRange),
+            ("bytes=-0", Asked::OutOfRange),
+            ("bytes=4-2", Asked::Whole),
+            ("bytes=0-1,3-4", Asked::Whole),
+            ("bytes=", Asked::Whole),
+            ("bytes=-", Asked::Whole),
+            ("bytes=+1-2", Asked::Whole),
+            ("bytes=a-b", Asked::Whole),
+            ("items=0-1", Asked::Whole),
+        ];
+        for (header, asked) in table {
+            assert_eq!(parse(header, 10), asked, "{header}");
+        }
+        assert_eq!(parse("bytes=0-", 0), Asked::OutOfRange);
+        assert_eq!(parse("bytes=-1", 0), Asked::OutOfRange);
+    }
+
+    #[test]
+    fn ranges_of_a_source() {
+        assert_eq!(of_source("bytes=0-9"), Some((0, 9)));
+        for bad in ["0-9", "bytes=9-0", "bytes=0-", "bytes=-9", "bytes=0-9,10-11", "bytes=+0-9"] {
+            assert_eq!(of_source(bad), None, "{bad}");
+        }
+    }
+}

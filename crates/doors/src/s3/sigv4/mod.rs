@@ -1,0 +1,28 @@
+//! AWS Signature Version 4: what a request claims, and whether its signature bears it out.
+//!
+//! ```text
+//!   headers, query ──► Claim::parse ──► secret of the access key ──► Claim::holds ──► Caller
+//!                        (scope, dates, what must be signed)            (HMAC, constant time)
+//! ```
+//!
+//! Only the algorithm `AWS4-HMAC-SHA256` exists here. A request that carries any other sort of
+//! credentials, or two sorts at once, is refused and never taken for an anonymous one.
+
+mod canonical;
+mod claim;
+mod date;
+mod key;
+mod presigned;
+
+pub(crate) use canonical::encode_into;
+pub(crate) use claim::{Claim, Request, content_sha256};
+pub(crate) use date::SignedAt;
+pub(crate) use key::{KeyCache, SigningKey, hex, hex_sha256, same};
+pub(crate) use presigned::{payload_of, strip};
+
+/// The one algorithm.
+pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// How far a client's clock may be off, seconds.
+pub(crate) const SKEW_SECS: i64 = 15 * 60;
+/// The longest life of a presigned URL, seconds: 7 days.
+pub(crate) const PRESIGNED_SECS_MAX: i64 = 7 * 24 * 3600;

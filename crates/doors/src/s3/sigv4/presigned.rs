@@ -1,0 +1,105 @@
+//! Signatures in the query: presigned URLs.
+
+use cairn_base::Timestamp;
+use s3s::{S3ErrorCode, S3Result};
+
+use super::claim::{Claim, Request, Scope, check_signature, content_sha256};
+use super::{ALGORITHM, PRESIGNED_SECS_MAX, SKEW_SECS, SignedAt};
+use crate::s3::error::refuse;
+use crate::s3::query::Query;
+
+const PARAMETERS: [&str; 7] = [
+    "X-Amz-Algorithm",
+    "X-Amz-Credential",
+    "X-Amz-Date",
+    "X-Amz-Expires",
+    "X-Amz-SignedHeaders",
+    "X-Amz-Signature",
+    "X-Amz-Security-Token",
+];
+/// Also part of a presigned URL, but not a credential by itself.
+const CONTENT_SHA256: &str = "X-Amz-Content-Sha256";
+const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
+
+/// Whether a query parameter is part of a presigned URL's credentials, however it is written.
+pub(super) fn is_parameter(name: &str) -> bool {
+    PARAMETERS.iter().any(|parameter| parameter.eq_ignore_ascii_case(name))
+}
+
+fn bad(what: impl Into<String>) -> s3s::S3Error {
+    refuse(S3ErrorCode::AuthorizationQueryParametersError, what.into())
+}
+
+fn wanted<'a>(query: &'a Query, name: &str) -> S3Result<&'a str> {
+    query.get(name).ok_or_else(|| bad(format!("query-string authentication requires {name}")))
+}
+
+pub(super) fn parse(request: &Request<'_>, now: Timestamp, region: &str) -> S3Result<Claim> {
+    let query = request.query;
+    if wanted(query, "X-Amz-Algorithm")? != ALGORITHM {
+        return Err(bad("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""));
+    }
+    let scope = Scope::parse(wanted(query, "X-Amz-Credential")?).map_err(bad)?;
+    scope.check(region).map_err(bad)?;
+    let at = SignedAt::parse(wanted(query, "X-Amz-Date")?)
+        .ok_or_else(|| bad("X-Amz-Date must be in the ISO8601 Long Format"))?;
+    if scope.day != at.day() {
+        return Err(bad("the date of the credential is not the date of the URL"));
+    }
+    check_life(wanted(query, "X-Amz-Expires")?, at.time, now)?;
+    let signature = wanted(query, "X-Amz-Signature")?;
+    check_signature(signature).map_err(bad)?;
+    let mut payloads: Vec<String> = Vec::new();
+    let hashes = [query.get(CONTENT_SHA256), content_sha256(request.headers)?, Some(UNSIGNED)];
+    for hash in hashes.into_iter().flatten() {
+        if !payloads.iter().any(|present| present == hash) {
+            payloads.push(hash.to_owned());
+        }
+    }
+    Ok(Claim {
+        access_key_id: scope.access_key_id.to_owned(),
+        region: scope.region.to_owned(),
+        at,
+        signed_headers: wanted(query, "X-Amz-SignedHeaders")?.to_owned(),
+        signature: signature.to_owned(),
+        payloads,
+        is_presigned: true,
+    })
+}
+
+fn check_life(expires: &str, at: Timestamp, now: Timestamp) -> S3Result<()> {
+    let Ok(secs) = expires.parse::<i64>() else {
+        return Err(bad("X-Amz-Expires should be a number"));
+    };
+    if secs < 0 {
+        return Err(bad("X-Amz-Expires must be non-negative"));
+    }
+    if secs > PRESIGNED_SECS_MAX {
+        return Err(bad("X-Amz-Expires must be less than a week (in seconds)"));
+    }
+    if at.secs() - now.secs() > SKEW_SECS {
+        let what = "the URL is dated too far in the future";
+        return Err(refuse(S3ErrorCode::RequestTimeTooSkewed, what));
+    }
+    if now.secs() - at.secs() > secs {
+        return Err(refuse(S3ErrorCode::AccessDenied, "Request has expired"));
+    }
+    Ok(())
+}
+
+/// The hash a presigned URL says the payload has, where it is one.
+pub(crate) fn payload_of<'a>(request: &Request<'a>) -> S3Result<Option<&'a str>> {
+    let header = content_sha256(request.headers)?;
+    match (request.query.get(CONTENT_SHA256), header) {
+        (Some(query), Some(header)) if query != header => {
+            Err(bad("X-Amz-Content-Sha256 is another one in the query than in the header"))
+        }
+        (Some(hash), _) | (None, Some(hash)) => Ok(Some(hash)),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Removes what has served its purpose once the signature was verified.
+pub(crate) fn strip(query: &mut Query) {
+    query.retain(|name| !is_parameter(name) && name != CONTENT_SHA256);
+}

@@ -1,0 +1,44 @@
+//! Tags as S3 writes them.
+
+use cairn_base::limits;
+use cairn_fs::ops::tags::check_tags;
+use http::{HeaderMap, StatusCode};
+use s3s::dto::{Tag, TagSet};
+use s3s::{S3ErrorCode, S3Result};
+
+use super::error::{refuse, refuse_with};
+use super::headers::text;
+use super::query::Query;
+
+pub(super) type Tags = Vec<(String, String)>;
+
+/// The tags in `x-amz-tagging`, which is written like a query.
+pub(super) fn of_header(headers: &HeaderMap) -> S3Result<Tags> {
+    let Some(text) = text(headers, "x-amz-tagging")? else { return Ok(Tags::new()) };
+    let bad = || refuse(S3ErrorCode::InvalidArgument, "the header x-amz-tagging is not tags");
+    let tags = Query::parse(Some(text)).map_err(|_| bad())?;
+    check(tags.pairs().to_vec(), limits::OBJECT_TAGS)
+}
+
+pub(super) fn of_set(set: TagSet, most: usize) -> S3Result<Tags> {
+    let tags = set.into_iter().map(|tag| match (tag.key, tag.value) {
+        (Some(key), Some(value)) => Ok((key, value)),
+        _ => Err(refuse(S3ErrorCode::MalformedXML, "a tag has a key and a value")),
+    });
+    check(tags.collect::<S3Result<_>>()?, most)
+}
+
+fn check(tags: Tags, most: usize) -> S3Result<Tags> {
+    if tags.len() > most {
+        let what = format!("{} tags; at most {most} are allowed", tags.len());
+        return Err(refuse_with("BadRequest", StatusCode::BAD_REQUEST, what));
+    }
+    match check_tags(&tags, most) {
+        Ok(()) => Ok(tags),
+        Err(error) => Err(refuse(S3ErrorCode::InvalidTag, error.to_string())),
+    }
+}
+
+pub(super) fn to_set(tags: Tags) -> TagSet {
+    tags.into_iter().map(|(key, value)| Tag { key: Some(key), value: Some(value) }).collect()
+}

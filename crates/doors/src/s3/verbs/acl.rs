@@ -1,0 +1,134 @@
+//! Access control lists: what there is of them is the visibility of a bucket.
+
+use cairn_auth::Visibility;
+use cairn_fs::ops::buckets::UpdateBucket;
+use cairn_fs::rows::Bucket;
+use http::HeaderMap;
+use s3s::S3Result;
+use s3s::dto::{
+    GetBucketAclInput, GetBucketAclOutput, GetObjectAclInput, GetObjectAclOutput, Grant, Grantee,
+    Owner, Permission, PutBucketAclInput, PutBucketAclOutput, PutObjectAclInput,
+    PutObjectAclOutput, Type,
+};
+
+use super::super::door::Asked;
+use super::super::error::{Codes, not_implemented};
+use super::super::headers::{check_object_acl, text};
+use super::super::owner;
+use super::super::store::Store;
+use super::{check_version, get_bucket};
+
+const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
+
+/// The visibility that a canned ACL of a bucket asks for.
+pub(super) fn canned(headers: &HeaderMap) -> S3Result<Option<Visibility>> {
+    match text(headers, "x-amz-acl")? {
+        None => Ok(None),
+        Some("private") => Ok(Some(Visibility::Private)),
+        Some("public-read") => Ok(Some(Visibility::Public)),
+        Some(other) => Err(not_implemented(format!("ACL {other:?}: use private or public-read"))),
+    }
+}
+
+pub(crate) async fn put_bucket(
+    store: &Store,
+    asked: Asked,
+    input: PutBucketAclInput,
+) -> S3Result<PutBucketAclOutput> {
+    let Some(visibility) = canned(&asked.headers)?.filter(|_| !lists(&input)) else {
+        return Err(not_implemented("ACLs other than the canned private and public-read"));
+    };
+    let name = input.bucket;
+    let verb = UpdateBucket {
+        name: name.clone(),
+        visibility: Some(visibility),
+        ..UpdateBucket::default()
+    };
+    store.run(&asked.caller, &name, Codes::bucket(), verb).await?;
+    Ok(PutBucketAclOutput::default())
+}
+
+fn lists(input: &PutBucketAclInput) -> bool {
+    let policy = input.access_control_policy.as_ref();
+    policy.is_some_and(|policy| policy.grants.is_some() || policy.owner.is_some())
+}
+
+pub(crate) async fn get_bucket(
+    store: &Store,
+    asked: Asked,
+    input: GetBucketAclInput,
+) -> S3Result<GetBucketAclOutput> {
+    let bucket = get_bucket::open(store, &asked, &input.bucket).await?;
+    let (owner, grants) = access(store, &bucket).await?;
+    Ok(GetBucketAclOutput { grants: Some(grants), owner: Some(owner) })
+}
+
+/// An object is as visible as its bucket.
+pub(crate) async fn get_object(
+    store: &Store,
+    asked: Asked,
+    input: GetObjectAclInput,
+) -> S3Result<GetObjectAclOutput> {
+    check_version(input.version_id.as_deref())?;
+    let bucket = get_bucket::open(store, &asked, &input.bucket).await?;
+    let opened = store.fs.open(&asked.caller, &input.bucket, &input.key).await;
+    if let Err(error) = opened {
+        let bucket = input.bucket.as_str();
+        return Err(store.refused(&asked.caller, &[bucket], error, Codes::object()).await);
+    }
+    let (owner, grants) = access(store, &bucket).await?;
+    Ok(GetObjectAclOutput { grants: Some(grants), owner: Some(owner), request_charged: None })
+}
+
+/// Accepts what is so anyway.
+pub(crate) async fn put_object(
+    store: &Store,
+    asked: Asked,
+    input: PutObjectAclInput,
+) -> S3Result<PutObjectAclOutput> {
+    check_version(input.version_id.as_deref())?;
+    check_object_acl(&asked.headers)?;
+    if input.access_control_policy.is_some() || !asked.headers.contains_key("x-amz-acl") {
+        return Err(not_implemented("ACLs of objects other than the canned private"));
+    }
+    let verb = cairn_fs::ops::put_object::MayWrite { bucket: input.bucket.clone() };
+    store.read(&asked.caller, &input.bucket, Codes::bucket(), verb).await?;
+    let opened = store.fs.open(&asked.caller, &input.bucket, &input.key).await;
+    match opened {
+        Ok(object) if object.bucket().visibility == Visibility::Private => {
+            Ok(PutObjectAclOutput::default())
+        }
+        Ok(_) => Err(not_implemented("a private object in a public bucket")),
+        Err(error) => {
+            let bucket = input.bucket.as_str();
+            Err(store.refused(&asked.caller, &[bucket], error, Codes::object()).await)
+        }
+    }
+}
+
+async fn access(store: &Store, bucket: &Bucket) -> S3Result<(Owner, Vec<Grant>)> {
+    let owner = owner::owner(&store.fs, bucket.owner).await?;
+    let mut grants = vec![Grant {
+        grantee: Some(Grantee {
+            display_name: owner.display_name.clone(),
+            email_address: None,
+            id: owner.id.clone(),
+            type_: Type::from_static(Type::CANONICAL_USER),
+            uri: None,
+        }),
+        permission: Some(Permission::from_static(Permission::FULL_CONTROL)),
+    }];
+    if bucket.visibility == Visibility::Public {
+        grants.push(Grant {
+            grantee: Some(Grantee {
+                display_name: None,
+                email_address: None,
+                id: None,
+                type_: Type::from_static(Type::GROUP),
+                uri: Some(ALL_USERS.to_owned()),
+            }),
+            permission: Some(Permission::from_static(Permission::READ)),
+        });
+    }
+    Ok((owner, grants))
+}

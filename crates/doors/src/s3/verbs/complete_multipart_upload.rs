@@ -1,0 +1,234 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Error, limits};
+use cairn_fs::combine_checksums;
+use cairn_fs::ops::conditions::Conditions;
+use cairn_fs::ops::multipart::{GetUpload, ListParts, TakenPart, UploadName};
+use cairn_fs::rows::{Algorithm, Checksum, ChecksumKind, Part, Upload};
+use futures_util::FutureExt;
+use s3s::dto::{CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart, ETag};
+use s3s::{S3ErrorCode, S3Result};
+
+use super::super::checksums::{self, fill_checksums, type_of};
+use super::super::door::Asked;
+use super::super::error::{Codes, bad_request, refuse, translate};
+use super::super::headers::text;
+use super::super::store::Store;
+use super::super::{conditions, upload_id};
+use super::upload_part::part_number;
+
+/// A completion that takes longer is answered piecemeal, so that the client does not give up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(
+    store: &Store,
+    asked: Asked,
+    input: CompleteMultipartUploadInput,
+) -> S3Result<CompleteMultipartUploadOutput> {
+    let name = upload_id::name(input.bucket, input.key, &input.upload_id)?;
+    let parts = named_parts(input.multipart_upload.and_then(|upload| upload.parts))?;
+    let conditions = conditions::of_change(&asked.headers)?;
+    let (store, task_asked) = (store.clone(), asked);
+    // Goes on even where the client does not wait for it.
+    let mut task =
+        tokio::spawn(async move { complete(&store, &task_asked, name, parts, conditions).await });
+    match tokio::time::timeout(PATIENCE, &mut task).await {
+        Ok(done) => joined(done),
+        Err(_) => Ok(CompleteMultipartUploadOutput {
+            future: Some(task.map(joined).boxed()),
+            ..CompleteMultipartUploadOutput::default()
+        }),
+    }
+}
+
+fn joined(
+    done: Result<S3Result<CompleteMultipartUploadOutput>, tokio::task::JoinError>,
+) -> S3Result<CompleteMultipartUploadOutput> {
+    match done {
+        Ok(outcome) => outcome,
+        Err(error) => Err(translate(Error::Io(std::io::Error::other(error)), Codes::upload())),
+    }
+}
+
+/// The parts as the client names them, in ascending order.
+fn named_parts(parts: Option<Vec<CompletedPart>>) -> S3Result<Vec<TakenPart>> {
+    let parts = parts.unwrap_or_default();
+    if parts.is_empty() || parts.len() > limits::PARTS as usize {
+        let what = format!("you must specify 1 to {} parts", limits::PARTS);
+        return Err(refuse(S3ErrorCode::MalformedXML, what));
+    }
+    let taken = parts.into_iter().map(taken_part).collect::<S3Result<Vec<_>>>()?;
+    if !taken.is_sorted_by(|one, next| one.number < next.number) {
+        let what = "the list of parts was not in ascending order";
+        return Err(refuse(S3ErrorCode::InvalidPartOrder, what));
+    }
+    Ok(taken)
+}
+
+fn taken_part(part: CompletedPart) -> S3Result<TakenPart> {
+    let (Some(number), Some(etag)) = (part.part_number, part.e_tag) else {
+        return Err(refuse(S3ErrorCode::MalformedXML, "a part has a PartNumber and an ETag"));
+    };
+    let sums = [
+        (Algorithm::Crc32, part.checksum_crc32),
+        (Algorithm::Crc32c, part.checksum_crc32c),
+        (Algorithm::Crc64Nvme, part.checksum_crc64nvme),
+        (Algorithm::Sha1, part.checksum_sha1),
+        (Algorithm::Sha256, part.checksum_sha256),
+    ];
+    let mut checksum = None;
+    for (algorithm, text) in sums {
+        if let Some(text) = text {
+            let value = checksums::decode(algorithm, &text)?;
+            checksum = Some(Checksum { algorithm, kind: ChecksumKind::FullObject, value });
+        }
+    }
+    Ok(TakenPart { number: part_number(number)?, etag: etag.into_value(), checksum })
+}
+
+async fn complete(
+    store: &Store,
+    asked: &Asked,
+    name: UploadName,
+    mut parts: Vec<TakenPart>,
+    conditions: Conditions,
+) -> S3Result<CompleteMultipartUploadOutput> {
+    let UploadName { bucket, key, .. } = name.clone();
+    let verb = GetUpload { name: name.clone() };
+    let upload = store.read(&asked.caller, &bucket, Codes::upload(), verb).await?;
+    let expected = Expected::parse(asked, &upload)?;
+    if expected.is_some() {
+        let stored = stored_parts(store, asked, &name, &parts).await?;
+        if let Some(expected) = &expected {
+            expected.check(&stored)?;
+        }
+        // What was checked is what is taken: a part replaced meanwhile is another one.
+        for (part, stored) in parts.iter_mut().zip(&stored) {
+            part.checksum = part.checksum.take().or_else(|| stored.checksums.first().cloned());
+        }
+    }
+    let count = parts.len() as u32;
+    let done = store.fs.complete_upload(&asked.caller, name, parts, conditions).await;
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => {
+            let codes = Codes {
+                not_found: missing(store, asked, &bucket, &error).await,
+                invalid: S3ErrorCode::InvalidPart,
+                too_large: S3ErrorCode::EntityTooSmall,
+            };
+            return Err(store.refused(&asked.caller, &[&bucket], error, codes).await);
+        }
+    };
+    let mut output = CompleteMultipartUploadOutput {
+        location: Some(format!("/{bucket}/{key}")),
+        bucket: Some(bucket),
+        key: Some(key),
+        e_tag: Some(ETag::Strong(done.put.etag)),
+        checksum_type: type_of(&done.checksums),
+        ..CompleteMultipartUploadOutput::default()
+    };
+    fill_checksums!(output, &done.checksums, count);
+    Ok(output)
+}
+
+/// Whether it is the upload that is missing or the object that If-Match is about.
+async fn missing(_: &Store, asked: &Asked, _: &str, _: &Error) -> S3ErrorCode {
+    match asked.headers.contains_key(http::header::IF_MATCH) {
+        true => S3ErrorCode::NoSuchKey,
+        false => S3ErrorCode::NoSuchUpload,
+    }
+}
+
+/// The parts as they are stored.
+async fn stored_parts(
+    store: &Store,
+    asked: &Asked,
+    name: &UploadName,
+    named: &[TakenPart],
+) -> S3Result<Vec<Part>> {
+    let mut stored = Vec::with_capacity(named.len());
+    let mut after = 0;
+    loop {
+        let verb = ListParts { name: name.clone(), after, limit: limits::LIST_KEYS };
+        let (_, parts, more) =
+            store.read(&asked.caller, &name.bucket, Codes::upload(), verb).await?;
+        for (number, part) in parts {
+            after = number;
+            if named.get(stored.len()).is_some_and(|part| part.number == number) {
+                stored.push(part);
+            }
+        }
+        if !more {
+            break;
+        }
+    }
+    match stored.len() == named.len() {
+        true => Ok(stored),
+        false => Err(refuse(S3ErrorCode::InvalidPart, "a part was not uploaded")),
+    }
+}
+
+/// What the client says the object will be.
+struct Expected {
+    size: Option<u64>,
+    checksum: Option<Checksum>,
+}
+
+impl Expected {
+    fn parse(asked: &Asked, upload: &Upload) -> S3Result<Option<Expected>> {
+        let headers = &asked.headers;
+        let size = text(headers, "x-amz-mp-object-size")?;
+        let size = size.map(|size| size.parse().map_err(|_| bad_request("x-amz-mp-object-size")));
+        let size = size.transpose()?;
+        let kind = text(headers, "x-amz-checksum-type")?;
+        let announced = upload.checksum.map(|(_, kind)| checksums::kind_word(kind));
+        if kind.is_some() && kind != announced {
+            return Err(bad_request(
+                "x-amz-checksum-type is not the one the upload was begun with",
+            ));
+        }
+        let mut checksum = None;
+        for algorithm in Algorithm::ALL {
+            let Some(value) = text(headers, checksums::header(algorithm))? else { continue };
+            let Some((_, kind)) = upload.checksum.filter(|(known, _)| *known == algorithm) else {
+                return Err(bad_request("the upload was not begun with this checksum algorithm"));
+            };
+            // A checksum of checksums may say of how many.
+            let value = value.split_once('-').map_or(value, |(value, _)| value);
+            let value = checksums::decode(algorithm, value)?;
+            checksum = Some(Checksum { algorithm, kind, value });
+        }
+        let is_any = size.is_some() || checksum.is_some();
+        Ok(is_any.then_some(Expected { size, checksum }))
+    }
+
+    fn check(&self, parts: &[Part]) -> S3Result<()> {
+        let size: u64 = parts.iter().map(|part| part.size).sum();
+        if self.size.is_some_and(|expected| expected != size) {
+            let what = format!("the object has {size} bytes, not as x-amz-mp-object-size says");
+            return Err(bad_request(what));
+        }
+        let Some(expected) = &self.checksum else { return Ok(()) };
+        let values: Option<Vec<(Bytes, u64)>> = parts
+            .iter()
+            .map(|part| {
+                let sums = &part.checksums;
+                let found = sums.iter().find(|sum| sum.algorithm == expected.algorithm)?;
+                Some((found.value.clone(), part.size))
+            })
+            .collect();
+        let whole = values
+            .map(|values| combine_checksums(expected.algorithm, expected.kind, &values))
+            .transpose()
+            .map_err(|error| translate(error, Codes::upload()))?;
+        match whole.is_some_and(|whole| whole.value == expected.value) {
+            true => Ok(()),
+            false => {
+                let what = "the checksum you specified did not match that of the object";
+                Err(refuse(S3ErrorCode::BadDigest, what))
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+use cairn_fs::ops::multipart::CreateUpload;
+use cairn_fs::rows::{Algorithm, ChecksumKind};
+use http::HeaderMap;
+use s3s::S3Result;
+use s3s::dto::{CreateMultipartUploadInput, CreateMultipartUploadOutput};
+
+use super::super::door::Asked;
+use super::super::error::{Codes, bad_request};
+use super::super::headers::{check_object_acl, text};
+use super::super::store::Store;
+use super::super::{attributes, checksums, tags, upload_id};
+
+pub(crate) async fn run(
+    store: &Store,
+    asked: Asked,
+    input: CreateMultipartUploadInput,
+) -> S3Result<CreateMultipartUploadOutput> {
+    let headers = &asked.headers;
+    check_object_acl(headers)?;
+    let checksum = checksum(headers)?;
+    let verb = CreateUpload {
+        bucket: input.bucket.clone(),
+        key: input.key.clone(),
+        object: attributes::parse(headers)?,
+        tags: tags::of_header(headers)?,
+        checksum,
+    };
+    let upload = store.run(&asked.caller, &input.bucket, Codes::bucket(), verb).await?;
+    Ok(CreateMultipartUploadOutput {
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        upload_id: Some(upload_id::encode(upload)),
+        checksum_algorithm: checksum.map(|(algorithm, _)| checksums::to_algorithm(algorithm)),
+        checksum_type: checksum.map(|(_, kind)| checksums::to_type(kind)),
+        ..CreateMultipartUploadOutput::default()
+    })
+}
+
+/// The checksum that all parts and the object will have.
+fn checksum(headers: &HeaderMap) -> S3Result<Option<(Algorithm, ChecksumKind)>> {
+    let algorithm = text(headers, "x-amz-checksum-algorithm")?;
+    let algorithm = algorithm.map(checksums::algorithm).transpose()?;
+    let kind = match text(headers, "x-amz-checksum-type")? {
+        None => None,
+        Some("COMPOSITE") => Some(ChecksumKind::Composite),
+        Some("FULL_OBJECT") => Some(ChecksumKind::FullObject),
+        Some(_) => return Err(bad_request("x-amz-checksum-type: use COMPOSITE or FULL_OBJECT")),
+    };
+    let Some(algorithm) = algorithm else {
+        return match kind {
+            None => Ok(None),
+            Some(_) => Err(bad_request("x-amz-checksum-type without x-amz-checksum-algorithm")),
+        };
+    };
+    let default = match algorithm {
+        Algorithm::Crc64Nvme => ChecksumKind::FullObject,
+        _ => ChecksumKind::Composite,
+    };
+    let kind = kind.unwrap_or(default);
+    match (algorithm, kind) {
+        (Algorithm::Crc64Nvme, ChecksumKind::Composite)
+        | (Algorithm::Sha1 | Algorithm::Sha256, ChecksumKind::FullObject) => {
+            Err(bad_request(format!(
+                "the {} checksum type cannot be used with the {} checksum algorithm",
+                checksums::kind_word(kind),
+                checksums::word(algorithm)
+            )))
+        }
+        _ => Ok(Some((algorithm, kind))),
+    }
+}

@@ -1,0 +1,86 @@
+use cairn_base::{Error, limits};
+use cairn_fs::ops::conditions::{Conditions, EtagMatch};
+use cairn_fs::ops::delete_object::DeleteObjects;
+use s3s::dto::{
+    DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error as KeyError, ObjectIdentifier,
+};
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use super::super::door::Asked;
+use super::super::error::{Codes, invalid, not_implemented, refuse, translate};
+use super::super::store::Store;
+use super::check_version;
+
+/// Keys in one operation of the store: others get their turn in between.
+const STEP: usize = 250;
+
+/// Each key succeeds or fails by itself.
+pub(crate) async fn run(
+    store: &Store,
+    asked: Asked,
+    input: DeleteObjectsInput,
+) -> S3Result<DeleteObjectsOutput> {
+    let bucket = input.bucket;
+    let objects = input.delete.objects;
+    if objects.is_empty() || objects.len() > limits::DELETE_KEYS {
+        let what = format!("a request names 1 to {} keys", limits::DELETE_KEYS);
+        return Err(refuse(S3ErrorCode::MalformedXML, what));
+    }
+    let is_quiet = input.delete.quiet.unwrap_or_default();
+    let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+    let mut keys = Vec::with_capacity(objects.len());
+    for object in objects {
+        match conditions(&object) {
+            Ok(conditions) => keys.push((object.key, conditions)),
+            Err(error) => errors.push(key_error(object.key, &error)),
+        }
+    }
+    for step in keys.chunks(STEP) {
+        let verb = DeleteObjects { bucket: bucket.clone(), keys: step.to_vec() };
+        let replies = store.run(&asked.caller, &bucket, Codes::bucket(), verb).await?;
+        for ((key, _), reply) in step.iter().zip(replies) {
+            let key = key.clone();
+            match reply {
+                Ok(_) if is_quiet => {}
+                Ok(_) => deleted.push(DeletedObject { key: Some(key), ..Default::default() }),
+                Err(error) => errors.push(key_error(key, &told(error))),
+            }
+        }
+    }
+    Ok(DeleteObjectsOutput {
+        deleted: Some(deleted),
+        errors: Some(errors),
+        ..DeleteObjectsOutput::default()
+    })
+}
+
+fn told(error: Error) -> S3Error {
+    let too_large = S3ErrorCode::KeyTooLongError;
+    translate(error, Codes { too_large, ..Codes::object() })
+}
+
+fn conditions(object: &ObjectIdentifier) -> S3Result<Conditions> {
+    check_version(object.version_id.as_deref())?;
+    if object.last_modified_time.is_some() {
+        return Err(not_implemented("LastModifiedTime of an object to delete"));
+    }
+    let if_size = match object.size.map(u64::try_from) {
+        None => None,
+        Some(Ok(size)) => Some(size),
+        Some(Err(_)) => return Err(invalid("Size must not be negative")),
+    };
+    let etag = object.e_tag.as_ref().map(|etag| match etag.value() {
+        "*" => EtagMatch::Any,
+        value => EtagMatch::OneOf(vec![value.to_owned()]),
+    });
+    Ok(Conditions { if_match: etag, if_size, ..Conditions::default() })
+}
+
+fn key_error(key: String, error: &S3Error) -> KeyError {
+    KeyError {
+        code: Some(error.code().as_str().to_owned()),
+        key: Some(key),
+        message: error.message().map(str::to_owned),
+        version_id: None,
+    }
+}

@@ -1,0 +1,53 @@
+//! The operations, one verb or one small family a file.
+
+pub(super) mod abort_multipart_upload;
+pub(super) mod acl;
+pub(super) mod bucket_tagging;
+pub(super) mod complete_multipart_upload;
+pub(super) mod copy_object;
+pub(super) mod create_bucket;
+pub(super) mod create_multipart_upload;
+pub(super) mod delete_bucket;
+pub(super) mod delete_object;
+pub(super) mod delete_objects;
+pub(super) mod get_bucket;
+pub(super) mod get_object_attributes;
+pub(super) mod head_bucket;
+pub(super) mod list_buckets;
+pub(super) mod list_multipart_uploads;
+pub(super) mod list_objects;
+pub(super) mod list_parts;
+pub(super) mod object_tagging;
+pub(super) mod put_object;
+mod receive;
+pub(super) mod upload_part;
+pub(super) mod upload_part_copy;
+
+use cairn_base::{Timestamp, limits};
+use s3s::{S3ErrorCode, S3Result};
+
+use super::error::{invalid, refuse};
+
+/// A time as S3 shows it: in whole seconds, as in HTTP headers.
+fn time(time: Timestamp) -> s3s::dto::Timestamp {
+    Timestamp::from_secs(time.secs()).to_system_time().into()
+}
+
+/// How many entries of a listing are wanted: as many as there may be in a page, or fewer.
+fn page_size(asked: Option<i32>, name: &str) -> S3Result<usize> {
+    match asked {
+        None => Ok(limits::LIST_KEYS),
+        Some(asked) => match usize::try_from(asked) {
+            Ok(asked) => Ok(asked.min(limits::LIST_KEYS)),
+            Err(_) => Err(invalid(format!("{name} must not be negative"))),
+        },
+    }
+}
+
+/// There is only the version `null`.
+fn check_version(version: Option<&str>) -> S3Result<()> {
+    match version {
+        None | Some("null") => Ok(()),
+        Some(_) => Err(refuse(S3ErrorCode::NoSuchVersion, "this bucket has no versions")),
+    }
+}

@@ -1,0 +1,138 @@
+//! Who sent a request, decided before anything else about it is.
+//!
+//! This is the only place where a request becomes a [`Caller`], and where the [`Mode`] its body is
+//! read in is made.
+
+use std::sync::Arc;
+
+use cairn_auth::{Caller, SecretKey};
+use cairn_base::{Clock, UserId};
+use s3s::{S3ErrorCode, S3Result};
+
+use super::error::{Codes, bad_request, invalid, not_implemented, refuse, translate};
+use super::payload::{ChunkSigner, Chunked, Mode};
+use super::sigv4::{Claim, KeyCache, Request, SigningKey, content_sha256, payload_of};
+use crate::admit::Admit;
+
+const STREAMING_SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
+const STREAMING_SIGNED_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
+const STREAMING_UNSIGNED_TRAILER: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+
+/// What was found.
+pub(super) struct Verdict {
+    pub(super) caller: Caller,
+    pub(super) mode: Mode,
+    pub(super) is_presigned: bool,
+}
+
+/// Verifies requests.
+pub(super) struct Verifier {
+    admit: Arc<Admit>,
+    clock: Arc<dyn Clock>,
+    /// That of credential scopes; empty to take any.
+    region: String,
+    keys: KeyCache,
+}
+
+impl Verifier {
+    pub(super) fn new(admit: Arc<Admit>, clock: Arc<dyn Clock>, region: String) -> Verifier {
+        Verifier { admit, clock, region, keys: KeyCache::new(1024) }
+    }
+
+    /// What a request claims, as far as that can be told from the request alone.
+    pub(super) fn claim(&self, request: &Request<'_>) -> S3Result<Option<Claim>> {
+        Claim::parse(request, self.clock.now(), &self.region)
+    }
+
+    /// The verdict on a request without credentials.
+    pub(super) fn anonymous(request: &Request<'_>) -> S3Result<Verdict> {
+        let mode = match content_sha256(request.headers)? {
+            None => Mode::Plain,
+            Some(word) => mode(word, None)?,
+        };
+        Ok(Verdict { caller: Caller::anonymous(), mode, is_presigned: false })
+    }
+
+    /// The verdict on a claim. Anything but a valid signature of an access key that exists now is
+    /// an error.
+    pub(super) async fn judge(&self, request: &Request<'_>, claim: Claim) -> S3Result<Verdict> {
+        let found = self.admit.secret_of(&claim.access_key_id).await;
+        self.decide(request, claim, found.map_err(|error| translate(error, Codes::bucket()))?)
+    }
+
+    fn decide(
+        &self,
+        request: &Request<'_>,
+        claim: Claim,
+        found: Option<(SecretKey, UserId)>,
+    ) -> S3Result<Verdict> {
+        let Some((secret, user)) = found else {
+            let what = "the access key id you provided does not exist in our records";
+            return Err(refuse(S3ErrorCode::InvalidAccessKeyId, what));
+        };
+        let key = self.keys.get(&claim.access_key_id, &secret, claim.at.day(), &claim.region);
+        if !claim.holds(request, &key) {
+            let what = "the request signature we calculated does not match the signature you \
+                        provided; check your key and signing method";
+            return Err(refuse(S3ErrorCode::SignatureDoesNotMatch, what));
+        }
+        if has_session_token(request) {
+            return Err(refuse(S3ErrorCode::InvalidToken, "this access key has no session token"));
+        }
+        let is_presigned = claim.is_presigned;
+        let mode = match is_presigned {
+            true => presigned_mode(request)?,
+            false => signed_mode(request, claim, key)?,
+        };
+        Ok(Verdict { caller: Caller::verified(user), mode, is_presigned })
+    }
+}
+
+fn has_session_token(request: &Request<'_>) -> bool {
+    let in_query = request
+        .query
+        .pairs()
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("X-Amz-Security-Token"));
+    in_query || request.headers.contains_key("x-amz-security-token")
+}
+
+fn presigned_mode(request: &Request<'_>) -> S3Result<Mode> {
+    match payload_of(request)? {
+        None => Ok(Mode::Plain),
+        Some(word) if word.starts_with("STREAMING-") => {
+            Err(not_implemented("a presigned URL cannot carry a streaming signature"))
+        }
+        Some(word) => mode(word, None),
+    }
+}
+
+fn signed_mode(request: &Request<'_>, claim: Claim, key: SigningKey) -> S3Result<Mode> {
+    let word = content_sha256(request.headers)?
+        .ok_or_else(|| bad_request("missing required header: x-amz-content-sha256"))?;
+    let signer = ChunkSigner { key, at: claim.at, previous: claim.signature };
+    mode(word, Some(signer))
+}
+
+/// The mode that a value of `x-amz-content-sha256` promises.
+fn mode(word: &str, signer: Option<ChunkSigner>) -> S3Result<Mode> {
+    let chunked = |signer, has_trailer| Mode::Chunked(Box::new(Chunked::new(signer, has_trailer)));
+    let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    match word {
+        "UNSIGNED-PAYLOAD" => Ok(Mode::Plain),
+        STREAMING_UNSIGNED_TRAILER => Ok(chunked(None, true)),
+        STREAMING_SIGNED | STREAMING_SIGNED_TRAILER => match signer {
+            Some(signer) => Ok(chunked(Some(signer), word == STREAMING_SIGNED_TRAILER)),
+            None => Err(refuse(S3ErrorCode::AccessDenied, "signed chunks of an unsigned request")),
+        },
+        _ if word.starts_with("STREAMING-AWS4-ECDSA") => {
+            Err(not_implemented("only AWS4-HMAC-SHA256 is implemented"))
+        }
+        _ if word.len() == 64 && word.bytes().all(hex) => Ok(Mode::Hashed(word.to_owned())),
+        _ => Err(invalid(
+            "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD, \
+             STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER, STREAMING-UNSIGNED-PAYLOAD-TRAILER or a \
+             valid sha256 value",
+        )),
+    }
+}
