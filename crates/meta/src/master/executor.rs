@@ -20,8 +20,10 @@ use crate::{Changes, View, Want};
 /// Runs after which an operation keeps the executor until it has all its rows.
 const MISSES: u32 = 8;
 /// The executor reads missing rows itself while that is fast: cheaper than two threads talking.
-/// After one that was not, so many operations go to the fetch threads.
+/// After two of sixteen that were not, so many operations go to the fetch threads. A single one
+/// proves nothing: the thread may just have lost its core.
 const ALOOF_OPS: usize = 256;
+const SLOW_SCORE: u32 = 8;
 /// Published changes kept for operations that wait for rows; beyond it nothing new starts, bytes.
 const HELD_BYTES: usize = 64 << 20;
 /// Operations after which a committer that has nothing to do gets what there is.
@@ -33,8 +35,7 @@ pub struct Executor {
     queue: VecDeque<Job>,
     fetched: VecDeque<Fetched>,
     parked: Parked,
-    /// Operations that are not to read missing rows here.
-    aloof: usize,
+    disk: Disk,
     /// Room for what comes from the inbox.
     arrived: (Vec<Job>, Vec<Fetched>),
 }
@@ -46,6 +47,15 @@ struct Parked {
     /// How many need the changes of all batches after this one.
     holds: BTreeMap<u64, usize>,
     generation: u64,
+}
+
+/// Whether the engine has to wait for the disk.
+#[derive(Default)]
+struct Disk {
+    /// How slow it was of late.
+    score: u32,
+    /// Operations that are not to read missing rows here.
+    aloof: usize,
 }
 
 /// What operations share that are executed in one go.
@@ -68,7 +78,7 @@ impl Executor {
             queue: VecDeque::new(),
             fetched: VecDeque::new(),
             parked: Parked::default(),
-            aloof: 0,
+            disk: Disk::default(),
             arrived: Default::default(),
         }
     }
@@ -161,7 +171,7 @@ impl Executor {
         turn: &Turn<'_>,
     ) {
         let patient = pins.as_ref().is_some_and(|pins| pins.misses >= MISSES);
-        let near = self.aloof == 0 && self.shared.config.inline_us > 0;
+        let near = self.disk.aloof == 0 && self.shared.config.inline_us > 0;
         let inline = (near || patient).then_some(&turn.inline);
         match self.attempt(&mut job, pins.as_deref(), open.number, turn.now, inline) {
             Outcome::Ended(changes) => self.end(job, changes, open),
@@ -171,7 +181,7 @@ impl Executor {
                     || Box::new(Pins::new(self.shared.durable.batch(), self.parked.generation));
                 let mut pins = pins.unwrap_or_else(fresh);
                 pins.misses += 1;
-                self.aloof = self.aloof.saturating_sub(1);
+                self.disk.aloof = self.disk.aloof.saturating_sub(1);
                 self.park(Lacking { job, pins, wants });
             }
         }
@@ -189,7 +199,7 @@ impl Executor {
             Uncommitted { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
         let mut view = View::new(&source);
         let ran = job.op.apply(&mut view, now, batch);
-        let failed = inline.and_then(|inline| look_at(inline, &self.shared, &mut self.aloof));
+        let failed = inline.and_then(|inline| self.disk.look_at(inline, &self.shared));
         match (ran, failed) {
             (Ran::Miss, None) => {
                 let wants = view.into_wants();
@@ -258,14 +268,21 @@ impl Executor {
     }
 }
 
-/// Notices that reading here was slow, and returns why it was not possible.
-fn look_at(inline: &Inline<'_>, shared: &Shared, aloof: &mut usize) -> Option<Error> {
-    let reads = inline.take()?;
-    shared.counters.rows_inline.add(reads.rows);
-    if shared.monotonic_us() - reads.begun_us > shared.config.inline_us {
-        *aloof = ALOOF_OPS;
+impl Disk {
+    /// Takes note of how long it took to read here, and returns why it was not possible.
+    fn look_at(&mut self, inline: &Inline<'_>, shared: &Shared) -> Option<Error> {
+        let reads = inline.take()?;
+        shared.counters.rows_inline.add(reads.rows);
+        if shared.monotonic_us() - reads.begun_us <= shared.config.inline_us {
+            self.score = self.score.saturating_sub(1);
+        } else {
+            self.score += SLOW_SCORE;
+        }
+        if self.score >= 2 * SLOW_SCORE {
+            *self = Disk { score: 0, aloof: ALOOF_OPS };
+        }
+        reads.failed
     }
-    reads.failed
 }
 
 impl Parked {

@@ -135,7 +135,14 @@ impl Master {
         if shared.inbox.push(job).is_err() {
             return Err(shared.gone());
         }
-        answer.await.unwrap_or_else(|_| Err(shared.gone()))
+        match answer.await {
+            Ok(result) => result,
+            // Dropped by a thread that ends, which is about to say why.
+            Err(_) => {
+                self.wait_failed().await;
+                Err(shared.gone())
+            }
+        }
     }
 
     /// Runs a reading operation on durable rows only: on this thread if all it needs is in memory,

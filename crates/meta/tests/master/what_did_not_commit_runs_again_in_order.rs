@@ -1,0 +1,41 @@
+use cairn_base::Error;
+use cairn_meta::master::Config;
+
+use crate::engine::Fate;
+use crate::setup::Setup;
+use crate::verbs::{Add, Get};
+
+/// Batch 1 holds one addition, batch 2 the others, executed one after another.
+async fn check(fate: Fate, expected_first: Option<(u64, u64)>, expected: [(u64, u64); 3]) {
+    let setup = Setup::new(Config::default());
+    setup.engine.hold();
+    setup.engine.plan([fate]);
+    let first = setup.spawn(Add("a", 1));
+    setup.until_held(1).await;
+    let mut later = Vec::new();
+    for (count, amount) in [(2, 10), (3, 100), (4, 1000)] {
+        later.push(setup.spawn(Add("a", amount)));
+        setup.until_held(count).await;
+    }
+    setup.engine.release();
+    match (first.await.unwrap(), expected_first) {
+        (Ok(got), Some(expected)) => assert_eq!(got, expected, "{fate:?}"),
+        (Err(Error::Unavailable(text)), None) => assert!(text.contains("nothing was changed")),
+        (got, _) => panic!("{fate:?}: {got:?}"),
+    }
+    for (later, expected) in later.into_iter().zip(expected) {
+        assert_eq!(later.await.unwrap().unwrap(), expected, "{fate:?}");
+    }
+    assert_eq!(setup.read(Get(vec!["a"])).await.unwrap().0, [expected[2].0], "{fate:?}");
+    assert_eq!(setup.master.failed(), None);
+    setup.master.stop();
+    assert_eq!(setup.master.stats().in_flight, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_every_way_to_fail() {
+    check(Fate::Fine, Some((1, 1)), [(11, 2), (111, 2), (1111, 2)]).await;
+    check(Fate::UnknownDone, Some((1, 1)), [(11, 2), (111, 2), (1111, 2)]).await;
+    check(Fate::UnknownLost, Some((1, 1)), [(11, 1), (111, 1), (1111, 1)]).await;
+    check(Fate::Broken, None, [(10, 1), (110, 1), (1110, 1)]).await;
+}
