@@ -12,6 +12,7 @@
 //!          Master::read(caller, verb) ──► apply over durable rows only, on any thread
 //! ```
 
+pub mod check;
 pub mod engine;
 pub mod keys;
 pub mod master;

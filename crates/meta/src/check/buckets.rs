@@ -1,0 +1,160 @@
+//! Buckets, their usage, multipart uploads and part tables.
+
+use bytes::Bytes;
+use cairn_base::{BodyId, BucketId, Result, UploadId};
+
+use super::facts::{BucketFacts, Facts, UploadFacts};
+use super::tables::{Checker, number, only_number};
+use super::{About, Report};
+use crate::keys;
+use crate::rows::{Bucket, Content, Drain, Entry, Kind, Part, Upload, Usage};
+
+pub fn read(checker: &mut Checker<'_>) -> Result<()> {
+    checker.each_row(b'b', |key| only_number(key).map(BucketId), read_bucket)?;
+    checker.each_row(b'n', |key| only_number(key).map(BucketId), read_usage)?;
+    checker.each_row(b'u', parse_upload, read_upload)?;
+    checker.each_row(b'z', |key| keys::drain_target(key), read_drain)?;
+    checker.each_row(b'p', parse_part, read_part)
+}
+
+/// An entry of the root directory.
+pub fn read_entry(facts: &mut Facts, report: &mut Report, name: &Bytes, entry: Entry) {
+    let bucket = facts.buckets.entry(BucketId(entry.ino.0)).or_default();
+    let name = name.strip_suffix(b"/").unwrap_or(name).to_vec();
+    if let Some(other) = bucket.entry.replace(name) {
+        let what = format!("is also called {}", String::from_utf8_lossy(&other));
+        report.add(About::Bucket(BucketId(entry.ino.0)), what);
+    }
+}
+
+fn read_bucket(checker: &mut Checker<'_>, id: BucketId, row: Bucket) {
+    checker.report.buckets += 1;
+    let bucket = checker.facts.buckets.entry(id).or_default();
+    bucket.kind = row.kind;
+    bucket.name = Some(row.name);
+}
+
+fn read_usage(checker: &mut Checker<'_>, id: BucketId, row: Usage) {
+    checker.facts.buckets.entry(id).or_default().usage = Some(row);
+}
+
+fn parse_upload(key: &Bytes) -> Option<(BucketId, UploadId)> {
+    Some((BucketId(number(key)?), keys::upload_parts(key)?.1))
+}
+
+fn read_upload(checker: &mut Checker<'_>, (bucket, id): (BucketId, UploadId), _: Upload) {
+    checker.report.uploads += 1;
+    let facts = &mut checker.facts;
+    facts.highest_ino = facts.highest_ino.max(id.0);
+    facts.buckets.entry(bucket).or_default().uploads += 1;
+    if facts.uploads.entry(id).or_default().live.replace(bucket).is_some() {
+        checker.report.add(About::Upload(id), "is there twice");
+    }
+}
+
+fn read_drain(checker: &mut Checker<'_>, target: keys::DrainTarget, drain: Drain) {
+    checker.report.drains += 1;
+    let is_of_body = matches!(drain, Drain::Body | Drain::Prepared { .. });
+    match target {
+        keys::DrainTarget::Body(body) if is_of_body => {
+            checker.facts.bodies.entry(body).or_default().drain = Some(drain);
+        }
+        keys::DrainTarget::Upload(upload) if !is_of_body => {
+            checker.facts.uploads.entry(upload).or_default().drain = Some(drain);
+        }
+        other => {
+            let what = format!("the drain {drain:?} is of {other:?}");
+            checker.report.add(About::Store, what);
+        }
+    }
+}
+
+fn parse_part(key: &Bytes) -> Option<(UploadId, u32)> {
+    Some((UploadId(number(key)?), keys::part_number(key)?))
+}
+
+fn read_part(checker: &mut Checker<'_>, (id, number): (UploadId, u32), part: Part) {
+    let facts = &mut checker.facts;
+    let upload = facts.uploads.entry(id).or_default();
+    upload.parts += 1;
+    if upload.live.is_none() && upload.drain.is_none() && upload.table_of.is_none() {
+        let what = format!("part {number} belongs to no upload and no object");
+        checker.report.add(About::Upload(id), what);
+    }
+    let is_passed_on = passed_on(upload, part.taken);
+    upload.taken += u64::from(is_passed_on);
+    let Content::Body(body) = part.content else { return };
+    if !is_passed_on {
+        let facts = facts.bodies.entry(body).or_default();
+        facts.direct += 1 + u64::from(part.further_references);
+        facts.longest = facts.longest.max(part.size);
+        facts.is_part = true;
+        if upload.live.is_none() && upload.drain.is_none() {
+            let what = format!("part {number} of a part table still has a body of its own");
+            checker.report.add(About::Upload(id), what);
+        }
+    }
+}
+
+/// Whether the references of a part have become those of the extents of a completed object.
+fn passed_on(upload: &UploadFacts, taken: Option<BodyId>) -> bool {
+    match upload.drain {
+        Some(Drain::Completed { body } | Drain::PartTable { body: Some(body) }) => {
+            taken == Some(body)
+        }
+        _ => false,
+    }
+}
+
+pub fn check(checker: &mut Checker<'_>) {
+    let Checker { facts, report, .. } = checker;
+    for (id, bucket) in &facts.buckets {
+        let kind = facts.inodes.get(&id.ino()).map(|inode| inode.kind);
+        check_bucket(report, *id, bucket, kind);
+    }
+    for (id, upload) in &facts.uploads {
+        check_upload(report, *id, upload);
+    }
+}
+
+fn check_bucket(report: &mut Report, id: BucketId, bucket: &BucketFacts, kind: Option<Kind>) {
+    let about = About::Bucket(id);
+    let Some(name) = &bucket.name else {
+        return report.add(about, format!("has {} files, but no row", bucket.objects));
+    };
+    if bucket.entry.as_deref() != Some(name.as_bytes()) {
+        let found = bucket.entry.as_deref().map(String::from_utf8_lossy);
+        let what = format!("is called {name:?}, its entry in the root {found:?}");
+        report.add(about.clone(), what);
+    }
+    if kind != Some(Kind::Directory) {
+        report.add(about.clone(), format!("{name} has no directory"));
+    }
+    let usage = bucket.usage.unwrap_or_default();
+    let counted = (usage.objects, usage.bytes, u64::from(usage.uploads));
+    let found = (bucket.objects, bucket.bytes, bucket.uploads);
+    if bucket.usage.is_none() {
+        report.add(about, format!("{name} has no usage"));
+    } else if counted != found {
+        let what = format!("{name} counts {counted:?} files, bytes and uploads, found {found:?}");
+        report.add(about, what);
+    }
+}
+
+fn check_upload(report: &mut Report, id: UploadId, upload: &UploadFacts) {
+    let about = About::Upload(id);
+    if upload.live.is_some() && (upload.drain.is_some() || upload.table_of.is_some()) {
+        report.add(about.clone(), "is in progress, yet completed or aborted");
+    }
+    let Some((ino, parts)) = upload.table_of else { return };
+    if matches!(upload.drain, Some(Drain::Aborted | Drain::PartTable { .. })) {
+        report.add(about, format!("is up for draining, yet the part table of inode {ino}"));
+        return;
+    }
+    // Until it is drained, there are parts beside it that the object does not have.
+    let found = if upload.drain.is_some() { upload.taken } else { upload.parts };
+    if parts > 0 && u64::from(parts) != found {
+        let what = format!("its part table has {found} of {parts} parts");
+        report.add(About::Inode(ino), what);
+    }
+}

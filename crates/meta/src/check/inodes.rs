@@ -1,0 +1,238 @@
+//! Inodes, entries, tallies and attributes.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use cairn_base::{BodyId, Ino, Result};
+
+use super::facts::{BodyFacts, InodeFacts};
+use super::tables::{Checker, number, only_number};
+use super::{About, Report};
+use crate::keys;
+use crate::rows::{Content, Entry, Inode, Kind, Tally};
+
+pub fn read(checker: &mut Checker<'_>) -> Result<()> {
+    checker.each_row(b'i', |key| only_number(key).map(Ino), read_inode)?;
+    checker.each_row(b't', |key| only_number(key).map(Ino), read_tally)?;
+    checker.each_row(b'd', parse_entry, read_entry)?;
+    checker.each(b'x', parse_attribute, |_| Ok(()), read_attribute)
+}
+
+fn read_inode(checker: &mut Checker<'_>, ino: Ino, inode: Inode) {
+    let facts = &mut checker.facts;
+    facts.highest_ino = facts.highest_ino.max(ino.0);
+    let tags = inode.object.as_ref().map_or(0, |object| object.tag_count);
+    let known = InodeFacts {
+        kind: inode.kind,
+        implicit: inode.implicit,
+        bucket: inode.bucket,
+        parent: inode.parent,
+        nlink: inode.nlink,
+        names: 0,
+        xattrs: inode.xattr_count,
+        tags,
+        xattrs_found: 0,
+        tags_found: 0,
+    };
+    facts.inodes.insert(ino, known);
+    if inode.is_directory() {
+        facts.directories.entry(ino).or_default();
+        checker.report.directories += 1;
+        return;
+    }
+    checker.report.files += 1;
+    let bucket = facts.buckets.entry(inode.bucket).or_default();
+    bucket.objects += 1;
+    bucket.bytes = bucket.bytes.saturating_add(inode.size);
+    if let Some(object) = &inode.object
+        && let Some(upload) = object.part_table
+    {
+        let table = facts.uploads.entry(upload).or_default();
+        if let Some((other, _)) = table.table_of.replace((ino, object.part_count)) {
+            let what = format!("shares the part table {upload} with inode {other}");
+            checker.report.add(About::Inode(ino), what);
+        }
+    }
+    read_content(checker, ino, &inode);
+}
+
+fn read_content(checker: &mut Checker<'_>, ino: Ino, inode: &Inode) {
+    // An ETag is kept only while the bytes are those of one PUT, which leaves no hole.
+    let is_whole = inode.object.as_ref().is_some_and(|object| !object.etag.is_empty());
+    let bytes = match &inode.content {
+        Content::Body(body) => {
+            let facts = checker.facts.bodies.entry(*body).or_default();
+            refer(facts, ino, inode.size);
+            if is_whole {
+                facts.whole = facts.whole.max(inode.size);
+            }
+            return;
+        }
+        Content::Inline(bytes) => bytes.len() as u64,
+        Content::Empty => 0,
+    };
+    if bytes > inode.size || is_whole && bytes < inode.size {
+        let what = format!("size is {}, yet {bytes} bytes are inline", inode.size);
+        checker.report.add(About::Inode(ino), what);
+    }
+}
+
+fn refer(facts: &mut BodyFacts, ino: Ino, size: u64) {
+    facts.direct += 1;
+    facts.file = Some(ino);
+    facts.longest = facts.longest.max(size);
+}
+
+fn read_tally(checker: &mut Checker<'_>, ino: Ino, tally: Tally) {
+    let Some(directory) = checker.facts.directories.get_mut(&ino) else {
+        checker.report.add(About::Inode(ino), "has a tally, but is no directory");
+        return;
+    };
+    directory.tally_entries = tally.entries;
+    directory.tally_directories = tally.directories;
+}
+
+/// The directory, the name, and whether it ends in the slash of a directory's entry.
+fn parse_entry(key: &Bytes) -> Option<(Ino, Bytes)> {
+    Some((Ino(number(key)?), keys::entry_name(key)))
+}
+
+fn read_entry(checker: &mut Checker<'_>, (parent, name): (Ino, Bytes), entry: Entry) {
+    let is_directory = entry.kind == Kind::Directory;
+    let what = |text: &str| format!("entry {:?} {text}", String::from_utf8_lossy(&name));
+    let Checker { facts, report, .. } = checker;
+    match facts.directories.get_mut(&parent) {
+        Some(directory) => {
+            directory.entries += 1;
+            directory.directories += u64::from(is_directory);
+        }
+        None => report.add(About::Inode(parent), what("is in it, but it is no directory")),
+    }
+    if name.ends_with(b"/") != is_directory {
+        report.add(About::Inode(parent), what("has a key of another kind"));
+    }
+    let bucket = facts.inodes.get(&parent).map(|parent| parent.bucket);
+    let Some(inode) = facts.inodes.get_mut(&entry.ino) else {
+        let text = format!("leads to inode {}, which does not exist", entry.ino);
+        return report.add(About::Inode(parent), what(&text));
+    };
+    inode.names += 1;
+    if inode.kind != entry.kind {
+        let text = format!("says {:?}, inode {} is {:?}", entry.kind, entry.ino, inode.kind);
+        report.add(About::Inode(parent), what(&text));
+    }
+    if parent != Ino::ROOT && bucket.is_some_and(|bucket| bucket != inode.bucket) {
+        let text = format!("leads to inode {} of another bucket", entry.ino);
+        report.add(About::Inode(parent), what(&text));
+    }
+    if let Some(directory) = facts.directories.get_mut(&entry.ino) {
+        directory.found_in = Some(parent);
+    }
+    if parent == Ino::ROOT {
+        super::buckets::read_entry(facts, report, &name, entry);
+    }
+}
+
+/// The inode, and the byte that says what the attribute is.
+fn parse_attribute(key: &Bytes) -> Option<(Ino, u8)> {
+    Some((Ino(number(key)?), *key.get(9)?))
+}
+
+fn read_attribute(checker: &mut Checker<'_>, (ino, kind): (Ino, u8), (): ()) {
+    let Some(inode) = checker.facts.inodes.get_mut(&ino) else {
+        checker.report.add(About::Inode(ino), "has attributes, but does not exist");
+        return;
+    };
+    match kind {
+        b'u' => inode.xattrs_found += 1,
+        b't' => inode.tags_found += 1,
+        other => {
+            let what = format!("has an attribute of the unknown kind {other}");
+            checker.report.add(About::Inode(ino), what);
+        }
+    }
+}
+
+/// A file that has `body`, or the body itself.
+pub fn owner(facts: &BodyFacts, body: BodyId) -> About {
+    facts.file.map_or(About::Body(body), About::Inode)
+}
+
+pub fn check(checker: &mut Checker<'_>) {
+    let Checker { facts, report, .. } = checker;
+    match facts.inodes.get(&Ino::ROOT) {
+        Some(root) if root.kind == Kind::Directory => {}
+        _ => report.add(About::Store, "has no root directory"),
+    }
+    for (ino, inode) in &facts.inodes {
+        check_inode(report, *ino, inode);
+    }
+    for (ino, directory) in &facts.directories {
+        let Some(inode) = facts.inodes.get(ino) else { continue };
+        let tally = (directory.tally_entries, directory.tally_directories);
+        let found = (directory.entries, directory.directories);
+        if tally != found {
+            let what = format!("its tally is {tally:?} entries and directories, found {found:?}");
+            report.add(About::Inode(*ino), what);
+        }
+        if inode.implicit && directory.entries == 0 {
+            report.add(About::Inode(*ino), "is an implicit directory without entries");
+        }
+        if *ino != Ino::ROOT && directory.found_in.is_some_and(|found| found != inode.parent) {
+            let found = directory.found_in.unwrap_or_default();
+            let what = format!("its parent is inode {}, its entry is in {found}", inode.parent);
+            report.add(About::Inode(*ino), what);
+        }
+    }
+    check_reachable(checker);
+}
+
+fn check_inode(report: &mut Report, ino: Ino, inode: &InodeFacts) {
+    let about = About::Inode(ino);
+    // The root has no entry. A file whose last name is gone while it is open would have none too.
+    let names = if ino == Ino::ROOT { 1 } else { inode.names };
+    if names != inode.nlink {
+        let what = format!("counts {} names, found {}", inode.nlink, inode.names);
+        report.add(about.clone(), what);
+    }
+    if inode.xattrs != inode.xattrs_found {
+        let what = format!("counts {} attributes, found {}", inode.xattrs, inode.xattrs_found);
+        report.add(about.clone(), what);
+    }
+    if inode.tags != inode.tags_found {
+        let what = format!("counts {} tags, found {}", inode.tags, inode.tags_found);
+        report.add(about, what);
+    }
+}
+
+/// Every directory leads up to the root: none is cut off in a circle.
+fn check_reachable(checker: &mut Checker<'_>) {
+    let facts = &checker.facts;
+    let mut reached: HashSet<Ino> = HashSet::from([Ino::ROOT]);
+    let mut lost: HashSet<Ino> = HashSet::new();
+    for ino in facts.directories.keys() {
+        let mut path = Vec::new();
+        let mut above = *ino;
+        let found = loop {
+            if reached.contains(&above) {
+                break true;
+            }
+            if lost.contains(&above) || path.contains(&above) {
+                break false;
+            }
+            path.push(above);
+            match facts.inodes.get(&above) {
+                Some(inode) if inode.kind == Kind::Directory => above = inode.parent,
+                _ => break false,
+            }
+        };
+        if found {
+            reached.extend(path);
+        } else {
+            lost.extend(path);
+        }
+    }
+    for ino in lost {
+        checker.report.add(About::Inode(ino), "is a directory that no path leads to");
+    }
+}

@@ -1,0 +1,158 @@
+//! Checks that all rows of a store fit together, on one snapshot and without changing anything.
+//!
+//! ```text
+//!   i t d x ──► inodes.rs ──┐
+//!   b n u p ──► buckets.rs ─┼──► Facts ──► what does not fit ──► Report
+//!   z r e f ──► bodies.rs ──┘      │
+//!   s k c   ──► small.rs           └──► names.rs: which objects a piece of a body belongs to
+//! ```
+//!
+//! It is not: a check of blocks (who opens the block store compares it with [`each_chunk`]), nor a
+//! repair. It keeps some 150 bytes in memory for each inode and each body.
+
+mod bodies;
+mod buckets;
+mod facts;
+mod inodes;
+mod names;
+mod small;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+use cairn_base::{BlockId, BodyId, BucketId, Ino, Result, UploadId};
+
+use crate::engine::Snapshot;
+use crate::keys;
+use crate::rows::{Extents, Row};
+
+pub use names::{Hit, Piece, name_inodes, name_pieces};
+
+use tables::{Checker, Table};
+
+/// Findings kept in a report; further ones are only counted.
+const FINDINGS: usize = 1000;
+
+/// What a finding is about.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum About {
+    /// The store as a whole.
+    Store,
+    /// A row that cannot be read, by its key.
+    Row(Bytes),
+    Inode(Ino),
+    Body(BodyId),
+    Block(BlockId),
+    Bucket(BucketId),
+    Upload(UploadId),
+}
+
+impl std::fmt::Display for About {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            About::Store => f.write_str("store"),
+            About::Row(key) => write!(f, "row {key:?}"),
+            About::Inode(ino) => write!(f, "inode {ino}"),
+            About::Body(body) => write!(f, "body {body}"),
+            About::Block(block) => write!(f, "block {block}"),
+            About::Bucket(bucket) => write!(f, "bucket {bucket}"),
+            About::Upload(upload) => write!(f, "upload {upload}"),
+        }
+    }
+}
+
+/// Something that does not fit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    pub about: About,
+    pub what: String,
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The batch that was checked.
+    pub batch: u64,
+    pub rows: u64,
+    pub buckets: u64,
+    pub directories: u64,
+    /// Inodes that are not directories.
+    pub files: u64,
+    /// Bodies that something refers to.
+    pub bodies: u64,
+    /// Multipart uploads in progress.
+    pub uploads: u64,
+    /// Bodies and uploads that are yet to be drained, blocks that are yet to be freed: not damage.
+    pub drains: u64,
+    pub freed_blocks: u64,
+    /// The first findings.
+    pub findings: Vec<Finding>,
+    /// All of them.
+    pub finding_count: u64,
+}
+
+impl Report {
+    fn add(&mut self, about: About, what: impl Into<String>) {
+        self.finding_count += 1;
+        if self.findings.len() < FINDINGS {
+            self.findings.push(Finding { about, what: what.into() });
+        }
+    }
+}
+
+/// Checks all rows. Calls `progress` with the number of rows looked at, now and then.
+///
+/// # Errors
+/// Those of the snapshot. A row that cannot be decoded is a finding, not an error.
+pub fn check(snapshot: &dyn Snapshot, progress: &mut dyn FnMut(u64)) -> Result<Report> {
+    let mut checker = Checker::new(snapshot, progress);
+    inodes::read(&mut checker)?;
+    buckets::read(&mut checker)?;
+    bodies::read(&mut checker)?;
+    small::check(&mut checker)?;
+    inodes::check(&mut checker);
+    buckets::check(&mut checker);
+    bodies::check(&mut checker);
+    Ok(checker.finish())
+}
+
+/// A row of extents: the body and the chunk it is of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    pub body: BodyId,
+    pub chunk: u32,
+    pub extents: Extents,
+}
+
+/// Calls `visit` for every row of extents that can be read, in the order of bodies and chunks.
+///
+/// # Errors
+/// Those of the snapshot and of `visit`, at which it stops.
+pub fn each_chunk(
+    snapshot: &dyn Snapshot,
+    visit: &mut dyn FnMut(Chunk) -> Result<()>,
+) -> Result<()> {
+    for row in Table::of(snapshot, b'e') {
+        let (key, row) = row?;
+        if let Some((body, chunk)) = tables::chunk_key(&key)
+            && let Ok(extents) = Extents::decode(&row)
+        {
+            visit(Chunk { body, chunk, extents })?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls `visit` for every block that is yet to be freed.
+///
+/// # Errors
+/// Those of the snapshot.
+pub fn each_freed(snapshot: &dyn Snapshot, visit: &mut dyn FnMut(BlockId)) -> Result<()> {
+    for row in Table::of(snapshot, b'f') {
+        if let Some((_, block)) = keys::freed_parts(&row?.0) {
+            visit(block);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Which objects a damaged inode or piece of a body is to its users.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use cairn_base::{BodyId, BucketId, Ino, Result};
+
+use super::Chunk;
+use super::each_chunk;
+use super::tables::{Table, number, only_number};
+use crate::engine::Snapshot;
+use crate::keys;
+use crate::rows::{Content, Entry, Extent, Inode, Kind, Part, Place, Row};
+
+/// How many bodies may lie between an object and its blocks.
+const DEPTH: usize = 8;
+
+/// A run of bytes of a body.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Piece {
+    pub body: BodyId,
+    pub start: u64,
+    pub end: u64,
+}
+
+/// The names `bucket/key` of inodes, all of them where a file has several; of a directory with a
+/// slash at the end. An inode without a name is left out.
+///
+/// # Errors
+/// Those of the snapshot.
+pub fn name_inodes(
+    snapshot: &dyn Snapshot,
+    inodes: &BTreeSet<Ino>,
+) -> Result<BTreeMap<Ino, Vec<String>>> {
+    let mut found = find_entries(snapshot, &|entry| inodes.contains(&entry.ino))?;
+    let above = directories_above(snapshot, inodes, &found)?;
+    let is_above = |entry: &Entry| entry.kind == Kind::Directory && above.contains(&entry.ino);
+    found.extend(find_entries(snapshot, &is_above)?);
+    let mut named = BTreeMap::new();
+    for ino in inodes {
+        let places = found.get(ino).into_iter().flatten();
+        let names: Vec<String> = places.filter_map(|place| path(&found, place)).collect();
+        if !names.is_empty() {
+            named.insert(*ino, names);
+        }
+    }
+    Ok(named)
+}
+
+/// The directory and the name in it; a directory's with its slash.
+type Entries = HashMap<Ino, Vec<(Ino, String)>>;
+
+fn find_entries(snapshot: &dyn Snapshot, wanted: &dyn Fn(&Entry) -> bool) -> Result<Entries> {
+    let mut found = Entries::new();
+    for row in Table::of(snapshot, b'd') {
+        let (key, row) = row?;
+        if let (Some(parent), Ok(entry)) = (number(&key), Entry::decode(&row))
+            && wanted(&entry)
+        {
+            let name = String::from_utf8_lossy(&keys::entry_name(&key)).into_owned();
+            found.entry(entry.ino).or_default().push((Ino(parent), name));
+        }
+    }
+    Ok(found)
+}
+
+/// All directories on the ways from the root to what was found.
+fn directories_above(
+    snapshot: &dyn Snapshot,
+    inodes: &BTreeSet<Ino>,
+    found: &Entries,
+) -> Result<HashSet<Ino>> {
+    let mut above = HashSet::new();
+    let mut todo: Vec<Ino> = found.values().flatten().map(|(parent, _)| *parent).collect();
+    while let Some(ino) = todo.pop() {
+        if ino == Ino::ROOT || inodes.contains(&ino) || !above.insert(ino) {
+            continue;
+        }
+        let row = snapshot.get(&[keys::inode(ino)])?.pop().flatten();
+        if let Some(Ok(inode)) = row.as_ref().map(Inode::decode) {
+            todo.push(inode.parent);
+        }
+    }
+    Ok(above)
+}
+
+fn path(found: &Entries, (parent, name): &(Ino, String)) -> Option<String> {
+    let mut path = name.clone();
+    let mut above = *parent;
+    for _ in 0..10_000 {
+        if above == Ino::ROOT {
+            return Some(path);
+        }
+        let (next, name) = found.get(&above)?.first()?;
+        path.insert_str(0, name);
+        above = *next;
+    }
+    None
+}
+
+/// Who is hit when pieces of bodies are damaged.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Hit {
+    pub inodes: BTreeSet<Ino>,
+    /// Uploads in progress, by bucket, key and part.
+    pub parts: Vec<(BucketId, String, u32)>,
+}
+
+/// For each piece, the files and uploads that hold it, directly or through other bodies.
+///
+/// # Errors
+/// Those of the snapshot.
+pub fn name_pieces(snapshot: &dyn Snapshot, pieces: &[Piece]) -> Result<Vec<Hit>> {
+    let mut holders = Holders::default();
+    for (at, piece) in pieces.iter().enumerate() {
+        holders.add(*piece, at);
+    }
+    for _ in 0..DEPTH {
+        if !holders.go_up(snapshot)? {
+            break;
+        }
+    }
+    let mut hits = vec![Hit::default(); pieces.len()];
+    for row in Table::of(snapshot, b'i') {
+        let (key, row) = row?;
+        let (Some(ino), Ok(inode)) = (only_number(&key), Inode::decode(&row)) else { continue };
+        if let Content::Body(body) = inode.content {
+            for at in holders.of(body, inode.size) {
+                hits[at].inodes.insert(Ino(ino));
+            }
+        }
+    }
+    find_parts(snapshot, &holders, &mut hits)?;
+    Ok(hits)
+}
+
+/// Pieces by body, each with the damaged piece (by its place in the list) that it holds.
+#[derive(Default)]
+struct Holders(HashMap<BodyId, BTreeSet<(u64, u64, usize)>>);
+
+impl Holders {
+    fn add(&mut self, piece: Piece, at: usize) -> bool {
+        self.0.entry(piece.body).or_default().insert((piece.start, piece.end, at))
+    }
+
+    /// The damaged pieces that a file of `size` bytes with this body holds.
+    fn of(&self, body: BodyId, size: u64) -> Vec<usize> {
+        let pieces = self.0.get(&body).into_iter().flatten();
+        pieces.filter(|(start, ..)| *start < size).map(|(.., at)| *at).collect()
+    }
+
+    /// Adds what refers to what is known so far; `false` when there was nothing new.
+    fn go_up(&mut self, snapshot: &dyn Snapshot) -> Result<bool> {
+        let mut new = Vec::new();
+        each_chunk(snapshot, &mut |Chunk { body, extents, .. }| {
+            for extent in &extents.extents {
+                new.extend(self.through(body, extent));
+            }
+            Ok(())
+        })?;
+        let added = new.into_iter().filter(|(piece, at)| self.add(*piece, *at)).count();
+        Ok(added > 0)
+    }
+
+    /// The pieces of `body` that are known pieces of the body which `extent` refers to.
+    fn through(&self, body: BodyId, extent: &Extent) -> Vec<(Piece, usize)> {
+        let Place::Body { body: other, offset } = extent.place else { return Vec::new() };
+        let known = self.0.get(&other).into_iter().flatten();
+        let meets = known.filter_map(|&(start, end, at)| {
+            let from = start.max(offset);
+            let to = end.min(offset.saturating_add(extent.len));
+            let shift = |at: u64| at - offset + extent.offset;
+            (from < to).then(|| (Piece { body, start: shift(from), end: shift(to) }, at))
+        });
+        meets.collect()
+    }
+}
+
+fn find_parts(snapshot: &dyn Snapshot, holders: &Holders, hits: &mut [Hit]) -> Result<()> {
+    let mut uploads = HashMap::new();
+    for row in Table::of(snapshot, b'u') {
+        let key = row?.0;
+        if let (Some(bucket), Some((object, upload))) = (number(&key), keys::upload_parts(&key)) {
+            let object = String::from_utf8_lossy(&object).into_owned();
+            uploads.insert(upload.0, (BucketId(bucket), object));
+        }
+    }
+    if uploads.is_empty() {
+        return Ok(());
+    }
+    for row in Table::of(snapshot, b'p') {
+        let (key, row) = row?;
+        let (Some(upload), Ok(part)) = (number(&key), Part::decode(&row)) else { continue };
+        let (Content::Body(body), Some(found)) = (part.content, uploads.get(&upload)) else {
+            continue;
+        };
+        for at in holders.of(body, u64::MAX) {
+            let number = keys::part_number(&key).unwrap_or(0);
+            hits[at].parts.push((found.0, found.1.clone(), number));
+        }
+    }
+    Ok(())
+}

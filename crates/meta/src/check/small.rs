@@ -1,0 +1,100 @@
+//! Sessions, users, access keys, tokens and counters.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use cairn_base::{Result, UserId};
+
+use super::About;
+use super::tables::{Checker, only_number};
+use crate::keys;
+use crate::rows::{AccessKey, Row, Session, Token, User, decode_number};
+
+pub fn check(checker: &mut Checker<'_>) -> Result<()> {
+    checker.each_row(b's', |key| only_number(key), |_, _, _: Session| {})?;
+    let highest_user = check_users(checker)?;
+    check_counters(checker, highest_user)
+}
+
+/// A row below `k`.
+enum Line {
+    User(UserId, String),
+    Name(String, UserId),
+    /// An access key or a token, and whose it is.
+    Credential(UserId),
+}
+
+fn check_users(checker: &mut Checker<'_>) -> Result<u64> {
+    let mut names: HashMap<String, UserId> = HashMap::new();
+    let mut users: HashMap<UserId, String> = HashMap::new();
+    let mut holders: HashSet<UserId> = HashSet::new();
+    // The sort is in the key and decides on the row, so both go through as they are.
+    let keep = |row: &Bytes| Ok(row.clone());
+    checker.each(
+        b'k',
+        |key| Some(key.clone()),
+        keep,
+        |checker, key, row| match parse(&key, &row) {
+            Ok(Some(Line::User(user, name))) => drop(users.insert(user, name)),
+            Ok(Some(Line::Name(name, user))) => drop(names.insert(name, user)),
+            Ok(Some(Line::Credential(user))) => drop(holders.insert(user)),
+            Ok(None) => checker.report.add(About::Row(key), "a key of an unknown form"),
+            Err(error) => checker.report.add(About::Row(key), error.to_string()),
+        },
+    )?;
+    for (user, name) in &users {
+        if names.get(name) != Some(user) {
+            let what = format!("user {user} is called {name:?}, but not found by that name");
+            checker.report.add(About::Store, what);
+        }
+    }
+    for (name, user) in names.iter().filter(|(_, user)| !users.contains_key(user)) {
+        let what = format!("the user name {name:?} leads to user {user}, who does not exist");
+        checker.report.add(About::Store, what);
+    }
+    for user in holders.iter().filter(|user| !users.contains_key(user)) {
+        let what = format!("a credential is of user {user}, who does not exist");
+        checker.report.add(About::Store, what);
+    }
+    Ok(users.keys().map(|user| user.0).max().unwrap_or(0))
+}
+
+fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
+    let Some((head, rest)) = key.split_at_checked(2) else { return Ok(None) };
+    Ok(match head {
+        b"ka" => Some(Line::Credential(AccessKey::decode(row)?.user)),
+        b"kt" => Some(Line::Credential(Token::decode(row)?.user)),
+        b"kn" => {
+            let name = String::from_utf8_lossy(rest).into_owned();
+            Some(Line::Name(name, UserId(decode_number(row)?)))
+        }
+        b"ku" => {
+            let user = User::decode(row)?;
+            let id = rest.try_into().ok().map(u64::from_be_bytes);
+            id.map(|id| Line::User(UserId(id), user.name))
+        }
+        _ => None,
+    })
+}
+
+fn check_counters(checker: &mut Checker<'_>, highest_user: u64) -> Result<()> {
+    let names = ["cluster", "next_ino", "next_user"];
+    let rows = checker.snapshot.get(&names.map(keys::config))?;
+    // The highest number in use, and that of a store in which nothing was ever made.
+    let (ino, user) = (checker.facts.highest_ino, highest_user);
+    let highest = [None, Some((ino, 1)), Some((user, 0))];
+    for ((name, row), highest) in names.iter().zip(rows).zip(highest) {
+        let number = row.as_ref().map(decode_number).transpose();
+        let what = match (number, highest) {
+            (Err(error), _) => error.to_string(),
+            (Ok(None), None) => format!("has no {name} id"),
+            (Ok(Some(number)), Some((highest, _))) if number <= highest => {
+                format!("{name} is {number}, yet {highest} is in use")
+            }
+            (Ok(None), Some((highest, new))) if highest > new => format!("has no {name}"),
+            _ => continue,
+        };
+        checker.report.add(About::Store, what);
+    }
+    Ok(())
+}

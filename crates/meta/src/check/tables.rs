@@ -1,0 +1,134 @@
+//! Walking whole tables, and the numbers within their keys.
+
+use bytes::Bytes;
+use cairn_base::{BodyId, Result};
+
+use super::facts::Facts;
+use super::{About, Report};
+use crate::engine::Snapshot;
+use crate::rows::Row;
+
+/// Rows read at a time.
+const PAGE: usize = 1000;
+
+/// All rows of one table, page by page.
+pub struct Table<'a> {
+    snapshot: &'a dyn Snapshot,
+    next: Vec<u8>,
+    end: [u8; 1],
+    page: std::vec::IntoIter<(Bytes, Bytes)>,
+    last_page: bool,
+}
+
+impl<'a> Table<'a> {
+    /// The table whose keys begin with `letter`.
+    pub fn of(snapshot: &'a dyn Snapshot, letter: u8) -> Table<'a> {
+        let page = Vec::new().into_iter();
+        Table { snapshot, next: vec![letter], end: [letter + 1], page, last_page: false }
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        let rows = self.snapshot.scan(&self.next, &self.end, PAGE)?;
+        self.last_page = rows.len() < PAGE;
+        if let Some((key, _)) = rows.last() {
+            self.next = [key, &b"\0"[..]].concat();
+        }
+        self.page = rows.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for Table<'_> {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(row) = self.page.next() {
+                return Some(Ok(row));
+            }
+            if self.last_page {
+                return None;
+            }
+            if let Err(error) = self.turn() {
+                self.last_page = true;
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+/// The number behind the table's letter.
+pub fn number(key: &[u8]) -> Option<u64> {
+    key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// The number of a key that has nothing behind it.
+pub fn only_number(key: &[u8]) -> Option<u64> {
+    number(key).filter(|_| key.len() == 9)
+}
+
+/// The body of a key that has nothing behind it.
+pub fn only_body(key: &[u8]) -> Option<BodyId> {
+    key.get(1..)?.try_into().ok().map(BodyId::from_bytes)
+}
+
+/// The body and chunk of a row of extents.
+pub fn chunk_key(key: &[u8]) -> Option<(BodyId, u32)> {
+    let body = key.get(1..17)?.try_into().ok().map(BodyId::from_bytes)?;
+    let chunk = key.get(17..)?.try_into().ok().map(u32::from_be_bytes)?;
+    Some((body, chunk))
+}
+
+/// A check in progress.
+pub struct Checker<'a> {
+    pub snapshot: &'a dyn Snapshot,
+    progress: &'a mut dyn FnMut(u64),
+    pub facts: Facts,
+    pub report: Report,
+}
+
+impl<'a> Checker<'a> {
+    pub fn new(snapshot: &'a dyn Snapshot, progress: &'a mut dyn FnMut(u64)) -> Checker<'a> {
+        let report = Report { batch: snapshot.batch(), ..Report::default() };
+        Checker { snapshot, progress, facts: Facts::default(), report }
+    }
+
+    /// Calls `visit` with each row of a table. `parse` takes the key apart; a key it refuses is a
+    /// finding, as is a row that cannot be decoded.
+    pub fn each<K, T>(
+        &mut self,
+        letter: u8,
+        parse: impl Fn(&Bytes) -> Option<K>,
+        decode: impl Fn(&Bytes) -> Result<T>,
+        mut visit: impl FnMut(&mut Checker<'a>, K, T),
+    ) -> Result<()> {
+        for row in Table::of(self.snapshot, letter) {
+            let (key, row) = row?;
+            self.report.rows += 1;
+            if self.report.rows.is_multiple_of(PAGE as u64) {
+                (self.progress)(self.report.rows);
+            }
+            match (parse(&key), decode(&row)) {
+                (Some(parsed), Ok(row)) => visit(self, parsed, row),
+                (None, _) => self.report.add(About::Row(key), "a key of an unknown form"),
+                (_, Err(error)) => self.report.add(About::Row(key), error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Checker::each`] for typed rows.
+    pub fn each_row<K, T: Row>(
+        &mut self,
+        letter: u8,
+        parse: impl Fn(&Bytes) -> Option<K>,
+        visit: impl FnMut(&mut Checker<'a>, K, T),
+    ) -> Result<()> {
+        self.each(letter, parse, T::decode, visit)
+    }
+
+    pub fn finish(self) -> Report {
+        (self.progress)(self.report.rows);
+        self.report
+    }
+}

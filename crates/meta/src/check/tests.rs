@@ -1,0 +1,316 @@
+//! A store that holds one of everything is sound; with any one row missing it is not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_auth::{Caller, Visibility};
+use cairn_base::clock::RealClock;
+use cairn_base::{BlockId, BodyId, GroupId, Ino, Result, SessionId, Timestamp, UserId};
+
+use super::{About, Piece, Report, check, name_inodes, name_pieces};
+use crate::engine::{Engine, Memory, Snapshot};
+use crate::master::{Config, Master};
+use crate::ops::append::Append;
+use crate::ops::body::Data;
+use crate::ops::buckets::CreateBucket;
+use crate::ops::conditions::Conditions;
+use crate::ops::copy_object::CopyObject;
+use crate::ops::credentials::{AddAccessKey, AddToken};
+use crate::ops::delete_object::DeleteObject;
+use crate::ops::multipart::{
+    CompleteUpload, CreateUpload, PutPart, TakeParts, TakenPart, UploadName,
+};
+use crate::ops::put_object::{NewContent, PutObject};
+use crate::ops::sessions::{Format, OpenSession};
+use crate::rows::{BucketKind, Extent, Extents, ObjectAttributes, Place, Row, encode_number};
+use crate::{Verb, keys};
+
+const SESSION: SessionId = SessionId(77);
+const BUCKET: &str = "bucket";
+const BLOCK: u64 = 1 << 20;
+
+struct Rig {
+    engine: Arc<Memory>,
+    master: Master,
+    runtime: tokio::runtime::Runtime,
+    counter: u64,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let engine = Arc::new(Memory::new());
+        let shared: Arc<dyn Engine> = engine.clone();
+        let master = Master::start(shared, Arc::new(RealClock::default()), Config::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let (master, runtime) = (master.unwrap(), runtime.unwrap());
+        Rig { engine, master, runtime, counter: 0 }
+    }
+
+    fn system<V: Verb>(&self, verb: V) -> V::Reply {
+        self.runtime.block_on(self.master.run(&Caller::system(), verb)).unwrap()
+    }
+
+    fn run<V: Verb>(&self, verb: V) -> V::Reply {
+        let caller = Caller::verified(UserId::ROOT);
+        self.runtime.block_on(self.master.run(&caller, verb)).unwrap()
+    }
+
+    fn next(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn body(&mut self) -> BodyId {
+        BodyId { session: SESSION, counter: self.next() }
+    }
+
+    fn blocks(&mut self, count: u64) -> Vec<Extent> {
+        let extent = |at: u64, block: BlockId| Extent {
+            offset: at * BLOCK,
+            len: BLOCK,
+            place: Place::Block { group: GroupId::LOCAL, block, offset: 0 },
+        };
+        (0..count)
+            .map(|at| extent(at, BlockId { session: SESSION, counter: self.next() }))
+            .collect()
+    }
+
+    fn content(&mut self, count: u64) -> NewContent {
+        let chunks = vec![(0, Extents { extents: self.blocks(count), unknown: vec![] })];
+        NewContent::Body { body: self.body(), chunks, staged: false }
+    }
+
+    fn put(&mut self, key: &str, content: NewContent, size: u64) {
+        let object = ObjectAttributes { etag: "e".repeat(32), ..ObjectAttributes::default() };
+        let tags = vec![("colour".to_string(), "red".to_string())];
+        let (bucket, key, conditions) = (BUCKET.into(), key.into(), Conditions::default());
+        let session = SESSION;
+        self.run(PutObject { bucket, key, session, content, size, object, tags, conditions });
+    }
+
+    fn snapshot(&self) -> Box<dyn Snapshot> {
+        self.engine.snapshot().unwrap()
+    }
+}
+
+/// One of everything but drains and freed blocks.
+fn store() -> Rig {
+    let mut rig = Rig::new();
+    rig.system(Format { cluster: 5 });
+    rig.system(OpenSession { session: SESSION });
+    let key =
+        AddAccessKey { id: "AKEY".into(), sealed: vec![1], user: "root".into(), replace: false };
+    rig.system(key);
+    let (id, user, expires) = ("TOKEN".into(), "root".into(), Timestamp(0));
+    rig.system(AddToken { id, hash: [1; 32], user, expires });
+    let (kind, visibility) = (BucketKind::S3, Visibility::Private);
+    rig.run(CreateBucket { name: BUCKET.into(), kind, visibility });
+    rig.put("inline", NewContent::Inline(Bytes::from_static(b"0123456789")), 10);
+    rig.put("deep/er/inline", NewContent::Inline(Bytes::from_static(b"0123456789")), 10);
+    let content = rig.content(3);
+    rig.put("blocks", content, 3 * BLOCK);
+    copy(&rig, "blocks", "copy");
+    append(&mut rig);
+    multipart(&mut rig, "parts", true);
+    multipart(&mut rig, "pending", false);
+    rig
+}
+
+fn copy(rig: &Rig, source: &str, target: &str) {
+    rig.run(CopyObject {
+        source_bucket: BUCKET.into(),
+        source_key: source.into(),
+        source_conditions: Conditions::default(),
+        bucket: BUCKET.into(),
+        key: target.into(),
+        conditions: Conditions::default(),
+        object: None,
+        tags: None,
+    });
+}
+
+/// Makes `appended` share the first two blocks of `blocks`, and have one more of its own.
+fn append(rig: &mut Rig) {
+    copy(rig, "blocks", "appended");
+    let ino = names(rig).into_iter().find(|(_, names)| names == &["bucket/appended"]).unwrap().0;
+    let spare = rig.body();
+    let data = Data::Blocks { body: spare, extents: rig.blocks(1) };
+    rig.run(Append { ino, session: SESSION, opened: true, spare, chunk: 0, data });
+}
+
+fn multipart(rig: &mut Rig, key: &str, complete: bool) {
+    let upload = rig.run(CreateUpload {
+        bucket: BUCKET.into(),
+        key: key.into(),
+        object: ObjectAttributes::default(),
+        tags: vec![],
+        checksum: None,
+    });
+    let name = UploadName { bucket: BUCKET.into(), key: key.into(), upload };
+    let mut parts = Vec::new();
+    for number in 1..=2 {
+        let (content, etag) = (rig.content(6), format!("{number:032}"));
+        let (name, size, checksums) = (name.clone(), 6 * BLOCK, vec![]);
+        let taken = TakenPart { number, etag: etag.clone(), checksum: None };
+        parts.push(taken);
+        rig.run(PutPart { name, number, session: SESSION, content, size, etag, checksums });
+    }
+    if !complete {
+        return;
+    }
+    let (session, body, part_count) = (SESSION, rig.body(), 2);
+    let take = TakeParts { name, session, body, change: None, offset: 0, parts, last: true };
+    let taken = rig.run(take.clone());
+    rig.run(CompleteUpload {
+        name: take.name,
+        session,
+        body,
+        change: taken.upload.change,
+        size: taken.offset,
+        etag: "f".repeat(32),
+        checksums: vec![],
+        part_count,
+        conditions: Conditions::default(),
+    });
+}
+
+/// Rows that a test changed.
+struct Edited {
+    rows: BTreeMap<Bytes, Bytes>,
+}
+
+impl Edited {
+    fn of(rig: &Rig) -> Edited {
+        let rows = rig.snapshot().scan(b"", b"\xff", usize::MAX).unwrap();
+        Edited { rows: rows.into_iter().collect() }
+    }
+}
+
+impl Snapshot for Edited {
+    fn batch(&self) -> u64 {
+        1
+    }
+
+    fn get(&self, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
+        Ok(keys.iter().map(|key| self.rows.get(key).cloned()).collect())
+    }
+
+    fn scan(&self, start: &[u8], end: &[u8], limit: usize) -> Result<Vec<(Bytes, Bytes)>> {
+        let found = self.rows.iter().filter(|(key, _)| start <= &key[..] && &key[..] < end);
+        Ok(found.take(limit).map(|(key, row)| (key.clone(), row.clone())).collect())
+    }
+}
+
+fn findings(snapshot: &dyn Snapshot) -> Report {
+    check(snapshot, &mut |_| {}).unwrap()
+}
+
+fn names(rig: &Rig) -> BTreeMap<Ino, Vec<String>> {
+    name_inodes(&*rig.snapshot(), &(1..100).map(Ino).collect()).unwrap()
+}
+
+#[test]
+fn a_sound_store_has_no_findings() {
+    let rig = store();
+    let report = findings(&*rig.snapshot());
+    assert_eq!(report.findings, [], "{report:?}");
+    assert_eq!((report.buckets, report.files, report.uploads), (1, 6, 1));
+    let all: BTreeSet<String> = names(&rig).into_values().flatten().collect();
+    assert!(all.contains("bucket/deep/er/inline"), "{all:?}");
+}
+
+#[test]
+fn a_store_with_garbage_has_no_findings() {
+    let mut rig = store();
+    let content = rig.content(2);
+    rig.put("blocks", content, 2 * BLOCK);
+    for key in ["appended", "parts", "copy", "deep/er/inline"] {
+        let (bucket, key, conditions) = (BUCKET.into(), key.into(), Conditions::default());
+        assert!(rig.run(DeleteObject { bucket, key, conditions }));
+        let report = findings(&*rig.snapshot());
+        assert_eq!(report.findings, [], "{report:?}");
+    }
+    assert!(findings(&*rig.snapshot()).drains > 2);
+}
+
+#[test]
+fn any_missing_row_is_found() {
+    let rig = store();
+    let edited = Edited::of(&rig);
+    for missing in edited.rows.keys() {
+        // That a credential or a session was there, nothing else says.
+        if missing.starts_with(b"ka") || missing.starts_with(b"kt") || missing[0] == b's' {
+            continue;
+        }
+        let mut rows = edited.rows.clone();
+        rows.remove(missing);
+        let report = findings(&Edited { rows });
+        let row = &edited.rows[missing];
+        assert!(report.finding_count > 0, "{missing:?} {row:?} is not missed");
+    }
+}
+
+#[test]
+fn any_unreadable_row_is_found() {
+    let edited = Edited::of(&store());
+    for bad in edited.rows.keys().filter(|key| !key.starts_with(b"c")) {
+        let mut rows = edited.rows.clone();
+        rows.insert(bad.clone(), Bytes::from_static(b"\x01\x01\x09x"));
+        // What the other attributes hold is for users alone.
+        let report = findings(&Edited { rows });
+        assert!(report.finding_count > 0 || bad[0] == b'x', "{bad:?}");
+    }
+}
+
+#[test]
+fn what_would_lose_data_is_found() {
+    let rig = store();
+    let edited = Edited::of(&rig);
+    let (key, row) = edited.rows.iter().find(|(key, _)| key[0] == b'e').unwrap();
+    let extents = Extents::decode(row).unwrap().extents;
+    let Place::Block { block, .. } = extents[0].place else { panic!("no block") };
+    let (body, _) = super::tables::chunk_key(key).unwrap();
+    let expect = |key: Bytes, row: Bytes, text: &str| {
+        let mut rows = edited.rows.clone();
+        rows.insert(key, row);
+        let report = findings(&Edited { rows });
+        let found = report.findings.iter().any(|finding| finding.what.contains(text));
+        assert!(found, "{text}: {:?}", report.findings);
+    };
+    let freed = crate::rows::Freed { group: GroupId::LOCAL };
+    expect(keys::freed(1, block), freed.encode(), "up for freeing");
+    expect(keys::drain_body(body), crate::rows::Drain::Body.encode(), "up for draining");
+    expect(keys::references(body), encode_number(9), "counts 9 references");
+    let shorter = Extents { extents: extents[1..].to_vec(), unknown: vec![] };
+    expect(key.clone(), shorter.encode(), "bytes from 0 on are missing");
+}
+
+#[test]
+fn a_damaged_piece_names_what_holds_it_and_nothing_else() {
+    let rig = store();
+    let rows = Edited::of(&rig).rows;
+    let mut pieces = Vec::new();
+    for (key, row) in rows.iter().filter(|(key, _)| key[0] == b'e') {
+        let (body, _) = super::tables::chunk_key(key).unwrap();
+        for extent in Extents::decode(row).unwrap().extents {
+            if let Place::Block { .. } = extent.place {
+                pieces.push(Piece { body, start: extent.offset, end: extent.end() });
+            }
+        }
+    }
+    let names = names(&rig);
+    let hits = name_pieces(&*rig.snapshot(), &pieces).unwrap();
+    let text = |hit: &super::Hit| -> Vec<String> {
+        let files = hit.inodes.iter().flat_map(|ino| names[ino].clone());
+        files.chain(hit.parts.iter().map(|(_, key, number)| format!("{key}#{number}"))).collect()
+    };
+    let found: Vec<Vec<String>> = hits.iter().map(text).collect();
+    let all = ["bucket/blocks", "bucket/copy", "bucket/appended"];
+    assert_eq!(found.iter().filter(|names| names[..] == all).count(), 3, "{found:?}");
+    let count = |name: &str| found.iter().filter(|names| names[..] == [name]).count();
+    assert_eq!(count("bucket/appended"), 1);
+    assert_eq!(count("bucket/parts"), 12);
+    assert_eq!((count("pending#1"), count("pending#2")), (6, 6));
+    assert_eq!(About::Inode(Ino(16)).to_string(), "inode 10");
+}
