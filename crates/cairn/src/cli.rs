@@ -1,0 +1,61 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::client::{bucket, gc, get, key, ls, put, rm, stat};
+use crate::failure::Result;
+use crate::offline::{fsck, scrub};
+use crate::server;
+
+/// One store, many doors: keeps files and serves them through S3 and HTTP
+#[derive(Parser)]
+#[command(
+    version,
+    propagate_version = true,
+    after_help = "Exit codes: 0 done, 1 failed or damage found, 2 the command line makes no sense.
+
+Examples:
+  cairn server /srv/cairn
+  cairn bucket create photos
+  cairn put cat.jpg photos/
+  cairn ls photos"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Server(server::Args),
+    Put(put::Args),
+    Get(get::Args),
+    Ls(ls::Args),
+    Rm(rm::Args),
+    Stat(stat::Args),
+    Bucket(bucket::Args),
+    Key(key::Args),
+    Gc(gc::Args),
+    Fsck(fsck::Args),
+    Scrub(scrub::Args),
+}
+
+impl Cli {
+    pub fn run(&self) -> Result<ExitCode> {
+        match &self.command {
+            Command::Server(args) => server::run(args),
+            Command::Put(args) => put::run(args),
+            Command::Get(args) => get::run(args),
+            Command::Ls(args) => ls::run(args),
+            Command::Rm(args) => rm::run(args),
+            Command::Stat(args) => stat::run(args),
+            Command::Bucket(args) => bucket::run(args),
+            Command::Key(args) => key::run(args),
+            Command::Gc(args) => gc::run(args),
+            Command::Fsck(args) => fsck::run(args),
+            Command::Scrub(args) => scrub::run(args),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What the HTTP door answers, and walks over its pages.
+
+use serde::{Deserialize, Serialize};
+
+use super::address::{Address, escape};
+use super::server::Server;
+use crate::failure::Result;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Object {
+    pub key: String,
+    pub size: u64,
+    pub etag: String,
+    pub modified: String,
+    #[serde(default)]
+    pub content_type: String,
+}
+
+#[derive(Deserialize)]
+struct ObjectPage {
+    objects: Vec<Object>,
+    prefixes: Vec<String>,
+    next: Option<String>,
+}
+
+/// A line of a listing.
+#[derive(Clone, Debug)]
+pub enum Listed {
+    Object(Object),
+    /// Keys that begin with this.
+    Prefix(String),
+}
+
+/// Calls `visit` with everything below a prefix (any prefix, not only a directory), in order.
+pub fn each_listed(
+    server: &Server,
+    under: &Address,
+    recursive: bool,
+    visit: &mut dyn FnMut(Listed) -> Result<()>,
+) -> Result<()> {
+    // The path of a listing ends in a slash; what follows the last one is asked for in the query.
+    let (directory, rest) = match under.key.rsplit_once('/') {
+        Some((directory, rest)) => (format!("{directory}/"), rest),
+        None => (String::new(), under.key.as_str()),
+    };
+    let path = under.with_key(directory).path();
+    let mut query = format!("?prefix={}", escape(rest));
+    if recursive {
+        query.push_str("&recursive=1");
+    }
+    let mut after = String::new();
+    loop {
+        let page: ObjectPage = server.send("GET", &format!("{path}{query}{after}"))?.json()?;
+        let mut lines: Vec<Listed> = page.objects.into_iter().map(Listed::Object).collect();
+        lines.extend(page.prefixes.into_iter().map(Listed::Prefix));
+        lines.sort_by(|one, other| name(one).cmp(name(other)));
+        lines.into_iter().try_for_each(&mut *visit)?;
+        match page.next {
+            Some(next) => after = format!("&after={}", escape(&next)),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn name(listed: &Listed) -> &str {
+    match listed {
+        Listed::Object(object) => &object.key,
+        Listed::Prefix(prefix) => prefix,
+    }
+}
+
+/// Calls `visit` with every object below a prefix.
+pub fn each_object(
+    server: &Server,
+    under: &Address,
+    visit: &mut dyn FnMut(Object) -> Result<()>,
+) -> Result<()> {
+    each_listed(server, under, true, &mut |listed| match listed {
+        Listed::Object(object) => visit(object),
+        Listed::Prefix(_) => Ok(()),
+    })
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bucket {
+    pub name: String,
+    pub kind: String,
+    pub owner: String,
+    pub visibility: String,
+    pub created: String,
+    pub cache_control: String,
+    pub objects: u64,
+    pub bytes: u64,
+    pub uploads: u64,
+}
+
+#[derive(Deserialize)]
+struct BucketPage {
+    buckets: Vec<Bucket>,
+    next: Option<String>,
+}
+
+/// All buckets the caller may look into.
+pub fn buckets(server: &Server) -> Result<Vec<Bucket>> {
+    let mut buckets = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page: BucketPage = server.send("GET", &format!("/storage/{after}"))?.json()?;
+        buckets.extend(page.buckets);
+        match page.next {
+            Some(next) => after = format!("?after={}", escape(&next)),
+            None => return Ok(buckets),
+        }
+    }
+}

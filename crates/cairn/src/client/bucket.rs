@@ -1,0 +1,151 @@
+//! `cairn bucket`
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::address::bucket_path;
+use super::api::{self, Bucket};
+use super::server::{Connection, Server};
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Make, list, change and delete buckets
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn bucket create photos
+  cairn bucket create www --visibility public
+  cairn bucket set photos --grant alice:read,write
+  cairn bucket ls --json")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make a bucket
+    #[command(after_help = "Example:\n  cairn bucket create www --visibility public")]
+    Create {
+        name: String,
+        /// private, or public: anybody may read and list it
+        #[arg(long, default_value = "private")]
+        visibility: String,
+    },
+    /// List the buckets you may look into
+    #[command(after_help = "Example:\n  cairn bucket ls --json | jq .bytes")]
+    Ls {
+        /// Print one line of JSON for each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change settings of a bucket
+    #[command(after_help = "Example:\n  cairn bucket set www --cache-control 'max-age=60'")]
+    Set {
+        name: String,
+        /// private, or public: anybody may read and list it
+        #[arg(long)]
+        visibility: Option<String>,
+        /// Cache-Control for objects that have none of their own; empty for none
+        #[arg(long, value_name = "VALUE")]
+        cache_control: Option<String>,
+        /// What a user may do from now on: read, write, admin, all or none
+        #[arg(long, value_name = "USER:RIGHTS")]
+        grant: Option<String>,
+    },
+    /// Delete an empty bucket
+    #[command(after_help = "Example:\n  cairn rm -r old/ && cairn bucket rm old")]
+    Rm { name: String },
+    /// Show settings and usage of a bucket
+    #[command(after_help = "Example:\n  cairn bucket stat photos")]
+    Stat {
+        name: String,
+        /// Print one line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Serialize)]
+struct Change<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    visibility: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grant: Option<Grant<'a>>,
+}
+
+#[derive(Serialize)]
+struct Grant<'a> {
+    user: &'a str,
+    rights: &'a str,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let server = args.connection.open()?;
+    match &args.command {
+        Command::Create { name, visibility } => {
+            let visibility = super::address::escape(visibility);
+            server.send("PUT", &format!("{}?visibility={visibility}", bucket_path(name)))?;
+        }
+        Command::Ls { json } => list(&server, *json)?,
+        Command::Set { name, visibility, cache_control, grant } => {
+            let grant = grant.as_deref().map(parse_grant).transpose()?;
+            let change = Change {
+                visibility: visibility.as_deref(),
+                cache_control: cache_control.as_deref(),
+                grant,
+            };
+            server.send_json("PATCH", &bucket_path(name), &change)?;
+        }
+        Command::Rm { name } => {
+            server.send("DELETE", &bucket_path(name))?;
+        }
+        Command::Stat { name, json } => {
+            let bucket: Bucket = server.send("GET", &bucket_path(name))?.json()?;
+            if *json { output::json(&bucket)? } else { show(&bucket)? }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse_grant(text: &str) -> Result<Grant<'_>> {
+    match text.split_once(':') {
+        Some((user, rights)) => Ok(Grant { user, rights }),
+        None => Err(Failure::usage(format!("--grant {text}: use USER:RIGHTS"))),
+    }
+}
+
+pub fn list(server: &Server, json: bool) -> Result<()> {
+    let buckets = api::buckets(server)?;
+    if json {
+        return buckets.iter().try_for_each(output::json);
+    }
+    let row = |bucket: &Bucket| {
+        vec![
+            bucket.name.clone(),
+            bucket.visibility.clone(),
+            bucket.owner.clone(),
+            bucket.objects.to_string(),
+            output::human_bytes(bucket.bytes),
+        ]
+    };
+    let rows = buckets.iter().map(row).collect();
+    output::table(&["BUCKET", "VISIBILITY", "OWNER", "FILES", "SIZE"], rows)
+}
+
+fn show(bucket: &Bucket) -> Result<()> {
+    let size = output::human_bytes(bucket.bytes);
+    output::line(format!("bucket         {}", bucket.name))?;
+    output::line(format!("kind           {}", bucket.kind))?;
+    output::line(format!("owner          {}", bucket.owner))?;
+    output::line(format!("visibility     {}", bucket.visibility))?;
+    output::line(format!("cache control  {}", bucket.cache_control))?;
+    output::line(format!("created        {}", bucket.created))?;
+    output::line(format!("files          {}", bucket.objects))?;
+    output::line(format!("size           {} ({size})", bucket.bytes))?;
+    output::line(format!("uploads        {}", bucket.uploads))
+}

@@ -1,0 +1,178 @@
+//! `cairn get`
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
+use std::process::ExitCode;
+
+use indicatif::ProgressBar;
+
+use super::address::Address;
+use super::server::{Connection, Server};
+use super::{api, pool};
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Bytes copied at a time.
+const BUFFER: usize = 256 << 10;
+
+/// Fetch objects into files
+///
+/// A file appears under its name when all of it is there.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn get photos/2024/cat.jpg
+  cairn get photos/2024/cat.jpg - | file -
+  cairn get -r www/ site")]
+pub struct Args {
+    /// BUCKET/KEY, or with -r BUCKET/PREFIX
+    source: String,
+    /// A file or directory, or - for stdout [default: the current directory]
+    target: Option<PathBuf>,
+    /// Fetch everything below a prefix into a directory
+    #[arg(short, long)]
+    recursive: bool,
+    /// Transfers at the same time, with -r
+    #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// An object and the file it becomes.
+struct Job {
+    source: Address,
+    file: PathBuf,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
+    if args.recursive {
+        return get_all(args, &Address::parse(&args.source)?, &target);
+    }
+    let source = Address::parse_object(&args.source)?;
+    let server = args.connection.open()?;
+    if target == Path::new("-") {
+        let bar = ProgressBar::hidden();
+        fetch(&server, &source, &mut io::stdout().lock(), &bar)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let name = source.key.rsplit('/').next().unwrap_or_default().to_owned();
+    let file = match target.is_dir() {
+        true => target.join(safe(&name)?),
+        false => target,
+    };
+    let bar = output::bytes_bar(0, &args.source);
+    get_file(&server, &Job { source, file }, &bar, true)?;
+    bar.finish_and_clear();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn get_all(args: &Args, source: &Address, target: &Path) -> Result<ExitCode> {
+    let server = args.connection.open()?;
+    // Names are taken from behind the last slash of the prefix on.
+    let skip = source.key.rfind('/').map_or(0, |slash| slash + 1);
+    let bar = output::bytes_bar(0, &args.source);
+    let feed = |send: &mut dyn FnMut(Job) -> Result<()>| {
+        api::each_object(&server, source, &mut |object| {
+            let name = object.key.get(skip..).unwrap_or_default();
+            if name.is_empty() {
+                return Ok(());
+            }
+            let file = target.join(safe(name)?);
+            if name.ends_with('/') {
+                return fs::create_dir_all(&file).map_err(|error| Failure::file(&file, &error));
+            }
+            bar.inc_length(object.size);
+            send(Job { source: source.with_key(&object.key), file })
+        })
+    };
+    pool::run(usize::from(args.jobs), feed, |job| get_file(&server, &job, &bar, false))?;
+    bar.finish_and_clear();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A key as a path below a directory; refused where it would lead out of it or lose a part.
+fn safe(key: &str) -> Result<PathBuf> {
+    let path = Path::new(key);
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    let whole = !key.contains("//") && !key.split('/').any(|part| part == "." || part == "..");
+    if plain && whole && !key.contains('\0') {
+        return Ok(path.to_path_buf());
+    }
+    Err(Failure::new(format!("key {key:?} is no path of files: fetch it alone, to a file")))
+}
+
+fn get_file(server: &Server, job: &Job, bar: &ProgressBar, sizes_bar: bool) -> Result<()> {
+    let fail = |path: &Path, error: io::Error| Failure::file(path, &error);
+    if let Some(directory) = job.file.parent()
+        && !directory.as_os_str().is_empty()
+    {
+        fs::create_dir_all(directory).map_err(|error| fail(directory, error))?;
+    }
+    let name = job
+        .file
+        .file_name()
+        .ok_or_else(|| Failure::usage(format!("{}: not a file's name", job.file.display())))?;
+    let part = job.file.with_file_name(format!(".{}.cairn-part", name.to_string_lossy()));
+    let mut file = File::create(&part).map_err(|error| fail(&part, error))?;
+    let bar_of_one = if sizes_bar { Some(bar) } else { None };
+    if let Some(bar) = bar_of_one {
+        bar.set_length(0);
+    }
+    let fetched = fetch(server, &job.source, &mut file, bar)
+        .and_then(|()| fs::rename(&part, &job.file).map_err(|error| fail(&job.file, error)));
+    if fetched.is_err() {
+        // It may be gone, and there is a failure to report already.
+        let _ = fs::remove_file(&part);
+    }
+    fetched
+}
+
+/// Copies an object, and fails unless all of it came.
+fn fetch(
+    server: &Server,
+    source: &Address,
+    target: &mut dyn Write,
+    bar: &ProgressBar,
+) -> Result<()> {
+    let reply = server.send("GET", &source.path()).map_err(|failure| failure.of(source))?;
+    let (announced, mut reader) = reply.into_reader();
+    if bar.length() == Some(0) {
+        bar.set_length(announced.unwrap_or(0));
+    }
+    let mut buffer = vec![0; BUFFER];
+    let mut copied = 0;
+    loop {
+        let read = match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) => return Err(Failure::new(format!("{source}: {error}: try again"))),
+        };
+        target.write_all(&buffer[..read])?;
+        copied += read as u64;
+        bar.inc(read as u64);
+    }
+    target.flush()?;
+    match announced {
+        Some(length) if length != copied => {
+            Err(Failure::new(format!("{source}: {copied} of {length} bytes came: try again")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_stay_below_the_directory() {
+        for good in ["a", "a/b", "a/", ".a", "a..b/c"] {
+            assert!(safe(good).is_ok(), "{good}");
+        }
+        for bad in ["..", "a/../b", "/a", "a//b", "./a", "a/.", "", "a\0b"] {
+            assert!(bad.is_empty() || safe(bad).is_err(), "{bad}");
+        }
+    }
+}

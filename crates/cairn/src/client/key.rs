@@ -1,0 +1,171 @@
+//! `cairn key`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cairn_base::Secret;
+use serde::{Deserialize, Serialize};
+
+use super::address::escape;
+use super::server::Connection;
+use crate::failure::{Failure, Result};
+use crate::offline;
+use crate::output;
+
+/// Make, list and remove access keys and tokens; only root may
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn key create alice
+  cairn key token alice --expires 30d
+  cairn key create root --dir /srv/cairn   (server stopped: when root's keys are lost)")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make an access key and print it with its secret, once
+    #[command(after_help = "The user is made if there is none of that name.
+
+Example:
+  cairn key create alice --json > alice.json")]
+    Create {
+        user: String,
+        /// Write it into this data directory, which no server uses
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+        /// Print one line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List access keys and tokens, without their secrets
+    #[command(after_help = "Example:\n  cairn key ls --json | jq -r .id")]
+    Ls {
+        /// Print one line of JSON for each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove an access key or a token; it stops working at once
+    #[command(after_help = "Example:\n  cairn key rm CK2XHLQ7ZMWPT4RDNB5A")]
+    Rm { id: String },
+    /// Make a bearer token for a user and print it, once
+    #[command(after_help = "Example:\n  cairn key token alice --expires 12h")]
+    Token {
+        user: String,
+        /// How long it is valid: a number of s, m, h or d; without this, for ever
+        #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+        expires: Option<u32>,
+        /// Print one line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn parse_seconds(text: &str) -> Result<u32, String> {
+    let bad = || "use a number of s, m, h or d, such as 30d".to_owned();
+    let unit = text.chars().last().ok_or_else(bad)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(bad()),
+    };
+    let number = text.strip_suffix(unit).and_then(|number| number.parse::<u32>().ok());
+    number.and_then(|number| number.checked_mul(seconds)).filter(|secs| *secs > 0).ok_or_else(bad)
+}
+
+/// No `Debug`: it has a secret in it.
+#[derive(Serialize, Deserialize)]
+pub struct NewKey {
+    pub id: String,
+    pub secret: String,
+}
+
+/// No `Debug`: it has a secret in it.
+#[derive(Serialize, Deserialize)]
+struct NewToken {
+    id: String,
+    token: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Key {
+    id: String,
+    user: String,
+    kind: String,
+    created: String,
+    expires: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Keys {
+    keys: Vec<Key>,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Command::Create { user, dir: Some(dir), json } = &args.command {
+        show_key(&offline::key::create(dir, user)?, *json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let server = args.connection.open()?;
+    match &args.command {
+        Command::Create { user, json, .. } => {
+            let user = serde_json::json!({ "user": user });
+            show_key(&server.send_json("POST", "/admin/keys", &user)?.json()?, *json)?;
+        }
+        Command::Ls { json } => {
+            let Keys { keys } = server.send("GET", "/admin/keys")?.json()?;
+            if *json { keys.iter().try_for_each(output::json)? } else { show_keys(keys)? }
+        }
+        Command::Rm { id } => {
+            if id.is_empty() {
+                return Err(Failure::usage("an empty id: see cairn key ls"));
+            }
+            server.send("DELETE", &format!("/admin/keys/{}", escape(id)))?;
+        }
+        Command::Token { user, expires, json } => {
+            let mut wanted = serde_json::json!({ "user": user });
+            if let Some(secs) = expires {
+                wanted["expires_s"] = (*secs).into();
+            }
+            let new: NewToken = server.send_json("POST", "/admin/tokens", &wanted)?.json()?;
+            if *json { output::json(&new)? } else { output::line(&new.token)? }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_key(new: &NewKey, json: bool) -> Result<()> {
+    if json {
+        return output::json(new);
+    }
+    let text = Secret::new(format!("access key  {}\nsecret key  {}", new.id, new.secret));
+    output::line(text.expose())
+}
+
+fn show_keys(keys: Vec<Key>) -> Result<()> {
+    let row = |key: Key| {
+        let expires = key.expires.unwrap_or_else(|| "never".to_owned());
+        vec![key.id, key.user, key.kind, key.created, expires]
+    };
+    let rows = keys.into_iter().map(row).collect();
+    output::table(&["ID", "USER", "KIND", "CREATED", "EXPIRES"], rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        assert_eq!(parse_seconds("90s"), Ok(90));
+        assert_eq!(parse_seconds("2d"), Ok(172_800));
+        for bad in ["", "d", "0s", "1", "-1h", "1w", "99999d", "1é"] {
+            assert!(parse_seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

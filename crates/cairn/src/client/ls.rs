@@ -1,0 +1,49 @@
+//! `cairn ls`
+
+use std::process::ExitCode;
+
+use super::address::Address;
+use super::api::{self, Listed};
+use super::server::Connection;
+use crate::failure::Result;
+use crate::output;
+
+/// List buckets, or what is below a prefix
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn ls
+  cairn ls photos/2024/
+  cairn ls -r --json photos | jq .size")]
+pub struct Args {
+    /// BUCKET or BUCKET/PREFIX; without it, all buckets
+    prefix: Option<String>,
+    /// All objects, however deep
+    #[arg(short, long)]
+    recursive: bool,
+    /// Print one line of JSON for each
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let server = args.connection.open()?;
+    let Some(prefix) = &args.prefix else {
+        super::bucket::list(&server, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let under = Address::parse(prefix)?;
+    api::each_listed(&server, &under, args.recursive, &mut |listed| match listed {
+        Listed::Object(object) if args.json => output::json(&object),
+        Listed::Prefix(prefix) if args.json => {
+            output::json(&serde_json::json!({ "prefix": prefix }))
+        }
+        Listed::Object(object) => {
+            let (size, modified) = (object.size, &object.modified);
+            output::line(format!("{size:>14}  {modified:<24}  {}", object.key))
+        }
+        Listed::Prefix(prefix) => output::line(format!("{:>14}  {:<24}  {prefix}", "-", "")),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,15 @@
+//! Commands that speak to a running server, through its HTTP door.
+
+pub mod address;
+pub mod api;
+pub mod bucket;
+pub mod gc;
+pub mod get;
+pub mod key;
+pub mod ls;
+mod pool;
+mod profile;
+pub mod put;
+pub mod rm;
+pub mod server;
+pub mod stat;

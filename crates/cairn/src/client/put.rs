@@ -1,0 +1,160 @@
+//! `cairn put`
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use indicatif::ProgressBar;
+use ureq::SendBody;
+
+use super::address::Address;
+use super::pool;
+use super::server::{Connection, Server};
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Store files as objects
+///
+/// A target that ends in `/`, or is a bucket alone, takes the name of the file. An object appears
+/// when all of it is durable, in place of a former one.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn put cat.jpg photos/2024/
+  tar c . | cairn put - backups/today.tar
+  cairn put -r site/ www/")]
+pub struct Args {
+    /// A file, a directory (with -r), or - for stdin
+    source: PathBuf,
+    /// BUCKET/KEY
+    target: String,
+    /// Store all files of a directory; symbolic links are left out
+    #[arg(short, long)]
+    recursive: bool,
+    /// Transfers at the same time, with -r
+    #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// A file and where it goes.
+struct Job {
+    file: PathBuf,
+    target: Address,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let target = Address::parse(&args.target)?;
+    let server = args.connection.open()?;
+    if args.source == Path::new("-") {
+        return put_stdin(&server, &target);
+    }
+    let source = &args.source;
+    let metadata = fs::metadata(source).map_err(|error| Failure::file(source, &error))?;
+    if metadata.is_dir() {
+        if !args.recursive {
+            let shown = source.display();
+            return Err(Failure::usage(format!("{shown}: is a directory: use -r")));
+        }
+        return put_directory(args, &server, &target);
+    }
+    let bar = output::bytes_bar(metadata.len(), &args.target);
+    put_file(&server, &Job { file: source.clone(), target: named(target, source)? }, &bar)?;
+    bar.finish_and_clear();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A target without a name takes that of the file.
+fn named(target: Address, source: &Path) -> Result<Address> {
+    if !target.key.is_empty() && !target.key.ends_with('/') {
+        return Ok(target);
+    }
+    let name = source.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+        Failure::usage(format!("{}: has no name for a key: give one", source.display()))
+    })?;
+    Ok(target.with_key(format!("{}{name}", target.key)))
+}
+
+fn put_stdin(server: &Server, target: &Address) -> Result<ExitCode> {
+    if target.key.is_empty() || target.key.ends_with('/') {
+        return Err(Failure::usage(format!("{target}: stdin has no name: give the whole key")));
+    }
+    let body = SendBody::from_owned_reader(io::stdin());
+    let sent = server.send_body("PUT", &target.path(), None, body);
+    sent.map_err(|failure| failure.of(target))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn put_directory(args: &Args, server: &Server, target: &Address) -> Result<ExitCode> {
+    let mut prefix = target.key.clone();
+    if !prefix.is_empty() && !prefix.ends_with('/') {
+        prefix.push('/');
+    }
+    let bar = output::bytes_bar(0, &args.target);
+    let feed = |send: &mut dyn FnMut(Job) -> Result<()>| {
+        each_file(&args.source, "", &mut |file, name| {
+            bar.inc_length(file.metadata().map_or(0, |metadata| metadata.len()));
+            send(Job { file, target: target.with_key(format!("{prefix}{name}")) })
+        })
+    };
+    pool::run(usize::from(args.jobs), feed, |job| put_file(server, &job, &bar))?;
+    bar.finish_and_clear();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Calls `visit` with every file below a directory and its name there, with `/` between parts.
+fn each_file(
+    directory: &Path,
+    above: &str,
+    visit: &mut dyn FnMut(PathBuf, String) -> Result<()>,
+) -> Result<()> {
+    let fail = |error| Failure::file(directory, &error);
+    for entry in fs::read_dir(directory).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let (path, kind) = (entry.path(), entry.file_type().map_err(fail)?);
+        let Ok(name) = entry.file_name().into_string() else {
+            return Err(Failure::new(format!("{}: not UTF-8: rename it", path.display())));
+        };
+        let name = format!("{above}{name}");
+        if kind.is_dir() {
+            each_file(&path, &format!("{name}/"), visit)?;
+        } else if kind.is_file() {
+            visit(path, name)?;
+        } else {
+            eprintln!("cairn: {}: neither file nor directory, left out", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn put_file(server: &Server, job: &Job, bar: &ProgressBar) -> Result<()> {
+    let fail = |error: io::Error| Failure::file(&job.file, &error);
+    let file = File::open(&job.file).map_err(fail)?;
+    let length = file.metadata().map_err(fail)?.len();
+    let mut body = Exact { file, left: length, bar };
+    let sent =
+        server.send_body("PUT", &job.target.path(), Some(length), SendBody::from_reader(&mut body));
+    sent.map_err(|failure| failure.of(format!("{} to {}", job.file.display(), job.target)))?;
+    Ok(())
+}
+
+/// As many bytes of a file as were announced: one that became shorter is an error, not an object.
+struct Exact<'a> {
+    file: File,
+    left: u64,
+    bar: &'a ProgressBar,
+}
+
+impl Read for Exact<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.file.read(&mut buffer[..most])?;
+        if read == 0 && most > 0 {
+            return Err(io::Error::other("the file became shorter while it was read"));
+        }
+        self.left -= read as u64;
+        self.bar.inc(read as u64);
+        Ok(read)
+    }
+}

@@ -1,0 +1,203 @@
+//! A server as its clients see it: requests and replies.
+
+use std::env;
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use cairn_base::Secret;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use ureq::http::{HeaderMap, Request, Response};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, Body, SendBody};
+
+use super::profile::{self, Profile};
+use crate::failure::{Failure, Result};
+
+const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What is read of a reply that is not an object, bytes.
+const REPLY_BYTES: u64 = 64 << 20;
+/// Connections that wait to be used again.
+const IDLE_CONNECTIONS: usize = 64;
+
+/// Which server, and as whom.
+#[derive(clap::Args)]
+pub struct Connection {
+    /// The server's HTTP door [default: http://127.0.0.1:8080]
+    #[arg(long, value_name = "URL", env = "CAIRN_SERVER", global = true)]
+    server: Option<String>,
+    /// Trust this certificate authority, PEM, and no other
+    #[arg(long, value_name = "FILE", env = "CAIRN_CA", global = true)]
+    ca: Option<PathBuf>,
+    /// A section of ~/.config/cairn/config.toml with server, key, secret, token, ca. The
+    /// environment goes first: CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN
+    #[arg(long, value_name = "NAME", env = "CAIRN_PROFILE", global = true)]
+    profile: Option<String>,
+}
+
+/// A server to send requests to. Shared by threads.
+pub struct Server {
+    agent: Agent,
+    base: String,
+    authorization: Option<Secret<String>>,
+}
+
+/// A reply whose status says that it went well.
+pub struct Reply {
+    response: Response<Body>,
+}
+
+impl Connection {
+    pub fn open(&self) -> Result<Server> {
+        let profile = profile::load(self.profile.as_deref())?;
+        let base = self.server.clone().or_else(|| profile.server.clone());
+        let base = base.unwrap_or_else(|| DEFAULT_SERVER.to_owned());
+        let base = base.trim_end_matches('/').to_owned();
+        if !base.starts_with("http://") && !base.starts_with("https://") {
+            return Err(Failure::usage(format!("server {base:?}: begin with http:// or https://")));
+        }
+        let ca = self.ca.clone().or_else(|| profile.ca.clone());
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .max_idle_connections(IDLE_CONNECTIONS)
+            .max_idle_connections_per_host(IDLE_CONNECTIONS)
+            .user_agent(concat!("cairn/", env!("CARGO_PKG_VERSION")))
+            .tls_config(tls(ca)?)
+            .build();
+        let agent = Agent::new_with_config(config);
+        Ok(Server { agent, base, authorization: authorization(profile)? })
+    }
+}
+
+fn tls(ca: Option<PathBuf>) -> Result<TlsConfig> {
+    let Some(path) = ca else { return Ok(TlsConfig::builder().build()) };
+    let pem = fs::read(&path).map_err(|error| Failure::file(&path, &error))?;
+    let parsed = ureq::tls::parse_pem(&pem).filter_map(|item| match item {
+        Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    });
+    let certificates: Vec<Certificate<'static>> = parsed.collect();
+    if certificates.is_empty() {
+        let shown = path.display();
+        return Err(Failure::new(format!("{shown}: no certificate in it: give a PEM file")));
+    }
+    Ok(TlsConfig::builder().root_certs(RootCerts::from(certificates)).build())
+}
+
+/// The header for the credentials: of the environment, else of the profile, else none.
+fn authorization(profile: Profile) -> Result<Option<Secret<String>>> {
+    let read = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let of_environment = Profile {
+        key: read("CAIRN_KEY"),
+        secret: read("CAIRN_SECRET"),
+        token: read("CAIRN_TOKEN"),
+        ..Profile::default()
+    };
+    for Profile { key, secret, token, .. } in [of_environment, profile] {
+        match (key, secret, token) {
+            (None, None, None) => {}
+            (_, _, Some(token)) => return Ok(Some(Secret::new(format!("Bearer {token}")))),
+            (Some(key), Some(secret), None) => {
+                let pair = Secret::new(format!("{key}:{secret}"));
+                return Ok(Some(Secret::new(format!("Basic {}", BASE64.encode(pair.expose())))));
+            }
+            _ => {
+                let text = "one of access key and secret key is missing: set CAIRN_KEY and \
+                            CAIRN_SECRET";
+                return Err(Failure::usage(text));
+            }
+        }
+    }
+    Ok(None)
+}
+
+impl Server {
+    /// Sends a request without a body.
+    pub fn send(&self, method: &str, path: &str) -> Result<Reply> {
+        self.send_body(method, path, None, SendBody::none())
+    }
+
+    /// Sends a request with JSON.
+    pub fn send_json(&self, method: &str, path: &str, json: &impl Serialize) -> Result<Reply> {
+        let json = serde_json::to_vec(json).map_err(|error| Failure::new(error.to_string()))?;
+        let length = Some(json.len() as u64);
+        self.send_body(method, path, length, SendBody::from_reader(&mut &json[..]))
+    }
+
+    /// Sends a request with a body of `length` bytes, or of a length that is not known.
+    pub fn send_body(
+        &self,
+        method: &str,
+        path: &str,
+        length: Option<u64>,
+        body: SendBody<'_>,
+    ) -> Result<Reply> {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization.expose().as_str());
+        }
+        if let Some(length) = length {
+            request = request.header("content-length", length);
+        }
+        let what = |error: String| Failure::new(format!("{}: {error}", self.base));
+        let request = request.body(body).map_err(|error| what(error.to_string()))?;
+        let response = self.agent.run(request).map_err(|error| match error {
+            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                what("connection refused: is the server running? (--server URL)".to_owned())
+            }
+            error => what(error.to_string()),
+        })?;
+        let reply = Reply { response };
+        match reply.response.status().is_success() {
+            true => Ok(reply),
+            false => Err(reply.failure()),
+        }
+    }
+}
+
+impl Reply {
+    pub fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// A header as text; empty if there is none.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    pub fn json<T: DeserializeOwned>(mut self) -> Result<T> {
+        let body = self.response.body_mut().with_config().limit(REPLY_BYTES);
+        body.read_json().map_err(|error| Failure::new(format!("the server's reply: {error}")))
+    }
+
+    /// The length that was announced, and the bytes.
+    pub fn into_reader(self) -> (Option<u64>, impl Read) {
+        let length = self.header("content-length").parse().ok();
+        (length, self.response.into_body().into_with_config().limit(u64::MAX).reader())
+    }
+
+    fn failure(mut self) -> Failure {
+        #[derive(serde::Deserialize)]
+        struct Shown {
+            message: String,
+        }
+        let status = self.response.status();
+        let shown = self.response.body_mut().with_config().limit(1 << 20).read_json::<Shown>();
+        let text = match shown {
+            Ok(shown) => shown.message,
+            Err(_) => format!("the server answered {status}"),
+        };
+        match status.as_u16() {
+            401 => Failure::new(format!("{text}: set CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN")),
+            404 => Failure::not_found(text),
+            _ => Failure::new(text),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `cairn stat`
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::address::Address;
+use super::server::{Connection, Reply};
+use crate::failure::Result;
+use crate::output;
+
+/// Show what is known of an object
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn stat photos/2024/cat.jpg
+  cairn stat --json photos/2024/cat.jpg | jq -r .etag")]
+pub struct Args {
+    /// BUCKET/KEY
+    object: String,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    key: String,
+    size: u64,
+    etag: String,
+    modified: String,
+    content_type: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    headers: BTreeMap<String, String>,
+}
+
+impl Shown {
+    fn of(address: &Address, reply: &Reply) -> Shown {
+        const SHOWN: [&str; 5] = [
+            "cache-control",
+            "content-encoding",
+            "content-disposition",
+            "content-language",
+            "expires",
+        ];
+        let is_shown = |name: &str| SHOWN.contains(&name) || name.starts_with("x-cairn-meta-");
+        let names = reply.headers().keys().map(|name| name.as_str()).filter(|name| is_shown(name));
+        let headers = names.map(|name| (name.to_owned(), reply.header(name).to_owned())).collect();
+        Shown {
+            key: address.key.clone(),
+            size: reply.header("content-length").parse().unwrap_or(0),
+            etag: reply.header("etag").trim_matches('"').to_owned(),
+            modified: reply.header("last-modified").to_owned(),
+            content_type: reply.header("content-type").to_owned(),
+            headers,
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let address = Address::parse_object(&args.object)?;
+    let server = args.connection.open()?;
+    let reply = server.send("HEAD", &address.path()).map_err(|failure| failure.of(&args.object))?;
+    let shown = Shown::of(&address, &reply);
+    if args.json {
+        output::json(&shown)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::line(format!("key           {}", shown.key))?;
+    output::line(format!("size          {} ({})", shown.size, output::human_bytes(shown.size)))?;
+    output::line(format!("etag          {}", shown.etag))?;
+    output::line(format!("modified      {}", shown.modified))?;
+    output::line(format!("content type  {}", shown.content_type))?;
+    for (name, value) in &shown.headers {
+        output::line(format!("{name}: {value}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,104 @@
+//! The file `format`: what the directory is. Lines of a word and a value:
+//!
+//! ```text
+//! cairn 1
+//! cluster 0123456789abcdef0123456789abcdef
+//! disk fedcba9876543210fedcba9876543210
+//! ```
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use cairn_base::Rng;
+
+use crate::failure::{Failure, Result};
+
+const NAME: &str = "format";
+/// While it is being made.
+pub const NEW_NAME: &str = "format.new";
+/// The layout that this version writes, and the only one it reads.
+const VERSION: u32 = 1;
+
+/// Who a data directory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Format {
+    pub cluster: [u8; 16],
+    pub disk: [u8; 16],
+}
+
+pub fn exists(directory: &Path) -> bool {
+    directory.join(NAME).exists()
+}
+
+impl Format {
+    pub fn read(directory: &Path) -> Result<Format> {
+        let path = directory.join(NAME);
+        let text = fs::read_to_string(&path).map_err(|error| Failure::file(&path, &error))?;
+        parse(&text).map_err(|what| Failure::new(format!("{}: {what}", path.display())))
+    }
+
+    /// Draws new ids and makes them durable, before anything else is in the directory.
+    pub fn create(directory: &Path, rng: &dyn Rng) -> Result<Format> {
+        let mut format = Format { cluster: [0; 16], disk: [0; 16] };
+        rng.fill(&mut format.cluster);
+        rng.fill(&mut format.disk);
+        format.write(directory).map_err(|error| Failure::file(directory, &error))?;
+        Ok(format)
+    }
+
+    fn write(&self, directory: &Path) -> io::Result<()> {
+        let new = directory.join(NEW_NAME);
+        let mut file = File::create(&new)?;
+        file.write_all(self.text().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, directory.join(NAME))?;
+        File::open(directory)?.sync_all()
+    }
+
+    fn text(&self) -> String {
+        let [cluster, disk] = [self.cluster, self.disk].map(u128::from_be_bytes);
+        format!("cairn {VERSION}\ncluster {cluster:032x}\ndisk {disk:032x}\n")
+    }
+
+    /// The id by which the metadata knows the store.
+    pub fn cluster_number(&self) -> u64 {
+        (u128::from_be_bytes(self.cluster) >> 64) as u64
+    }
+}
+
+fn parse(text: &str) -> Result<Format, String> {
+    let mut lines = text.lines();
+    let mut value = |word: &str| {
+        let line = lines.next().unwrap_or_default();
+        line.strip_prefix(word).and_then(|rest| rest.strip_prefix(' ')).map(str::to_owned)
+    };
+    let version = value("cairn").ok_or("not the format file of a Cairn store: restore it")?;
+    if version != VERSION.to_string() {
+        return Err(format!(
+            "format version {version}, this cairn knows {VERSION}: use the cairn that wrote it"
+        ));
+    }
+    let mut id = |word: &str| {
+        let text = value(word).filter(|text| text.len() == 32);
+        let number = text.and_then(|text| u128::from_str_radix(&text, 16).ok());
+        number.map(u128::to_be_bytes).ok_or_else(|| format!("no {word} id: restore the file"))
+    };
+    Ok(Format { cluster: id("cluster")?, disk: id("disk")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_reads_back_and_nothing_else_does() {
+        let format = Format { cluster: [0xab; 16], disk: [1; 16] };
+        let text = format.text();
+        assert_eq!(parse(&text), Ok(format));
+        assert!(parse(&text.replace("cairn 1", "cairn 2")).unwrap_err().contains("version 2"));
+        for cut in 0..text.len() - 1 {
+            assert!(parse(&text[..cut]).is_err(), "{cut}");
+        }
+    }
+}

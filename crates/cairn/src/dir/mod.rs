@@ -1,0 +1,97 @@
+//! The data directory of a server.
+//!
+//! ```text
+//!   DIR/lock         who uses it: locked by the process that does, with its pid
+//!   DIR/format       magic, version, cluster id, disk id: written first
+//!   DIR/secret.key   seals secrets in the metadata: mode 0600, never in a backup of the rest
+//!   DIR/meta/        the metadata engine's
+//!   DIR/blocks/      the block store's
+//!   DIR/scrub        when the last scrub ended and what it found
+//! ```
+
+mod format;
+mod lock;
+mod secret;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cairn_auth::SealKey;
+use cairn_base::Rng;
+
+use crate::failure::{Failure, Result};
+
+pub use format::Format;
+use lock::Lock;
+
+/// Names that may be in a directory that is not a store yet.
+const IGNORED: [&str; 3] = [lock::NAME, format::NEW_NAME, "lost+found"];
+
+/// A data directory in use by this process.
+pub struct DataDir {
+    path: PathBuf,
+    pub format: Format,
+    _lock: Lock,
+}
+
+impl DataDir {
+    /// Opens a store's directory, or makes one of an empty or missing directory.
+    pub fn open_or_create(path: &Path, rng: &dyn Rng) -> Result<DataDir> {
+        if !path.exists() {
+            fs::create_dir_all(path).map_err(|error| Failure::file(path, &error))?;
+        }
+        if !format::exists(path) {
+            refuse_strangers(path)?;
+        }
+        let lock = Lock::take(path)?;
+        let format = match format::exists(path) {
+            true => Format::read(path)?,
+            false => Format::create(path, rng)?,
+        };
+        Ok(DataDir { path: path.to_path_buf(), format, _lock: lock })
+    }
+
+    /// Opens a directory that is a store.
+    pub fn open(path: &Path) -> Result<DataDir> {
+        if !format::exists(path) {
+            let shown = path.display();
+            let text = format!("{shown}: not a Cairn data directory: name one of `cairn server`");
+            return Err(Failure::new(text));
+        }
+        let lock = Lock::take(path)?;
+        Ok(DataDir { path: path.to_path_buf(), format: Format::read(path)?, _lock: lock })
+    }
+
+    /// The key that seals secrets; made if there is no store yet.
+    pub fn seal_key(&self, rng: &dyn Rng) -> Result<SealKey> {
+        let has_store = self.meta().exists();
+        secret::load_or_create(&self.path, has_store, rng)
+    }
+
+    pub fn meta(&self) -> PathBuf {
+        self.path.join("meta")
+    }
+
+    pub fn blocks(&self) -> PathBuf {
+        self.path.join("blocks")
+    }
+
+    pub fn scrub(&self) -> PathBuf {
+        self.path.join("scrub")
+    }
+}
+
+/// A directory with things of somebody else is not made a store.
+fn refuse_strangers(path: &Path) -> Result<()> {
+    let fail = |error| Failure::file(path, &error);
+    for entry in fs::read_dir(path).map_err(fail)? {
+        let name = entry.map_err(fail)?.file_name();
+        if !IGNORED.iter().any(|ignored| name == *ignored) {
+            let (shown, name) = (path.display(), name.display());
+            return Err(Failure::new(format!(
+                "{shown}: holds {name} and is not a Cairn data directory: choose an empty one"
+            )));
+        }
+    }
+    Ok(())
+}

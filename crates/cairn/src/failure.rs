@@ -1,0 +1,81 @@
+//! How a command fails: one line that says what failed and what to do, and an exit code.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// Why a command ends without having done what it was told.
+#[derive(Debug)]
+pub struct Failure {
+    text: String,
+    code: u8,
+    is_not_found: bool,
+}
+
+impl Failure {
+    fn with_code(text: impl Into<String>, code: u8) -> Failure {
+        Failure { text: text.into(), code, is_not_found: false }
+    }
+
+    /// What the command is about does not exist.
+    pub fn not_found(text: impl Into<String>) -> Failure {
+        Failure { is_not_found: true, ..Failure::new(text) }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        self.is_not_found
+    }
+
+    /// The command could not do it: exit code 1.
+    pub fn new(text: impl Into<String>) -> Failure {
+        Failure::with_code(text, 1)
+    }
+
+    /// The command line makes no sense: exit code 2.
+    pub fn usage(text: impl Into<String>) -> Failure {
+        Failure::with_code(text, 2)
+    }
+
+    /// Something failed on a file of the operating system.
+    pub fn file(path: &Path, error: &io::Error) -> Failure {
+        Failure::new(format!("{}: {error}", path.display()))
+    }
+
+    /// The same failure with what was being done before it.
+    pub fn of(self, what: impl fmt::Display) -> Failure {
+        Failure { text: format!("{what}: {}", self.text), ..self }
+    }
+
+    /// Says it on stderr, on one line.
+    pub fn report(self) -> ExitCode {
+        if self.code != 0 {
+            eprintln!("cairn: {}", self.text.replace('\n', " "));
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<cairn_base::Error> for Failure {
+    fn from(error: cairn_base::Error) -> Failure {
+        Failure::new(error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Who reads our output may stop whenever it likes (`cairn ls | head`): that is no failure.
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::with_code(String::new(), 0),
+            _ => Failure::new(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The `cairn` binary: a server of a store, and tools for it.
+//!
+//! It is not: a place for anything a library could do. Every command is a file; what they share is
+//! here (`failure`, `output`), in `dir` (the data directory), in `offline` (a store opened without
+//! a server) or in `client` (a server spoken to over HTTP).
+//!
+//! ```text
+//!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
+//!   cairn fsck, scrub, key --dir ──► offline/: the same without doors
+//!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
+//! ```
+
+mod cli;
+mod client;
+mod dir;
+mod failure;
+mod offline;
+mod output;
+mod server;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().run() {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}

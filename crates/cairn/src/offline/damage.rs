@@ -1,0 +1,99 @@
+//! Damaged blocks, said as the objects that they are to users.
+
+use std::collections::BTreeSet;
+
+use cairn_base::{BlockId, Ino, Owner};
+use cairn_meta::check::{self, Chunk, Piece};
+use cairn_meta::engine::Snapshot;
+use cairn_meta::keys;
+use cairn_meta::rows::{Bucket, Place, Row};
+use serde::Serialize;
+
+use crate::failure::Result;
+
+/// A block that is missing or cannot be read.
+#[derive(Clone, Debug)]
+pub struct BadBlock {
+    pub block: BlockId,
+    pub owner: Owner,
+    pub what: String,
+}
+
+/// What a user lost, or may have lost.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct Damaged {
+    /// `bucket/key`; of an upload in progress with the number of the part.
+    pub object: String,
+    /// The first byte of the object's body that is hit, and the one after the last.
+    pub start: u64,
+    pub end: u64,
+    pub what: String,
+}
+
+/// Names the objects that hold bad blocks. A block that no object holds any more hits nobody.
+pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock]) -> Result<Vec<Damaged>> {
+    if bad.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (pieces, causes) = pieces(snapshot, bad)?;
+    let hits = check::name_pieces(snapshot, &pieces)?;
+    let inodes: BTreeSet<Ino> = hits.iter().flat_map(|hit| hit.inodes.iter().copied()).collect();
+    let names = check::name_inodes(snapshot, &inodes)?;
+    let mut damaged = Vec::new();
+    for ((hit, piece), cause) in hits.iter().zip(&pieces).zip(causes) {
+        let mut add = |object: String| {
+            let (start, end, what) = (piece.start, piece.end, cause.what.clone());
+            damaged.push(Damaged { object, start, end, what });
+        };
+        for ino in &hit.inodes {
+            match names.get(ino) {
+                Some(names) => names.iter().cloned().for_each(&mut add),
+                None => add(format!("inode {ino} (without a name)")),
+            }
+        }
+        for (bucket, key, number) in &hit.parts {
+            let row = snapshot.get(&[keys::bucket(*bucket)])?.pop().flatten();
+            let bucket = row.and_then(|row| Bucket::decode(&row).ok()).map(|bucket| bucket.name);
+            let bucket = bucket.unwrap_or_default();
+            add(format!("{bucket}/{key} (part {number} of an upload in progress)"));
+        }
+    }
+    damaged.sort();
+    damaged.dedup();
+    Ok(damaged)
+}
+
+/// The parts of bodies that lie in bad blocks, each with the block it is for.
+fn pieces<'a>(
+    snapshot: &dyn Snapshot,
+    bad: &'a [BadBlock],
+) -> Result<(Vec<Piece>, Vec<&'a BadBlock>)> {
+    let (mut pieces, mut causes) = (Vec::new(), Vec::new());
+    for cause in bad {
+        let Chunk { body, extents, .. } = chunk(snapshot, cause.owner)?;
+        for extent in &extents.extents {
+            if let Place::Block { block, .. } = extent.place
+                && block == cause.block
+            {
+                pieces.push(Piece { body, start: extent.offset, end: extent.end() });
+                causes.push(cause);
+            }
+        }
+    }
+    Ok((pieces, causes))
+}
+
+fn chunk(snapshot: &dyn Snapshot, owner: Owner) -> Result<Chunk> {
+    let Owner { body, chunk } = owner;
+    let row = snapshot.get(&[keys::extents(body, chunk)])?.pop().flatten();
+    let extents = row.as_ref().map(Row::decode).transpose();
+    Ok(Chunk { body, chunk, extents: extents.ok().flatten().unwrap_or_default() })
+}
+
+/// Whether the chunk that owns a block names it.
+pub fn is_named(snapshot: &dyn Snapshot, block: BlockId, owner: Owner) -> Result<bool> {
+    let Chunk { extents, .. } = chunk(snapshot, owner)?;
+    let names =
+        |place: &Place| matches!(place, Place::Block { block: named, .. } if *named == block);
+    Ok(extents.extents.iter().any(|extent| names(&extent.place)))
+}

@@ -1,0 +1,282 @@
+//! `cairn fsck`: checks everything a store has on disk, and says which objects are damaged.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use cairn_base::{BlockId, GroupId, Ino, Owner, SessionId};
+use cairn_blocks::Store;
+use cairn_meta::check::{self, About, Chunk};
+use cairn_meta::engine::{Snapshot, embedded};
+use cairn_meta::keys;
+use cairn_meta::rows::Place;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::damage::{self, BadBlock, Damaged};
+use super::frozen::FrozenDisk;
+use super::store::Frozen;
+use crate::dir::DataDir;
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Blocks of the inventory looked at together.
+const PAGE: usize = 1000;
+
+/// Check a store that no server uses. Changes nothing: not even a repair is made
+///
+/// Reads all metadata and all blocks, checks every checksum and that all rows fit together, and
+/// names each damaged object. Exit code 1 if anything is damaged.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn fsck /srv/cairn
+  cairn fsck --quick --json /srv/cairn | jq .damaged")]
+pub struct Args {
+    /// The data directory
+    dir: PathBuf,
+    /// Do not read the bytes of blocks: only check that each block is there
+    #[arg(long)]
+    quick: bool,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    sound: bool,
+    /// The metadata table had not been closed properly; the next start repairs that by itself.
+    unclean: bool,
+    rows: u64,
+    buckets: u64,
+    directories: u64,
+    files: u64,
+    uploads: u64,
+    blocks: u64,
+    bytes_read: u64,
+    /// Garbage of former sessions, of deletions not yet carried out: the server collects it.
+    orphan_blocks: u64,
+    freed_blocks: u64,
+    /// Blocks of sessions that the metadata does not know: it is older than the blocks are.
+    unknown_blocks: u64,
+    /// Segments of which parts cannot be read.
+    damaged_segments: u64,
+    finding_count: u64,
+    findings: Vec<Finding>,
+    damaged: Vec<Damaged>,
+}
+
+/// Something in the metadata that does not fit.
+#[derive(Debug, Serialize)]
+struct Finding {
+    about: String,
+    what: String,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let mut report = Report::default();
+    verify_engine(&args.dir, &mut report)?;
+    let store = Frozen::open(&args.dir)?;
+    let snapshot = store.snapshot()?;
+    check_rows(&*snapshot, &mut report)?;
+    let bad = check_blocks(&*snapshot, &store.blocks, args.quick, &mut report)?;
+    count_orphans(&*snapshot, &store.blocks, &mut report)?;
+    report.damaged_segments = store.blocks.open_report().damaged_segments;
+    report.damaged = damage::name(&*snapshot, &bad)?;
+    report.sound = report.finding_count == 0
+        && bad.is_empty()
+        && report.damaged_segments == 0
+        && report.unknown_blocks == 0;
+    if args.json {
+        output::json(&report)?;
+    } else {
+        print(&report, &bad)?;
+    }
+    Ok(if report.sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn verify_engine(path: &Path, report: &mut Report) -> Result<()> {
+    let dir = DataDir::open(path)?;
+    let disk = FrozenDisk::open(&dir.meta());
+    let verified = embedded::verify(&disk, &embedded::Config::default()).map_err(|error| {
+        let text = format!("{}: {error}: restore the metadata", dir.meta().display());
+        Failure::new(text)
+    })?;
+    report.unclean = verified.repaired;
+    Ok(())
+}
+
+fn check_rows(snapshot: &dyn Snapshot, report: &mut Report) -> Result<()> {
+    let bar = output::count_bar(0, "metadata rows");
+    let found = check::check(snapshot, &mut |rows| bar.set_position(rows))?;
+    bar.finish_and_clear();
+    report.rows = found.rows;
+    report.buckets = found.buckets;
+    report.directories = found.directories;
+    report.files = found.files;
+    report.uploads = found.uploads;
+    report.finding_count = found.finding_count;
+    let inodes: BTreeSet<Ino> = found
+        .findings
+        .iter()
+        .filter_map(|finding| match finding.about {
+            About::Inode(ino) => Some(ino),
+            _ => None,
+        })
+        .collect();
+    let names = match inodes.is_empty() {
+        true => Default::default(),
+        false => check::name_inodes(snapshot, &inodes)?,
+    };
+    for finding in found.findings {
+        let about = match &finding.about {
+            About::Inode(ino) => match names.get(ino) {
+                Some(names) => names.join(", "),
+                None => finding.about.to_string(),
+            },
+            other => other.to_string(),
+        };
+        report.findings.push(Finding { about, what: finding.what });
+    }
+    Ok(())
+}
+
+/// Looks at every block that extents name, once.
+fn check_blocks(
+    snapshot: &dyn Snapshot,
+    blocks: &Store,
+    quick: bool,
+    report: &mut Report,
+) -> Result<Vec<BadBlock>> {
+    let usage = blocks.usage_now()?;
+    let bar = match quick {
+        true => output::count_bar(usage.blocks, "blocks"),
+        false => output::bytes_bar(usage.live_bytes, "blocks"),
+    };
+    let mut bad = Vec::new();
+    check::each_chunk(snapshot, &mut |chunk| {
+        check_chunk(&chunk, blocks, quick, &bar, report, &mut bad);
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    Ok(bad)
+}
+
+fn check_chunk(
+    chunk: &Chunk,
+    blocks: &Store,
+    quick: bool,
+    bar: &ProgressBar,
+    report: &mut Report,
+    bad: &mut Vec<BadBlock>,
+) {
+    // How far into each block the extents of this row reach.
+    let mut named: HashMap<(GroupId, BlockId), u64> = HashMap::new();
+    for extent in &chunk.extents.extents {
+        if let Place::Block { group, block, offset } = extent.place {
+            let reach = named.entry((group, block)).or_default();
+            *reach = (*reach).max(u64::from(offset) + extent.len);
+        }
+    }
+    let owner = Owner { body: chunk.body, chunk: chunk.chunk };
+    for ((group, block), reach) in named {
+        let found = match quick {
+            true => blocks.stat(group, block),
+            false => blocks.verify(group, block),
+        };
+        report.blocks += 1;
+        let what = match found {
+            Err(error) => Some(error.to_string()),
+            Ok(info) => {
+                report.bytes_read += if quick { 0 } else { u64::from(info.length) };
+                bar.inc(if quick { 1 } else { u64::from(info.length) });
+                let (length, other) = (info.length, info.owner);
+                match () {
+                    () if u64::from(length) < reach => {
+                        Some(format!("block {block} has {length} bytes, {reach} are in use"))
+                    }
+                    () if other != owner => Some(format!("block {block} belongs to {other:?}")),
+                    () => None,
+                }
+            }
+        };
+        bad.extend(what.map(|what| BadBlock { block, owner, what }));
+    }
+}
+
+fn count_orphans(snapshot: &dyn Snapshot, blocks: &Store, report: &mut Report) -> Result<()> {
+    let mut freed = HashSet::new();
+    check::each_freed(snapshot, &mut |block| {
+        freed.insert(block);
+    })?;
+    report.freed_blocks = freed.len() as u64;
+    let mut sessions: HashMap<SessionId, bool> = HashMap::new();
+    for group in blocks.groups() {
+        let mut after = None;
+        loop {
+            let page = blocks.inventory_now(group, after, PAGE);
+            let Some(last) = page.last() else { break };
+            after = Some(last.block);
+            for info in page.iter().filter(|info| !freed.contains(&info.block)) {
+                if damage::is_named(snapshot, info.block, info.owner)? {
+                    continue;
+                }
+                match knows(snapshot, &mut sessions, info.block.session)? {
+                    true => report.orphan_blocks += 1,
+                    false => report.unknown_blocks += 1,
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn knows(
+    snapshot: &dyn Snapshot,
+    sessions: &mut HashMap<SessionId, bool>,
+    session: SessionId,
+) -> Result<bool> {
+    if let Some(known) = sessions.get(&session) {
+        return Ok(*known);
+    }
+    let known = snapshot.get(&[keys::session(session)])?.pop().flatten().is_some();
+    sessions.insert(session, known);
+    Ok(known)
+}
+
+fn print(report: &Report, bad: &[BadBlock]) -> Result<()> {
+    for damaged in &report.damaged {
+        let Damaged { object, start, end, what } = damaged;
+        output::line(format!("damaged: {object}: bytes {start} to {end}: {what}"))?;
+    }
+    if report.damaged.is_empty() {
+        for BadBlock { block, what, .. } in bad {
+            output::line(format!("damaged: block {block}: {what}"))?;
+        }
+    }
+    for Finding { about, what } in &report.findings {
+        output::line(format!("metadata: {about}: {what}"))?;
+    }
+    let further = report.finding_count - report.findings.len() as u64;
+    if further > 0 {
+        output::line(format!("metadata: {further} further findings"))?;
+    }
+    if report.damaged_segments > 0 {
+        let segments = report.damaged_segments;
+        output::line(format!("blocks: parts of {segments} segments cannot be read"))?;
+    }
+    if report.unknown_blocks > 0 {
+        let blocks = report.unknown_blocks;
+        let text = "blocks of sessions that the metadata does not know: is it an older copy?";
+        output::line(format!("blocks: {blocks} {text}"))?;
+    }
+    let Report { rows, buckets, directories, files, blocks, .. } = report;
+    let read = output::human_bytes(report.bytes_read);
+    let garbage = report.orphan_blocks + report.freed_blocks;
+    output::line(format!(
+        "{rows} rows, {buckets} buckets, {directories} directories, {files} files, {blocks} \
+         blocks ({read} read), {garbage} blocks of garbage"
+    ))?;
+    output::line(if report.sound { "sound" } else { "DAMAGED" })
+}

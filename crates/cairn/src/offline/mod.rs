@@ -1,0 +1,8 @@
+//! Commands on a data directory that no server uses.
+
+pub mod damage;
+pub mod frozen;
+pub mod fsck;
+pub mod key;
+pub mod scrub;
+pub mod store;

@@ -1,0 +1,31 @@
+//! Logging, to stderr.
+
+use std::io::{self, IsTerminal};
+
+use clap::ValueEnum;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::failure::{Failure, Result};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+pub fn start(filter: &str, format: Format) -> Result<()> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
+        Failure::usage(format!("--log {filter}: {error}: use a level such as info"))
+    })?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal());
+    let started = match format {
+        Format::Text => builder.finish().try_init(),
+        Format::Json => builder.json().flatten_event(true).finish().try_init(),
+    };
+    started.map_err(|error| Failure::new(format!("logging: {error}")))
+}

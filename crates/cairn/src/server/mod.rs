@@ -1,0 +1,158 @@
+//! `cairn server`: the whole store in one process.
+
+mod doors;
+mod duties;
+mod log;
+mod open;
+mod signals;
+mod welcome;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use rustix::fs::Mode;
+use rustix::process::{Resource, getrlimit, setrlimit, umask};
+use tokio::sync::watch;
+
+use crate::failure::{Failure, Result};
+use open::Parts;
+
+/// Threads for calls that wait for a disk.
+const BLOCKING_THREADS: usize = 128;
+/// How long answers may take to fail once the store has.
+const FAILED_GRACE: Duration = Duration::from_secs(2);
+
+/// Serve a store: its S3 and HTTP doors, on this machine's disk
+///
+/// An empty or missing DIR becomes a new store, and its first credentials are printed, once. Stop
+/// it with SIGTERM or Ctrl-C: requests in progress have 30 seconds to end. Nothing acknowledged is
+/// lost if it is killed instead.
+///
+/// Without TLS anybody on the way can read what is sent. Beyond this machine that is allowed, as
+/// there may be a proxy or a trusted network, but the server warns of it: S3 clients send no
+/// secret, clients of the HTTP door do.
+#[derive(clap::Args)]
+#[command(after_help = "Environment:
+  CAIRN_ROOT_KEY, CAIRN_ROOT_SECRET  an access key of root to use instead of a generated one;
+                                     at every start the secret of that key becomes this one
+
+Signals:
+  SIGTERM, SIGINT  stop in order; a second one stops at once
+  SIGHUP           read the TLS certificate again (it is also noticed when its files change)
+
+Examples:
+  cairn server /srv/cairn
+  cairn server /srv/cairn --s3 0.0.0.0:9000 --http 0.0.0.0:8080 \\
+      --tls-cert fullchain.pem --tls-key privkey.pem --domain s3.example.org
+  CAIRN_ROOT_KEY=admin CAIRN_ROOT_SECRET=... cairn server /data --log-format json")]
+pub struct Args {
+    /// The data directory
+    dir: PathBuf,
+    /// Where the S3 door listens; port 0 for any that is free
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
+    s3: SocketAddr,
+    /// Where the HTTP door listens, with health, metrics and administration
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    http: SocketAddr,
+    /// Certificate chain for both doors, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// A domain under which buckets are host names (bucket.DOMAIN); may be given several times
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Vec<String>,
+    /// What an acknowledged write has reached
+    #[arg(long, value_enum, default_value_t = Durability::Sync)]
+    durability: Durability,
+    /// Memory for blocks that are read often, MiB
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..1 << 24))]
+    cache_mib: u64,
+    /// Days between two scrubs, which read and verify every block slowly; 0 for never
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    scrub_days: u32,
+    /// What is logged to stderr: error, warn, info, debug, trace, or a filter by module
+    #[arg(long, value_name = "LEVEL", env = "CAIRN_LOG", default_value = "info")]
+    log: String,
+    #[arg(long, value_enum, default_value_t = log::Format::Text)]
+    log_format: log::Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Durability {
+    /// The disk: a power cut loses nothing
+    Sync,
+    /// The memory of the kernel: blocks survive a crash of cairn, not a power cut
+    Async,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    log::start(&args.log, args.log_format)?;
+    // What is stored is for this user's eyes alone.
+    umask(Mode::RWXG | Mode::RWXO);
+    raise_file_limit();
+    let preset = welcome::preset()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(serve(args, preset));
+    // What still waits for a disk is not waited for: all that was acknowledged is durable.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Each connection and each segment is an open file.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files was not raised");
+    }
+}
+
+async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
+    let mut signals = signals::Signals::new()?;
+    let tls = doors::load_tls(args)?;
+    let sockets = doors::listen(args, tls.is_some())?;
+    let parts = Parts::open(args).await?;
+    let is_preset = preset.is_some();
+    let new = cairn_doors::admit::ensure_root(&parts.admit, preset).await?;
+    let (stop, stopped) = watch::channel(false);
+    let duties = duties::start(&parts, args.scrub_days, &stopped);
+    let served = doors::start(args, &parts, &sockets, tls.clone(), &stopped)?;
+    sockets.announce()?;
+    match new {
+        Some(credential) => welcome::show(&credential, &sockets)?,
+        None if !is_preset => welcome::remind(&args.dir),
+        None => {}
+    }
+    tracing::info!(dir = %args.dir.display(), "serving");
+    let failed = parts.master.wait_failed();
+    let reason = tokio::select! {
+        () = signals.stop(tls.as_deref()) => None,
+        reason = failed => Some(reason),
+    };
+    // The receivers live as long as the tasks do.
+    let _ = stop.send(true);
+    if let Some(reason) = reason {
+        tokio::time::sleep(FAILED_GRACE).await;
+        return Err(Failure::new(format!("the store stopped: {reason}: start it again")));
+    }
+    tracing::info!("stopping");
+    let drained = async {
+        served.join().await;
+        duties.join().await;
+    };
+    tokio::select! {
+        () = drained => {}
+        () = signals.again() => tracing::warn!("stopping at once"),
+    }
+    parts.close().await?;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}

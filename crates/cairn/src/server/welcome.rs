@@ -1,0 +1,71 @@
+//! The first credentials: preset by the environment, or made and shown once.
+
+use std::env;
+use std::path::Path;
+
+use cairn_auth::{NewCredential, SecretKey, check_access_key_id, check_secret_key};
+use cairn_base::Secret;
+
+use super::doors::Sockets;
+use crate::failure::{Failure, Result};
+use crate::output;
+
+const KEY: &str = "CAIRN_ROOT_KEY";
+const SECRET: &str = "CAIRN_ROOT_SECRET";
+
+/// An access key of root that the operator chose.
+pub type Preset = Option<(String, SecretKey)>;
+
+/// Reads the preset, both of it or none.
+pub fn preset() -> Result<Preset> {
+    let read = |name: &str| match env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name}: not UTF-8"))),
+    };
+    match (read(KEY)?, read(SECRET)?.map(Secret::new)) {
+        (None, None) => Ok(None),
+        (Some(id), Some(secret)) => {
+            let usage = |error: cairn_base::Error| Failure::usage(error.to_string());
+            check_access_key_id(&id).map_err(|error| usage(error).of(KEY))?;
+            check_secret_key(&secret).map_err(|error| usage(error).of(SECRET))?;
+            Ok(Some((id, secret)))
+        }
+        (Some(_), None) => Err(Failure::usage(format!("{KEY} is set, {SECRET} is not: set both"))),
+        (None, Some(_)) => Err(Failure::usage(format!("{SECRET} is set, {KEY} is not: set both"))),
+    }
+}
+
+/// Shows new credentials on stdout, never in the log.
+pub fn show(credential: &NewCredential, sockets: &Sockets) -> Result<()> {
+    let (id, secret) = (&credential.id, credential.secret.expose());
+    let (s3, http) = (sockets.s3_url(), sockets.http_url());
+    let text = Secret::new(format!(
+        "
+A new store. Its first credentials, shown only this once:
+
+  access key  {id}
+  secret key  {secret}
+
+Try:
+
+  export CAIRN_SERVER={http} CAIRN_KEY={id} CAIRN_SECRET={secret}
+  cairn bucket create photos
+  cairn put cat.jpg photos/cat.jpg
+  curl -u $CAIRN_KEY:$CAIRN_SECRET {http}/storage/photos/cat.jpg -o cat.jpg
+
+  export AWS_ACCESS_KEY_ID={id} AWS_SECRET_ACCESS_KEY={secret} AWS_REGION=us-east-1
+  aws --endpoint-url {s3} s3 ls
+"
+    ));
+    output::line(text.expose())
+}
+
+/// What to do if the first credentials are lost.
+pub fn remind(directory: &Path) {
+    let shown = directory.display();
+    tracing::info!(
+        "credentials were shown at the first start; to add others: cairn key create USER, or with \
+         the server stopped: cairn key create root --dir {shown}"
+    );
+}
