@@ -14,7 +14,7 @@
 //!   get ──► index ──► read header, table, sub-blocks ──► verify ──► bytes, or Corrupt
 //! ```
 //!
-//! FORMAT.md describes every byte.
+//! docs/format-blocks.md describes every byte.
 
 mod append;
 mod compact;

@@ -124,11 +124,12 @@ impl Fs {
     }
 }
 
-/// S3's: the MD5 of the MD5s of the parts, and how many.
+/// S3's: the MD5 of the MD5s of the parts, and how many. A copied part has other 32 digits.
 fn multipart_etag(parts: &[Part]) -> Result<String> {
     let mut digester = Digester::new(true, &[]);
     for part in parts {
-        let md5 = u128::from_str_radix(&part.etag, 16)
+        let digits = part.etag.split('-').next().unwrap_or_default();
+        let md5 = u128::from_str_radix(digits, 16)
             .map_err(|_| Error::corrupt("ETag of a part", &part.etag, "32 hex digits"))?;
         digester.update(&md5.to_be_bytes());
     }

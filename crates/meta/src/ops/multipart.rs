@@ -196,9 +196,10 @@ impl Verb for CopyPart {
             return Err(Error::TooLarge(format!("part of {} bytes", end - start)).into());
         }
         let (opened, upload) = self.name.open(view, context, Action::Write)?;
-        // No byte is read, so there is no MD5: the ETag names the source's state and the range.
+        // No byte is read, so there is no MD5: the ETag names the source's state and the range, in
+        // a form that nobody takes for an MD5.
         let etag = format!(
-            "{:016x}{:016x}",
+            "{:016x}{:016x}-1",
             found.ino.0.rotate_left(32) ^ start,
             found.inode.change.rotate_left(24) ^ end
         );

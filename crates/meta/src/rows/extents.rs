@@ -51,8 +51,9 @@ impl Extent {
     }
 }
 
-/// The extents of one chunk of a body, by offset, not overlapping: the row `e <body> <chunk>`. An
-/// extent belongs to the chunk of its first byte and may reach into the next.
+/// The extents of one chunk of a body, by offset, not overlapping: the row `e <body> <chunk>`. The
+/// extents of a block stay in the row of the chunk it was written for, and may reach up to one
+/// block into the next.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extents {
     pub extents: Vec<Extent>,

@@ -68,7 +68,7 @@ impl Row for Upload {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Part {
     pub size: u64,
-    /// MD5 of the part in hex.
+    /// MD5 of the part in hex; of a copied part other 32 digits and `-1`.
     pub etag: String,
     pub modified: Timestamp,
     /// Of the part alone.

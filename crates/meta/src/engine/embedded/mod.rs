@@ -7,7 +7,7 @@
 //!              snapshot ◄── frozen memtable ──► checkpoint ──► rows.redb ──► log reused
 //! ```
 //!
-//! Files and bytes: FORMAT.md beside this file. Why so: docs/decisions/0002-embedded-engine.md.
+//! Files and bytes: docs/format-engine.md. Why so: docs/decisions/0002-embedded-engine.md.
 
 mod backend;
 mod core;

@@ -1,6 +1,6 @@
 //! The bytes of one log record: a header of 64 bytes, a body, zeros up to the next multiple of
 //! [`ALIGN`]. Nothing here panics or allocates more than its input, on any bytes.
-//! See FORMAT.md.
+//! See docs/format-engine.md.
 #![deny(clippy::indexing_slicing)]
 
 use bytes::Bytes;
