@@ -1,5 +1,5 @@
 //! Measures the master on the embedded engine: `master_bench DIR [seconds] [what]`, where `what`
-//! is `reads`, `creates` or `all`. Operations are sent by tokio tasks of the same process, each
+//! is `reads`, `creates`, `creates=IN_FLIGHT` or `all`. Operations are sent by tokio tasks of the same process, each
 //! with one in flight. F is 4 KiB write + fdatasync a second into a written file, one at a time,
 //! measured before and after each row, since it wanders.
 
@@ -31,11 +31,15 @@ fn main() -> Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let store = Store::new(&dir, &runtime)?;
-    if what != "creates" {
+    if !what.starts_with("creates") {
         store.reads(&runtime, time);
     }
     if what != "reads" {
-        for in_flight in [1, 16, 64, 1024] {
+        let depths = match what.strip_prefix("creates=") {
+            Some(depth) => vec![depth.parse().expect("a number")],
+            None => vec![1, 16, 64, 1024],
+        };
+        for in_flight in depths {
             store.creates(&runtime, in_flight, &store.parents[..1], time)?;
             store.creates(&runtime, in_flight, &store.parents[1..], time)?;
         }

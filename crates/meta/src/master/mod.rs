@@ -71,7 +71,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             cache_bytes: 16 << 20,
-            accepted_ops: 16_384,
+            accepted_ops: 4096,
             parked_ops: 256,
             fetch_threads: 4,
             inline_us: 150,

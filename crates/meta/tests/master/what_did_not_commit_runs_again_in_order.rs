@@ -18,15 +18,17 @@ async fn check(fate: Fate, expected_first: Option<(u64, u64)>, expected: [(u64, 
         setup.until_held(count).await;
     }
     setup.engine.release();
-    match (first.await.unwrap(), expected_first) {
+    match (first.await.expect("an answer"), expected_first) {
         (Ok(got), Some(expected)) => assert_eq!(got, expected, "{fate:?}"),
         (Err(Error::Unavailable(text)), None) => assert!(text.contains("nothing was changed")),
         (got, _) => panic!("{fate:?}: {got:?}"),
     }
     for (later, expected) in later.into_iter().zip(expected) {
-        assert_eq!(later.await.unwrap().unwrap(), expected, "{fate:?}");
+        let got = later.await.expect("an answer").expect("a sum");
+        assert_eq!(got, expected, "{fate:?}");
     }
-    assert_eq!(setup.read(Get(vec!["a"])).await.unwrap().0, [expected[2].0], "{fate:?}");
+    let read = setup.read(Get(vec!["a"])).await.expect("a number");
+    assert_eq!(read.0, [expected[2].0], "{fate:?}");
     assert_eq!(setup.master.failed(), None);
     setup.master.stop();
     assert_eq!(setup.master.stats().in_flight, 0);
