@@ -274,7 +274,7 @@ impl Requests {
             if total == 0 {
                 continue;
             }
-            let bounds = BUCKETS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+            let bounds = BUCKETS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
             let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
             let sum = stats.latency_us.load(Relaxed) as f64 / 1e6;
             metric

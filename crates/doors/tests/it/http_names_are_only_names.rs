@@ -1,0 +1,167 @@
+//! Paths that try to be more than names, and headers that try to be more than headers.
+
+use crate::http_harness::Server;
+
+#[test]
+fn no_path_leaves_its_bucket() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/storage/public?visibility=public", b"").expect(201);
+    root.put("/storage/private", b"").expect(201);
+    root.put("/storage/private/secret", b"hidden").expect(201);
+    root.put("/storage/public/file", b"shown").expect(201);
+    let anonymous = server.anonymous();
+    let paths = [
+        "/storage/public/../private/secret",
+        "/storage/public/%2e%2e/private/secret",
+        "/storage/public/%2E%2E%2Fprivate%2Fsecret",
+        "/storage/public/..%2fprivate%2fsecret",
+        "/storage/public%2f..%2fprivate/secret",
+        "/storage/public/%252e%252e/private/secret",
+        "/storage/./private/secret",
+        "/storage//private/secret",
+        "/storage/public/..%5cprivate%5csecret",
+        "/storage/public/../../etc/passwd",
+        "/storage/public//etc/passwd",
+        "/storage/..%2f..%2f..%2fetc/passwd",
+        "/storage/%2fetc/passwd",
+        "//storage/private/secret",
+        "/../storage/private/secret",
+        "/storage/private",
+        "/storage/private/",
+        "/storage/private/secret",
+    ];
+    for path in paths {
+        for client in [&anonymous, &server.anonymous()] {
+            let got = client.get(path);
+            assert!(matches!(got.status, 400 | 401 | 404), "{path}: {}", got.status);
+            assert!(!got.text().contains("hidden") && !got.text().contains("root:"), "{path}");
+        }
+        // Nor for root, but by its own name.
+        if path != "/storage/private/secret" {
+            let got = root.get(path);
+            assert!(!got.text().contains("hidden"), "{path}");
+        }
+    }
+    for path in ["/storage/public/../private/x", "/storage/public/%2e%2e/x"] {
+        let put = root.put(path, b"x").status;
+        assert!(matches!(put, 201 | 400), "{path}: {put}");
+        root.get("/storage/private/x").expect(404);
+        root.get("/storage/x").expect(404);
+    }
+}
+
+#[test]
+fn names_are_decoded_once() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/storage/bucket", b"").expect(201);
+    for (sent, key) in [
+        ("a%20b", "a b"),
+        ("a+b", "a+b"),
+        ("a%2Bb", "a+b"),
+        ("%2541", "%41"),
+        ("%C3%BC/%E2%82%AC", "ü/€"),
+        ("q%3Fx%3D1", "q?x=1"),
+        ("a%26b%23c", "a&b#c"),
+        ("%22%3Cscript%3E", "\"<script>"),
+    ] {
+        let status = root.put(&format!("/storage/bucket/{sent}"), key.as_bytes()).status;
+        assert!(matches!(status, 201 | 204), "{sent}");
+        assert_eq!(root.get(&format!("/storage/bucket/{sent}")).expect(200).text(), key);
+        let listing = root.get("/storage/bucket/?recursive").expect(200).json();
+        let keys = listing["objects"].as_array().unwrap();
+        assert!(keys.iter().any(|object| object["key"] == key), "{key}: {listing}");
+    }
+    for bad in ["%", "a%2", "a%zz", "a%00b", "%ff", "%c0%ae", "%ED%A0%80"] {
+        let got = root.put(&format!("/storage/bucket/{bad}"), b"x").expect(400);
+        assert_eq!(got.error(), "invalid", "{bad}");
+        root.get(&format!("/storage/bucket/{bad}")).expect(400);
+    }
+    root.put(&format!("/storage/bucket/{}", "a".repeat(255)), b"x").expect(201);
+    for long in ["a".repeat(1025), format!("{}/x", "d/".repeat(600))] {
+        let path = format!("/storage/bucket/{long}");
+        root.put(&path, b"x").expect(413);
+        root.get(&path).expect(413);
+    }
+    root.put("/storage/bucket/dir/", b"x").expect(400);
+    root.call("POST", "/storage/bucket/dir/", &[], b"x").expect(400);
+}
+
+#[test]
+fn bad_requests_get_errors() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/storage/bucket", b"").expect(201);
+    let table = [
+        ("GET", "/", 404),
+        ("GET", "/nothing", 404),
+        ("GET", "/storage/none/a", 404),
+        ("GET", "/storage/none/", 404),
+        ("GET", "/storage/bucket/none", 404),
+        ("PUT", "/storage/Bad_Name", 400),
+        ("PUT", "/storage/ab", 400),
+        ("PUT", "/storage/1.2.3.4", 400),
+        ("PUT", "/storage/bucket", 409),
+        ("PUT", "/storage/other?visibility=some", 400),
+        ("GET", "/storage/bucket/?limit=0", 400),
+        ("GET", "/storage/bucket/?limit=x", 400),
+        ("GET", "/storage/bucket/?a=1&a=2", 400),
+        ("GET", "/storage/bucket/?prefix=%ff", 400),
+        ("POST", "/storage/bucket", 405),
+        ("POST", "/storage/", 405),
+        ("DELETE", "/storage/", 405),
+        ("PATCH", "/storage/bucket/a", 405),
+        ("TRACE", "/storage/bucket/a", 405),
+        ("BREW", "/storage/bucket/a", 405),
+        ("POST", "/healthz", 405),
+        ("PATCH", "/storage/none", 404),
+        ("DELETE", "/storage/none", 404),
+        ("OPTIONS", "/storage/bucket/a", 204),
+        ("OPTIONS", "/storage/bucket", 204),
+        ("OPTIONS", "/storage/", 204),
+    ];
+    for (method, path, status) in table {
+        let got = root.call(method, path, &[], b"");
+        assert_eq!(got.status, status, "{method} {path}: {}", got.text());
+        if matches!(status, 405 | 204) {
+            assert!(got.header("allow").unwrap().contains("GET"), "{method} {path}");
+        }
+        if status >= 400 {
+            assert!(!got.error().is_empty());
+            assert_eq!(got.header("content-type").as_deref(), Some("application/json"));
+            assert_eq!(got.header("x-content-type-options").as_deref(), Some("nosniff"));
+        }
+    }
+}
+
+#[test]
+fn headers_stay_headers() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/storage/bucket", b"").expect(201);
+    let mut long = "x".repeat(2000);
+    let bad: [(&str, &str); 5] = [
+        ("Content-Type", "text/plain\tx"),
+        ("Content-Type", &long),
+        ("Cache-Control", "\u{1}"),
+        ("X-Cairn-Meta-A", "a\u{7f}b"),
+        ("Content-Disposition", "a\0b"),
+    ];
+    for (name, value) in bad {
+        let got = root.call("PUT", "/storage/bucket/a", &[(name, value)], b"x").status;
+        assert!(matches!(got, 400 | 413), "{name}: {got}");
+    }
+    long = "x".repeat(5000);
+    let two = [("X-Cairn-Meta-A", long.as_str()), ("X-Cairn-Meta-B", long.as_str())];
+    root.call("PUT", "/storage/bucket/a", &two, b"x").expect(413);
+    root.get("/storage/bucket/a").expect(404);
+    // What is reflected of a request is JSON, and no markup gets out of that.
+    let got = root.get("/storage/bucket/%3Cscript%3E").expect(404);
+    assert_eq!(got.header("content-type").as_deref(), Some("application/json"));
+    // A change that another site's page asks for.
+    for (site, status) in [("cross-site", 403), ("same-origin", 201), ("none", 204)] {
+        let headers = [("Sec-Fetch-Site", site)];
+        root.call("PUT", "/storage/bucket/a", &headers, b"x").expect(status);
+    }
+}
