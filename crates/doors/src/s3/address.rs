@@ -1,5 +1,6 @@
 //! Which bucket and key a request is about, by path or by virtual host.
 
+use cairn_base::limits;
 use http::Uri;
 use http::header::{HOST, HeaderMap};
 use percent_encoding::percent_decode_str;
@@ -32,6 +33,10 @@ impl Address {
         }
         cairn_fs::ops::buckets::check_bucket_name(&bucket)
             .map_err(|error| refuse(S3ErrorCode::InvalidBucketName, error.to_string()))?;
+        if key.len() > limits::KEY_BYTES {
+            let what = format!("the key has {} bytes; at most 1024 are allowed", key.len());
+            return Err(refuse(S3ErrorCode::KeyTooLongError, what));
+        }
         Ok(match key.is_empty() {
             true => Address::Bucket(bucket),
             false => Address::Object { bucket, key: key.to_owned() },
@@ -121,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_refused() {
-        for path in ["/Photos", "/..", "//", "/a%00b/c", "/ab"] {
+        for path in ["/Photos", "/..", "//a", "/a%00b/c", "/ab"] {
             assert_eq!(parse(path, "h"), Err("InvalidBucketName".into()), "{path}");
         }
         assert_eq!(parse("/photos/%FF", "h"), Err("InvalidURI".into()));

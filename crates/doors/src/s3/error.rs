@@ -8,6 +8,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use s3s::{Body, S3Error, S3ErrorCode};
 
+use super::xml::escape;
+
 /// Refuses a request.
 pub(super) fn refuse(code: S3ErrorCode, message: impl Into<Cow<'static, str>>) -> S3Error {
     S3Error::with_message(code, message)
@@ -115,7 +117,7 @@ pub(super) fn response(error: &S3Error, resource: &str, request_id: &str) -> Res
         response.headers_mut().extend(headers.clone());
     }
     if status != StatusCode::NOT_MODIFIED {
-        let text = xml(error, resource, request_id);
+        let text = document(error, resource, request_id);
         *response.body_mut() = Body::from(text);
         let kind = HeaderValue::from_static("application/xml");
         response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -123,7 +125,7 @@ pub(super) fn response(error: &S3Error, resource: &str, request_id: &str) -> Res
     response
 }
 
-fn xml(error: &S3Error, resource: &str, request_id: &str) -> String {
+fn document(error: &S3Error, resource: &str, request_id: &str) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
     let fields = [
         ("Code", error.code().as_str()),
@@ -144,36 +146,4 @@ pub(super) fn extend(body: &Bytes, resource: &str, request_id: &str) -> Bytes {
     let resource = escape(resource);
     let end = format!("<Resource>{resource}</Resource><RequestId>{request_id}</RequestId></Error>");
     [start, end.as_bytes()].concat().into()
-}
-
-/// Text as it may stand in XML; control characters as references, as S3 sends them.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            control if control < ' ' => out.push_str(&format!("&#{};", control as u32)),
-            other => out.push(other),
-        }
-    }
-    out
-}
-
-/// Replaces control characters that the XML writer let through: a parser would change or refuse
-/// them, and keys may have any.
-pub(super) fn escape_controls(xml: &Bytes) -> Option<Bytes> {
-    let control = |byte: u8| byte < b' ' && byte != b'\n';
-    xml.iter().copied().any(control).then(|| {
-        let mut out = Vec::with_capacity(xml.len() + 64);
-        for &byte in xml {
-            match control(byte) {
-                true => out.extend_from_slice(format!("&#{byte};").as_bytes()),
-                false => out.push(byte),
-            }
-        }
-        out.into()
-    })
 }

@@ -35,6 +35,7 @@ mod tags;
 mod upload_id;
 mod verbs;
 mod verdict;
+mod xml;
 
 use std::sync::Arc;
 

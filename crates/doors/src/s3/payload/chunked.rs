@@ -182,7 +182,8 @@ impl Chunked {
                 false => trailers.push((name, value)),
             }
         }
-        if !self.has_trailer && !(trailers.is_empty() && signature.is_none()) {
+        let is_any = signature.is_some() || !trailers.is_empty();
+        if is_any && !self.has_trailer {
             return Err(garbled("bytes after the last chunk"));
         }
         if self.has_trailer

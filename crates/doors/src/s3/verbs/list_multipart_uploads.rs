@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use cairn_base::{UploadId, UserId};
 use cairn_fs::ops::list_uploads::ListUploads;
@@ -39,8 +40,8 @@ pub(crate) async fn run(
     let page = store.read(&asked.caller, &input.bucket, Codes::bucket(), verb).await?;
     let mut owners = HashMap::new();
     for (_, _, upload) in &page.uploads {
-        if !owners.contains_key(&upload.initiator) {
-            owners.insert(upload.initiator, owner::owner(&store.fs, upload.initiator).await?);
+        if let Entry::Vacant(free) = owners.entry(upload.initiator) {
+            free.insert(owner::owner(&store.fs, upload.initiator).await?);
         }
     }
     let (next_key, next_upload) = page.next.unzip();

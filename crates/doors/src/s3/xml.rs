@@ -1,0 +1,109 @@
+//! What has to be done to XML before and after the library.
+
+use bytes::Bytes;
+use s3s::{S3ErrorCode, S3Result};
+
+use super::error::refuse;
+
+/// Makes a body fit for the library, which would pass over CDATA and document types without a
+/// word (a key in CDATA would be another key), and which refuses some characters as references.
+pub(super) fn prepare(body: Bytes) -> S3Result<Bytes> {
+    let declares = |at: usize| body[at..].starts_with(b"<!") && !body[at..].starts_with(b"<!--");
+    if (0..body.len()).any(declares) {
+        let what = "document types and CDATA sections are not allowed";
+        return Err(refuse(S3ErrorCode::MalformedXML, what));
+    }
+    Ok(resolve_references(&body).unwrap_or(body))
+}
+
+/// Replaces references to control characters and to those beyond 16 bits by the characters.
+fn resolve_references(xml: &[u8]) -> Option<Bytes> {
+    let mut out = Vec::new();
+    let mut rest = xml;
+    while let Some(at) = rest.windows(2).position(|window| window == b"&#") {
+        let end = rest[at..].iter().take(12).position(|byte| *byte == b';');
+        let char = end.and_then(|end| refused(&rest[at + 2..at + end]));
+        let taken = match (char, end) {
+            (Some(char), Some(end)) => {
+                out.extend_from_slice(&rest[..at]);
+                out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+                at + end + 1
+            }
+            _ => {
+                out.extend_from_slice(&rest[..at + 2]);
+                at + 2
+            }
+        };
+        rest = &rest[taken..];
+    }
+    (rest.len() < xml.len()).then(|| {
+        out.extend_from_slice(rest);
+        out.into()
+    })
+}
+
+/// The character of a reference that the library does not take.
+fn refused(reference: &[u8]) -> Option<char> {
+    let text = std::str::from_utf8(reference).ok()?;
+    let code = match text.strip_prefix('x') {
+        Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+        None => text.parse().ok()?,
+    };
+    let is_control = (1..0x20).contains(&code) && !matches!(code, 9 | 10 | 13);
+    char::from_u32(code).filter(|_| is_control || code > 0xFFFF)
+}
+
+/// Replaces control characters that the library let through: a parser would change or refuse
+/// them, and keys may have any.
+pub(super) fn escape_controls(xml: &Bytes) -> Option<Bytes> {
+    let control = |byte: u8| byte < b' ' && byte != b'\n';
+    xml.iter().copied().any(control).then(|| {
+        let mut out = Vec::with_capacity(xml.len() + 64);
+        for &byte in xml {
+            match control(byte) {
+                true => out.extend_from_slice(format!("&#{byte};").as_bytes()),
+                false => out.push(byte),
+            }
+        }
+        out.into()
+    })
+}
+
+/// Text as it may stand in XML; control characters as references, as S3 sends them.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            control if control < ' ' => out.push_str(&format!("&#{};", control as u32)),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_that_the_library_refuses_become_characters() {
+        let prepare = |text: &str| prepare(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+        assert_eq!(prepare("a&#1;b&#x1F4A9;c"), "a\u{1}b\u{1f4a9}c");
+        for kept in ["a&#65;&#13;&lt;", "&#", "&#;", "&#x;", "&#0;", "&#xD800;", "&#999999999999;"]
+        {
+            assert_eq!(prepare(kept), kept);
+        }
+    }
+
+    #[test]
+    fn declarations_are_refused() {
+        for text in ["<!DOCTYPE a>", "<a><![CDATA[b]]></a>", "<!-- c --><!ENTITY x>", "<!"] {
+            assert!(prepare(Bytes::copy_from_slice(text.as_bytes())).is_err(), "{text}");
+        }
+        assert!(prepare(Bytes::from_static(b"<a><!-- b --></a>")).is_ok());
+    }
+}

@@ -1,0 +1,460 @@
+//! Every way to send a body, right and wrong. Whatever is wrong, the object stays as it was.
+
+use crate::s3_harness::{Ask, Mode, Server};
+
+const BEFORE: &[u8] = b"what was there before";
+const CRC: (&str, &str) = ("x-amz-checksum-crc32c", "yZRlqg==");
+const TEXT: &[u8] = b"hello world";
+
+fn data() -> Vec<u8> {
+    (0..200_000u32).map(|at| (at % 251) as u8).collect()
+}
+
+#[test]
+fn every_mode_stores_the_bytes() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    let data = data();
+    for mode in Mode::BODIES {
+        for chunk in [7919, 64 << 10, 1 << 20] {
+            for size in [0, 1, 65_536, 200_000] {
+                let mut ask = root.ask("PUT", "/photos/a").mode(mode).body(&data[..size]);
+                ask.chunk = chunk;
+                ask.send().ok();
+                let got = root.get("/photos/a").ok();
+                assert!(got.body == data[..size], "{mode:?} {chunk} {size}");
+            }
+        }
+    }
+    let ask = root.ask("PUT", "/photos/a").mode(Mode::Presigned(60)).body(&data);
+    ask.send().ok();
+    assert_eq!(root.get("/photos/a").ok().body, data);
+}
+
+#[test]
+fn checksums_in_headers_and_trailers() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    let sums = [
+        ("x-amz-checksum-crc32", "DUoRhQ=="),
+        ("x-amz-checksum-crc32c", "yZRlqg=="),
+        ("x-amz-checksum-crc64nvme", "jSnVw/bqjr4="),
+        ("x-amz-checksum-sha1", "Kq5sNclPz7QV2+lfQIuc6R7oRu0="),
+        ("x-amz-checksum-sha256", "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="),
+    ];
+    for (name, sum) in sums {
+        for mode in Mode::BODIES {
+            let ask = || root.ask("PUT", "/photos/a").mode(mode).body(TEXT);
+            let with = |ask: Ask, value: &str| match mode.has_trailer() {
+                true => ask.header("x-amz-trailer", name).trailer(name, value),
+                false => ask.header(name, value),
+            };
+            let word = name.rsplit('-').next().unwrap().to_uppercase();
+            let put = with(ask(), sum).header("x-amz-sdk-checksum-algorithm", &word).send().ok();
+            assert_eq!(put.header(name), Some(sum), "{mode:?}");
+            let got = root.ask("HEAD", "/photos/a").header("x-amz-checksum-mode", "ENABLED").send();
+            assert_eq!(got.header(name), Some(sum), "{mode:?}");
+            let mut other = sum.to_owned().into_bytes();
+            other[0] = if other[0] == b'A' { b'B' } else { b'A' };
+            let other = String::from_utf8(other).unwrap();
+            with(ask(), &other).send().fails(400, "BadDigest");
+            with(ask(), "AAAA").send().fails(400, "InvalidRequest");
+            let word = if word == "SHA1" { "SHA256" } else { "SHA1" };
+            let mixed = with(ask(), sum).header("x-amz-sdk-checksum-algorithm", word).send();
+            mixed.fails(400, "InvalidRequest");
+            assert_eq!(root.get("/photos/a").text().as_bytes(), TEXT);
+        }
+    }
+}
+
+/// What is wrong, in which modes, how, and the answer.
+type Case = (&'static str, &'static [Mode], fn(Ask) -> Ask, u16, &'static str);
+
+use Mode::{Chunks, ChunksTrailer, Hashed, Unsigned, UnsignedTrailer};
+
+const FRAMED: &[Mode] = &[Chunks, ChunksTrailer, UnsignedTrailer];
+const TRAILED: &[Mode] = &[ChunksTrailer, UnsignedTrailer];
+const SIGNED: &[Mode] = &[Chunks, ChunksTrailer];
+
+fn flip(mut wire: Vec<u8>) -> Vec<u8> {
+    let at = wire.len() - wire.len() / 2;
+    wire[at] ^= 1;
+    wire
+}
+
+fn replace(wire: Vec<u8>, from: &str, to: &str) -> Vec<u8> {
+    let at = wire.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+    [&wire[..at], to.as_bytes(), &wire[at + from.len()..]].concat()
+}
+
+fn crc(ask: Ask) -> Ask {
+    ask.header("x-amz-trailer", CRC.0)
+}
+
+const CASES: &[Case] = &[
+    (
+        "md5",
+        &Mode::BODIES,
+        |a| a.header("content-md5", "AAAAAAAAAAAAAAAAAAAAAA=="),
+        400,
+        "BadDigest",
+    ),
+    ("no md5", &Mode::BODIES, |a| a.header("content-md5", "AAAA"), 400, "InvalidDigest"),
+    ("flipped", &[Hashed], |a| a.lie(|l| l.wire = Some(flip)), 400, "XAmzContentSHA256Mismatch"),
+    ("flipped", SIGNED, |a| a.lie(|l| l.wire = Some(flip)), 403, "SignatureDoesNotMatch"),
+    ("too little", &[Unsigned, Hashed], |a| a.lie(|l| l.cut = Some(3)), 0, ""),
+    ("too little", FRAMED, |a| a.lie(|l| l.cut = Some(10)), 0, ""),
+    (
+        "no length",
+        &[Unsigned, Hashed],
+        |a| {
+            a.late_header("transfer-encoding", "chunked").lie(|l| {
+                l.no_content_length = true;
+                l.wire = Some(|body| [b"b\r\n", &body[..], b"\r\n0\r\n\r\n"].concat());
+            })
+        },
+        411,
+        "MissingContentLength",
+    ),
+    (
+        "no decoded length",
+        FRAMED,
+        |a| a.lie(|l| l.no_decoded_length = true),
+        411,
+        "MissingContentLength",
+    ),
+    (
+        "decoded length",
+        FRAMED,
+        |a| a.lie(|l| l.decoded_length = Some("10".into())),
+        400,
+        "IncompleteBody",
+    ),
+    (
+        "decoded length",
+        FRAMED,
+        |a| a.lie(|l| l.decoded_length = Some("12".into())),
+        400,
+        "IncompleteBody",
+    ),
+    (
+        "decoded length",
+        FRAMED,
+        |a| a.lie(|l| l.decoded_length = Some("x".into())),
+        400,
+        "InvalidRequest",
+    ),
+    (
+        "decoded length",
+        FRAMED,
+        |a| a.lie(|l| l.decoded_length = Some("-1".into())),
+        400,
+        "InvalidRequest",
+    ),
+    (
+        "last chunk missing",
+        FRAMED,
+        |a| {
+            a.lie(|l| {
+                l.wire = Some(|wire| {
+                    let at = wire.windows(5).position(|window| window == b"world").unwrap();
+                    wire[..at + 7].to_vec()
+                })
+            })
+        },
+        400,
+        "IncompleteBody",
+    ),
+    (
+        "length of a chunk",
+        FRAMED,
+        |a| {
+            a.lie(|l| {
+                l.wire = Some(|mut wire| {
+                    wire[0] = b'z';
+                    wire
+                })
+            })
+        },
+        400,
+        "IncompleteBody",
+    ),
+    (
+        "length of a chunk too short",
+        FRAMED,
+        |a| {
+            a.lie(|l| {
+                l.wire = Some(|mut wire| {
+                    wire[0] = b'a';
+                    wire
+                })
+            })
+        },
+        0,
+        "",
+    ),
+    (
+        "length of a chunk too long",
+        FRAMED,
+        |a| {
+            a.lie(|l| {
+                l.wire = Some(|mut wire| {
+                    wire[0] = b'c';
+                    wire
+                })
+            })
+        },
+        0,
+        "",
+    ),
+    (
+        "length beyond numbers",
+        FRAMED,
+        |a| a.lie(|l| l.wire = Some(|wire| [b"fffffffffffffffff", &wire[1..]].concat())),
+        400,
+        "IncompleteBody",
+    ),
+    (
+        "head of a chunk without end",
+        FRAMED,
+        |a| a.lie(|l| l.wire = Some(|_| vec![b'0'; 100_000])),
+        400,
+        "IncompleteBody",
+    ),
+    (
+        "chunk without signature",
+        SIGNED,
+        |a| {
+            a.lie(|l| {
+                l.wire = Some(|wire| {
+                    let at = wire.iter().position(|byte| *byte == b'\r').unwrap();
+                    [b"b", &wire[at..]].concat()
+                })
+            })
+        },
+        403,
+        "SignatureDoesNotMatch",
+    ),
+    (
+        "signature of a chunk",
+        SIGNED,
+        |a| {
+            a.lie(|l| {
+                l.wire = Some(|mut wire| {
+                    wire[30] = if wire[30] == b'0' { b'1' } else { b'0' };
+                    wire
+                })
+            })
+        },
+        403,
+        "SignatureDoesNotMatch",
+    ),
+    (
+        "signature of the last chunk",
+        SIGNED,
+        |a| {
+            a.lie(|l| {
+                l.wire = Some(|wire| {
+                    let mut wire = wire;
+                    let text = b"\r\n0;chunk-signature=";
+                    let at = wire.windows(text.len()).position(|window| window == text).unwrap();
+                    let at = at + text.len() + 5;
+                    wire[at] = if wire[at] == b'0' { b'1' } else { b'0' };
+                    wire
+                })
+            })
+        },
+        403,
+        "SignatureDoesNotMatch",
+    ),
+    (
+        "bytes after the end",
+        &[Chunks],
+        |a| a.lie(|l| l.wire = Some(|wire| [&wire[..], b"more:1"].concat())),
+        400,
+        "IncompleteBody",
+    ),
+    ("trailer wrong", TRAILED, |a| crc(a).trailer(CRC.0, "yZRlqw=="), 400, "BadDigest"),
+    ("trailer missing", TRAILED, crc, 400, "MalformedTrailerError"),
+    ("trailer not announced", TRAILED, |a| a.trailer(CRC.0, CRC.1), 400, "MalformedTrailerError"),
+    (
+        "another trailer",
+        TRAILED,
+        |a| crc(a).trailer("x-amz-checksum-crc32", "DUoRhQ=="),
+        400,
+        "MalformedTrailerError",
+    ),
+    (
+        "trailer twice",
+        TRAILED,
+        |a| crc(a).trailer(CRC.0, CRC.1).trailer(CRC.0, CRC.1),
+        400,
+        "MalformedTrailerError",
+    ),
+    (
+        "trailer malformed",
+        &[UnsignedTrailer],
+        |a| {
+            crc(a).trailer(CRC.0, CRC.1).lie(|l| {
+                l.wire = Some(|wire| replace(wire, "crc32c:", "crc32c "));
+            })
+        },
+        400,
+        "MalformedTrailerError",
+    ),
+    (
+        "trailer changed",
+        &[ChunksTrailer],
+        |a| {
+            crc(a).trailer(CRC.0, CRC.1).lie(|l| {
+                l.wire = Some(|wire| replace(wire, "yZRlqg", "yZRlqw"));
+            })
+        },
+        403,
+        "SignatureDoesNotMatch",
+    ),
+    (
+        "trailer signature missing",
+        &[ChunksTrailer],
+        |a| {
+            crc(a).trailer(CRC.0, CRC.1).lie(|l| {
+                l.wire = Some(|wire| {
+                    let name = b"x-amz-trailer-signature";
+                    let at = wire.windows(name.len()).position(|window| window == name).unwrap();
+                    [&wire[..at], b"\r\n"].concat()
+                });
+            })
+        },
+        400,
+        "MalformedTrailerError",
+    ),
+    (
+        "trailer of another sort",
+        TRAILED,
+        |a| a.header("x-amz-trailer", "x-amz-meta-a").trailer("x-amz-meta-a", "b"),
+        400,
+        "InvalidRequest",
+    ),
+    (
+        "trailer announced, mode without",
+        &[Unsigned, Hashed, Chunks],
+        crc,
+        400,
+        "MalformedTrailerError",
+    ),
+    (
+        "header and trailer",
+        TRAILED,
+        |a| crc(a).trailer(CRC.0, CRC.1).header("x-amz-checksum-crc32", "DUoRhQ=="),
+        400,
+        "InvalidRequest",
+    ),
+    (
+        "two checksums",
+        &Mode::BODIES,
+        |a| a.header("x-amz-checksum-crc32", "DUoRhQ==").header(CRC.0, CRC.1),
+        400,
+        "InvalidRequest",
+    ),
+    (
+        "algorithm alone",
+        &Mode::BODIES,
+        |a| a.header("x-amz-sdk-checksum-algorithm", "CRC32"),
+        400,
+        "InvalidRequest",
+    ),
+    (
+        "framed without saying so",
+        &[Unsigned, Hashed],
+        |a| a.header("content-encoding", "aws-chunked"),
+        400,
+        "InvalidRequest",
+    ),
+];
+
+#[test]
+fn whatever_is_wrong_changes_nothing() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    root.put("/photos/a", BEFORE).ok();
+    for (what, modes, change, status, code) in CASES {
+        for mode in *modes {
+            println!("{what} {mode:?}");
+            let reply = change(root.ask("PUT", "/photos/a").mode(*mode).body(TEXT)).send();
+            match status {
+                0 => assert!(matches!(reply.status, 0 | 400 | 403), "{}", reply.text()),
+                _ => {
+                    reply.fails(*status, code);
+                }
+            }
+            assert_eq!(root.get("/photos/a").ok().body, BEFORE, "{what} {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn a_part_is_verified_as_an_object_is() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    let upload = root.post("/photos/a?uploads", "").ok().one("UploadId");
+    for (what, modes, change, status, code) in CASES {
+        for mode in *modes {
+            println!("{what} {mode:?}");
+            let path = format!("/photos/a?partNumber=1&uploadId={upload}");
+            let reply = change(root.ask("PUT", &path).mode(*mode).body(TEXT)).send();
+            match status {
+                0 => assert!(matches!(reply.status, 0 | 400 | 403), "{}", reply.text()),
+                _ => {
+                    reply.fails(*status, code);
+                }
+            }
+        }
+    }
+    let list = root.get(&format!("/photos/a?uploadId={upload}")).ok();
+    assert!(list.all("PartNumber").is_empty(), "{}", list.text());
+}
+
+#[test]
+fn an_anonymous_body_is_never_taken_for_a_signed_one() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    root.ask("PUT", "/photos?acl").header("x-amz-acl", "public-read").send().ok();
+    for mode in Mode::BODIES {
+        let reply = server.anonymous().ask("PUT", "/photos/a").mode(mode).body(TEXT).send();
+        reply.fails(403, "AccessDenied");
+    }
+    root.get("/photos/a").fails(404, "NoSuchKey");
+}
+
+#[test]
+fn a_connection_goes_on_after_a_refused_body() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    let mut connection = crate::s3_harness::Connection::open(server.address);
+    for _ in 0..3 {
+        connection.send(&root.ask("PUT", "/nosuch/a").body(&vec![1; 100_000]).wire());
+        connection.reply("PUT").fails(404, "NoSuchBucket");
+        connection.send(&root.ask("GET", "/photos").wire());
+        connection.reply("GET").ok();
+    }
+}
+
+#[test]
+fn one_chunk_of_many_megabytes_is_not_held_in_memory() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    let data = vec![7; 40 << 20];
+    for mode in [Mode::UnsignedTrailer, Mode::Chunks] {
+        let mut ask = root.ask("PUT", "/photos/a").mode(mode).body(&data);
+        ask.chunk = data.len();
+        ask.send().ok();
+        assert_eq!(root.head("/photos/a").header("content-length"), Some("41943040"));
+    }
+}
