@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import io
 import os
+import re
 import socket
 import urllib.parse
 import zlib
@@ -446,7 +447,9 @@ def test_upload_part_copy(boto, bucket, http):
             CopySource={"Bucket": bucket, "Key": "source"},
             CopySourceRange=f"bytes={first}-{last}",
         )["CopyPartResult"]
-        assert part["ETag"] == f'"{hashlib.md5(data[first : last + 1]).hexdigest()}"'
+        # No bytes are moved, so no MD5 is known; then the ETag must not look like one.
+        md5 = hashlib.md5(data[first : last + 1]).hexdigest()
+        assert md5 in part["ETag"] or not re.fullmatch('"[0-9a-f]{32}"', part["ETag"])
         parts.append({"PartNumber": number, "ETag": part["ETag"]})
     boto.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
     boto.delete_object(Bucket=bucket, Key="source")

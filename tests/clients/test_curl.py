@@ -23,9 +23,11 @@ def curl(shell, server):
 
 
 @pytest.fixture
-def namespace(curl):
-    assert curl("-X", "PUT", path="/storage/curls?visibility=private")[0] in (200, 201)
-    return "curls"
+def namespace(curl, request):
+    """A new bucket, made by curl."""
+    name = "curl-" + hashlib.md5(request.node.name.encode()).hexdigest()[:12]
+    assert curl("-X", "PUT", path=f"/storage/{name}?visibility=private")[0] in (200, 201)
+    return name
 
 
 def test_put_get_head_range_append_delete(curl, namespace, s3, work):

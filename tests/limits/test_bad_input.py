@@ -13,7 +13,8 @@ import zlib
 
 import pytest
 
-from harness.doors import S3, Http, canonical_query, sha256_hex, signing_key
+from harness import presign
+from harness.doors import S3, Http, sha256_hex, signing_key
 from harness.server import KEY, REGION, SECRET
 
 BASIC = "Authorization: Basic " + base64.b64encode(f"{KEY}:{SECRET}".encode()).decode() + "\r\n"
@@ -41,10 +42,10 @@ def send(url, data, finish=False, wait=5.0):
                 sock.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError):
             pass  # refused before all was sent; the answer may still be there
-        return Answer(read_answer(sock))
+        return Answer(read_answer(sock, bodiless=data.startswith(b"HEAD ")))
 
 
-def read_answer(sock):
+def read_answer(sock, bodiless):
     raw = b""
     try:
         while b"\r\n\r\n" not in raw:
@@ -57,7 +58,7 @@ def read_answer(sock):
         for line in head.lower().split(b"\r\n"):
             if line.startswith(b"content-length:"):
                 length = int(line.split(b":")[1])
-        while len(body) < length:
+        while len(body) < length and not bodiless:
             chunk = sock.recv(65536)
             if not chunk:
                 break
@@ -152,8 +153,7 @@ def test_a_clock_that_is_wrong(server, guarded, monkeypatch, skew_minutes):
 
 @pytest.mark.parametrize(
     "value",
-    ["", "AWS4-HMAC-SHA256", "AWS4-HMAC-SHA256 Credential=x", "Basic !!!", "Bearer", "\x7f" * 50,
-     "AWS4-HMAC-SHA256 Credential=a/b/c/d/e, SignedHeaders=host, Signature=zz", "x" * 5000],
+    ["", "AWS4-HMAC-SHA256", "AWS4-HMAC-SHA256 Credential=x", "Basic !!!", "Bearer", "AWS4-HMAC-SHA256 Credential=a/b/c/d/e, SignedHeaders=host, Signature=zz", "x" * 5000],
 )  # fmt: skip
 def test_nonsense_for_authorization(server, guarded, value):
     for url, path in ((server.s3, f"/{guarded}/key"), (server.http, f"/storage/{guarded}/key")):
@@ -161,23 +161,9 @@ def test_nonsense_for_authorization(server, guarded, value):
         assert send(url, head.encode() + b"\r\nnew").status in (400, 401, 403)
 
 
-def presigned(server, method, target, expires, at=None, secret=SECRET):
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at or time.time()))
-    scope = f"{stamp[:8]}/{REGION}/s3/aws4_request"
-    query = {
-        "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
-        "X-Amz-Credential": f"{KEY}/{scope}",
-        "X-Amz-Date": stamp,
-        "X-Amz-Expires": str(expires),
-        "X-Amz-SignedHeaders": "host",
-    }
+def presigned(server, method, target, expires, **options):
     host = server.s3.split("//")[1]
-    line = canonical_query(query)
-    canonical = f"{method}\n{target}\n{line}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
-    text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{sha256_hex(canonical.encode())}"
-    key = signing_key(secret, stamp[:8], REGION)
-    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    return f"{target}?{line}&X-Amz-Signature={signature}", host
+    return presign.presigned(host, method, target, expires, **options), host
 
 
 def send_presigned(server, method, url_and_host, body=b"new"):
@@ -273,6 +259,38 @@ def test_body_longer_than_announced(server):
     assert sorted(http.list("longer")) == ["a", "b"]
 
 
+def test_answers_are_not_withheld(server, http, guarded):
+    """A stray line, or half of the next request, after a request does not delay its answer."""
+    head = f"GET /storage/{guarded}/key HTTP/1.1\r\nHost: x\r\n{BASIC}\r\n"
+    put = f"PUT /storage/{guarded}/key HTTP/1.1\r\nHost: x\r\n{BASIC}Content-Length: {len(OLD)}\r\n\r\n"
+    for more in ("\r\n", "GET /sto", "\r\nGET / HT"):
+        assert send(server.http, (head + more).encode()).body == OLD
+        answer = send(server.http, put.encode() + OLD + more.encode())
+        assert answer.status in (200, 204), answer
+        data = signed(server, "GET", f"/{guarded}/key")
+        assert send(server.s3, data + more.encode()).body == OLD
+
+
+def test_requests_sent_ahead_are_answered_in_order(server, guarded):
+    parts = urllib.parse.urlsplit(server.http)
+    one = f"GET /storage/{guarded}/key HTTP/1.1\r\nHost: x\r\n{BASIC}"
+    data = "".join(f"{one}Range: bytes={n}-{n}\r\n\r\n" for n in range(len(OLD)))
+    with socket.create_connection((parts.hostname, parts.port), timeout=5) as sock:
+        sock.sendall(data.encode())
+        bodies = b"".join(Answer(read_answer_exactly(sock)).body for _ in OLD)
+    assert bodies == OLD
+
+
+def read_answer_exactly(sock):
+    """One answer, and not a byte more (its body is one byte)."""
+    raw = b""
+    while b"\r\n\r\n" not in raw[:-1]:
+        byte = sock.recv(1)
+        assert byte, raw
+        raw += byte
+    return raw
+
+
 def aws_chunked(server, bucket, pieces, announced, forge=None, finish=True):
     """A body in signed chunks (STREAMING-AWS4-HMAC-SHA256-PAYLOAD)."""
     seed = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
@@ -293,7 +311,7 @@ def aws_chunked(server, bucket, pieces, announced, forge=None, finish=True):
         body += f"{len(piece):x};chunk-signature={previous}\r\n".encode() + piece + b"\r\n"
     lines["content-length"] = str(len(body))
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return send(server.s3, f"PUT /{bucket}/key HTTP/1.1\r\n{head}\r\n".encode() + body, finish=True)
+    return send(server.s3, f"PUT /{bucket}/key HTTP/1.1\r\n{head}\r\n".encode() + body)
 
 
 def test_signed_chunks(server, guarded):
@@ -368,41 +386,62 @@ def test_names_that_are_refused(server, guarded, door):
     expect(raw(server, door, "PUT", guarded, "nul%00", b"x"), 400)
 
 
+TRAVERSALS = ["../../../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "..%2f..%2fetc%2fpasswd",
+              "a/../../NEIGHBOUR/key", "..", ".", "%2e%2e", "./key", "a/.", "../NEIGHBOUR/key"]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["s3", "posix"])
 @pytest.mark.parametrize("door", ["s3", "http"])
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
-@pytest.mark.parametrize(
-    "path",
-    ["../../../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "..%2f..%2fetc%2fpasswd",
-     "a/../../neighbour/key", "..", ".", "%2e%2e", "./key", "../NEIGHBOUR/key"],
-)  # fmt: skip
-def test_traversal(server, guarded, door, method, path):
-    """`..` never leaves a bucket: HTTP refuses it, S3 takes it for a part of the key."""
+def test_traversal(server, guarded, door, kind):
+    """`..` never leaves a bucket: it is refused, or in a bucket made by S3 a part of an S3 key."""
     neighbour = guarded.replace("guarded", "neighbour")
-    wire = path.replace("NEIGHBOUR", neighbour).replace("neighbour/", neighbour + "/")
-    answer = raw(server, door, method, guarded, wire, b"new" if method in ("PUT", "POST") else b"")
-    assert b"root:" not in answer.raw and OLD not in answer.raw
-    if door == "s3" and method == "PUT" and answer.status == 200:
-        key = urllib.parse.unquote(wire)
-        assert sorted(S3(server.s3).list(guarded)) == sorted(["key", key])
-        assert raw(server, door, "DELETE", guarded, wire).status == 204
-    elif method == "DELETE" and door == "s3":
-        assert answer.status in (204, 400), answer
-    else:
-        assert 400 <= answer.status < 500, answer
+    bucket, other = (guarded, neighbour) if kind == "s3" else (neighbour, guarded)
+    wrong = []
+    for path in TRAVERSALS:
+        wire = path.replace("NEIGHBOUR", other)
+        for method in ("GET", "PUT", "POST", "DELETE"):
+            body = b"new" if method in ("PUT", "POST") else b""
+            answer = raw(server, door, method, bucket, wire, body)
+            assert b"root:" not in answer.raw and OLD not in answer.raw
+            key = urllib.parse.unquote(wire)
+            if (door, kind, method) == ("s3", "s3", "PUT") and answer.status == 200:
+                assert sorted(S3(server.s3).list(bucket)) == sorted(["key", key])
+            elif answer.status not in {
+                "GET": (400, 404) if (door, kind) != ("s3", "s3") else (200, 400, 404),
+                "PUT": (400, 403, 404),
+                "POST": (400, 403, 404, 501),
+                "DELETE": (204, 400, 404) if door == "s3" else (400, 404),
+            }[method]:
+                wrong.append((method, wire, answer.status))
+        S3(server.s3).object("DELETE", bucket, urllib.parse.unquote(wire))
+    assert not wrong
+
+
+def test_names_that_no_file_system_has(server, guarded):
+    """In a bucket of kind posix, S3 is refused what a mount could not show."""
+    bucket = guarded.replace("guarded", "neighbour")
+    accepted = []
+    for path in ("a//b", "/a", "n" * 256, "d/" + "n" * 256, "d/./x", "d/..", ".", ".."):
+        for door in ("s3", "http"):
+            answer = raw(server, door, "PUT", bucket, path, b"x")
+            if answer.status != 400:
+                accepted.append((door, path[:20], answer.status))
+        S3(server.s3).object("DELETE", bucket, path)
+    assert not accepted
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "HEAD", "DELETE", "POST"])
 def test_unknown_bucket(server, guarded, method):
-    answer = raw(server, "http", method, "no-such-bucket", "key", b"x")
-    expect(answer, 404)
+    body = b"x" if method in ("PUT", "POST") else b""
+    expect(raw(server, "http", method, "no-such-bucket", "key", body), 404)
     if method != "POST":
-        answer = raw(server, "s3", method, "no-such-bucket", "key", b"x")
+        answer = raw(server, "s3", method, "no-such-bucket", "key", body)
         expect(answer, 404, None if method == "HEAD" else "NoSuchBucket")
 
 
 @pytest.mark.parametrize(
     "name", ["A", "ab", "UPPER", "under_score", "-dash", "dash-", "a..b", "1.2.3.4", "x" * 64,
-             "%2e%2e", "..", "sp%20ace", "xn--a", "%00"],
+             "%2e%2e", "..", "sp%20ace", "%00"],
 )  # fmt: skip
 def test_bucket_names_that_are_refused(server, guarded, name):
     """As S3 refuses them; the HTTP door must not create what S3 cannot name."""

@@ -1,0 +1,150 @@
+//! A closed-loop HTTP/1.1 client for what wrk cannot do: HEAD (wrk waits for a body), and PUT of
+//! new keys without copying a body for each. One thread a connection, keep-alive, no pipelining.
+//!
+//!   rustc -O bench/load.rs
+//!   load METHOD ADDRESS PATH CONNECTIONS SECONDS BODY_BYTES [FILE_OF_PATHS|-] [HEADER]...
+//!
+//! HEAD asks for PATH; PUT appends `-NUMBER` to it, or takes one line of the file after another.
+//! Prints `requests/s p50_us p99_us requests`; anything but 2xx ends it with exit code 1.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+struct Plan {
+    method: String,
+    address: String,
+    path: String,
+    paths: Vec<String>,
+    headers: String,
+    body: Vec<u8>,
+    time: Duration,
+    next: AtomicUsize,
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let connections: usize = args[3].parse().expect("connections");
+    let paths = match args.get(6).map(String::as_str) {
+        None | Some("-") => Vec::new(),
+        Some(file) => std::fs::read_to_string(file).expect("file").lines().map(Into::into).collect(),
+    };
+    let body = noise(args[5].parse().expect("body bytes"));
+    let mut headers = format!("Host: {}\r\n", args[1]);
+    args.iter().skip(7).for_each(|header| headers += &format!("{header}\r\n"));
+    if !body.is_empty() {
+        headers += &format!("Content-Length: {}\r\n", body.len());
+    }
+    let plan = Arc::new(Plan {
+        method: args[0].clone(),
+        address: args[1].clone(),
+        path: args[2].clone(),
+        paths,
+        headers,
+        body,
+        time: Duration::from_secs_f64(args[4].parse().expect("seconds")),
+        next: AtomicUsize::new(0),
+    });
+    let begun = Instant::now();
+    let threads: Vec<_> = (0..connections)
+        .map(|number| {
+            let plan = Arc::clone(&plan);
+            std::thread::spawn(move || run(&plan, number))
+        })
+        .collect();
+    let mut latencies: Vec<u32> =
+        threads.into_iter().flat_map(|thread| thread.join().expect("a thread failed")).collect();
+    let seconds = begun.elapsed().as_secs_f64();
+    latencies.sort_unstable();
+    let at = |permille: usize| latencies[(latencies.len() - 1) * permille / 1000];
+    println!(
+        "{:.1} {} {} {}",
+        latencies.len() as f64 / seconds,
+        at(500),
+        at(990),
+        latencies.len()
+    );
+}
+
+/// Bytes that do not compress.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .collect()
+}
+
+/// Returns the latency of each request, microseconds.
+fn run(plan: &Plan, thread: usize) -> Vec<u32> {
+    let mut stream = TcpStream::connect(&plan.address).expect("connect");
+    stream.set_nodelay(true).expect("nodelay");
+    let mut body = plan.body.clone();
+    let (mut latencies, mut request, mut answer) = (Vec::new(), Vec::new(), Vec::new());
+    let begun = Instant::now();
+    while begun.elapsed() < plan.time {
+        let number = plan.next.fetch_add(1, Ordering::Relaxed);
+        request.clear();
+        write_head(plan, number, &mut request);
+        if let Some(start) = body.get_mut(..16) {
+            // No two bodies are the same.
+            start[..8].copy_from_slice(&(number as u64).to_le_bytes());
+            start[8..].copy_from_slice(&(thread as u64).to_le_bytes());
+        }
+        let sent = Instant::now();
+        if body.len() <= 65_536 {
+            request.extend_from_slice(&body);
+            stream.write_all(&request).expect("send");
+        } else {
+            stream.write_all(&request).expect("send");
+            stream.write_all(&body).expect("send the body");
+        }
+        receive(&mut stream, &mut answer, plan.method == "HEAD");
+        latencies.push(sent.elapsed().as_micros() as u32);
+    }
+    latencies
+}
+
+fn write_head(plan: &Plan, number: usize, out: &mut Vec<u8>) {
+    let Plan { method, path, headers, .. } = plan;
+    let line = if plan.body.is_empty() {
+        write!(out, "{method} {path} HTTP/1.1\r\n{headers}\r\n")
+    } else if plan.paths.is_empty() {
+        write!(out, "{method} {path}-{number} HTTP/1.1\r\n{headers}\r\n")
+    } else {
+        let path = plan.paths.get(number).expect("more paths");
+        write!(out, "{method} {path} HTTP/1.1\r\n{headers}\r\n")
+    };
+    line.expect("memory");
+}
+
+/// Reads one response; anything but success ends the program.
+fn receive(stream: &mut TcpStream, answer: &mut Vec<u8>, bodiless: bool) {
+    answer.clear();
+    let mut chunk = [0_u8; 16_384];
+    loop {
+        let read = stream.read(&mut chunk).expect("receive");
+        assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(answer));
+        answer.extend_from_slice(&chunk[..read]);
+        let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+        if answer.get(9) != Some(&b'2') {
+            eprintln!("{}", String::from_utf8_lossy(answer));
+            std::process::exit(1);
+        }
+        if bodiless || answer.len() >= end + 4 + length(&answer[..end]) {
+            return;
+        }
+    }
+}
+
+fn length(head: &[u8]) -> usize {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let value = head.split("\r\ncontent-length:").nth(1).and_then(|rest| rest.split("\r\n").next());
+    value.map_or(0, |text| text.trim().parse().expect("a length"))
+}
