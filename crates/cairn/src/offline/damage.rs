@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cairn_base::{BlockId, Ino, Owner};
-use cairn_meta::check::{self, Chunk, Piece};
+use cairn_meta::check::{self, Chunk, Hit, Piece};
 use cairn_meta::engine::Snapshot;
 use cairn_meta::keys;
 use cairn_meta::rows::{Bucket, Place, Row};
@@ -30,13 +30,16 @@ pub struct Damaged {
     pub what: String,
 }
 
-/// Names the objects that hold bad blocks. A block that no object holds any more hits nobody.
-pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock]) -> Result<Vec<Damaged>> {
+/// Names the objects that hold bad blocks, and counts the bad blocks that no object holds any
+/// more: they hit nobody.
+pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock]) -> Result<(Vec<Damaged>, u64)> {
     if bad.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), 0));
     }
     let (pieces, causes) = pieces(snapshot, bad)?;
     let hits = check::name_pieces(snapshot, &pieces)?;
+    let held = hits.iter().zip(&causes).filter(|(hit, _)| **hit != Hit::default());
+    let held: BTreeSet<BlockId> = held.map(|(_, cause)| cause.block).collect();
     let inodes: BTreeSet<Ino> = hits.iter().flat_map(|hit| hit.inodes.iter().copied()).collect();
     let names = check::name_inodes(snapshot, &inodes)?;
     let mut damaged = Vec::new();
@@ -60,7 +63,7 @@ pub fn name(snapshot: &dyn Snapshot, bad: &[BadBlock]) -> Result<Vec<Damaged>> {
     }
     damaged.sort();
     damaged.dedup();
-    Ok(damaged)
+    Ok((damaged, bad.iter().filter(|bad| !held.contains(&bad.block)).count() as u64))
 }
 
 /// The parts of bodies that lie in bad blocks, each with the block it is for.

@@ -58,6 +58,8 @@ struct Report {
     /// Garbage of former sessions, of deletions not yet carried out: the server collects it.
     orphan_blocks: u64,
     freed_blocks: u64,
+    /// Damaged blocks that no object holds any more.
+    damaged_garbage: u64,
     /// Blocks of sessions that the metadata does not know: it is older than the blocks are.
     unknown_blocks: u64,
     /// Segments of which parts cannot be read.
@@ -83,15 +85,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let bad = check_blocks(&*snapshot, &store.blocks, args.quick, &mut report)?;
     count_orphans(&*snapshot, &store.blocks, &mut report)?;
     report.damaged_segments = store.blocks.open_report().damaged_segments;
-    report.damaged = damage::name(&*snapshot, &bad)?;
+    (report.damaged, report.damaged_garbage) = damage::name(&*snapshot, &bad)?;
     report.sound = report.finding_count == 0
-        && bad.is_empty()
+        && report.damaged.is_empty()
         && report.damaged_segments == 0
         && report.unknown_blocks == 0;
     if args.json {
         output::json(&report)?;
     } else {
-        print(&report, &bad)?;
+        print(&report)?;
     }
     Ok(if report.sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -245,15 +247,10 @@ fn knows(
     Ok(known)
 }
 
-fn print(report: &Report, bad: &[BadBlock]) -> Result<()> {
+fn print(report: &Report) -> Result<()> {
     for damaged in &report.damaged {
         let Damaged { object, start, end, what } = damaged;
         output::line(format!("damaged: {object}: bytes {start} to {end}: {what}"))?;
-    }
-    if report.damaged.is_empty() {
-        for BadBlock { block, what, .. } in bad {
-            output::line(format!("damaged: block {block}: {what}"))?;
-        }
     }
     for Finding { about, what } in &report.findings {
         output::line(format!("metadata: {about}: {what}"))?;
@@ -270,6 +267,10 @@ fn print(report: &Report, bad: &[BadBlock]) -> Result<()> {
         let blocks = report.unknown_blocks;
         let text = "blocks of sessions that the metadata does not know: is it an older copy?";
         output::line(format!("blocks: {blocks} {text}"))?;
+    }
+    if report.damaged_garbage > 0 {
+        let blocks = report.damaged_garbage;
+        output::line(format!("blocks: {blocks} damaged blocks are garbage: no object holds them"))?;
     }
     let Report { rows, buckets, directories, files, blocks, .. } = report;
     let read = output::human_bytes(report.bytes_read);

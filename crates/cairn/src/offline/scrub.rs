@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let scrubbed = scrub(&store.blocks, &bar)?;
     bar.finish_and_clear();
     let bad = bad_blocks(&scrubbed);
-    let damaged = damage::name(&*store.snapshot()?, &bad)?;
+    let (damaged, _) = damage::name(&*store.snapshot()?, &bad)?;
     let ScrubReport { blocks, bytes, .. } = scrubbed;
     let (sound, sick_blocks) = (bad.is_empty(), bad.len() as u64);
     if args.json {
@@ -77,5 +77,5 @@ pub fn bad_blocks(report: &ScrubReport) -> Vec<BadBlock> {
 
 /// The objects that what a scrub found is to users, for logs.
 pub fn name(snapshot: &dyn Snapshot, report: &ScrubReport) -> Result<Vec<Damaged>> {
-    damage::name(snapshot, &bad_blocks(report))
+    Ok(damage::name(snapshot, &bad_blocks(report))?.0)
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use cairn_doors::http::HttpDoor;
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
-#[cfg(feature = "s3")]
 use cairn_doors::s3::{self, S3Config};
 use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
@@ -104,15 +103,10 @@ pub fn start(
     let metrics = Metrics::new(parts.fs.clone(), Arc::clone(&connections));
     let serving = Serving { tls: tls.clone(), limits: Limits::default(), connections };
     let http_door = HttpDoor::new(Arc::clone(&parts.admit), metrics);
+    let config = S3Config { domains: args.domain.clone(), ..S3Config::default() };
+    let s3_door = s3::service(parts.fs.clone(), Arc::clone(&parts.admit), config);
     let mut served = JoinSet::new();
-    #[cfg(feature = "s3")]
-    {
-        let config = S3Config { domains: args.domain.clone(), ..S3Config::default() };
-        let s3_door = s3::service(parts.fs.clone(), Arc::clone(&parts.admit), config);
-        served.spawn(serve::serve(s3, s3_door, serving.clone(), stopped.clone()));
-    }
-    #[cfg(not(feature = "s3"))]
-    drop((s3, &args.domain));
+    served.spawn(serve::serve(s3, s3_door, serving.clone(), stopped.clone()));
     served.spawn(serve::serve(http, http_door, serving, stopped.clone()));
     if let Some(tls) = tls {
         // Never ends by itself.

@@ -35,6 +35,7 @@ const FAILED_GRACE: Duration = Duration::from_secs(2);
 /// there may be a proxy or a trusted network, but the server warns of it: S3 clients send no
 /// secret, clients of the HTTP door do.
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 #[command(after_help = "Environment:
   CAIRN_ROOT_KEY, CAIRN_ROOT_SECRET  an access key of root to use instead of a generated one;
                                      at every start the secret of that key becomes this one

@@ -39,7 +39,10 @@ pub fn preset() -> Result<Preset> {
 /// Shows new credentials on stdout, never in the log.
 pub fn show(credential: &NewCredential, sockets: &Sockets) -> Result<()> {
     let (id, secret) = (&credential.id, credential.secret.expose());
-    let (s3, http) = (sockets.s3_url(), sockets.http_url());
+    // Where it listens on all addresses, this machine is one of them.
+    let local =
+        |url: String| url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
+    let (s3, http) = (local(sockets.s3_url()), local(sockets.http_url()));
     let text = Secret::new(format!(
         "
 A new store. Its first credentials, shown only this once:

@@ -1,0 +1,82 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::{Server, bytes, cairn, directory, run};
+
+const KILLS: u64 = 5;
+const WRITERS: u64 = 4;
+
+/// Short ones are kept in the metadata, long ones in blocks.
+fn content(number: u64) -> Vec<u8> {
+    bytes(number, if number.is_multiple_of(2) { 1000 } else { 300_000 })
+}
+
+#[test]
+fn of_what_they_acknowledged() {
+    let (_directory, store) = directory();
+    let acknowledged: Mutex<BTreeMap<u64, bool>> = Mutex::new(BTreeMap::new());
+    let next = AtomicU64::new(0);
+    for kill in 0..KILLS {
+        let server = Server::start(&store, &[]);
+        if kill == 0 {
+            server.ok(&["bucket", "create", "photos"]);
+        }
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..WRITERS {
+                scope.spawn(|| write_until(&server, &stop, &next, &acknowledged));
+            }
+            let goal = acknowledged.lock().unwrap().len() + 20 + 7 * kill as usize;
+            let start = Instant::now();
+            while acknowledged.lock().unwrap().len() < goal {
+                assert!(start.elapsed() < Duration::from_secs(60), "writers do not get on");
+                thread::sleep(Duration::from_millis(1));
+            }
+            server.signal("KILL");
+            stop.store(true, Ordering::SeqCst);
+        });
+        drop(server);
+        verify(&store, &acknowledged.lock().unwrap());
+    }
+}
+
+/// Writes, and now and then deletes what was written before.
+fn write_until(
+    server: &Server,
+    stop: &AtomicBool,
+    next: &AtomicU64,
+    acknowledged: &Mutex<BTreeMap<u64, bool>>,
+) {
+    while !stop.load(Ordering::SeqCst) {
+        let number = next.fetch_add(1, Ordering::SeqCst);
+        let key = format!("photos/{number}");
+        if !server.put(&key, &content(number)) {
+            continue;
+        }
+        acknowledged.lock().unwrap().insert(number, true);
+        if number % 5 == 3 {
+            // From here on until the answer it may be there or not.
+            acknowledged.lock().unwrap().remove(&number);
+            if run(&mut server.client(&["rm", &key])).0 == 0 {
+                acknowledged.lock().unwrap().insert(number, false);
+            }
+        }
+    }
+}
+
+fn verify(store: &std::path::Path, acknowledged: &BTreeMap<u64, bool>) {
+    let server = Server::start(store, &[]);
+    for (number, is_there) in acknowledged {
+        let got = server.get(&format!("photos/{number}"));
+        match is_there {
+            true => assert!(got.unwrap() == content(*number), "object {number}"),
+            false => assert!(got.unwrap_err().contains("not found"), "object {number}"),
+        }
+    }
+    server.kill();
+    let (code, stdout, stderr) = run(&mut cairn(&["fsck", store.to_str().unwrap()]));
+    assert_eq!(code, 0, "{stdout}{stderr}");
+}

@@ -1,0 +1,10 @@
+//! The binary as its users meet it.
+
+mod a_bad_directory_is_refused;
+mod a_flipped_bit_is_named;
+mod killed_servers_lose_nothing;
+mod objects_go_in_and_out;
+mod secrets_are_shown_once;
+mod servers_start_and_stop;
+mod support;
+mod usage;
