@@ -50,6 +50,16 @@ impl Address {
         }
     }
 
+    /// Whether the bucket came from the host: then the decoded path is the key alone.
+    pub(super) fn is_by_host(&self, decoded_path: &str) -> bool {
+        let key_path = decoded_path.strip_prefix('/').unwrap_or(decoded_path);
+        match self {
+            Address::Root => false,
+            Address::Bucket(_) => key_path.is_empty(),
+            Address::Object { key, .. } => key_path == key,
+        }
+    }
+
     /// As `Resource` of an error.
     pub(super) fn resource(&self) -> String {
         match self {

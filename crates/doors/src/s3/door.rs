@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use cairn_auth::Caller;
+use cairn_auth::{Caller, Principal};
 use cairn_fs::Fs;
 use futures_util::future::{Either, Ready, ready};
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
@@ -12,6 +12,7 @@ use http::{Method, Request, Response};
 use parking_lot::Mutex;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
+use tokio::sync::Semaphore;
 
 use super::address::{self, Address};
 use super::error::{self, Codes, bad_request, internal, refuse};
@@ -21,6 +22,7 @@ use super::operation::{self, Input, Operation};
 use super::owner;
 use super::payload::{Payload, decoded_length};
 use super::query::Query;
+use super::sigv2;
 use super::sigv4::{self, Claim};
 use super::store::Store;
 use super::verdict::{Verdict, Verifier};
@@ -29,8 +31,11 @@ use crate::admit::Admit;
 use crate::serve::{Door, Peer};
 use crate::upload::Upload;
 
-/// A body that is XML, bytes.
+/// A body that is XML, bytes; and one of a caller without credentials, who may do nothing with it.
 const XML_BYTES: usize = 2 << 20;
+const XML_BYTES_ANONYMOUS: usize = 4 << 10;
+/// All such bodies that are in memory, KiB.
+const XML_MEMORY_KIB: usize = 64 << 10;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
 /// The S3 door; cheap to clone.
@@ -44,6 +49,7 @@ struct Inner {
     domains: Vec<String>,
     verifier: Verifier,
     library: S3Service,
+    xml_memory: Semaphore,
     /// The first half of request ids: random, so that they differ after a restart.
     start: u64,
     count: AtomicU64,
@@ -90,6 +96,7 @@ impl S3Door {
             domains,
             verifier: Verifier::new(admit, clock, region),
             library: builder.build(),
+            xml_memory: Semaphore::new(XML_MEMORY_KIB),
             start,
             count: AtomicU64::new(0),
         };
@@ -188,6 +195,7 @@ impl Inner {
         let verdict = self.judge(parts).await?;
         if verdict.is_presigned {
             sigv4::strip(&mut parts.query);
+            sigv2::strip(&mut parts.query);
             headers::unhoist(&mut parts.query, &mut parts.headers)?;
         }
         headers::check(&parts.headers)?;
@@ -222,6 +230,9 @@ impl Inner {
             headers,
             host: &parts.host,
         };
+        if let Some(claim) = self.verifier.claim_of_version_2(&request)? {
+            return self.verifier.judge_version_2(&request, &parts.address, claim).await;
+        }
         let claim: Option<Claim> = self.verifier.claim(&request)?;
         match claim {
             None => Verifier::anonymous(&request),
@@ -242,7 +253,7 @@ impl Inner {
         let mut payload = Payload::new(upload, verdict.mode, decoded);
         let body = match operation.input {
             Input::Bytes => Bytes::new(),
-            Input::Xml => read_xml(&mut payload, &parts.headers).await?,
+            Input::Xml => self.read_xml(&mut payload, &verdict.caller, &parts.headers).await?,
             Input::None => payload.read_all(0).await?,
         };
         let payload = Arc::new(Mutex::new(Some(payload)));
@@ -265,6 +276,25 @@ impl Inner {
                 Err(internal(&cairn_base::Error::Io(std::io::Error::other(error))))
             }
         }
+    }
+
+    async fn read_xml(
+        &self,
+        payload: &mut Payload,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> S3Result<Bytes> {
+        let integrity = Integrity::parse(headers)?;
+        let is_anonymous = caller.principal() == Principal::Anonymous;
+        let limit = if is_anonymous { XML_BYTES_ANONYMOUS } else { XML_BYTES };
+        let kib = payload.announced().map_or(limit, |len| limit.min(len as usize)) >> 10;
+        let permit = self.xml_memory.acquire_many(kib as u32).await;
+        let _held = permit.map_err(|_| refuse(S3ErrorCode::ServiceUnavailable, "stopping"))?;
+        let body = payload.read_all(limit).await?;
+        let mut digester = integrity.digester(None);
+        digester.update(&body);
+        integrity.verify(payload, &digester.finish())?;
+        xml::prepare(body)
     }
 }
 
@@ -313,15 +343,6 @@ fn check_framing(
         return Err(refuse(S3ErrorCode::MissingContentLength, what));
     }
     Ok(())
-}
-
-async fn read_xml(payload: &mut Payload, headers: &HeaderMap) -> S3Result<Bytes> {
-    let integrity = Integrity::parse(headers)?;
-    let body = payload.read_all(XML_BYTES).await?;
-    let mut digester = integrity.digester(None);
-    digester.update(&body);
-    integrity.verify(payload, &digester.finish())?;
-    xml::prepare(body)
 }
 
 /// The request as the library sees it: without credentials, by path, its body in hand. It only

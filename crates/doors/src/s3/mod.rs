@@ -29,6 +29,7 @@ mod owner;
 mod payload;
 mod query;
 mod range;
+mod sigv2;
 mod sigv4;
 mod store;
 mod tags;

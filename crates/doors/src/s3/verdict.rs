@@ -9,8 +9,10 @@ use cairn_auth::{Caller, SecretKey};
 use cairn_base::{Clock, UserId};
 use s3s::{S3ErrorCode, S3Result};
 
+use super::address::Address;
 use super::error::{Codes, bad_request, invalid, not_implemented, refuse, translate};
 use super::payload::{ChunkSigner, Chunked, Mode};
+use super::sigv2;
 use super::sigv4::{Claim, KeyCache, Request, SigningKey, content_sha256, payload_of};
 use crate::admit::Admit;
 
@@ -60,21 +62,44 @@ impl Verifier {
         self.decide(request, claim, found.map_err(|error| translate(error, Codes::bucket()))?)
     }
 
+    /// As [`Verifier::claim`], of a presigned URL of Signature Version 2.
+    pub(super) fn claim_of_version_2(
+        &self,
+        request: &Request<'_>,
+    ) -> S3Result<Option<sigv2::Claim>> {
+        sigv2::Claim::parse(request, self.clock.now())
+    }
+
+    /// As [`Verifier::judge`], of a presigned URL of Signature Version 2.
+    pub(super) async fn judge_version_2(
+        &self,
+        request: &Request<'_>,
+        address: &Address,
+        claim: sigv2::Claim,
+    ) -> S3Result<Verdict> {
+        let found = self.admit.secret_of(&claim.access_key_id).await;
+        let found = found.map_err(|error| translate(error, Codes::bucket()))?;
+        let (secret, user) = found.ok_or_else(unknown_key)?;
+        if !claim.holds(request, address, &secret) {
+            return Err(mismatch());
+        }
+        if has_session_token(request) {
+            return Err(refuse(S3ErrorCode::InvalidToken, "this access key has no session token"));
+        }
+        let mode = presigned_mode(request)?;
+        Ok(Verdict { caller: Caller::verified(user), mode, is_presigned: true })
+    }
+
     fn decide(
         &self,
         request: &Request<'_>,
         claim: Claim,
         found: Option<(SecretKey, UserId)>,
     ) -> S3Result<Verdict> {
-        let Some((secret, user)) = found else {
-            let what = "the access key id you provided does not exist in our records";
-            return Err(refuse(S3ErrorCode::InvalidAccessKeyId, what));
-        };
+        let (secret, user) = found.ok_or_else(unknown_key)?;
         let key = self.keys.get(&claim.access_key_id, &secret, claim.at.day(), &claim.region);
         if !claim.holds(request, &key) {
-            let what = "the request signature we calculated does not match the signature you \
-                        provided; check your key and signing method";
-            return Err(refuse(S3ErrorCode::SignatureDoesNotMatch, what));
+            return Err(mismatch());
         }
         if has_session_token(request) {
             return Err(refuse(S3ErrorCode::InvalidToken, "this access key has no session token"));
@@ -86,6 +111,17 @@ impl Verifier {
         };
         Ok(Verdict { caller: Caller::verified(user), mode, is_presigned })
     }
+}
+
+fn unknown_key() -> s3s::S3Error {
+    let what = "the access key id you provided does not exist in our records";
+    refuse(S3ErrorCode::InvalidAccessKeyId, what)
+}
+
+fn mismatch() -> s3s::S3Error {
+    let what = "the request signature we calculated does not match the signature you provided; \
+                check your key and signing method";
+    refuse(S3ErrorCode::SignatureDoesNotMatch, what)
 }
 
 fn has_session_token(request: &Request<'_>) -> bool {

@@ -106,9 +106,7 @@ fn unsigned(name: &str) -> s3s::S3Error {
 
 fn refuse_version_2(request: &Request<'_>) -> S3Result<()> {
     let header = request.headers.get(AUTHORIZATION).map(|value| value.as_bytes());
-    let in_header = header.is_some_and(|value| value.starts_with(b"AWS "));
-    let in_query = request.query.has("Signature") || request.query.has("AWSAccessKeyId");
-    if in_header || in_query {
+    if header.is_some_and(|value| value.starts_with(b"AWS ")) {
         let what = "the authorization mechanism you have provided is not supported; \
                     please use AWS4-HMAC-SHA256";
         return Err(bad_request(what));

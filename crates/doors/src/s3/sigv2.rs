@@ -1,0 +1,161 @@
+//! Presigned URLs of Signature Version 2, which aws-cli and boto3 still make by default for the
+//! region `us-east-1`. Only that form: signed headers of version 2 are refused.
+//!
+//! The signature covers method, two headers, `x-amz-*` headers, the path and those parts of the
+//! query that S3 calls sub-resources. A URL with anything else in its query is refused, so nothing
+//! unsigned has a meaning.
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cairn_auth::SecretKey;
+use cairn_base::Timestamp;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use s3s::{S3ErrorCode, S3Result};
+use subtle::ConstantTimeEq;
+
+use super::address::Address;
+use super::error::{bad_request, refuse};
+use super::query::Query;
+use super::sigv4::{PRESIGNED_SECS_MAX, Request, SKEW_SECS};
+
+const KEY_ID: &str = "AWSAccessKeyId";
+const SIGNATURE: &str = "Signature";
+const EXPIRES: &str = "Expires";
+
+/// The parts of a query that are signed, in order.
+const SUB_RESOURCES: [&str; 12] = [
+    "acl",
+    "partNumber",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
+    "tagging",
+    "uploadId",
+    "uploads",
+    "versionId",
+];
+
+/// What a URL claims.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Claim {
+    pub(super) access_key_id: String,
+    expires: String,
+    signature: Vec<u8>,
+}
+
+impl Claim {
+    /// `None` for a request that bears no sign of version 2.
+    pub(super) fn parse(request: &Request<'_>, now: Timestamp) -> S3Result<Option<Claim>> {
+        let query = request.query;
+        if !query.has(SIGNATURE) && !query.has(KEY_ID) {
+            return Ok(None);
+        }
+        let (Some(key_id), Some(signature), Some(expires)) =
+            (query.get(KEY_ID), query.get(SIGNATURE), query.get(EXPIRES))
+        else {
+            return Err(bad_request("a presigned URL needs AWSAccessKeyId, Signature and Expires"));
+        };
+        let known = |name: &str| [KEY_ID, SIGNATURE, EXPIRES].contains(&name);
+        let stranger = query
+            .pairs()
+            .iter()
+            .find(|(name, _)| !known(name) && !SUB_RESOURCES.contains(&name.as_str()));
+        if request.headers.contains_key(AUTHORIZATION) || stranger.is_some() {
+            let what = "a presigned URL of Signature Version 2 cannot carry other credentials or \
+                        parameters; please use AWS4-HMAC-SHA256";
+            return Err(bad_request(what));
+        }
+        check_life(expires, now)?;
+        Ok(Some(Claim {
+            access_key_id: key_id.to_owned(),
+            expires: expires.to_owned(),
+            signature: STANDARD.decode(signature).unwrap_or_default(),
+        }))
+    }
+
+    /// Whether the signature is of this request and made with this secret.
+    pub(super) fn holds(
+        &self,
+        request: &Request<'_>,
+        address: &Address,
+        secret: &SecretKey,
+    ) -> bool {
+        let text = self.text_to_sign(request, address);
+        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.expose().as_bytes());
+        hmac::sign(&key, text.as_bytes()).as_ref().ct_eq(&self.signature).into()
+    }
+
+    fn text_to_sign(&self, request: &Request<'_>, address: &Address) -> String {
+        let header = |name: &str| {
+            let value = request.headers.get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().trim().to_owned()
+        };
+        let mut text = format!(
+            "{}\n{}\n{}\n{}\n",
+            request.method,
+            header("content-md5"),
+            header(CONTENT_TYPE.as_str()),
+            self.expires
+        );
+        let names = request.headers.keys().map(|name| name.as_str());
+        let mut amz: Vec<&str> = names.filter(|name| name.starts_with("x-amz-")).collect();
+        amz.sort_unstable();
+        for name in amz {
+            let values: Vec<&str> = request
+                .headers
+                .get_all(name)
+                .iter()
+                .map(|value| value.to_str().unwrap_or_default().trim())
+                .collect();
+            text.push_str(&format!("{name}:{}\n", values.join(",")));
+        }
+        text.push_str(&resource(request, address));
+        text
+    }
+}
+
+/// The path as sent, below its bucket where that came from the host, and the signed parts of the
+/// query in order.
+fn resource(request: &Request<'_>, address: &Address) -> String {
+    let mut resource = String::new();
+    if let Some(bucket) = address.bucket()
+        && address.is_by_host(request.decoded_path)
+    {
+        resource = format!("/{bucket}");
+    }
+    resource.push_str(request.path);
+    let mut separator = '?';
+    for name in SUB_RESOURCES {
+        let Some(value) = request.query.get(name) else { continue };
+        resource.push(separator);
+        resource.push_str(name);
+        if !value.is_empty() {
+            resource.push('=');
+            resource.push_str(value);
+        }
+        separator = '&';
+    }
+    resource
+}
+
+fn check_life(expires: &str, now: Timestamp) -> S3Result<()> {
+    let Ok(expires) = expires.parse::<i64>() else {
+        return Err(refuse(S3ErrorCode::AccessDenied, "Expires must be seconds since 1970"));
+    };
+    if expires < now.secs() {
+        return Err(refuse(S3ErrorCode::AccessDenied, "Request has expired"));
+    }
+    if expires.saturating_sub(now.secs()) > PRESIGNED_SECS_MAX + SKEW_SECS {
+        return Err(refuse(S3ErrorCode::AccessDenied, "Expires must be less than a week ahead"));
+    }
+    Ok(())
+}
+
+/// Removes what has served its purpose once the signature was verified.
+pub(super) fn strip(query: &mut Query) {
+    query.retain(|name| ![KEY_ID, SIGNATURE, EXPIRES].contains(&name));
+}
