@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
@@ -38,9 +38,15 @@ impl Body {
     }
 
     /// Counts the reply that this is the body of: at once if all of it is at hand.
-    pub(super) fn count(&mut self, stats: &Arc<VerbStats>, status: u16, started: Instant) {
+    pub(super) fn count(
+        &mut self,
+        stats: &Arc<VerbStats>,
+        status: u16,
+        started: Instant,
+        elapsed: Duration,
+    ) {
         match self {
-            Body::Full(bytes) => stats.record(status, started.elapsed(), bytes.len() as u64),
+            Body::Full(bytes) => stats.record(status, elapsed, bytes.len() as u64),
             Body::Stream(streaming) => {
                 let stats = Arc::clone(stats);
                 streaming.pending = Some(Pending { stats, status, started, bytes_out: 0 });

@@ -2,15 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bytes::Bytes;
 use cairn_base::Error;
-use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use http::header::{ALLOW, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
-use super::{Body, X_REQUEST_ID};
+use super::{Body, X_REQUEST_ID, json_of};
 use crate::admit::Refused;
 
 /// Why a request is not done.
@@ -148,19 +145,9 @@ fn unauthorized(kind: &str, text: &str, id: &str) -> Response<Body> {
 
 fn json(status: StatusCode, kind: &str, message: &str, id: &str) -> Response<Body> {
     let shown = Shown { error: kind, message, request_id: id };
-    let body = match status {
-        StatusCode::NOT_MODIFIED => Bytes::new(),
-        _ => serde_json::to_vec(&shown).unwrap_or_default().into(),
-    };
-    let mut reply = super::json_reply(status, body);
-    let headers = reply.headers_mut();
-    if status == StatusCode::NOT_MODIFIED {
-        headers.remove(CONTENT_TYPE);
-    } else {
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    }
+    let mut reply = json_of(status, &shown);
     if let Ok(id) = HeaderValue::try_from(id) {
-        headers.insert(X_REQUEST_ID, id);
+        reply.headers_mut().insert(X_REQUEST_ID, id);
     }
     reply
 }

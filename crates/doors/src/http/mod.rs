@@ -24,12 +24,12 @@ mod range;
 mod reply;
 mod route;
 mod target;
+mod timing;
 
 pub use body::Body;
 pub use reply::Reply;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use cairn_auth::Caller;
 use cairn_fs::Fs;
@@ -47,10 +47,12 @@ use crate::upload::Upload;
 use date::rfc3339;
 use error::{Failure, RequestIds};
 use get::Read;
-use reply::{json_of, json_reply, no_content};
+use reply::{json_of, no_content};
 use target::Target;
+use timing::Timing;
 
 const OCTET_STREAM: &str = "application/octet-stream";
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The HTTP storage API.
@@ -115,12 +117,12 @@ impl Door for HttpDoor {
     type Reply = Reply;
 
     fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
-        let started = Instant::now();
-        if let Some(response) = self.inner.answer_now(&request, started) {
+        let timing = Timing::start();
+        if let Some(response) = self.inner.answer_now(peer, &request, timing) {
             return Reply::Now(Some(response));
         }
         let inner = Arc::clone(&self.inner);
-        Reply::Later(Box::pin(async move { inner.answer(peer, request, started).await }))
+        Reply::Later(Box::pin(async move { inner.answer(peer, request, timing).await }))
     }
 }
 
@@ -130,7 +132,12 @@ impl Inner {
     }
 
     /// The reply to a GET or HEAD of an object where that needs nothing but memory.
-    fn answer_now(&self, request: &Request<Upload>, started: Instant) -> Option<Response<Body>> {
+    fn answer_now(
+        &self,
+        peer: Peer,
+        request: &Request<Upload>,
+        mut timing: Timing,
+    ) -> Option<Response<Body>> {
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
         if !matches!(*method, Method::GET | Method::HEAD) || uri.query().is_some() {
             return None;
@@ -138,6 +145,7 @@ impl Inner {
         let caller = self.admit.caller_now(headers)?;
         let Ok(Target::Object { bucket, key }) = Target::parse(uri.path()) else { return None };
         let opened = self.fs().open_now(&caller, &bucket, &key)?;
+        timing.lap("open");
         let read = Read { method, headers, query: None, key: &key };
         let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));
         let reply = reply.unwrap_or_else(|error| {
@@ -145,21 +153,23 @@ impl Inner {
             error::reply(error.into(), is_anonymous, &self.ids.next())
         });
         let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };
-        Some(self.finish(reply, method, kind, started))
+        Some(self.finish(reply, Seen { peer, method, path: uri.path(), kind, timing }))
     }
 
     async fn answer(
         &self,
         peer: Peer,
         request: Request<Upload>,
-        started: Instant,
+        mut timing: Timing,
     ) -> Response<Body> {
         let (parts, mut upload) = request.into_parts();
         let parsed = Target::parse(parts.uri.path());
         let kind = parsed.as_ref().map_or(Kind::Other, |target| Kind::of(&parts.method, target));
         let stats = &self.stats[kind as usize];
         let mut is_anonymous = false;
-        let outcome = match self.admit.caller(&parts.headers, peer.address).await {
+        let admitted = self.admit.caller(&parts.headers, peer.address).await;
+        timing.lap("admit");
+        let outcome = match admitted {
             Err(refused) => Err(Failure::from(refused)),
             Ok(caller) => {
                 is_anonymous = caller == Caller::anonymous();
@@ -179,29 +189,38 @@ impl Inner {
             }
             error::reply(failure, is_anonymous, &self.ids.next())
         });
-        tracing::debug!(
-            peer = %peer.address,
-            method = %parts.method,
-            path = parts.uri.path(),
-            status = reply.status().as_u16(),
-            elapsed_us = started.elapsed().as_micros() as u64,
-        );
-        self.finish(reply, &parts.method, kind, started)
+        timing.lap(Kind::NAMES[kind as usize]);
+        let (method, path) = (&parts.method, parts.uri.path());
+        self.finish(reply, Seen { peer, method, path, kind, timing })
     }
 
-    /// Takes the body off a reply to HEAD, and counts the reply: now, or when its last byte goes.
-    fn finish(
-        &self,
-        mut reply: Response<Body>,
-        method: &Method,
-        kind: Kind,
-        started: Instant,
-    ) -> Response<Body> {
-        if *method == Method::HEAD {
+    /// Takes the body off a reply to HEAD, says how long it took, logs it, and counts it: now, or
+    /// when its last byte goes.
+    fn finish(&self, mut reply: Response<Body>, seen: Seen<'_>) -> Response<Body> {
+        if *seen.method == Method::HEAD {
             reply::strip_body(&mut reply);
         }
         let status = reply.status().as_u16();
-        reply.body_mut().count(&self.stats[kind as usize], status, started);
+        let elapsed = seen.timing.started.elapsed();
+        reply.headers_mut().insert(SERVER_TIMING, seen.timing.header(elapsed));
+        tracing::debug!(
+            peer = %seen.peer.address,
+            method = %seen.method,
+            path = seen.path,
+            status,
+            elapsed_us = elapsed.as_micros() as u64,
+        );
+        let stats = &self.stats[seen.kind as usize];
+        reply.body_mut().count(stats, status, seen.timing.started, elapsed);
         reply
     }
+}
+
+/// A request, as it is logged and counted.
+struct Seen<'a> {
+    peer: Peer,
+    method: &'a Method,
+    path: &'a str,
+    kind: Kind,
+    timing: Timing,
 }

@@ -4,8 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
@@ -28,17 +27,14 @@ impl Future for Reply {
     }
 }
 
-/// A reply of JSON.
+/// A reply of JSON: true at this moment only, and perhaps with a secret in it.
 pub fn json_of(status: StatusCode, shown: &impl Serialize) -> Response<Body> {
     let json = serde_json::to_vec(shown).expect("text and numbers can be JSON");
-    json_reply(status, json.into())
-}
-
-pub fn json_reply(status: StatusCode, json: Bytes) -> Response<Body> {
-    let mut reply = Response::new(Body::Full(json));
+    let mut reply = Response::new(Body::Full(json.into()));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     reply
 }

@@ -84,6 +84,16 @@ fn refuse_other_sites(request: &Request<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Pages may come out of a bucket, from the same origin: none of them may administer with what the
+/// browser knows of root.
+fn refuse_pages(request: &Request<'_>) -> Result<(), Failure> {
+    let site = request.parts.headers.get("sec-fetch-site");
+    if site.is_some_and(|site| site != "none") {
+        return Err(Error::Denied("administration asked for by a page".into()).into());
+    }
+    Ok(())
+}
+
 /// OPTIONS, and methods that a path does not take.
 fn other(request: &Request<'_>, allow: &'static str) -> Outcome {
     if request.parts.method != Method::OPTIONS {
@@ -166,6 +176,7 @@ async fn administer(
     upload: &mut Upload,
 ) -> Outcome {
     cairn_auth::decide_admin(request.caller, "administration")?;
+    refuse_pages(request)?;
     let json = append::collect(upload, limits::JSON_BYTES).await?;
     let asked = admin::Request { method: &request.parts.method, path, query, json: &json };
     admin::reply(&door.admit, request.caller, asked).await

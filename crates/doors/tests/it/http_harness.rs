@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -34,6 +34,45 @@ pub struct Server {
     stop: watch::Sender<bool>,
     served: Option<tokio::task::JoinHandle<()>>,
     pub dir: tempfile::TempDir,
+    pub log: Log,
+}
+
+/// All that a server logs, at the highest level.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A runtime whose threads log to `log`.
+fn runtime(log: &Log) -> Runtime {
+    let log = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || log.clone())
+        .finish();
+    let dispatch = tracing::Dispatch::new(subscriber);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.enable_all().on_thread_start(move || {
+        // For as long as the thread lives.
+        std::mem::forget(tracing::dispatcher::set_default(&dispatch));
+    });
+    builder.build().unwrap()
 }
 
 /// How a server under test differs from one by default.
@@ -50,7 +89,8 @@ impl Server {
     }
 
     pub fn with(setup: Setup) -> Server {
-        let runtime = Runtime::new().unwrap();
+        let log = Log::default();
+        let runtime = runtime(&log);
         let dir = tempfile::tempdir().unwrap();
         let (admit, root) = runtime.block_on(store(dir.path()));
         let connections = Arc::new(Connections::default());
@@ -71,7 +111,7 @@ impl Server {
             (address, tokio::spawn(serve(listener, door, serving, stopped)))
         });
         let served = Some(served);
-        Server { address, admit, root, connections, runtime, stop, served, dir }
+        Server { address, admit, root, connections, runtime, stop, served, dir, log }
     }
 
     pub fn fs(&self) -> &Fs {

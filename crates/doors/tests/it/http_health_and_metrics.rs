@@ -64,3 +64,24 @@ fn status_and_garbage() {
     }
     assert_eq!(root.get("/admin/status").json()["blocks"]["blocks"], 0);
 }
+
+#[test]
+fn every_reply_says_where_its_time_went() {
+    let server = Server::start();
+    let root = server.root();
+    let check = |reply: crate::http_harness::Reply, first: &str| {
+        let timing = reply.header("server-timing").unwrap();
+        let stages: Vec<&str> = timing.split(", ").collect();
+        assert!(stages[0].starts_with(first), "{timing}");
+        assert!(stages.last().unwrap().starts_with("total;dur="), "{timing}");
+        for stage in stages {
+            let (_, time) = stage.split_once(";dur=").unwrap();
+            assert!(time.parse::<f64>().unwrap() >= 0.0, "{timing}");
+        }
+    };
+    check(root.put("/storage/bucket?visibility=public", b""), "admit");
+    check(root.put("/storage/bucket/a", b"x"), "admit");
+    server.anonymous().get("/storage/bucket/a").expect(200);
+    check(server.anonymous().get("/storage/bucket/a"), "open");
+    check(server.anonymous().get("/nothing"), "admit");
+}

@@ -164,4 +164,7 @@ fn headers_stay_headers() {
         let headers = [("Sec-Fetch-Site", site)];
         root.call("PUT", "/storage/bucket/a", &headers, b"x").expect(status);
     }
+    for (site, status) in [("cross-site", 403), ("same-origin", 403), ("none", 200)] {
+        root.get_with("/admin/keys", &[("Sec-Fetch-Site", site)]).expect(status);
+    }
 }
