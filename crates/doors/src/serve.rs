@@ -10,10 +10,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use http::header::{CONNECTION, EXPECT, HeaderValue};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -190,10 +192,18 @@ impl<D: Door> Shared<D> {
         let (door, idle) = (self.door.clone(), self.serving.limits.upload_idle);
         let beats = Arc::clone(&pulse);
         let service = service_fn(move |request: Request<Incoming>| {
-            let request = request.map(|incoming| Upload::new(incoming, idle));
+            let mut request = request.map(|incoming| Upload::new(incoming, idle));
+            let waits = !is_http2 && request.headers().contains_key(EXPECT);
+            let continued = waits.then(|| request.body_mut().watch_continue());
             let in_progress = Pulse::begin(&beats);
-            door.call(peer, request).map(move |response| {
+            door.call(peer, request).map(move |mut response| {
                 drop(in_progress);
+                // Clients that got an answer in place of `100 Continue` are confused by what
+                // follows on the same connection: botocore reads the next reply as this one.
+                if continued.is_some_and(|continued| !continued.load(Ordering::Relaxed)) {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
                 Ok::<_, Infallible>(response)
             })
         });

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ pub struct Upload {
     idle: Duration,
     /// Only while bytes are waited for.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Told when bytes are asked for, of a client that waits for that.
+    asked: Option<Arc<AtomicBool>>,
 }
 
 /// Why a body did not come to its end.
@@ -43,7 +47,12 @@ impl std::error::Error for UploadError {}
 
 impl Upload {
     pub fn new(incoming: Incoming, idle: Duration) -> Upload {
-        Upload { incoming, idle, timer: None }
+        Upload { incoming, idle, timer: None, asked: None }
+    }
+
+    /// Becomes true once `100 Continue` was sent. It never is for an empty body.
+    pub fn watch_continue(&mut self) -> Arc<AtomicBool> {
+        Arc::clone(self.asked.get_or_insert_default())
     }
 
     /// The length the client announced; `None` if it sends until it is done.
@@ -83,6 +92,9 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        if let Some(asked) = self.asked.take() {
+            asked.store(!self.incoming.is_end_stream(), Ordering::Relaxed);
+        }
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) {
             self.timer = None;
             return Poll::Ready(frame.map(|frame| frame.map_err(UploadError::Broken)));

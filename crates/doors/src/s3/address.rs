@@ -72,6 +72,13 @@ impl Address {
 
 /// A path as the client means it.
 pub(super) fn decode(path: &str) -> S3Result<String> {
+    let mut rest = path.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        rest = &rest[at + 1..];
+        if rest.iter().take(2).filter(|byte| byte.is_ascii_hexdigit()).count() < 2 {
+            return Err(refuse(S3ErrorCode::InvalidURI, "a % that begins no escape"));
+        }
+    }
     match percent_decode_str(path).decode_utf8() {
         Ok(path) => Ok(path.into_owned()),
         Err(_) => Err(refuse(S3ErrorCode::InvalidURI, "the path is not UTF-8")),
