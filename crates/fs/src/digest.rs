@@ -103,7 +103,7 @@ impl Hasher {
 }
 
 fn crc_bytes(crc: u64, algorithm: Algorithm) -> Bytes {
-    Bytes::copy_from_slice(&crc.to_be_bytes()[8 - algorithm.len()..])
+    Bytes::copy_from_slice(&crc.to_be_bytes()[8 - algorithm.checksum_bytes()..])
 }
 
 /// The checksum of an object from those of its parts, given with their sizes in order: for

@@ -48,7 +48,7 @@ pub(super) fn of_header(name: &str) -> Option<Algorithm> {
 /// A checksum in base64.
 pub(super) fn decode(algorithm: Algorithm, text: &str) -> S3Result<Bytes> {
     match BASE64.decode(text.trim()) {
-        Ok(value) if value.len() == algorithm.len() => Ok(value.into()),
+        Ok(value) if value.len() == algorithm.checksum_bytes() => Ok(value.into()),
         _ => Err(bad_request(format!("the value of {} is invalid", header(algorithm)))),
     }
 }

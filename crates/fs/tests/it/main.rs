@@ -1,5 +1,7 @@
 //! The store as a whole, on a simulated disk.
 
+#![allow(clippy::unwrap_used)]
+
 mod append_orders_appenders;
 mod copies_share_and_part;
 mod garbage_goes_and_nothing_else;

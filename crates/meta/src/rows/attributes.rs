@@ -41,7 +41,7 @@ impl Algorithm {
     }
 
     /// Length of the checksum, bytes.
-    pub fn len(self) -> usize {
+    pub fn checksum_bytes(self) -> usize {
         match self {
             Algorithm::Crc32 | Algorithm::Crc32c => 4,
             Algorithm::Crc64Nvme => 8,
@@ -86,7 +86,7 @@ impl Checksum {
             1 => ChecksumKind::Composite,
             other => return Err(unexpected("kind of checksum", other)),
         };
-        if value.len() != algorithm.len() {
+        if value.len() != algorithm.checksum_bytes() {
             return Err(unexpected("checksum", format!("{} bytes", value.len())));
         }
         Ok(Checksum { algorithm, kind, value: bytes.slice(2..) })

@@ -36,7 +36,7 @@ impl Row for Upload {
             writer.bytes(4, &encode_pairs(&self.tags));
         }
         if let Some((algorithm, kind)) = self.checksum {
-            let empty = vec![0; algorithm.len()].into();
+            let empty = vec![0; algorithm.checksum_bytes()].into();
             writer.bytes(5, &Checksum { algorithm, kind, value: empty }.encode());
         }
         writer.number(6, self.change).raw(&self.unknown);
