@@ -52,7 +52,7 @@ impl Failure {
     /// Says it on stderr, on one line.
     pub fn report(self) -> ExitCode {
         if self.code != 0 {
-            eprintln!("cairn: {}", self.text.replace('\n', " "));
+            crate::output::complain(&self.text);
         }
         ExitCode::from(self.code)
     }

@@ -68,3 +68,8 @@ fn bar(total: u64, what: &str, template: &str) -> ProgressBar {
 pub fn human_bytes(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
+
+/// Says something on stderr, on one line. Where stderr takes nothing (a full disk), nobody hears it.
+pub fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "cairn: {}", text.replace('\n', " "));
+}

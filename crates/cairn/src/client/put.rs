@@ -122,7 +122,8 @@ fn each_file(
         } else if kind.is_file() {
             visit(path, name)?;
         } else {
-            eprintln!("cairn: {}: neither file nor directory, left out", path.display());
+            let path = path.display();
+            crate::output::complain(&format!("{path}: neither file nor directory, left out"));
         }
     }
     Ok(())

@@ -27,6 +27,9 @@ use lock::Lock;
 /// Names that may be in a directory that is not a store yet.
 const IGNORED: [&str; 3] = [lock::NAME, format::NEW_NAME, "lost+found"];
 
+/// Free space without which no store is begun: it takes 272 MiB before the first object.
+const NEW_STORE_BYTES: u64 = 512 << 20;
+
 /// A data directory in use by this process.
 pub struct DataDir {
     path: PathBuf,
@@ -46,7 +49,10 @@ impl DataDir {
         let lock = Lock::take(path)?;
         let format = match format::exists(path) {
             true => Format::read(path)?,
-            false => Format::create(path, rng)?,
+            false => {
+                require_space(path)?;
+                Format::create(path, rng)?
+            }
         };
         Ok(DataDir { path: path.to_path_buf(), format, _lock: lock })
     }
@@ -79,6 +85,19 @@ impl DataDir {
     pub fn scrub(&self) -> PathBuf {
         self.path.join("scrub")
     }
+}
+
+/// A new store takes the log of the metadata and what is kept back to delete on a full disk.
+fn require_space(path: &Path) -> Result<()> {
+    let stat = rustix::fs::statvfs(path).map_err(|error| Failure::file(path, &error.into()))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if free >= NEW_STORE_BYTES {
+        return Ok(());
+    }
+    let (shown, free, needed) = (path.display(), free >> 20, NEW_STORE_BYTES >> 20);
+    Err(Failure::new(format!(
+        "{shown}: {free} MiB are free and a new store needs {needed}: make room or choose another"
+    )))
 }
 
 /// A directory with things of somebody else is not made a store.

@@ -22,7 +22,9 @@ pub fn start(filter: &str, format: Format) -> Result<()> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal());
+        .with_ansi(io::stderr().is_terminal())
+        // It would say on stderr that stderr takes nothing, and panic.
+        .log_internal_errors(false);
     let started = match format {
         Format::Text => builder.finish().try_init(),
         Format::Json => builder.json().flatten_event(true).finish().try_init(),
