@@ -1,5 +1,7 @@
 //! The binary as its users meet it.
 
+#![allow(clippy::unwrap_used)]
+
 mod a_bad_directory_is_refused;
 mod a_flipped_bit_is_named;
 mod killed_servers_lose_nothing;
