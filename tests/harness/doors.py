@@ -54,7 +54,10 @@ class Connection:
         if self.connection is None:
             self.connection = self._open()
         try:
-            self.connection.request(method, target, body=body, headers=headers)
+            try:
+                self.connection.request(method, target, body=body, headers=headers)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # refused before all of the body was sent: the answer says why
             response = self.connection.getresponse()
             data = response.read()
         except BaseException:

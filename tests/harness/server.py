@@ -39,13 +39,13 @@ class ServerFailed(Exception):
 class Server:
     """`with Server() as server:` starts on free ports over a directory of its own."""
 
-    def __init__(self, directory=None, args=(), env=None):
+    def __init__(self, directory=None, args=(), env=None, log=None):
         self.owns_directory = directory is None
         self.work = scratch("server") if directory is None else Path(directory).parent
         self.directory = self.work / "data" if directory is None else Path(directory)
         self.args = list(args)
         self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET, **(env or {}))
-        self.log_path = self.directory.with_name(self.directory.name + ".log")
+        self.log_path = log or self.directory.with_name(self.directory.name + ".log")
         self.process = None
         self.s3 = self.http = None  # "http://127.0.0.1:PORT" once started
         self.start_seconds = None
