@@ -219,7 +219,9 @@ mod tests {
         #[test]
         fn any_header_is_answered(header in "(bytes=)?[-0-9, =a]{0,40}", size in any::<u64>()) {
             match select(&header, size) {
-                Ok(Wanted::One(range)) => prop_assert!(range.start < range.end && range.end <= size),
+                Ok(Wanted::One(range)) => {
+                    prop_assert!(range.start < range.end && range.end <= size);
+                }
                 Ok(Wanted::Several(ranges)) => prop_assert!(ranges.len() > 1),
                 Ok(Wanted::Whole) | Err(_) => {}
             }

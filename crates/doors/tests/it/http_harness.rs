@@ -309,6 +309,11 @@ impl Connection {
         self.read.is_empty() && !self.fill()
     }
 
+    /// Waits until the server closes, whatever there is still to read.
+    pub fn wait_closed(&mut self) {
+        while self.fill() {}
+    }
+
     pub fn try_reply(&mut self, method: &str) -> Option<Reply> {
         let end = loop {
             if let Some(at) = self.read.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod http_a_damaged_object_is_never_a_short_one;
 mod http_buckets_and_listings;
 mod http_connections_are_kept_and_bounded;
 mod http_harness;
