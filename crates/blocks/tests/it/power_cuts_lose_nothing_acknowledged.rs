@@ -180,13 +180,13 @@ fn cut(seed: u64, snapshots: &[Snapshot], models: &[Model], images: u64, deeper:
 
 #[test]
 fn whenever_they_come() {
-    const WORKLOADS: u64 = 240;
+    let workloads = 240 * cairn_sim::scale();
     let next = AtomicU64::new(0);
     let cuts = AtomicU64::new(0);
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= WORKLOADS {
+            if seed >= workloads {
                 return;
             }
             let workload = Workload::new(seed, SimDisk::new(seed), Model::new());

@@ -29,8 +29,11 @@ fn what_was_never_published_goes_at_once_or_after_a_crash() {
 /// Random changes with kills in between; in the end only what is named is there.
 #[test]
 fn churn_with_crashes_leaks_and_loses_nothing() {
+    (11..11 + cairn_sim::scale()).for_each(churn);
+}
+
+fn churn(seed: u64) {
     run(async {
-        let seed = 11;
         let rng = SeededRng::new(seed);
         let mut world = World::new(seed).await;
         let mut model: BTreeMap<String, Bytes> = BTreeMap::new();

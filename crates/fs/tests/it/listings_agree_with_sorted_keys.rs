@@ -50,7 +50,7 @@ fn expected(keys: &BTreeSet<String>, list: &ListObjects) -> (Vec<String>, Vec<St
 #[test]
 fn random_listings_of_hostile_names() {
     run(async {
-        for seed in 0..6 {
+        for seed in 0..6 * cairn_sim::scale() {
             let rng = SeededRng::new(seed);
             let world = World::new(seed).await;
             let mut keys = BTreeSet::new();

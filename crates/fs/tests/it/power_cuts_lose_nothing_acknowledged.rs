@@ -9,7 +9,7 @@ use crate::world::{World, data, run};
 /// leaves every change up to there, the next one whole or not at all, and nothing else.
 #[test]
 fn at_every_sync_point_of_puts_and_deletes() {
-    for seed in 0..4 {
+    for seed in 0..4 * cairn_sim::scale() {
         let (snapshots, states) = run(workload(seed));
         for (at, snapshot) in snapshots.iter().enumerate() {
             for cut in 0..3 {

@@ -61,6 +61,7 @@ impl Drop for World {
 fn operations_agree_with_the_model() {
     let first: u64 = std::env::var("SEED").ok().map_or(0, |seed| seed.parse().unwrap());
     let runs: u64 = std::env::var("RUNS").ok().map_or(RUNS, |runs| runs.parse().unwrap());
+    let runs = runs * cairn_sim::scale();
     std::thread::scope(|scope| {
         for half in 0..2 {
             scope.spawn(move || {
