@@ -14,7 +14,6 @@ pub mod http;
 pub mod limits;
 pub mod metrics;
 mod pulse;
-#[cfg(feature = "s3")]
 pub mod s3;
 pub mod serve;
 pub mod tls;
