@@ -97,7 +97,7 @@ const fn copying(operation: Operation) -> Operation {
 use Input::{Bytes, Xml};
 use Level::{Bucket, Object, Service};
 
-static TABLE: [Operation; 34] = [
+static TABLE: [Operation; 33] = [
     op("ListBuckets", "GET", Service, &[], LIST_BUCKETS),
     op("HeadBucket", "HEAD", Bucket, &[], &[]),
     op("GetBucketLocation", "GET", Bucket, &["location"], &[]),
@@ -131,7 +131,6 @@ static TABLE: [Operation; 34] = [
     op("DeleteObject", "DELETE", Object, &[], VERSION),
     op("DeleteObjectTagging", "DELETE", Object, &["tagging"], VERSION),
     op("AbortMultipartUpload", "DELETE", Object, &["uploadId"], &[]),
-    op("HeadService", "HEAD", Service, &[], &[]),
 ];
 
 /// Finds the operation; takes parameters without meaning out of the query.

@@ -219,9 +219,51 @@ fn only_the_holder_of_a_key_says_what_a_link_shows() {
         root.ask("PUT", "/public?acl").header("x-amz-acl", acl).send().fails(501, "NotImplemented");
         root.ask("PUT", "/other").header("x-amz-acl", acl).send().fails(501, "NotImplemented");
     }
-    root.put("/public?acl", b"<AccessControlPolicy></AccessControlPolicy>")
-        .fails(501, "NotImplemented");
+    lists_of_grants(&root);
     root.get("/other").fails(404, "NoSuchBucket");
+}
+
+/// Only what a canned ACL could say is taken.
+fn lists_of_grants(root: &Client) {
+    let put = |grants: &[(&str, &str)]| {
+        let grants: String = grants
+            .iter()
+            .map(|(who, what)| {
+                let (kind, name) = match who.starts_with("http") {
+                    true => ("Group", "URI"),
+                    false => ("CanonicalUser", "ID"),
+                };
+                format!(
+                    "<Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
+                     xsi:type=\"{kind}\"><{name}>{who}</{name}></Grantee>\
+                     <Permission>{what}</Permission></Grant>"
+                )
+            })
+            .collect();
+        let body = format!(
+            "<AccessControlPolicy><AccessControlList>{grants}</AccessControlList>\
+             </AccessControlPolicy>"
+        );
+        root.put("/public?acl", body.as_bytes())
+    };
+    let status = || root.get("/public?policyStatus").ok().one("IsPublic");
+    let owner = format!("{:064x}", 1);
+    let all = "http://acs.amazonaws.com/groups/global/AllUsers";
+    put(&[(&owner, "FULL_CONTROL"), (all, "READ")]).ok();
+    assert_eq!(status(), "true");
+    put(&[(&owner, "FULL_CONTROL")]).ok();
+    assert_eq!(status(), "false");
+    for grants in [
+        &[][..],
+        &[(all, "READ")],
+        &[(&owner, "READ")],
+        &[(&owner, "FULL_CONTROL"), (all, "WRITE")],
+        &[(&owner, "FULL_CONTROL"), ("12", "READ")],
+        &[(&owner, "FULL_CONTROL"), ("http://acs.amazonaws.com/groups/s3/LogDelivery", "READ")],
+    ] {
+        put(grants).fails(501, "NotImplemented");
+        assert_eq!(status(), "false");
+    }
 }
 
 #[test]

@@ -6,13 +6,13 @@ use cairn_fs::rows::Bucket;
 use http::HeaderMap;
 use s3s::S3Result;
 use s3s::dto::{
-    GetBucketAclInput, GetBucketAclOutput, GetObjectAclInput, GetObjectAclOutput, Grant, Grantee,
-    Owner, Permission, PutBucketAclInput, PutBucketAclOutput, PutObjectAclInput,
-    PutObjectAclOutput, Type,
+    AccessControlPolicy, GetBucketAclInput, GetBucketAclOutput, GetObjectAclInput,
+    GetObjectAclOutput, Grant, Grantee, Owner, Permission, PutBucketAclInput, PutBucketAclOutput,
+    PutObjectAclInput, PutObjectAclOutput, Type,
 };
 
 use super::super::door::Asked;
-use super::super::error::{Codes, not_implemented};
+use super::super::error::{Codes, bad_request, not_implemented};
 use super::super::headers::{check_object_acl, text};
 use super::super::owner;
 use super::super::store::Store;
@@ -30,13 +30,19 @@ pub(super) fn canned(headers: &HeaderMap) -> S3Result<Option<Visibility>> {
     }
 }
 
+/// Takes a canned ACL, or a list that says no more than one of the two.
 pub(crate) async fn put_bucket(
     store: &Store,
     asked: Asked,
     input: PutBucketAclInput,
 ) -> S3Result<PutBucketAclOutput> {
-    let Some(visibility) = canned(&asked.headers)?.filter(|_| !lists(&input)) else {
-        return Err(not_implemented("ACLs other than the canned private and public-read"));
+    let visibility = match (canned(&asked.headers)?, input.access_control_policy) {
+        (Some(visibility), None) => visibility,
+        (None, Some(policy)) => {
+            let bucket = get_bucket::open(store, &asked, &input.bucket).await?;
+            listed(policy, &owner::id(bucket.owner))?
+        }
+        _ => return Err(bad_request("give either a canned ACL or a list of grants")),
     };
     let name = input.bucket;
     let verb = UpdateBucket {
@@ -48,9 +54,30 @@ pub(crate) async fn put_bucket(
     Ok(PutBucketAclOutput::default())
 }
 
-fn lists(input: &PutBucketAclInput) -> bool {
-    let policy = input.access_control_policy.as_ref();
-    policy.is_some_and(|policy| policy.grants.is_some() || policy.owner.is_some())
+/// The visibility that a list of grants comes to: the owner everything, everybody may read or not.
+fn listed(policy: AccessControlPolicy, owner: &str) -> S3Result<Visibility> {
+    let (mut owner_has_all, mut visibility) = (false, Visibility::Private);
+    for grant in policy.grants.unwrap_or_default() {
+        let permission = grant.permission.as_ref().map(|permission| permission.as_str());
+        let Grantee { id, uri, email_address, .. } = match grant.grantee {
+            Some(grantee) => grantee,
+            None => return Err(beyond_canned()),
+        };
+        match (id.as_deref(), uri.as_deref(), email_address, permission) {
+            (Some(id), None, None, Some(Permission::FULL_CONTROL)) if id == owner => {
+                owner_has_all = true;
+            }
+            (None, Some(ALL_USERS), None, Some(Permission::READ)) => {
+                visibility = Visibility::Public;
+            }
+            _ => return Err(beyond_canned()),
+        }
+    }
+    if owner_has_all { Ok(visibility) } else { Err(beyond_canned()) }
+}
+
+fn beyond_canned() -> s3s::S3Error {
+    not_implemented("ACLs beyond what the canned private and public-read say")
 }
 
 pub(crate) async fn get_bucket(
