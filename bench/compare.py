@@ -47,10 +47,12 @@ class Bench:
     def __init__(self, seconds):
         self.seconds = seconds
         self.plain = self.tls = self.writes = self.nginx = None
+        self.stores = 0
 
     def prepare(self):
-        for name in ("root", "plain", "tls"):
-            shutil.rmtree(WORK / name, ignore_errors=True)
+        self.remove_stores()
+        shutil.rmtree(WORK / "root", ignore_errors=True)
+        settle()
         (WORK / "root").mkdir(parents=True)
         for name, size in FILES.items():
             (WORK / "root" / name).write_bytes(hashlib.shake_128(name.encode()).digest(size))
@@ -115,6 +117,13 @@ class Bench:
         if self.nginx:
             self.nginx.terminate()
             self.nginx.wait()
+        self.remove_stores()
+
+    def remove_stores(self):
+        for path in WORK.glob("writes-*"):
+            shutil.rmtree(path)
+        for name in ("plain", "tls", "master", "fio-4k", "fio-1m"):
+            shutil.rmtree(WORK / name, ignore_errors=True)
 
     # What is measured: each returns one number.
 
@@ -145,7 +154,9 @@ class Bench:
 
     def put(self, who, size):
         """PUTs of new keys by 16 connections, into a store of its own."""
-        self.writes = self.start_cairn("writes")
+        # Removed only at the end: freeing gigabytes keeps the disk busy for a while.
+        self.stores += 1
+        self.writes = self.start_cairn(f"writes-{self.stores}")
         if who == "http":
             auth = "Authorization: " + Http(self.writes.http).auth["Authorization"]
             address = self.writes.http.removeprefix("http://")
@@ -157,27 +168,31 @@ class Bench:
             address = self.writes.s3.removeprefix("http://")
             rate = self.load("PUT", address, "", 16, size, paths)[0]
         self.writes.kill()
-        shutil.rmtree(WORK / "writes")
         settle()
         return rate
 
     def fio(self, size, jobs):
         """Writes of `size`, each with fdatasync, by so many jobs, each in a file of its own that
         was written before (so that no block is allocated while it is measured)."""
-        (WORK / "fio").mkdir(exist_ok=True)
+        directory = WORK / f"fio-{size}"
+        first = not directory.exists()
+        directory.mkdir(exist_ok=True)
         text = output(
-            "fio", "--name=write", f"--directory={WORK / 'fio'}", "--ioengine=psync", "--rw=write",
+            "fio", "--name=write", f"--directory={directory}", "--ioengine=psync", "--rw=write",
             f"--bs={size}", "--fdatasync=1", "--size=64m", "--overwrite=1", f"--numjobs={jobs}",
             "--group_reporting", "--time_based", f"--runtime={self.seconds}",
             "--filename_format=$jobnum", "--output-format=json",
         )  # fmt: skip
+        if first:  # this run has made the files; now that they are on the disk, once more
+            settle()
+            return self.fio(size, jobs)
         return json.loads(text[text.index("{") :])["jobs"][0]["write"]["iops"]
 
 
 def settle():
     """Lets the disk finish what a removed store leaves behind."""
     os.sync()
-    time.sleep(0.5)
+    time.sleep(1)
 
 
 # ---------------------------------------------------------------- rows
@@ -315,7 +330,7 @@ def verdict(number, target):
 def machine():
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     memory = int(re.search(r"MemTotal: +(\d+)", Path("/proc/meminfo").read_text())[1]) >> 20
-    fs = output("stat", "-f", "-c", "%T", WORK).strip()
+    fs = output("findmnt", "-no", "FSTYPE", "-T", WORK).strip()
     return (
         f"{cpu[1] if cpu else platform.machine()}, {os.cpu_count()} cores shared by client and "
         f"server, {memory} GiB, Linux {platform.release()}, {fs}; {versions()}; "
