@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::{Caller, Principal};
@@ -9,6 +10,7 @@ use cairn_fs::Fs;
 use futures_util::future::{Either, Ready, ready};
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
+use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
@@ -31,6 +33,8 @@ use crate::admit::Admit;
 use crate::serve::{Door, Peer};
 use crate::upload::Upload;
 
+/// How long a client waits for a reply without a sign of life.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// A body that is XML, bytes; and one of a caller without credentials, who may do nothing with it.
 const XML_BYTES: usize = 2 << 20;
 const XML_BYTES_ANONYMOUS: usize = 4 << 10;
@@ -83,10 +87,21 @@ impl Parts {
 
 impl S3Door {
     pub fn new(fs: Fs, admit: Arc<Admit>, config: S3Config) -> S3Door {
+        S3Door::with_patience(fs, admit, config, PATIENCE)
+    }
+
+    /// As [`S3Door::new`]; the completion of an upload that takes longer than `patience` is
+    /// answered piecemeal, so that the client does not give up.
+    pub fn with_patience(
+        fs: Fs,
+        admit: Arc<Admit>,
+        config: S3Config,
+        patience: Duration,
+    ) -> S3Door {
         let clock = Arc::clone(fs.clock());
         let region = config.region.clone();
         let start = admit.rng().next_u64();
-        let store = Store { fs, region: config.region };
+        let store = Store { fs, region: config.region, patience };
         let mut builder = S3ServiceBuilder::new(store.clone());
         builder.set_config(library_config());
         let mut domains = config.domains;
@@ -300,7 +315,14 @@ impl Inner {
 
 /// What the library leaves out of its replies.
 fn complete(parts: &Parts, operation: &Operation, mut response: Response<Body>) -> Response<Body> {
-    let Some(mut body) = response.body().bytes() else { return response };
+    let Some(mut body) = response.body().bytes() else {
+        let (resource, request_id) = (parts.address.resource(), parts.request_id.clone());
+        return response.map(|body| {
+            Body::http_body_unsync(body.map_frame(move |frame| {
+                frame.map_data(|data| error::late(data, &resource, &request_id))
+            }))
+        });
+    };
     if !response.status().is_success() {
         body = error::extend(&body, &parts.address.resource(), &parts.request_id);
     } else if operation.name == "GetObjectAttributes" {

@@ -147,3 +147,15 @@ pub(super) fn extend(body: &Bytes, resource: &str, request_id: &str) -> Bytes {
     let end = format!("<Resource>{resource}</Resource><RequestId>{request_id}</RequestId></Error>");
     [start, end.as_bytes()].concat().into()
 }
+
+/// A piece of a reply that was begun before it was known how it would end. The library begins an
+/// error anew, which makes it no XML.
+pub(super) fn late(piece: Bytes, resource: &str, request_id: &str) -> Bytes {
+    let error = piece.strip_prefix(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>");
+    match error.map(<[u8]>::trim_ascii_start) {
+        Some(error) if !error.is_empty() => {
+            extend(&Bytes::copy_from_slice(error), resource, request_id)
+        }
+        _ => piece,
+    }
+}

@@ -1,5 +1,7 @@
 //! The operations as the library names them; each is a file in `verbs`.
 
+use std::time::Duration;
+
 use cairn_auth::Caller;
 use cairn_base::Error;
 use cairn_fs::ops::buckets::GetBucket;
@@ -16,6 +18,7 @@ use super::verbs;
 pub(super) struct Store {
     pub(super) fs: Fs,
     pub(super) region: String,
+    pub(super) patience: Duration,
 }
 
 /// What was established about a request. There is no operation without.

@@ -14,7 +14,7 @@ use cairn_base::{Clock, RealDisk, Secret, Timestamp};
 use cairn_blocks::Store;
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::limits::Limits;
-use cairn_doors::s3::{S3Config, service};
+use cairn_doors::s3::{S3Config, S3Door, service};
 use cairn_doors::serve::{Serving, listen, serve};
 use cairn_fs::Fs;
 use cairn_fs::ops::credentials::AddAccessKey;
@@ -57,13 +57,26 @@ impl Server {
     }
 
     pub fn with(limits: Limits) -> Server {
+        Server::build(limits, None)
+    }
+
+    /// A server that answers every completion of an upload piecemeal.
+    pub fn impatient() -> Server {
+        Server::build(Limits::default(), Some(Duration::ZERO))
+    }
+
+    fn build(limits: Limits, patience: Option<Duration>) -> Server {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(StillClock(NOW.into()));
         let (admit, root) = runtime.block_on(store(dir.path(), clock.clone()));
         let domains = vec!["s3.test".to_owned()];
         let config = S3Config { domains, region: REGION.into() };
-        let door = service(admit.fs().clone(), Arc::clone(&admit), config);
+        let (fs, keys) = (admit.fs().clone(), Arc::clone(&admit));
+        let door = match patience {
+            None => service(fs, keys, config),
+            Some(patience) => S3Door::with_patience(fs, keys, config, patience),
+        };
         let serving = Serving { limits, ..Serving::default() };
         let (stop, stopped) = watch::channel(false);
         let address = runtime.block_on(async {

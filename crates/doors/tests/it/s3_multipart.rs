@@ -283,3 +283,21 @@ fn uploads_are_listed_in_pages() {
     assert_eq!(prefixes, ["<Prefix>a/</Prefix>", "<Prefix>c/</Prefix>"]);
     assert_eq!(root.get("/videos?uploads&prefix=a%2F").ok().all("Key"), ["a/1", "a/2"]);
 }
+
+#[test]
+fn a_slow_completion_is_answered_piecemeal() {
+    let server = Server::impatient();
+    let root = server.root();
+    root.put("/videos", b"").ok();
+    let upload = begin(&root, "/videos/a");
+    let etag = part(&root, "/videos/a", &upload, 1, b"1").ok().etag();
+    let wrong = complete(&root, "/videos/a", &upload, &[(2, etag.clone())]);
+    assert_eq!((wrong.status, wrong.code().as_str()), (200, "InvalidPart"));
+    assert_eq!((wrong.one("Resource"), wrong.all("RequestId").len()), ("/videos/a".into(), 1));
+    assert_eq!(wrong.text().matches("<?xml").count(), 1, "{}", wrong.text());
+    root.get("/videos/a").fails(404, "NoSuchKey");
+    let done = complete(&root, "/videos/a", &upload, &[(1, etag)]);
+    assert_eq!(done.header("transfer-encoding"), Some("chunked"));
+    assert_eq!(done.text().matches("<?xml").count(), 1, "{}", done.text());
+    assert_eq!(root.get("/videos/a").ok().etag(), done.one("ETag"));
+}

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use bytes::Bytes;
 use cairn_base::{Error, limits};
 use cairn_fs::combine_checksums;
@@ -18,9 +16,6 @@ use super::super::store::Store;
 use super::super::{conditions, upload_id};
 use super::upload_part::part_number;
 
-/// A completion that takes longer is answered piecemeal, so that the client does not give up.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 pub(crate) async fn run(
     store: &Store,
     asked: Asked,
@@ -29,13 +24,17 @@ pub(crate) async fn run(
     let name = upload_id::name(input.bucket, input.key, &input.upload_id)?;
     let parts = named_parts(input.multipart_upload.and_then(|upload| upload.parts))?;
     let conditions = conditions::of_change(&asked.headers)?;
-    let (store, task_asked) = (store.clone(), asked);
+    let (patience, store) = (store.patience, store.clone());
     // Goes on even where the client does not wait for it.
     let mut task =
-        tokio::spawn(async move { complete(&store, &task_asked, name, parts, conditions).await });
-    match tokio::time::timeout(PATIENCE, &mut task).await {
-        Ok(done) => joined(done),
-        Err(_) => Ok(CompleteMultipartUploadOutput {
+        tokio::spawn(async move { complete(&store, &asked, name, parts, conditions).await });
+    let in_time = match patience.is_zero() {
+        true => None,
+        false => tokio::time::timeout(patience, &mut task).await.ok(),
+    };
+    match in_time {
+        Some(done) => joined(done),
+        None => Ok(CompleteMultipartUploadOutput {
             future: Some(task.map(joined).boxed()),
             ..CompleteMultipartUploadOutput::default()
         }),
