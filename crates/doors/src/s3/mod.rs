@@ -24,6 +24,7 @@ mod error;
 mod get_object;
 mod headers;
 mod integrity;
+mod library;
 mod operation;
 mod owner;
 mod payload;

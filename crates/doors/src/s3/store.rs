@@ -9,8 +9,8 @@ use cairn_fs::{Fs, Verb};
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::door::Asked;
 use super::error::{Codes, refuse, translate};
+use super::library::Asked;
 use super::verbs;
 
 /// What the verbs work on.

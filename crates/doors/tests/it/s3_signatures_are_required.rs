@@ -132,6 +132,17 @@ fn within_the_window_and_with_a_date_header() {
         ask.lie.ahead = ahead;
         ask.send().ok();
     }
+    let dated = |date: &str| {
+        let mut ask = root.ask("GET", "/").header("date", date);
+        ask.lie.no_date = true;
+        ask.send()
+    };
+    dated("Thu, 01 Jan 2026 00:00:00 GMT").ok();
+    dated("Thu, 01 Jan 2026 00:00:01 GMT").fails(403, "SignatureDoesNotMatch");
+    dated("Wed, 31 Dec 2025 00:00:00 GMT").fails(403, "SignatureDoesNotMatch");
+    dated("nonsense").fails(403, "AccessDenied");
+    // x-amz-date is the one that counts.
+    root.ask("GET", "/").header("date", "Thu, 01 Jan 1970 00:00:00 GMT").send().ok();
 }
 
 #[test]

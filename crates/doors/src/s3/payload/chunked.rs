@@ -226,3 +226,73 @@ fn take_line(line: &mut Vec<u8>, input: &mut Bytes) -> S3Result<bool> {
         None => Err(garbled("the head of a chunk does not end in CR LF")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_base::Rng;
+    use cairn_base::rng::SeededRng;
+
+    type Decoded = (Vec<u8>, Vec<(String, String)>);
+
+    /// Decodes a body that comes in pieces of these lengths, over and over.
+    fn decode(wire: &[u8], lengths: &[usize]) -> S3Result<Decoded> {
+        let mut chunked = Chunked::new(None, true);
+        let (mut rest, mut out) = (wire, Vec::new());
+        for length in lengths.iter().cycle() {
+            let mut input = Bytes::copy_from_slice(&rest[..rest.len().min(*length)]);
+            rest = &rest[input.len()..];
+            while let Some(data) = chunked.decode(&mut input)? {
+                out.extend_from_slice(&data);
+            }
+            if rest.is_empty() {
+                break;
+            }
+        }
+        chunked.finish()?;
+        Ok((out, chunked.trailers().to_vec()))
+    }
+
+    const WIRE: &[u8] = b"5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nX-A: b \r\nc:d\r\n\r\n";
+
+    #[test]
+    fn however_it_is_cut_it_is_the_same() {
+        let trailers = [("x-a", "b"), ("c", "d")];
+        let trailers = trailers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        for first in 1..WIRE.len() {
+            for second in 1..8 {
+                let (data, found) = decode(WIRE, &[first, second]).unwrap();
+                assert_eq!(data, b"hello world");
+                assert_eq!(found, trailers);
+            }
+        }
+    }
+
+    #[test]
+    fn no_cut_short_body_is_whole() {
+        let end = WIRE.len() - b"X-A: b \r\nc:d\r\n\r\n".len();
+        for len in 0..end {
+            assert!(decode(&WIRE[..len], &[len.max(1)]).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn nonsense_never_panics_nor_gives_more_than_came() {
+        let rng = SeededRng::new(1);
+        for _ in 0..100_000 {
+            let mut wire = WIRE.to_vec();
+            for _ in 0..1 + rng.below(4) {
+                let at = rng.below(wire.len() as u64) as usize;
+                match rng.below(3) {
+                    0 => wire[at] = rng.next_u64() as u8,
+                    1 => wire.truncate(at.max(1)),
+                    _ => wire.insert(at, b"0123456789abcdef\r\n;:"[rng.below(20) as usize]),
+                }
+            }
+            let lengths = [1 + rng.below(20) as usize, 1 + rng.below(20) as usize];
+            if let Ok((data, _)) = decode(&wire, &lengths) {
+                assert!(data.len() <= wire.len());
+            }
+        }
+    }
+}

@@ -2,8 +2,8 @@ use cairn_fs::ops::multipart::AbortUpload;
 use s3s::S3Result;
 use s3s::dto::{AbortMultipartUploadInput, AbortMultipartUploadOutput};
 
-use super::super::door::Asked;
 use super::super::error::Codes;
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::upload_id;
 

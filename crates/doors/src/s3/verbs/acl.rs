@@ -11,9 +11,9 @@ use s3s::dto::{
     PutObjectAclInput, PutObjectAclOutput, Type,
 };
 
-use super::super::door::Asked;
 use super::super::error::{Codes, bad_request, not_implemented};
 use super::super::headers::{check_object_acl, text};
+use super::super::library::Asked;
 use super::super::owner;
 use super::super::store::Store;
 use super::{check_version, get_bucket};

@@ -6,8 +6,8 @@ use s3s::dto::{
 };
 use s3s::{S3ErrorCode, S3Result};
 
-use super::super::door::Asked;
 use super::super::error::{Codes, refuse};
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::tags::{self, Tags};
 use super::get_bucket;

@@ -5,13 +5,14 @@ use cairn_fs::ops::conditions::Conditions;
 use cairn_fs::ops::multipart::{GetUpload, ListParts, TakenPart, UploadName};
 use cairn_fs::rows::{Algorithm, Checksum, ChecksumKind, Part, Upload};
 use futures_util::FutureExt;
+use http::header::IF_MATCH;
 use s3s::dto::{CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart, ETag};
 use s3s::{S3ErrorCode, S3Result};
 
 use super::super::checksums::{self, fill_checksums, type_of};
-use super::super::door::Asked;
 use super::super::error::{Codes, bad_request, refuse, translate};
 use super::super::headers::text;
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::{conditions, upload_id};
 use super::upload_part::part_number;
@@ -112,8 +113,13 @@ async fn complete(
     let done = match done {
         Ok(done) => done,
         Err(error) => {
+            // The upload was there a moment ago: it is the object that If-Match is about.
+            let not_found = match asked.headers.contains_key(IF_MATCH) {
+                true => S3ErrorCode::NoSuchKey,
+                false => S3ErrorCode::NoSuchUpload,
+            };
             let codes = Codes {
-                not_found: missing(store, asked, &bucket, &error).await,
+                not_found,
                 invalid: S3ErrorCode::InvalidPart,
                 too_large: S3ErrorCode::EntityTooSmall,
             };
@@ -130,14 +136,6 @@ async fn complete(
     };
     fill_checksums!(output, &done.checksums, count);
     Ok(output)
-}
-
-/// Whether it is the upload that is missing or the object that If-Match is about.
-async fn missing(_: &Store, asked: &Asked, _: &str, _: &Error) -> S3ErrorCode {
-    match asked.headers.contains_key(http::header::IF_MATCH) {
-        true => S3ErrorCode::NoSuchKey,
-        false => S3ErrorCode::NoSuchUpload,
-    }
 }
 
 /// The parts as they are stored.

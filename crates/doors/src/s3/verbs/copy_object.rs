@@ -5,9 +5,9 @@ use s3s::dto::{CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, 
 use s3s::{S3ErrorCode, S3Result};
 
 use super::super::checksums::{fill_checksums, type_of};
-use super::super::door::Asked;
 use super::super::error::{Codes, invalid, not_implemented};
 use super::super::headers::{check_object_acl, text};
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::tags::Tags;
 use super::super::{attributes, conditions, owner, tags};

@@ -5,8 +5,8 @@ use cairn_fs::rows::BucketKind;
 use s3s::dto::{CreateBucketInput, CreateBucketOutput};
 use s3s::{S3ErrorCode, S3Result};
 
-use super::super::door::Asked;
 use super::super::error::{Codes, not_implemented, refuse, translate};
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::acl;
 

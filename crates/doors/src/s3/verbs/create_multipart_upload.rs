@@ -4,9 +4,9 @@ use http::HeaderMap;
 use s3s::S3Result;
 use s3s::dto::{CreateMultipartUploadInput, CreateMultipartUploadOutput};
 
-use super::super::door::Asked;
 use super::super::error::{Codes, bad_request};
 use super::super::headers::{check_object_acl, text};
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::{attributes, checksums, tags, upload_id};
 

@@ -2,8 +2,8 @@ use cairn_fs::ops::buckets::DeleteBucket;
 use s3s::S3Result;
 use s3s::dto::{DeleteBucketInput, DeleteBucketOutput};
 
-use super::super::door::Asked;
 use super::super::error::Codes;
+use super::super::library::Asked;
 use super::super::store::Store;
 
 pub(crate) async fn run(

@@ -5,9 +5,9 @@ use s3s::S3Result;
 use s3s::dto::{DeleteObjectInput, DeleteObjectOutput};
 
 use super::super::conditions;
-use super::super::door::Asked;
 use super::super::error::{Codes, invalid, not_implemented};
 use super::super::headers::text;
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::check_version;
 

@@ -6,8 +6,8 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::super::door::Asked;
 use super::super::error::{Codes, invalid, not_implemented, refuse, translate};
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::check_version;
 

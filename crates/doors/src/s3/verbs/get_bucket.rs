@@ -10,8 +10,8 @@ use s3s::dto::{
     GetBucketVersioningOutput, PolicyStatus,
 };
 
-use super::super::door::Asked;
 use super::super::error::Codes;
+use super::super::library::Asked;
 use super::super::store::Store;
 
 const DEFAULT_REGION: &str = "us-east-1";

@@ -10,10 +10,10 @@ use s3s::dto::{
 };
 
 use super::super::checksums::{fill_checksums, type_of};
-use super::super::door::Asked;
 use super::super::error::{Codes, invalid, translate};
 use super::super::get_object::body_of;
 use super::super::headers::text;
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::{check_version, page_size, time};
 

@@ -2,8 +2,8 @@ use cairn_fs::ops::list_objects::ListObjects;
 use s3s::S3Result;
 use s3s::dto::{HeadBucketInput, HeadBucketOutput};
 
-use super::super::door::Asked;
 use super::super::error::Codes;
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::get_bucket::region;
 

@@ -4,8 +4,8 @@ use cairn_fs::ops::buckets::ListBuckets;
 use s3s::S3Result;
 use s3s::dto::{Bucket, ListBucketsInput, ListBucketsOutput};
 
-use super::super::door::Asked;
 use super::super::error::{Codes, invalid};
+use super::super::library::Asked;
 use super::super::owner;
 use super::super::store::Store;
 use super::time;

@@ -9,8 +9,8 @@ use s3s::dto::{
     ListMultipartUploadsInput, ListMultipartUploadsOutput, MultipartUpload, Owner, StorageClass,
 };
 
-use super::super::door::Asked;
 use super::super::error::{Codes, invalid};
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::{checksums, owner, upload_id};
 use super::list_objects::Names;

@@ -9,8 +9,8 @@ use s3s::dto::{
     ListObjectsV2Input, ListObjectsV2Output, Object, ObjectStorageClass, Owner,
 };
 
-use super::super::door::Asked;
 use super::super::error::{Codes, invalid};
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::{checksums, owner, sigv4};
 use super::{page_size, time};

@@ -4,8 +4,8 @@ use s3s::S3Result;
 use s3s::dto::{ETag, ListPartsInput, ListPartsOutput, Part, StorageClass};
 
 use super::super::checksums::{self, fill_checksums};
-use super::super::door::Asked;
 use super::super::error::{Codes, invalid};
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::{owner, upload_id};
 use super::{page_size, time};

@@ -6,8 +6,8 @@ use s3s::dto::{
     GetObjectTaggingOutput, PutObjectTaggingInput, PutObjectTaggingOutput,
 };
 
-use super::super::door::Asked;
 use super::super::error::Codes;
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::tags::{self, Tags};
 use super::check_version;

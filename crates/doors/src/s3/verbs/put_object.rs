@@ -4,10 +4,10 @@ use s3s::S3Result;
 use s3s::dto::{ETag, PutObjectInput, PutObjectOutput};
 
 use super::super::checksums::{fill_checksums, type_of};
-use super::super::door::Asked;
 use super::super::error::Codes;
 use super::super::headers::check_object_acl;
 use super::super::integrity::Integrity;
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::{attributes, conditions, tags};
 use super::receive::{Received, receive};

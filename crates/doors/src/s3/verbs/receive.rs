@@ -1,14 +1,13 @@
 //! Taking the bytes of an object or part.
 
-use bytes::Bytes;
 use cairn_base::limits;
+use cairn_fs::Written;
 use cairn_fs::rows::{Algorithm, Checksum};
-use cairn_fs::{BodyWriter, Digester, Digests, Written};
 use s3s::{S3ErrorCode, S3Result};
 
-use super::super::door::Asked;
 use super::super::error::{Codes, bad_request, refuse, translate};
 use super::super::integrity::Integrity;
+use super::super::library::Asked;
 use super::super::payload::Payload;
 use super::super::store::Store;
 
@@ -60,18 +59,10 @@ async fn read(
     let mut digester = integrity.digester(further);
     while let Some(piece) = payload.next().await? {
         digester.update(&piece);
-        push(&mut writer, piece).await?;
+        writer.push(piece).await.map_err(|error| translate(error, Codes::object()))?;
     }
-    let digests: Digests = finish(digester);
+    let digests = digester.finish();
     let checksums = integrity.verify(payload, &digests)?;
     let written = writer.finish().await.map_err(|error| translate(error, Codes::object()))?;
     Ok(Received { written, etag: digests.md5_hex(), checksums })
-}
-
-async fn push(writer: &mut BodyWriter, piece: Bytes) -> S3Result<()> {
-    writer.push(piece).await.map_err(|error| translate(error, Codes::object()))
-}
-
-fn finish(digester: Digester) -> Digests {
-    digester.finish()
 }

@@ -5,9 +5,9 @@ use s3s::S3Result;
 use s3s::dto::{ETag, UploadPartInput, UploadPartOutput};
 
 use super::super::checksums::{self, fill_checksums};
-use super::super::door::Asked;
 use super::super::error::{Codes, bad_request, invalid};
 use super::super::integrity::Integrity;
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::upload_id;
 use super::receive::{Received, receive};

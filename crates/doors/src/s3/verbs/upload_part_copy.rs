@@ -4,9 +4,9 @@ use cairn_fs::ops::multipart::GetUpload;
 use s3s::S3Result;
 use s3s::dto::{CopyPartResult, ETag, UploadPartCopyInput, UploadPartCopyOutput};
 
-use super::super::door::Asked;
 use super::super::error::{Codes, invalid};
 use super::super::headers::text;
+use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::{conditions, owner, range, upload_id};
 use super::copy_object::source;

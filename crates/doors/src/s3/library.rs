@@ -1,0 +1,203 @@
+//! The operations that the `s3s` library reads and writes: everything but objects themselves.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_auth::{Caller, Principal};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, S3ErrorCode, S3Result};
+use tokio::sync::Semaphore;
+
+use super::address::Address;
+use super::door::Parts;
+use super::error::{self, bad_request, internal, refuse};
+use super::integrity::Integrity;
+use super::operation::{Input, Operation};
+use super::payload::{Mode, Payload, decoded_length};
+use super::store::Store;
+use super::verdict::Verdict;
+use super::{attributes, sigv4, xml};
+use crate::upload::Upload;
+
+/// A body that is XML, bytes; and one of a caller without credentials, who may do nothing with it.
+const XML_BYTES: usize = 2 << 20;
+const XML_BYTES_ANONYMOUS: usize = 4 << 10;
+/// All such bodies that are in memory, KiB.
+const XML_MEMORY_KIB: usize = 64 << 10;
+
+/// What was established about a request before the library saw it; given to the verbs.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub(super) caller: Caller,
+    /// As the client sent them.
+    pub(super) headers: Arc<HeaderMap>,
+    pub(super) payload: Arc<Mutex<Option<Payload>>>,
+}
+
+/// The library, and what it is given.
+pub(super) struct Library {
+    service: S3Service,
+    xml_memory: Semaphore,
+}
+
+impl Library {
+    pub(super) fn new(store: Store) -> Library {
+        let mut config = S3Config::default();
+        config.xml_max_body_size = XML_BYTES;
+        // Forms never come as far as this.
+        config.post_object_max_file_size = 0;
+        let mut builder = S3ServiceBuilder::new(store);
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+        let xml_memory = Semaphore::new(XML_MEMORY_KIB);
+        Library { service: builder.build(), xml_memory }
+    }
+
+    /// All other operations: the library reads what they ask and writes what they reply.
+    pub(super) async fn ask(
+        &self,
+        parts: &Parts,
+        operation: &Operation,
+        verdict: Verdict,
+        upload: Upload,
+    ) -> S3Result<Response<Body>> {
+        let decoded = decoded_length(&parts.headers)?;
+        check_framing(&parts.headers, operation, &verdict, decoded, &upload)?;
+        let mut payload = Payload::new(upload, verdict.mode, decoded);
+        let body = match operation.input {
+            Input::Bytes => Bytes::new(),
+            Input::Xml => self.read_xml(&mut payload, &verdict.caller, &parts.headers).await?,
+            Input::None => payload.read_all(0).await?,
+        };
+        let payload = Arc::new(Mutex::new(Some(payload)));
+        let asked = Asked {
+            caller: verdict.caller,
+            headers: Arc::new(parts.headers.clone()),
+            payload: Arc::clone(&payload),
+        };
+        let response = self.service.call(library_request(parts, asked, body)?).await;
+        let left = payload.lock().take();
+        if let Some(left) = left
+            && !parts.headers.contains_key(http::header::EXPECT)
+        {
+            left.drain().await;
+        }
+        match response {
+            Ok(response) => Ok(complete(parts, operation, response)),
+            Err(error) => {
+                let error: Box<dyn std::error::Error + Send + Sync> = error.into();
+                Err(internal(&cairn_base::Error::Io(std::io::Error::other(error))))
+            }
+        }
+    }
+
+    async fn read_xml(
+        &self,
+        payload: &mut Payload,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> S3Result<Bytes> {
+        let integrity = Integrity::parse(headers)?;
+        let is_anonymous = caller.principal() == Principal::Anonymous;
+        let limit = if is_anonymous { XML_BYTES_ANONYMOUS } else { XML_BYTES };
+        let kib = payload.announced().map_or(limit, |len| limit.min(len as usize)) >> 10;
+        let permit = self.xml_memory.acquire_many(kib as u32).await;
+        let _held = permit.map_err(|_| refuse(S3ErrorCode::ServiceUnavailable, "stopping"))?;
+        let body = payload.read_all(limit).await?;
+        let mut digester = integrity.digester(None);
+        digester.update(&body);
+        integrity.verify(payload, &digester.finish())?;
+        xml::prepare(body)
+    }
+}
+
+/// What the library leaves out of its replies.
+fn complete(parts: &Parts, operation: &Operation, mut response: Response<Body>) -> Response<Body> {
+    let Some(mut body) = response.body().bytes() else {
+        let (resource, request_id) = (parts.address.resource(), parts.request_id.clone());
+        return response.map(|body| {
+            Body::http_body_unsync(body.map_frame(move |frame| {
+                frame.map_data(|data| error::late(data, &resource, &request_id))
+            }))
+        });
+    };
+    if !response.status().is_success() {
+        body = error::extend(&body, &parts.address.resource(), &parts.request_id);
+    } else if operation.name == "GetObjectAttributes" {
+        // Here alone an ETag has no quotes.
+        let text = String::from_utf8_lossy(&body);
+        let quotes = [("<ETag>&quot;", "<ETag>"), ("&quot;</ETag>", "</ETag>")];
+        let quotes = quotes.into_iter().chain([("<ETag>\"", "<ETag>"), ("\"</ETag>", "</ETag>")]);
+        body = quotes.fold(text.into_owned(), |text, (from, to)| text.replace(from, to)).into();
+    }
+    *response.body_mut() = Body::from(xml::escape_controls(&body).unwrap_or(body));
+    response
+}
+
+/// Whether the length of what comes is known, and its framing is what the signature says.
+fn check_framing(
+    headers: &HeaderMap,
+    operation: &Operation,
+    verdict: &Verdict,
+    decoded: Option<u64>,
+    upload: &Upload,
+) -> S3Result<()> {
+    let is_chunked = matches!(verdict.mode, Mode::Chunked(_));
+    if is_chunked && decoded.is_none() {
+        let what = "missing header: x-amz-decoded-content-length";
+        return Err(refuse(S3ErrorCode::MissingContentLength, what));
+    }
+    if !is_chunked && attributes::says_chunked(headers) {
+        let what = "a body of aws-chunked needs x-amz-content-sha256: STREAMING-…";
+        return Err(bad_request(what));
+    }
+    if !is_chunked && operation.input == Input::Bytes && upload.announced().is_none() {
+        let what = "you must provide the Content-Length HTTP header";
+        return Err(refuse(S3ErrorCode::MissingContentLength, what));
+    }
+    Ok(())
+}
+
+/// The request as the library sees it: without credentials, by path, its body in hand. It only
+/// gets headers that the verbs do not read themselves.
+fn library_request(parts: &Parts, asked: Asked, body: Bytes) -> S3Result<Request<Body>> {
+    let mut path = String::from("/");
+    match &parts.address {
+        Address::Root => {}
+        Address::Bucket(bucket) => path.push_str(bucket),
+        Address::Object { bucket, key } => {
+            path.push_str(bucket);
+            path.push('/');
+            sigv4::encode_into(&mut path, key.as_bytes(), false);
+        }
+    }
+    if !parts.query.is_empty() {
+        path.push('?');
+        path.push_str(&parts.query.encode());
+    }
+    let mut request = Request::builder()
+        .method(parts.method.clone())
+        .uri(path)
+        .body(Body::empty())
+        .map_err(|_| refuse(S3ErrorCode::InvalidURI, "the request is too long"))?;
+    let headers = request.headers_mut();
+    for value in parts.headers.get_all("x-amz-copy-source") {
+        headers.append("x-amz-copy-source", value.clone());
+    }
+    // The library takes one of them a line, clients send them in one.
+    for value in parts.headers.get_all("x-amz-object-attributes") {
+        for word in value.to_str().unwrap_or_default().split(',') {
+            if let Ok(word) = HeaderValue::from_str(word.trim()) {
+                headers.append("x-amz-object-attributes", word);
+            }
+        }
+    }
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    *request.body_mut() = Body::from(body);
+    request.extensions_mut().insert(asked);
+    Ok(request)
+}
