@@ -98,6 +98,25 @@ fn choose<'a>(rng: &SeededRng, from: &[&'a str]) -> &'a str {
     from[rng.below(from.len() as u64) as usize]
 }
 
+fn keys(rng: &SeededRng) -> BTreeSet<String> {
+    let mut keys: BTreeSet<String> = (0..rng.below(120)).map(|_| key(rng)).collect();
+    keys.insert("z".repeat(1024));
+    keys
+}
+
+/// None, any, or the beginning of one of the keys.
+fn prefix(rng: &SeededRng, keys: &BTreeSet<String>) -> String {
+    match rng.below(3) {
+        0 => String::new(),
+        1 => key(rng),
+        _ => {
+            let key = keys.iter().nth(rng.below(keys.len() as u64) as usize).unwrap();
+            let len = rng.below(key.chars().count() as u64 + 1) as usize;
+            key.chars().take(len).collect()
+        }
+    }
+}
+
 #[test]
 fn random_listings() {
     let server = Server::start();
@@ -107,11 +126,7 @@ fn random_listings() {
         println!("seed {seed}");
         let rng = SeededRng::new(seed);
         root.put("/listed", b"").ok();
-        let mut keys = BTreeSet::new();
-        keys.insert("z".repeat(1024));
-        for _ in 0..rng.below(120) {
-            keys.insert(key(&rng));
-        }
+        let keys = keys(&rng);
         let mut connection = Connection::open(server.address);
         for key in &keys {
             let path = format!("/listed/{}", encode(key, false));
@@ -120,15 +135,7 @@ fn random_listings() {
         }
         let mut lister = Lister { client: root.clone(), connection };
         for _ in 0..170 {
-            let prefix = match rng.below(3) {
-                0 => String::new(),
-                1 => key(&rng),
-                _ => {
-                    let key = keys.iter().nth(rng.below(keys.len() as u64) as usize).unwrap();
-                    let len = rng.below(key.chars().count() as u64 + 1) as usize;
-                    key.chars().take(len).collect()
-                }
-            };
+            let prefix = prefix(&rng, &keys);
             let delimiter = choose(&rng, &["", "/", "/", "/", "a", "//", ".", "é"]);
             let after = if rng.below(3) == 0 { key(&rng) } else { String::new() };
             let max = [0, 1, 2, 3, 7, 1000][rng.below(6) as usize];

@@ -80,6 +80,13 @@ fn an_upload_becomes_an_object() {
     complete(&root, path, &upload, &parts).fails(404, "NoSuchUpload");
     part(&root, path, &upload, 1, b"").fails(404, "NoSuchUpload");
     assert!(root.get("/videos?uploads").ok().all("UploadId").is_empty());
+    read_by_parts(&root, path, [&one, &two, &three]);
+}
+
+/// Part by part, and the table of them.
+fn read_by_parts(root: &Client, path: &str, parts: [&[u8]; 3]) {
+    let [one, two, _] = parts;
+    let whole = parts.concat();
     // Read back by parts.
     let bounds = [0, one.len(), one.len() + two.len(), whole.len()];
     for number in 1..=3 {
