@@ -18,6 +18,10 @@ use crate::store::Shared;
 
 const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
 
+/// Records of this length and more are not kept in the system's memory: the cache of `fs` holds
+/// what is read often.
+const WRITE_BEHIND_BYTES: usize = 512 << 10;
+
 /// A record that has no place yet.
 pub(crate) struct Draft<'a> {
     pub kind: Kind,
@@ -157,7 +161,11 @@ impl Shared {
         let encoded = header.encode();
         let padding = footprint as usize - encoded.len() - table.len() - draft.data.len();
         let bufs = [&encoded[..], &table, draft.data, &ZEROS[..padding]];
-        let written = room.log.file.write_at(&bufs, room.offset);
+        let bytes: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let written = match bytes >= WRITE_BEHIND_BYTES {
+            true => room.log.file.write_behind_at(&bufs, room.offset),
+            false => room.log.file.write_at(&bufs, room.offset),
+        };
         writing.finished = true;
         match written {
             Ok(()) => self.written(&room, footprint),
