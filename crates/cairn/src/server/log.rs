@@ -15,8 +15,15 @@ pub enum Format {
     Json,
 }
 
+/// The S3 library calls every refusal of a client an error of the server.
+const QUIET: &str = "s3s=off";
+
 pub fn start(filter: &str, format: Format) -> Result<()> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| {
+    let filter = match filter.contains("s3s") {
+        true => filter.to_owned(),
+        false => format!("{filter},{QUIET}"),
+    };
+    let filter = EnvFilter::try_new(&filter).map_err(|error| {
         Failure::usage(format!("--log {filter}: {error}: use a level such as info"))
     })?;
     let builder = tracing_subscriber::fmt()

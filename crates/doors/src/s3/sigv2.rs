@@ -60,10 +60,10 @@ impl Claim {
             return Err(bad_request("a presigned URL needs AWSAccessKeyId, Signature and Expires"));
         };
         let known = |name: &str| [KEY_ID, SIGNATURE, EXPIRES].contains(&name);
-        let stranger = query
-            .pairs()
-            .iter()
-            .find(|(name, _)| !known(name) && !SUB_RESOURCES.contains(&name.as_str()));
+        // Values are signed as they are, so an ampersand could be the border of two.
+        let stranger = query.pairs().iter().find(|(name, value)| {
+            !known(name) && (!SUB_RESOURCES.contains(&name.as_str()) || value.contains('&'))
+        });
         if request.headers.contains_key(AUTHORIZATION) || stranger.is_some() {
             let what = "a presigned URL of Signature Version 2 cannot carry other credentials or \
                         parameters; please use AWS4-HMAC-SHA256";

@@ -54,6 +54,8 @@ fn are_good_for_what_was_signed_and_nothing_else() {
     far.send(&server, &anonymous).fails(403, "AccessDenied");
     let unsigned = Url { query: vec![("response-content-type", "text/html")], ..get() };
     unsigned.send(&server, &anonymous).fails(403, "SignatureDoesNotMatch");
+    let split = Url { query: vec![("response-content-type", "a&acl")], ..get() };
+    split.send(&server, &anonymous).fails(400, "InvalidRequest");
     let unknown = Url { query: vec![("retention", "")], ..get() };
     unknown.send(&server, &anonymous).fails(400, "InvalidRequest");
 }
