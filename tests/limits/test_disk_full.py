@@ -138,7 +138,7 @@ def test_a_disk_that_is_too_small(small_disk):
     occupy(small_disk, leave=10 * MIB)
     command = [binary(), "server", small_disk / "data", "--s3", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    assert done.returncode == 1 and "space" in done.stderr.strip().splitlines()[-1], done
+    assert done.returncode == 1 and "make room" in done.stderr.strip().splitlines()[-1], done
     with open("/dev/full", "w") as full_device:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full_device, timeout=30)
     assert done.returncode == 1, done
