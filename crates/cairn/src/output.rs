@@ -69,7 +69,7 @@ pub fn human_bytes(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
-/// Says something on stderr, on one line. Where stderr takes nothing (a full disk), nobody hears it.
+/// Says something on stderr, on one line. Where stderr takes nothing (a full disk), nobody hears.
 pub fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "cairn: {}", text.replace('\n', " "));
 }

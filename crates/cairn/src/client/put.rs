@@ -32,7 +32,8 @@ pub struct Args {
     #[arg(short, long)]
     recursive: bool,
     /// Transfers at the same time, with -r
-    #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(short, long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
     #[command(flatten)]
     connection: Connection,

@@ -21,7 +21,7 @@ pub fn load_or_create(directory: &Path, has_store: bool, rng: &dyn Rng) -> Resul
         Ok(file) => load(&path, file),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fail(error)),
         Err(_) if has_store => Err(Failure::new(format!(
-            "{}: missing, and every secret of the store is sealed with it: restore it from a backup",
+            "{}: missing, and all secrets are sealed with it: restore it from a backup",
             path.display()
         ))),
         Err(_) => {

@@ -71,7 +71,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Durability::Sync)]
     durability: Durability,
     /// Memory for blocks that are read often, MiB
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..1 << 24))]
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
     cache_mib: u64,
     /// Days between two scrubs, which read and verify every block slowly; 0 for never
     #[arg(long, value_name = "N", default_value_t = 7)]

@@ -116,7 +116,7 @@ fn a_profile_that_others_read_is_refused() {
     let file = config.join("config.toml");
     let http = &server.http;
     let text = format!(
-        "[default]\nserver = \"{http}\"\nkey = \"{KEY}\"\nsecret = \"{SECRET}\"\n[bad]\nkey = \"x\"\n"
+        "[default]\nserver = '{http}'\nkey = '{KEY}'\nsecret = '{SECRET}'\n[bad]\nkey = 'x'\n"
     );
     fs::write(&file, text).unwrap();
     let client = |args: &[&str]| {
