@@ -140,12 +140,22 @@ impl BodyWriter {
                 continue;
             }
             let piece = bytes.split_to(bytes.len().min(room).min(granted));
+            self.make_room(piece.len(), room);
             self.buffer.extend_from_slice(&piece);
             if piece.len() == room {
                 self.flush().await?;
             }
         }
         Ok(())
+    }
+
+    /// A small object gets what it needs; anything longer a whole block at once, so that no byte
+    /// is copied from one buffer to the next. Memory that is not written to costs nothing.
+    fn make_room(&mut self, len: usize, room: usize) {
+        if self.buffer.len() + len > self.buffer.capacity() {
+            let is_small = self.buffer.is_empty() && len <= limits::INLINE_BYTES;
+            self.buffer.reserve(if is_small { len } else { room });
+        }
     }
 
     /// Bytes that still fit in the block being filled: blocks do not cross the border of a chunk.

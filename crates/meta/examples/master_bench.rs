@@ -1,7 +1,7 @@
 //! Measures the master on the embedded engine: `master_bench DIR [seconds] [what]`, where `what`
-//! is `reads`, `creates`, `creates=IN_FLIGHT` or `all`. Operations are sent by tokio tasks of the same process, each
-//! with one in flight. F is 4 KiB write + fdatasync a second into a written file, one at a time,
-//! measured before and after each row, since it wanders.
+//! is `reads`, `creates`, `creates=IN_FLIGHT` or `all`. Operations are sent by tokio tasks of the
+//! same process, each with one in flight. F is 4 KiB write + fdatasync a second into a written
+//! file, one at a time, measured before and after each row, since it wanders.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -98,7 +98,8 @@ pub fn check_text(name: &str, text: &str) -> Vec<String> {
     let mut open: Option<(usize, usize, String)> = None;
     for (at, line) in text.lines().enumerate() {
         let number = at + 1;
-        if line.chars().count() > LINE_CHARS {
+        // rustfmt breaks code; what it leaves are texts that cannot be broken, and comments.
+        if line.chars().count() > LINE_CHARS && !line.contains('"') {
             findings.push(format!("{name}:{number}: more than {LINE_CHARS} characters"));
         }
         let indent = line.len() - line.trim_start().len();

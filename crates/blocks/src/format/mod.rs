@@ -1,4 +1,5 @@
-//! Every byte on the disk: pure functions between bytes and values. docs/format-blocks.md has the tables.
+//! Every byte on the disk: pure functions between bytes and values. docs/format-blocks.md has the
+//! tables.
 //!
 //! Nothing here trusts a byte: no length is believed before it is checked against a limit.
 

@@ -108,7 +108,8 @@ fn random_bits_in_the_table() {
         let disk = disk.kill();
         let offset = used[rng.below(used.len() as u64) as usize];
         disk.flip_bit("rows.redb", offset, rng.below(8) as u32).unwrap();
-        // Without it: an error, or rows as they were. Some may be missed (see docs/format-engine.md).
+        // Without it: an error, or rows as they were. Some may be missed
+        // (see docs/format-engine.md).
         if let Ok(engine) = open(&disk.kill(), small(1)) {
             if let Ok(rows) = engine.snapshot().unwrap().scan(b"", b"z", usize::MAX) {
                 assert!(rows.iter().all(|(key, value)| after.get(key) == Some(value)));
