@@ -51,7 +51,8 @@ impl Writer {
     }
 
     pub fn finish(self) -> Bytes {
-        Bytes::from(self.out)
+        // Rows are kept for long: without the room the vector has to spare.
+        Bytes::from(self.out.into_boxed_slice())
     }
 }
 

@@ -105,6 +105,11 @@ impl Fs {
         self.inner.master.read_now(caller, verb)
     }
 
+    /// The session of this process: operations that publish blocks name it.
+    pub fn session(&self) -> SessionId {
+        self.inner.session
+    }
+
     pub fn blocks(&self) -> &Arc<dyn Blocks> {
         &self.inner.blocks
     }

@@ -115,3 +115,37 @@ fn an_aborted_upload_leaves_nothing() {
         assert_eq!(world.blocks().await, 0);
     });
 }
+
+/// Files that end in a hole are copied as parts with their zeros.
+#[test]
+fn holes_are_copied_as_zeros() {
+    run(async {
+        let world = World::new(5).await;
+        for (key, bytes) in [("empty", data(1, 0)), ("inline", data(1, 100))] {
+            world.put(key, &bytes).await.unwrap();
+            let ino = world.fs.open(&root(), BUCKET, key).await.unwrap().ino();
+            let size = 300_000;
+            let verb = cairn_fs::ops::truncate::Truncate {
+                ino,
+                session: world.fs.session(),
+                opened: false,
+                spare: Default::default(),
+                size,
+            };
+            world.fs.run(&root(), verb).await.unwrap();
+            let name = world.create_upload("target").await;
+            let source = PartSource {
+                bucket: BUCKET.into(),
+                key: key.into(),
+                conditions: Default::default(),
+                range: None,
+            };
+            let (etag, _) = world.fs.copy_part(&root(), name.clone(), 1, source).await.unwrap();
+            let part = cairn_fs::ops::multipart::TakenPart { number: 1, etag, checksum: None };
+            world.complete(&name, &[part]).await.unwrap();
+            let mut whole = bytes.to_vec();
+            whole.resize(size as usize, 0);
+            assert!(world.get("target").await.unwrap() == whole, "{key}");
+        }
+    });
+}

@@ -226,11 +226,13 @@ impl CopyPart {
     ) -> Result<Content, Stop> {
         let body = match source {
             Content::Body(body) => *body,
-            Content::Empty => return Ok(Content::Empty),
+            Content::Empty if start == end => return Ok(Content::Empty),
+            // A body without extents is a hole.
+            Content::Empty => return Ok(Content::Body(self.body)),
             Content::Inline(bytes) => {
                 let len = bytes.len() as u64;
                 let cut = bytes.slice(start.min(len) as usize..end.min(len) as usize);
-                return Ok(if cut.is_empty() { Content::Empty } else { Content::Inline(cut) });
+                return self.inline_part(view, cut, end - start);
             }
         };
         let mut out = ChunkWriter::new(self.body);
@@ -243,6 +245,26 @@ impl CopyPart {
             out.push(view, moved)?;
         }
         out.finish(view)?;
+        Ok(Content::Body(self.body))
+    }
+}
+
+impl CopyPart {
+    /// A part of `size` bytes that begins with these and goes on with zeros.
+    fn inline_part(
+        &self,
+        view: &mut View<'_>,
+        bytes: bytes::Bytes,
+        size: u64,
+    ) -> Result<Content, Stop> {
+        let len = bytes.len() as u64;
+        if len == size {
+            return Ok(if size == 0 { Content::Empty } else { Content::Inline(bytes) });
+        }
+        let extent = Extent { offset: 0, len, place: Place::Inline(bytes) };
+        let extents = (len > 0).then_some(extent).into_iter().collect();
+        let row = Extents { extents, ..Extents::default() };
+        store_extents(view, self.body, 0, &row)?;
         Ok(Content::Body(self.body))
     }
 }
