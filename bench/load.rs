@@ -1,5 +1,7 @@
 //! A closed-loop HTTP/1.1 client for what wrk cannot do: HEAD (wrk waits for a body), and PUT of
-//! new keys without copying a body for each. One thread a connection, keep-alive, no pipelining.
+//! new keys without copying a body for each. Keep-alive, no pipelining. PUT has a thread for each
+//! connection; HEAD has two threads, as wrk has, each with a share of the connections: it asks on
+//! all of them, then reads the answers, so that not the waking of clients is measured.
 //!
 //!   rustc -O bench/load.rs
 //!   load METHOD ADDRESS PATH CONNECTIONS SECONDS BODY_BYTES [FILE_OF_PATHS|-] [HEADER]...
@@ -48,10 +50,15 @@ fn main() {
         next: AtomicUsize::new(0),
     });
     let begun = Instant::now();
-    let threads: Vec<_> = (0..connections)
+    let threads = if plan.body.is_empty() { connections.min(2) } else { connections };
+    let threads: Vec<_> = (0..threads)
         .map(|number| {
             let plan = Arc::clone(&plan);
-            std::thread::spawn(move || run(&plan, number))
+            let share = connections / threads + usize::from(number < connections % threads);
+            std::thread::spawn(move || match plan.body.is_empty() {
+                true => ask(&plan, share),
+                false => upload(&plan, number),
+            })
         })
         .collect();
     let mut latencies: Vec<u32> =
@@ -81,10 +88,36 @@ fn noise(length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the latency of each request, microseconds.
-fn run(plan: &Plan, thread: usize) -> Vec<u32> {
-    let mut stream = TcpStream::connect(&plan.address).expect("connect");
+fn connect(plan: &Plan) -> TcpStream {
+    let stream = TcpStream::connect(&plan.address).expect("connect");
     stream.set_nodelay(true).expect("nodelay");
+    stream
+}
+
+/// Requests without a body, on several connections at a time. Returns the latency of each,
+/// microseconds.
+fn ask(plan: &Plan, connections: usize) -> Vec<u32> {
+    let mut streams: Vec<_> = (0..connections).map(|_| connect(plan)).collect();
+    let (mut latencies, mut request, mut answer) = (Vec::new(), Vec::new(), Vec::new());
+    let mut sent = vec![Instant::now(); connections];
+    write_head(plan, 0, &mut request);
+    let begun = Instant::now();
+    while begun.elapsed() < plan.time {
+        for (stream, sent) in streams.iter_mut().zip(&mut sent) {
+            *sent = Instant::now();
+            stream.write_all(&request).expect("send");
+        }
+        for (stream, sent) in streams.iter_mut().zip(&sent) {
+            receive(stream, &mut answer, plan.method == "HEAD");
+            latencies.push(sent.elapsed().as_micros() as u32);
+        }
+    }
+    latencies
+}
+
+/// Requests with a body, one after another. Returns the latency of each, microseconds.
+fn upload(plan: &Plan, thread: usize) -> Vec<u32> {
+    let mut stream = connect(plan);
     let mut body = plan.body.clone();
     let (mut latencies, mut request, mut answer) = (Vec::new(), Vec::new(), Vec::new());
     let begun = Instant::now();
@@ -105,7 +138,7 @@ fn run(plan: &Plan, thread: usize) -> Vec<u32> {
             stream.write_all(&request).expect("send");
             stream.write_all(&body).expect("send the body");
         }
-        receive(&mut stream, &mut answer, plan.method == "HEAD");
+        receive(&mut stream, &mut answer, false);
         latencies.push(sent.elapsed().as_micros() as u32);
     }
     latencies
