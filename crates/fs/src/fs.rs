@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
+use crate::opened::{self, OpenedCache};
 use crate::readers::Readers;
 use crate::write::Abandoned;
 
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) cache: Cache,
+    pub(crate) opened: OpenedCache,
     pub(crate) readers: Readers,
     pub(crate) session: SessionId,
     /// Memory for uploads, in units of KiB.
@@ -78,6 +80,7 @@ impl Fs {
         let inner = Inner {
             upload_memory: Arc::new(Semaphore::new(config.upload_bytes >> 10)),
             cache: Cache::new(config.cache_bytes),
+            opened: opened::new(),
             readers: Readers::default(),
             abandoned: Mutex::new(Vec::new()),
             counter: AtomicU64::new(1),

@@ -17,6 +17,7 @@ mod fs;
 mod gc;
 mod multipart;
 mod object;
+mod opened;
 mod readers;
 mod write;
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
@@ -10,6 +11,7 @@ use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::Fs;
 use crate::cache::PIECE_BYTES;
+use crate::opened::NameRef;
 use crate::ops::open_object::{OpenObject, OpenedObject, ReadExtents};
 use crate::readers::ReadGuard;
 use crate::rows::{Bucket, Content, Extent, Inode, ObjectAttributes, Place};
@@ -27,7 +29,7 @@ const READ_AHEAD: usize = 2;
 #[derive(Clone)]
 pub struct Object {
     fs: Fs,
-    opened: OpenedObject,
+    opened: Arc<OpenedObject>,
     /// Keeps the blocks of this state from being freed.
     guard: ReadGuard,
 }
@@ -35,21 +37,37 @@ pub struct Object {
 impl Fs {
     /// Opens an object for reading.
     pub async fn open(&self, caller: &Caller, bucket: &str, key: &str) -> Result<Object> {
+        if let Some(opened) = self.open_now(caller, bucket, key) {
+            return opened;
+        }
         let guard = self.read_guard();
         let verb = OpenObject { bucket: bucket.into(), key: key.into() };
-        if let Some(opened) = self.inner.master.read_now(caller, &verb) {
-            return Ok(Object { fs: self.clone(), opened: opened?, guard });
-        }
-        let opened = self.inner.master.read(caller, verb).await?;
+        let opened = Arc::new(self.inner.master.read(caller, verb).await?);
         Ok(Object { fs: self.clone(), opened, guard })
     }
 
     /// As [`Fs::open`] where everything is in memory; `None` otherwise.
     pub fn open_now(&self, caller: &Caller, bucket: &str, key: &str) -> Option<Result<Object>> {
         let guard = self.read_guard();
+        let object = |opened| Object { fs: self.clone(), opened, guard };
+        let name = NameRef { bucket, key, principal: caller.principal() };
+        let opened = &self.inner.opened;
+        if caller.posix().is_none()
+            && let Some(memo) = opened.get(&name)
+            && self.inner.master.is_current(&memo)
+        {
+            return Some(Ok(object(Arc::clone(&memo.reply))));
+        }
         let verb = OpenObject { bucket: bucket.into(), key: key.into() };
-        let opened = self.inner.master.read_now(caller, &verb)?;
-        Some(opened.map(|opened| Object { fs: self.clone(), opened, guard }))
+        let memo = match self.inner.master.read_memo(caller, &verb)? {
+            Ok(memo) => memo.map(Arc::new),
+            Err(error) => return Some(Err(error)),
+        };
+        let found = Arc::clone(&memo.reply);
+        if caller.posix().is_none() {
+            opened.insert(name.to_name(), Arc::new(memo));
+        }
+        Some(Ok(object(found)))
     }
 
     fn read_guard(&self) -> ReadGuard {

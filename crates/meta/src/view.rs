@@ -48,6 +48,8 @@ pub struct View<'a> {
     wants: Vec<Want>,
     bytes: usize,
     reads: usize,
+    /// Rows read one by one, where they are to be told.
+    trace: Option<Vec<(Bytes, Option<Bytes>)>>,
 }
 
 /// What an operation leaves behind: changed rows by key, `None` where deleted.
@@ -55,7 +57,18 @@ pub type Changes = BTreeMap<Bytes, Option<Bytes>>;
 
 impl<'a> View<'a> {
     pub fn new(source: &'a dyn Source) -> View<'a> {
-        View { source, changes: BTreeMap::new(), wants: Vec::new(), bytes: 0, reads: 0 }
+        let (changes, wants) = (BTreeMap::new(), Vec::new());
+        View { source, changes, wants, bytes: 0, reads: 0, trace: None }
+    }
+
+    /// From here on, takes down which rows are read.
+    pub fn trace(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    /// The rows read since [`View::trace`], but for those of scans.
+    pub fn take_trace(&mut self) -> Vec<(Bytes, Option<Bytes>)> {
+        self.trace.take().unwrap_or_default()
     }
 
     /// The row of `key`, or `None` if there is none.
@@ -65,7 +78,12 @@ impl<'a> View<'a> {
         }
         self.count_reads(1)?;
         match self.source.get(key) {
-            Some(row) => Ok(row),
+            Some(row) => {
+                if let Some(trace) = &mut self.trace {
+                    trace.push((key.clone(), row.clone()));
+                }
+                Ok(row)
+            }
             None => {
                 self.wants.push(Want::Row(key.clone()));
                 Err(Stop::Miss)
@@ -133,6 +151,10 @@ impl<'a> View<'a> {
     pub fn delete(&mut self, key: Bytes) {
         self.bytes += key.len();
         self.changes.insert(key, None);
+    }
+
+    pub fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
     }
 
     /// What was missed, in the order it was asked for.

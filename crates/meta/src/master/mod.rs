@@ -29,6 +29,7 @@ mod shared;
 mod source;
 mod stats;
 
+pub use read::Memo;
 pub use stats::Stats;
 
 use std::sync::Arc;
@@ -165,6 +166,16 @@ impl Master {
     /// As [`Master::read`], but only if all it needs is in memory; `None`: use that. Never blocks.
     pub fn read_now<V: Verb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
         read::cached(&self.owner.shared, caller, verb)
+    }
+
+    /// As [`Master::read_now`], with what it takes to use the reply again.
+    pub fn read_memo<V: Verb>(&self, caller: &Caller, verb: &V) -> Option<Result<Memo<V::Reply>>> {
+        read::on_cached(&self.owner.shared, caller, verb, true)
+    }
+
+    /// Whether the caller that `memo` was made for would get the same reply now.
+    pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
+        memo.is_current(&self.owner.shared)
     }
 
     /// The last batch that is durable and seen by reads.
