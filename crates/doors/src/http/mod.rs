@@ -33,7 +33,6 @@ use std::sync::Arc;
 
 use cairn_auth::Caller;
 use cairn_fs::Fs;
-use cairn_fs::ops::namespace::check_key;
 use http::header::{EXPECT, HeaderName};
 use http::{Method, Request, Response};
 use tokio::sync::Semaphore;
