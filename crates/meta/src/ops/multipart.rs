@@ -423,6 +423,7 @@ pub struct AbortUpload {
 impl Verb for AbortUpload {
     type Reply = ();
     const NAME: &'static str = "abort_upload";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let (opened, _) = self.name.open(view, context, Action::Write)?;

@@ -59,6 +59,7 @@ pub struct AbandonBody {
 impl Verb for AbandonBody {
     type Reply = ();
     const NAME: &'static str = "abandon_body";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         let key = keys::drain_body(self.body);
