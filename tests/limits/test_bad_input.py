@@ -374,7 +374,6 @@ def raw(server, door, method, bucket, path, body=b""):
     return send(server.http, f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
 
-@pytest.mark.xfail(reason="HTTP answers 413 for a key of 1,025 bytes")
 @pytest.mark.parametrize("door", ["s3", "http"])
 def test_names_that_are_refused(server, guarded, door):
     too_long = "k" * 1025
@@ -391,7 +390,6 @@ TRAVERSALS = ["../../../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "..%2f..%2fe
               "a/../../NEIGHBOUR/key", "..", ".", "%2e%2e", "./key", "a/.", "../NEIGHBOUR/key"]  # fmt: skip
 
 
-@pytest.mark.xfail(reason="HTTP takes . and .. as names of keys; they never leave the bucket")
 @pytest.mark.parametrize("kind", ["s3", "posix"])
 @pytest.mark.parametrize("door", ["s3", "http"])
 def test_traversal(server, guarded, door, kind):
@@ -419,7 +417,6 @@ def test_traversal(server, guarded, door, kind):
     assert not wrong
 
 
-@pytest.mark.xfail(reason="buckets of kind posix take names that only S3 has")
 def test_names_that_no_file_system_has(server, guarded):
     """In a bucket of kind posix, S3 is refused what a mount could not show."""
     bucket = guarded.replace("guarded", "neighbour")

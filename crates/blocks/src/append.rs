@@ -231,44 +231,79 @@ impl Shared {
             Err(Error::Full(text)) if class != Class::Put => Error::Full(text),
             other => return other,
         };
-        let bytes = self.config.reserve_bytes;
-        if RECORDS_OFFSET + footprint + class.spared(bytes) > bytes
-            || !std::mem::replace(&mut self.writer.lock().has_reserve, false)
-        {
-            return Err(full);
-        }
+        let bytes = {
+            let mut writer = self.writer.lock();
+            let bytes = writer.reserve_bytes;
+            if RECORDS_OFFSET + footprint + class.spared(bytes) > bytes {
+                return Err(full);
+            }
+            writer.reserve_bytes = 0;
+            bytes
+        };
         self.disk.remove(RESERVE)?;
         self.create_log(bytes, true)
     }
 
     /// Whether compaction may begin to move so much: to move half of it would win nothing.
     pub(crate) fn can_move(&self, bytes: u64) -> bool {
-        let free_bytes = self.disk.free_bytes().unwrap_or(0);
+        let left = self.left_bytes().unwrap_or(0);
         let writer = self.writer.lock();
-        let reserve_bytes = self.config.reserve_bytes;
-        let spared = Class::Move.spared(reserve_bytes);
-        let room = writer
-            .active
-            .as_ref()
-            .map_or(0, |log| log.room().saturating_sub(if log.reserved { spared } else { 0 }));
-        let in_reserve = if writer.has_reserve { reserve_bytes } else { 0 };
-        let owed = reserve_bytes - in_reserve;
+        let room = writer.active.as_ref().map_or(0, |log| {
+            log.room().saturating_sub(if log.reserved { Class::Move.spared(log.limit) } else { 0 })
+        });
+        let reserve = writer.reserve_bytes;
+        let owed = if reserve > 0 { 0 } else { self.config.reserve_bytes };
+        // Other writers fill the same segments.
         bytes <= room
-            || self.config.segment_bytes + bytes + owed < free_bytes
-            || RECORDS_OFFSET + bytes + spared <= in_reserve
+            || self.least_bytes() + 2 * bytes + owed < left
+            || RECORDS_OFFSET + bytes + Class::Move.spared(reserve) <= reserve
     }
 
+    /// Bytes of the disk that may still be used.
+    fn left_bytes(&self) -> Result<u64> {
+        Ok(self.disk.free_bytes()?.saturating_sub(self.config.spare_bytes))
+    }
+
+    /// The smallest segment that is worth a file.
+    fn least_bytes(&self) -> u64 {
+        RECORDS_OFFSET + self.config.segment_bytes / 8
+    }
+
+    /// Whether the next segment will be smaller than it should be, or none at all.
+    pub(crate) fn is_short(&self) -> bool {
+        let owed = if self.has_reserve() { 0 } else { self.config.reserve_bytes };
+        self.left_bytes().unwrap_or(0) < self.config.segment_bytes + owed
+    }
+
+    /// Makes a segment of what is left of the disk, at most a whole one. A little stays for hints.
     fn roll_for_blocks(&self, footprint: u64) -> Result<Arc<Log>> {
         self.ensure_reserve()?;
-        let bytes = self.config.segment_bytes.max(RECORDS_OFFSET + footprint);
+        let left = self.left_bytes()?;
+        let needed = RECORDS_OFFSET + footprint;
+        let bytes = self.config.segment_bytes.max(needed).min(left - left / 32) / ALIGN * ALIGN;
+        if bytes < needed.max(self.least_bytes()) {
+            return Err(Error::Full(format!("{left} bytes of the disk are left for blocks")));
+        }
         self.create_log(bytes, false)
     }
 
+    fn has_reserve(&self) -> bool {
+        self.config.reserve_bytes == 0 || self.writer.lock().reserve_bytes > 0
+    }
+
+    /// Puts space by, if there is none. Of what others are left, too: without it compaction could
+    /// not give back what it then frees.
     pub(crate) fn ensure_reserve(&self) -> Result<()> {
-        if !self.writer.lock().has_reserve {
-            files::ensure_reserve(&*self.disk, self.config.reserve_bytes)?;
-            self.writer.lock().has_reserve = true;
+        if self.has_reserve() {
+            return Ok(());
         }
+        let (free, bytes) = (self.disk.free_bytes()?, self.config.reserve_bytes);
+        if free < bytes {
+            return Err(Error::Full(format!(
+                "{free} bytes of the disk are free, {bytes} kept back"
+            )));
+        }
+        self.writer.lock().reserve_bytes = files::ensure_reserve(&*self.disk, bytes)?;
         Ok(())
     }
 

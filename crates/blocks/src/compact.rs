@@ -54,6 +54,11 @@ struct Living {
 }
 
 impl Store {
+    /// Whether there is no space for a whole new segment: time to compact.
+    pub fn is_short_of_space(&self) -> bool {
+        self.shared.is_short()
+    }
+
     /// Removes dead segments and rewrites mostly dead ones. With `dry_run` only says what it would
     /// do. Blocks.
     pub fn compact(&self, dry_run: bool) -> Result<CompactReport> {
@@ -92,11 +97,13 @@ impl Shared {
         let state = self.state.read();
         let sealed = |segment: &&Segment| segment.log.is_none() && !segment.damaged;
         let is_small = |segment: &Segment| segment.end < self.config.segment_bytes / 8;
+        let short = self.is_short();
         let all = || state.segments.iter().filter(|(_, segment)| sealed(segment));
         let merge = all().filter(|(_, segment)| is_small(segment)).count() >= SMALL_SEGMENTS;
         let mut found: Vec<Candidate> = all()
             .filter(|(_, segment)| {
-                segment.live_bytes * 2 <= segment.end - RECORDS_OFFSET || merge && is_small(segment)
+                is_worth_it(segment.live_bytes, segment.end - RECORDS_OFFSET, short)
+                    || merge && is_small(segment)
             })
             .map(|(&number, segment)| Candidate {
                 number,
@@ -120,7 +127,7 @@ impl Shared {
         let stays = living.tombstones.len() as u64 * record::TOMBSTONE_BYTES as u64
             + living.blocks.iter().map(BlockEntry::footprint).sum::<u64>();
         let small = candidate.used_bytes < self.config.segment_bytes / 8;
-        if !small && stays * 2 > candidate.used_bytes {
+        if !small && !is_worth_it(stays, candidate.used_bytes, self.is_short()) {
             return Ok(());
         }
         if stays > 0 && !self.can_move(stays) {
@@ -295,6 +302,11 @@ impl Shared {
         self.state.write().uncovered.clear();
         Ok(())
     }
+}
+
+/// Whether so little of a segment lives that it should move. Where space is short, more may.
+fn is_worth_it(live_bytes: u64, used_bytes: u64, short: bool) -> bool {
+    if short { live_bytes * 4 <= used_bytes * 3 } else { live_bytes * 2 <= used_bytes }
 }
 
 fn is_at(state: &State, number: u32, block: &BlockEntry) -> bool {

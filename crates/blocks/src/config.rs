@@ -21,11 +21,14 @@ pub struct Config {
     /// As is another disk of this cluster.
     pub disk: [u8; 16],
     pub durability: Durability,
-    /// The size of a segment file. A record that does not fit gets a larger one for itself.
+    /// The size of a segment file. A record that does not fit gets a larger one for itself; on a
+    /// disk that is nearly full they are smaller.
     pub segment_bytes: u64,
-    /// Kept back so that deletions can be recorded and half dead segments be compacted when the
-    /// disk is full: more than half of `segment_bytes`, or only deader ones can be.
+    /// Kept back so that deletions can be recorded and segments be compacted when the disk is full:
+    /// 7/8 of `segment_bytes`, or only those can be that are deader than a quarter.
     pub reserve_bytes: u64,
+    /// Left free for others on the same disk.
+    pub spare_bytes: u64,
     /// With [`Durability::Async`], syncs once so much is not.
     pub unsynced_bytes: u64,
     /// Threads that sync. Where a lone sync waits long for the disk, several at once are faster
@@ -42,7 +45,8 @@ impl Config {
             disk,
             durability: Durability::Sync,
             segment_bytes: 256 << 20,
-            reserve_bytes: 160 << 20,
+            reserve_bytes: 224 << 20,
+            spare_bytes: 0,
             unsynced_bytes: 32 << 20,
             syncers: 4,
             rng: Arc::new(RealRng),
@@ -56,6 +60,7 @@ impl std::fmt::Debug for Config {
             .field("durability", &self.durability)
             .field("segment_bytes", &self.segment_bytes)
             .field("reserve_bytes", &self.reserve_bytes)
+            .field("spare_bytes", &self.spare_bytes)
             .finish_non_exhaustive()
     }
 }

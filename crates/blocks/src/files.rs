@@ -80,15 +80,17 @@ pub(crate) fn write_hint(disk: &dyn Disk, hint: &Hint) -> io::Result<()> {
     written
 }
 
-/// Makes the reserve if it is not there.
-pub(crate) fn ensure_reserve(disk: &dyn Disk, bytes: u64) -> io::Result<()> {
-    if bytes == 0 || disk.list()?.iter().any(|name| name == RESERVE) {
-        return Ok(());
+/// Makes the reserve, unless it is there; returns its length.
+pub(crate) fn ensure_reserve(disk: &dyn Disk, bytes: u64) -> io::Result<u64> {
+    if disk.list()?.iter().any(|name| name == RESERVE) {
+        return disk.open(RESERVE)?.len();
     }
     let file = disk.create(RESERVE)?;
-    let made = file.allocate(bytes);
-    if made.is_err() {
-        let _ = disk.remove(RESERVE);
+    match file.allocate(bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => {
+            let _ = disk.remove(RESERVE);
+            Err(error)
+        }
     }
-    made
 }

@@ -67,8 +67,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<(Shared, OpenR
     opening.remove_leftovers(&names);
     opening.load_segments(&names)?;
     opening.fill_index()?;
-    let has_reserve = names.iter().any(|name| name == RESERVE);
-    opening.finish(next_segment, has_reserve)
+    opening.finish(next_segment, names.iter().any(|name| name == RESERVE))
 }
 
 impl Opening {
@@ -258,6 +257,8 @@ impl Opening {
         let mut report = self.report;
         report.blocks = self.state.index.len();
         report.segments = self.state.segments.len() as u64;
+        // One of another version, or from before the disk was made larger, may have another length.
+        let reserve_bytes = if has_reserve { self.disk.open(RESERVE)?.len()? } else { 0 };
         let writer = Writer {
             active: None,
             rolling: false,
@@ -265,7 +266,7 @@ impl Opening {
             open_logs: 0,
             next_segment,
             next_sequence: self.next_sequence,
-            has_reserve,
+            reserve_bytes,
             pending: HashSet::new(),
         };
         let shared = Shared {

@@ -47,7 +47,8 @@ pub(crate) struct Writer {
     pub open_logs: usize,
     pub next_segment: u32,
     pub next_sequence: u64,
-    pub has_reserve: bool,
+    /// Length of the reserve; 0 where there is none.
+    pub reserve_bytes: u64,
     /// Blocks being written.
     pub pending: HashSet<Key>,
 }

@@ -61,9 +61,10 @@ impl Shared {
             segment.end = end;
         }
         let hint = Hint { segment: log.number, salt: log.salt, end, entries: log.take_entries() };
-        // Without a hint the segment is read at the next start; a longer file is only longer.
-        let written = files::write_hint(&*self.disk, &hint);
-        if let Err(error) = written.and_then(|()| log.file.set_len(end)) {
+        // On a full disk the hint may need what is given back. Without one the segment is read at
+        // the next start; a longer file is only longer.
+        let cut = log.file.set_len(end);
+        if let Err(error) = files::write_hint(&*self.disk, &hint).and(cut) {
             tracing::warn!(segment = log.number, %error, "a segment was not sealed");
         }
         self.log_ended();

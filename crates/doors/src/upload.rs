@@ -61,11 +61,14 @@ impl Upload {
     }
 
     /// Reads what is left of a refused upload in the background, if that is not too much. Not for
-    /// a client that waits for `100 Continue`: this would ask for the body.
-    pub fn linger(mut self) {
-        let announced = self.announced().unwrap_or(0);
-        if self.is_end_stream() || announced > limits::LINGER_BYTES {
-            return;
+    /// a client that waits for `100 Continue`: this would ask for the body. `false`: the connection
+    /// ends, and the client should be told.
+    pub fn linger(mut self) -> bool {
+        if self.is_end_stream() {
+            return true;
+        }
+        if self.announced().unwrap_or(0) > limits::LINGER_BYTES {
+            return false;
         }
         tokio::spawn(async move {
             let drained = async {
@@ -81,6 +84,7 @@ impl Upload {
             // Either way the body is dropped, and with it the connection if it is not at its end.
             let _ = timeout(limits::LINGER, drained).await;
         });
+        true
     }
 }
 

@@ -33,6 +33,7 @@ impl Fs {
                 format!("record of {} bytes; at most {most}: append it in parts", record.len());
             return Err(Error::TooLarge(what));
         }
+        self.inner.master.check_space()?;
         let mut use_spare = false;
         for _ in 0..TRIES {
             let object = match self.open(caller, bucket, key).await {

@@ -72,6 +72,7 @@ impl Fs {
             Some(decided) => decided?,
             None => self.read(caller, may).await?,
         }
+        self.inner.master.check_space()?;
         Ok(BodyWriter {
             fs: self.clone(),
             buffer: BytesMut::new(),

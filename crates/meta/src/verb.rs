@@ -23,6 +23,9 @@ pub trait Verb: Send + Sync + 'static {
     /// For metrics and traces.
     const NAME: &'static str;
 
+    /// Whether it is run when the disk is full: it frees space, or nothing could be freed without.
+    const RUNS_WHEN_FULL: bool = false;
+
     /// Checks the caller's rights first. Fails without having changed anything that matters: the
     /// changes of an operation that fails are dropped.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop>;

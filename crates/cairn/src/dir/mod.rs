@@ -12,6 +12,7 @@
 mod format;
 mod lock;
 mod secret;
+mod sizes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,17 +24,16 @@ use crate::failure::{Failure, Result};
 
 pub use format::Format;
 use lock::Lock;
+use sizes::Sizes;
 
 /// Names that may be in a directory that is not a store yet.
 const IGNORED: [&str; 3] = [lock::NAME, format::NEW_NAME, "lost+found"];
-
-/// Free space without which no store is begun: it takes 272 MiB before the first object.
-const NEW_STORE_BYTES: u64 = 512 << 20;
 
 /// A data directory in use by this process.
 pub struct DataDir {
     path: PathBuf,
     pub format: Format,
+    pub sizes: Sizes,
     _lock: Lock,
 }
 
@@ -47,14 +47,15 @@ impl DataDir {
             refuse_strangers(path)?;
         }
         let lock = Lock::take(path)?;
+        let sizes = Sizes::of(path)?;
         let format = match format::exists(path) {
             true => Format::read(path)?,
             false => {
-                require_space(path)?;
+                require_space(path, sizes.new_store())?;
                 Format::create(path, rng)?
             }
         };
-        Ok(DataDir { path: path.to_path_buf(), format, _lock: lock })
+        Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
     }
 
     /// Opens a directory that is a store.
@@ -65,7 +66,8 @@ impl DataDir {
             return Err(Failure::new(text));
         }
         let lock = Lock::take(path)?;
-        Ok(DataDir { path: path.to_path_buf(), format: Format::read(path)?, _lock: lock })
+        let (format, sizes) = (Format::read(path)?, Sizes::of(path)?);
+        Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
     }
 
     /// The key that seals secrets; made if there is no store yet.
@@ -88,13 +90,13 @@ impl DataDir {
 }
 
 /// A new store takes the log of the metadata and what is kept back to delete on a full disk.
-fn require_space(path: &Path) -> Result<()> {
+fn require_space(path: &Path, bytes: u64) -> Result<()> {
     let stat = rustix::fs::statvfs(path).map_err(|error| Failure::file(path, &error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    if free >= NEW_STORE_BYTES {
+    if free >= bytes {
         return Ok(());
     }
-    let (shown, free, needed) = (path.display(), free >> 20, NEW_STORE_BYTES >> 20);
+    let (shown, free, needed) = (path.display(), free >> 20, bytes >> 20);
     Err(Failure::new(format!(
         "{shown}: {free} MiB are free and a new store needs {needed}: make room or choose another"
     )))

@@ -10,7 +10,7 @@ use cairn_base::rng::RealRng;
 use cairn_fs::ops::credentials::AddAccessKey;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
-use cairn_meta::engine::embedded::{self, Embedded};
+use cairn_meta::engine::embedded::Embedded;
 use cairn_meta::master;
 
 use crate::client::key::NewKey;
@@ -27,7 +27,7 @@ pub fn create(directory: &Path, user: &str) -> Result<NewKey> {
     let NewCredential { id, secret } = cairn_auth::generate(&RealRng);
     let sealed = seal.seal(&RealRng, &id, &secret);
     let disk = Arc::new(RealDisk::open(&dir.meta())?);
-    let engine: Arc<dyn Engine> = Arc::new(Embedded::open(disk, embedded::Config::default())?);
+    let engine: Arc<dyn Engine> = Arc::new(Embedded::open(disk, dir.sizes.of_meta())?);
     let master = Master::start(engine, Arc::new(RealClock::default()), master::Config::default())?;
     let verb = AddAccessKey { id: id.clone(), sealed, user: user.to_owned(), replace: false };
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;

@@ -27,7 +27,10 @@ const GARBAGE_PERIOD: Duration = Duration::from_secs(10);
 const GARBAGE_LOOKS: u64 = 60;
 /// Drains looked at to find one that can be done.
 const DRAINS: usize = 100;
-const COMPACT_PERIOD: Duration = Duration::from_secs(60);
+/// How often there is a look whether a full disk needs compaction.
+const COMPACT_PERIOD: Duration = Duration::from_secs(5);
+/// Every so many looks all segments are looked at, however much is free.
+const COMPACT_LOOKS: u64 = 12;
 const SCRUB_LOOK_PERIOD: Duration = Duration::from_secs(60);
 /// What a scrub reads at most, bytes a second.
 const SCRUB_RATE: u64 = 16 << 20;
@@ -111,12 +114,17 @@ async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
 async fn compact(blocks: Store) {
     let mut timer = interval(COMPACT_PERIOD);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    for look in 0u64.. {
         timer.tick().await;
         let blocks = blocks.clone();
-        let step = move || match blocks.compact(true)?.segments_removed {
-            0 => Ok(None),
-            _ => blocks.compact(false).map(Some),
+        let step = move || {
+            if !look.is_multiple_of(COMPACT_LOOKS) && !blocks.is_short_of_space() {
+                return Ok(None);
+            }
+            match blocks.compact(true)?.segments_removed {
+                0 => Ok(None),
+                _ => blocks.compact(false).map(Some),
+            }
         };
         match spawn_blocking(step).await {
             Ok(Ok(None)) => {}

@@ -12,7 +12,7 @@ use cairn_fs::Fs;
 use cairn_fs::ops::sessions::Format;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
-use cairn_meta::engine::embedded::{self, Embedded};
+use cairn_meta::engine::embedded::Embedded;
 use cairn_meta::master;
 
 use super::{Args, Durability};
@@ -80,12 +80,13 @@ async fn open_disks(dir: &DataDir, durability: Durability) -> Result<(Arc<Embedd
         RealDisk::open(&path).map(Arc::new).map_err(|error| Failure::file(&path, &error))
     };
     let (meta, blocks) = (disk(dir.meta())?, disk(dir.blocks())?);
-    let mut config = cairn_blocks::Config::new(dir.format.cluster, dir.format.disk);
+    let mut config = dir.sizes.of_blocks(dir.format.cluster, dir.format.disk);
     config.durability = match durability {
         Durability::Sync => cairn_blocks::Durability::Sync,
         Durability::Async => cairn_blocks::Durability::Async,
     };
-    let engine = tokio::task::spawn_blocking(|| Embedded::open(meta, embedded::Config::default()));
+    let of_meta = dir.sizes.of_meta();
+    let engine = tokio::task::spawn_blocking(|| Embedded::open(meta, of_meta));
     let blocks = tokio::task::spawn_blocking(move || Store::open(blocks, config));
     let (engine, blocks) = tokio::join!(engine, blocks);
     let ended = |error| Failure::new(format!("opening the store: {error}"));

@@ -13,7 +13,8 @@ use tokio::sync::Semaphore;
 
 use super::digest::Expected;
 use super::put::broken;
-use super::{Body, check_key, headers, json_of};
+use super::target::check_new;
+use super::{Body, headers, json_of};
 use crate::metrics::VerbStats;
 use crate::upload::Upload;
 
@@ -37,7 +38,7 @@ pub async fn append(
     upload: &mut Upload,
     stats: &VerbStats,
 ) -> Result<Response<Body>> {
-    check_key(key)?;
+    check_new(key)?;
     if [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
     {
         return Err(Error::NotImplemented("conditions on an append".into()));

@@ -33,9 +33,8 @@ use std::sync::Arc;
 
 use cairn_auth::Caller;
 use cairn_fs::Fs;
-use cairn_fs::ops::namespace::check_key;
-use http::header::{EXPECT, HeaderName};
-use http::{Method, Request, Response};
+use http::header::{CONNECTION, EXPECT, HeaderName};
+use http::{HeaderValue, Method, Request, Response, Version};
 use tokio::sync::Semaphore;
 
 use crate::admit::Admit;
@@ -184,10 +183,12 @@ impl Inner {
             }
         };
         let reply = outcome.unwrap_or_else(|failure| {
-            if !parts.headers.contains_key(EXPECT) {
-                upload.linger();
+            let goes_on = parts.headers.contains_key(EXPECT) || upload.linger();
+            let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
+            if !goes_on && parts.version < Version::HTTP_2 {
+                reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            error::reply(failure, is_anonymous, &self.ids.next())
+            reply
         });
         timing.lap(Kind::NAMES[kind as usize]);
         let (method, path) = (&parts.method, parts.uri.path());

@@ -8,7 +8,8 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 
 use super::digest::Expected;
-use super::{Body, check_key, conditions, content_type, headers};
+use super::target::check_new;
+use super::{Body, conditions, content_type, headers};
 use crate::limits;
 use crate::metrics::VerbStats;
 use crate::upload::{Upload, UploadError};
@@ -23,7 +24,7 @@ pub async fn put(
     upload: &mut Upload,
     stats: &VerbStats,
 ) -> Result<Response<Body>> {
-    check_key(key)?;
+    check_new(key)?;
     check_length(upload)?;
     if headers.contains_key(CONTENT_RANGE) {
         return Err(Error::Invalid("a PUT takes whole objects, not a Content-Range".into()));

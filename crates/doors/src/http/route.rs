@@ -9,9 +9,7 @@ use http::{HeaderValue, Method, Response};
 use super::error::Failure;
 use super::get::{self, Read};
 use super::target::{Query, Target};
-use super::{
-    Body, Inner, admin, append, buckets, check_key, delete, health, list, no_content, put,
-};
+use super::{Body, Inner, admin, append, buckets, delete, health, list, no_content, put};
 use crate::limits;
 use crate::metrics::VerbStats;
 use crate::serve::Peer;
@@ -114,7 +112,6 @@ async fn object(
     let (headers, place, stats) = (&parts.headers, (bucket, key), request.stats);
     Ok(match parts.method.as_str() {
         "GET" | "HEAD" => {
-            check_key(key)?;
             let object = fs.open(caller, bucket, key).await?;
             let read = Read { method: &parts.method, headers, query: parts.uri.query(), key };
             get::reply(&read, &object, || door.ids.next())?

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Result, limits};
 
 /// What a path names. Text is percent-decoded, once.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,10 +31,11 @@ pub enum Target<'a> {
 
 impl Target<'_> {
     /// Parses the path of a request. Nothing in it is resolved: `.`, `..` and empty components
-    /// are parts of a name like any other.
+    /// are parts of a name like any other. See [`check_new`] for what may be made.
     ///
     /// # Errors
-    /// `Invalid` for a malformed escape, or text that is not UTF-8 or has a NUL in it.
+    /// `Invalid` for a malformed escape, text that is not UTF-8 or has a NUL in it, or a key that
+    /// is too long.
     pub fn parse(path: &str) -> Result<Target<'_>> {
         if let Some(rest) = path.strip_prefix("/storage/") {
             return storage(rest);
@@ -57,11 +58,27 @@ fn storage(rest: &str) -> Result<Target<'_>> {
         return Ok(if rest.is_empty() { Target::Buckets } else { Target::Bucket(decode(rest)?) });
     };
     let (bucket, path) = (decode(bucket)?, decode(path)?);
+    if path.len() > limits::KEY_BYTES {
+        let (len, most) = (path.len(), limits::KEY_BYTES);
+        return Err(Error::Invalid(format!("a key of {len} bytes; at most {most}")));
+    }
     if path.is_empty() || path.ends_with('/') {
         Ok(Target::Prefix { bucket, prefix: path })
     } else {
         Ok(Target::Object { bucket, key: path })
     }
+}
+
+/// Whether this door makes an object of such a key. `.` and `..` mean something to whoever wrote
+/// them into a path, and it would not happen; those that S3 made can be read and deleted.
+///
+/// # Errors
+/// `Invalid` where a component is one of them.
+pub fn check_new(key: &str) -> Result<()> {
+    if key.split('/').any(|name| matches!(name, "." | "..")) {
+        return Err(Error::Invalid(format!("key {key:?}: no component may be . or ..")));
+    }
+    Ok(())
 }
 
 /// Takes percent-encoding off, once. A `+` stays what it is.
@@ -169,9 +186,20 @@ mod tests {
         for (path, target) in table {
             assert_eq!(Target::parse(path).unwrap(), target, "{path}");
         }
-        for bad in ["%", "%2", "%zz", "%+1", "a%00b", "%ff", "%C3", "%ED%A0%80"] {
+        let long = "k".repeat(1025);
+        for bad in ["%", "%2", "%zz", "%+1", "a%00b", "%ff", "%C3", "%ED%A0%80", &long] {
             let path = format!("/storage/b/{bad}");
             assert!(matches!(Target::parse(&path), Err(Error::Invalid(_))), "{path}");
+        }
+    }
+
+    #[test]
+    fn dots_are_no_new_names() {
+        for key in ["a", "a/b", "...", ".a", "a.", "..a/b", "a//b", "/a"] {
+            assert!(check_new(key).is_ok(), "{key}");
+        }
+        for key in [".", "..", "./a", "a/.", "a/../b", "../a", "a/.."] {
+            assert!(matches!(check_new(key), Err(Error::Invalid(_))), "{key}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::{Caller, Principal};
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
@@ -79,12 +79,15 @@ impl Library {
             headers: Arc::new(parts.headers.clone()),
             payload: Arc::clone(&payload),
         };
-        let response = self.service.call(library_request(parts, asked, body)?).await;
+        let mut response = self.service.call(library_request(parts, asked, body)?).await;
         let left = payload.lock().take();
         if let Some(left) = left
             && !parts.headers.contains_key(http::header::EXPECT)
+            && !left.drain().await
+            && let Ok(response) = &mut response
         {
-            left.drain().await;
+            // Over HTTP/2, where it says nothing, it is not sent.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         match response {
             Ok(response) => Ok(complete(parts, operation, response)),

@@ -305,3 +305,33 @@ fn keys_conflict_only_where_posix_rules_hold() {
         }
     }
 }
+
+#[test]
+fn a_bucket_of_files_takes_only_names_of_files() {
+    let server = Server::start();
+    let root = server.root();
+    let caller = Caller::verified(UserId::ROOT);
+    let name = "files".to_owned();
+    let verb = CreateBucket { name, kind: BucketKind::Posix, visibility: Visibility::Private };
+    server.run(&caller, verb);
+    root.put("/files/source", b"1").ok();
+    root.put("/free", b"").ok();
+    let long = "n".repeat(256);
+    for key in ["a//b", "/a", "a/", "d/./x", "d/..", ".", "..", &long, &format!("{long}/x")] {
+        for (bucket, is_taken) in [("files", false), ("free", true)] {
+            let path = format!("/{bucket}/{key}");
+            let copy = root.ask("PUT", &path).header("x-amz-copy-source", "/files/source");
+            let replies =
+                [root.put(&path, b"x"), copy.send(), root.post(&format!("{path}?uploads"), "")];
+            for reply in replies {
+                match is_taken {
+                    true => drop(reply.ok()),
+                    false => drop(reply.fails(400, "InvalidArgument")),
+                }
+            }
+        }
+    }
+    assert_eq!(root.get("/files?list-type=2").ok().all("Key"), ["source"]);
+    assert!(root.get("/files?uploads").ok().all("Key").is_empty());
+    root.put(&format!("/files/{}/...", &long[1..]), b"x").ok();
+}

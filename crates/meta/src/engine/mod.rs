@@ -54,6 +54,12 @@ pub trait Engine: Send + Sync + 'static {
     /// the fence to `(expected.epoch, expected.batch + 1)`. Refused unless the fence is
     /// `expected`.
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError>;
+
+    /// Whether the disk is so full that only what frees space should be committed. Commits are not
+    /// refused for it: who asks for them knows what they are for. Does not block.
+    fn is_low_on_space(&self) -> bool {
+        false
+    }
 }
 
 /// An unchanging view of all rows.

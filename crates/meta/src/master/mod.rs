@@ -121,11 +121,15 @@ impl Master {
     /// Once it was polled, it may be executed even if the future is dropped.
     ///
     /// # Errors
-    /// Those of the operation; `Full` or `Unavailable` if the batch it was in could not be
-    /// committed (then it changed nothing); `Unavailable` when the master has ended, and then the
+    /// Those of the operation; `Full` if the disk is and the operation frees nothing; `Full` or
+    /// `Unavailable` if the batch it was in could not be committed (then it changed nothing);
+    /// `Unavailable` when the master has ended, and then the
     /// outcome is unknown if the text says so.
     pub async fn run<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let shared = &*self.owner.shared;
+        if !V::RUNS_WHEN_FULL {
+            self.check_space()?;
+        }
         let permit = match shared.permits.try_acquire() {
             Ok(permit) => permit,
             Err(_) => shared.permits.acquire().await.map_err(|_| shared.gone())?,
@@ -143,6 +147,17 @@ impl Master {
                 self.wait_failed().await;
                 Err(shared.gone())
             }
+        }
+    }
+
+    /// For who is about to write what an operation would then name.
+    ///
+    /// # Errors
+    /// `Full` if [`Master::run`] would refuse that operation now.
+    pub fn check_space(&self) -> Result<()> {
+        match self.owner.shared.engine.is_low_on_space() {
+            false => Ok(()),
+            true => Err(Error::Full("the disk of the metadata: delete something".into())),
         }
     }
 

@@ -149,6 +149,7 @@ pub struct UpdateBucket {
 impl Verb for UpdateBucket {
     type Reply = Opened;
     const NAME: &'static str = "update_bucket";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Opened, Stop> {
         let mut opened = open_bucket(view, context, &self.name, Action::Administer)?;
@@ -197,6 +198,7 @@ pub struct DeleteBucket {
 impl Verb for DeleteBucket {
     type Reply = ();
     const NAME: &'static str = "delete_bucket";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let opened = open_bucket(view, context, &self.name, Action::Administer)?;

@@ -55,6 +55,7 @@ pub struct AddAccessKey {
 impl Verb for AddAccessKey {
     type Reply = UserId;
     const NAME: &'static str = "add_access_key";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<UserId, Stop> {
         decide_admin(&context.caller, "adding an access key")?;
@@ -85,6 +86,7 @@ pub struct AddToken {
 impl Verb for AddToken {
     type Reply = UserId;
     const NAME: &'static str = "add_token";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<UserId, Stop> {
         decide_admin(&context.caller, "adding a token")?;
@@ -141,6 +143,7 @@ pub struct RemoveCredential {
 impl Verb for RemoveCredential {
     type Reply = ();
     const NAME: &'static str = "remove_credential";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         decide_admin(&context.caller, "removing a credential")?;

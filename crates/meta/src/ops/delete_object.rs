@@ -23,6 +23,7 @@ impl Verb for DeleteObject {
     /// Whether there was such an object.
     type Reply = bool;
     const NAME: &'static str = "delete_object";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
         check_key(&self.key)?;
@@ -42,6 +43,7 @@ impl Verb for DeleteObjects {
     /// For each key: whether there was such an object, or why it is still there.
     type Reply = Vec<Result<bool, Error>>;
     const NAME: &'static str = "delete_objects";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         let opened = open_bucket(view, context, &self.bucket, Action::Write)?;

@@ -73,6 +73,7 @@ pub enum Drained {
 impl Verb for DrainStep {
     type Reply = Drained;
     const NAME: &'static str = "drain_step";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Drained, Stop> {
         decide_admin(&context.caller, "garbage collection")?;
@@ -203,6 +204,7 @@ pub struct ForgetFreed {
 impl Verb for ForgetFreed {
     type Reply = ();
     const NAME: &'static str = "forget_freed";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         decide_admin(&context.caller, "garbage collection")?;
@@ -234,6 +236,7 @@ pub struct Orphans {
 impl Verb for FreeOrphans {
     type Reply = Orphans;
     const NAME: &'static str = "free_orphans";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Orphans, Stop> {
         decide_admin(&context.caller, "garbage collection")?;

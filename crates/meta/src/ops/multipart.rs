@@ -7,8 +7,8 @@ use cairn_base::{BodyId, BucketId, Error, SessionId, Timestamp, UploadId, limits
 use super::conditions::{Conditions, Current};
 use super::edit::extents_between;
 use super::namespace::{
-    Opened, check_key, chunk_of, count_uploads, load, load_extents, next_ino, no_object,
-    open_bucket, release_body, require_session, retain_body, store, store_extents,
+    Opened, check_key, check_names, chunk_of, count_uploads, load, load_extents, next_ino,
+    no_object, open_bucket, release_body, require_session, retain_body, store, store_extents,
 };
 use super::open_object::find;
 use super::put_object::{NewContent, Placement, PutReply, publish_content};
@@ -64,6 +64,7 @@ impl Verb for CreateUpload {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<UploadId, Stop> {
         check_key(&self.key)?;
         let opened = open_bucket(view, context, &self.bucket, Action::Write)?;
+        check_names(&opened.bucket, &self.key)?;
         check_tags(&self.tags, limits::OBJECT_TAGS)?;
         let upload = UploadId(next_ino(view)?.0);
         let row = Upload {
@@ -422,6 +423,7 @@ pub struct AbortUpload {
 impl Verb for AbortUpload {
     type Reply = ();
     const NAME: &'static str = "abort_upload";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let (opened, _) = self.name.open(view, context, Action::Write)?;

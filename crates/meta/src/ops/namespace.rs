@@ -4,6 +4,7 @@ use bytes::Bytes;
 use cairn_auth::{Action, decide};
 use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, limits};
 
+use super::posix::is_shown;
 use crate::rows::{
     Bucket, BucketKind, Content, Drain, Entry, Extents, Inode, Kind, Row, Session, SessionState,
     Tally, Usage, decode_number, encode_number,
@@ -109,6 +110,24 @@ pub fn check_key(key: &str) -> Result<(), Error> {
         return Err(Error::Invalid("an object's key must not contain NUL".into()));
     }
     Ok(())
+}
+
+/// Checks the names in a key against what the bucket may hold: one of kind `posix` takes only what
+/// POSIX can show. `a//b`, `x/` and `..` are keys for S3 alone.
+pub fn check_names(bucket: &Bucket, key: &str) -> Result<(), Error> {
+    if bucket.kind == BucketKind::S3 {
+        return Ok(());
+    }
+    match key.split('/').find(|name| !is_shown(name.as_bytes())) {
+        None => Ok(()),
+        Some(name) => {
+            let (bucket, most) = (&bucket.name, limits::NAME_BYTES);
+            let what = "the names in its keys are 1 to";
+            Err(Error::Invalid(format!(
+                "name {name:?}: bucket {bucket} is of kind posix, {what} {most} bytes and not . or .."
+            )))
+        }
+    }
 }
 
 /// The directories on the way to an object, and its name in the last of them: `a/b/c` is `c` in

@@ -6,8 +6,9 @@ use cairn_base::{BodyId, Error, Ino, SessionId};
 
 use super::conditions::{Conditions, Current};
 use super::namespace::{
-    Opened, add_entry, check_key, count_usage, drop_link, load, load_inode, new_inode, next_ino,
-    no_bucket, open_bucket, require_session, split_key, store, store_extents, walk_or_make,
+    Opened, add_entry, check_key, check_names, count_usage, drop_link, load, load_inode, new_inode,
+    next_ino, no_bucket, open_bucket, require_session, split_key, store, store_extents,
+    walk_or_make,
 };
 use super::tags::store_tags;
 use crate::rows::{BucketKind, Content, Drain, Entry, Extents, Inode, Kind, ObjectAttributes, Row};
@@ -58,6 +59,7 @@ pub struct AbandonBody {
 impl Verb for AbandonBody {
     type Reply = ();
     const NAME: &'static str = "abandon_body";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         let key = keys::drain_body(self.body);
@@ -151,6 +153,7 @@ impl Placement {
     ) -> Result<Placement, Stop> {
         check_key(key)?;
         let opened = open_bucket(view, context, bucket, Action::Write)?;
+        check_names(&opened.bucket, key)?;
         let (directories, name) = split_key(key);
         let parent = walk_or_make(view, context, &opened, &directories)?;
         let current = current_file(view, &opened, parent, name)?;

@@ -18,6 +18,7 @@ impl Verb for Rmdir {
     /// The inode that had the name.
     type Reply = Ino;
     const NAME: &'static str = "rmdir";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Ino, Stop> {
         check_name(&self.name)?;

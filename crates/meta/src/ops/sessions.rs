@@ -19,6 +19,7 @@ impl Verb for Format {
     /// The id of the store, and whether it was made just now.
     type Reply = (u64, bool);
     const NAME: &'static str = "format";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(u64, bool), Stop> {
         decide_admin(&context.caller, "formatting a store")?;
@@ -52,6 +53,7 @@ pub struct OpenSession {
 impl Verb for OpenSession {
     type Reply = ();
     const NAME: &'static str = "open_session";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         decide_admin(&context.caller, "opening a session")?;
@@ -75,6 +77,7 @@ pub struct EndSession {
 impl Verb for EndSession {
     type Reply = ();
     const NAME: &'static str = "end_session";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         decide_admin(&context.caller, "ending a session")?;

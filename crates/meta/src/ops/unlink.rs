@@ -17,6 +17,7 @@ impl Verb for Unlink {
     /// The inode that had the name.
     type Reply = Ino;
     const NAME: &'static str = "unlink";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Ino, Stop> {
         check_name(&self.name)?;

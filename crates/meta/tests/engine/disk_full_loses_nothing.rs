@@ -74,7 +74,7 @@ fn deletes_go_on_in_the_reserve() {
     let config = Config { reserve_bytes: 1 << 20, ..small(1) };
     let disk = SimDisk::new(1);
     let engine = open(&disk, config).unwrap();
-    assert!(!engine.low_on_space());
+    assert!(!engine.is_low_on_space());
     let (rng, mut model) = (SeededRng::new(2), Rows::new());
     for _ in 0..60 {
         let changes = fill(&rng);
@@ -89,11 +89,70 @@ fn deletes_go_on_in_the_reserve() {
             engine.commit(fence, vec![(key.clone(), None), (Bytes::from("t"), Some(key))]).unwrap();
         }
     }
-    assert!(engine.low_on_space());
+    assert!(engine.is_low_on_space());
     assert_eq!(all(&engine).len(), 1);
     disk.set_capacity(None);
     engine.checkpoint().unwrap();
     commit(&engine, fill(&rng));
     engine.checkpoint().unwrap();
-    assert!(!engine.low_on_space());
+    assert!(!engine.is_low_on_space());
+}
+
+/// Whoever stops at a low disk can delete everything, in any order, through restarts: no commit of
+/// a delete fails, however little is free.
+#[test]
+fn who_stops_when_space_is_low_can_always_delete() {
+    for seed in 0..6 {
+        let config = Config {
+            reserve_bytes: 2 << 20,
+            memtable_bytes: 1 << 20,
+            log_segment_bytes: 512 << 10,
+            ..small(seed)
+        };
+        let disk = SimDisk::new(seed);
+        let mut engine = open(&disk, config.clone()).unwrap();
+        let (rng, mut model) = (SeededRng::new(seed), Rows::new());
+        disk.set_capacity(Some(disk.used_bytes() + (6 << 20) + rng.below(2 << 20)));
+        while !engine.is_low_on_space() {
+            let changes = fill(&rng);
+            apply(&mut model, &changes);
+            commit(&engine, changes);
+        }
+        assert!(model.len() > 1000, "seed {seed}: low after {} rows", model.len());
+        // Somebody else takes the rest.
+        disk.set_capacity(Some(disk.used_bytes()));
+        while !model.is_empty() {
+            if rng.below(200) == 0 {
+                engine.abandon();
+                engine = open(&disk, config.clone()).unwrap();
+                assert!(engine.is_low_on_space());
+            }
+            let at = rng.below(model.len() as u64) as usize;
+            let deletes: Vec<_> =
+                model.keys().skip(at).take(4).map(|k| (k.clone(), None)).collect();
+            apply(&mut model, &deletes);
+            commit(&engine, deletes);
+        }
+        assert_eq!(all(&engine), model);
+        disk.set_capacity(None);
+        commit(&engine, fill(&rng));
+        engine.checkpoint().unwrap();
+        assert!(!engine.is_low_on_space());
+    }
+}
+
+/// Space that comes back is noticed by an engine that has nothing to do.
+#[test]
+fn space_that_comes_back_is_noticed() {
+    let config = Config { reserve_bytes: 1 << 20, background: true, ..small(1) };
+    let disk = SimDisk::new(1);
+    let engine = open(&disk, config).unwrap();
+    disk.set_capacity(Some(disk.used_bytes()));
+    commit(&engine, fill(&SeededRng::new(1)));
+    assert!(engine.is_low_on_space());
+    engine.checkpoint().unwrap();
+    disk.set_capacity(None);
+    while engine.is_low_on_space() {
+        std::thread::yield_now();
+    }
 }

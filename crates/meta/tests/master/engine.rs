@@ -35,6 +35,7 @@ struct State {
     /// Fates of the next commits, then all are fine.
     fates: VecDeque<Fate>,
     unreadable: bool,
+    low: bool,
     snapshots_fail: bool,
     /// Commits wait while it is set.
     held: bool,
@@ -99,6 +100,11 @@ impl TestEngine {
         self.state.lock().snapshots_fail = fail;
     }
 
+    /// Whether it says that the disk is full.
+    pub fn set_low(&self, low: bool) {
+        self.state.lock().low = low;
+    }
+
     pub fn rows(&self) -> Rows {
         (*self.state.lock().rows).clone()
     }
@@ -147,6 +153,10 @@ impl Engine for TestEngine {
             return Err(Error::Unavailable("no snapshot today".into()));
         }
         Ok(Box::new(TestSnapshot { rows: state.rows.clone(), batch: state.fence.batch }))
+    }
+
+    fn is_low_on_space(&self) -> bool {
+        self.state.lock().low
     }
 
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {

@@ -72,6 +72,7 @@ pub struct Delete(pub &'static str);
 impl Verb for Delete {
     type Reply = ();
     const NAME: &'static str = "delete";
+    const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         view.delete(key(self.0));

@@ -135,17 +135,21 @@ impl Payload {
     }
 
     /// Reads what is left of a body that was refused, if it is short: then the connection can be
-    /// used again.
-    pub(super) async fn drain(mut self) {
+    /// used again. `false`: it cannot.
+    pub(super) async fn drain(mut self) -> bool {
         let mut left = DRAIN_BYTES;
-        if self.is_done || self.upload.size_hint().exact().is_none_or(|rest| rest > left) {
-            return;
+        if self.is_done {
+            return true;
+        }
+        if self.upload.size_hint().exact().is_none_or(|rest| rest > left) {
+            return false;
         }
         while let Some(Ok(frame)) = self.upload.frame().await {
             let len = frame.data_ref().map_or(0, |data| data.len() as u64);
-            let Some(rest) = left.checked_sub(len) else { return };
+            let Some(rest) = left.checked_sub(len) else { return false };
             left = rest;
         }
+        true
     }
 }
 

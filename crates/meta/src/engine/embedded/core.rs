@@ -13,6 +13,7 @@ use super::log::Log;
 use super::mark::Mark;
 use super::memtable::Memtable;
 use super::record::Kind;
+use super::reserve::{Load, Space};
 use super::snapshot::Tables;
 use super::table::{Cold, Table};
 use super::{Config, inserter, reserve};
@@ -42,11 +43,11 @@ pub struct Writer {
     pub fence: Fence,
     /// The last log record that is in the table of rows.
     pub checkpointed: u64,
-    /// Memory of the active memtable; what the log took for it.
-    pub active_bytes: usize,
+    /// The active memtable; what the log took for it.
+    pub active: Load,
     pub active_log_bytes: u64,
-    /// Memory of the frozen memtable, and the mark it will leave.
-    pub frozen_bytes: usize,
+    /// The frozen memtable, and the mark it will leave.
+    pub frozen_load: Load,
     pub frozen: Option<Mark>,
     pub frozen_log_bytes: u64,
     /// Log bytes that the last checkpoint moved in a second.
@@ -75,6 +76,7 @@ pub struct Slot {
 pub struct Core {
     pub disk: Arc<dyn Disk>,
     pub config: Config,
+    pub space: Space,
     pub writer: Mutex<Writer>,
     /// A checkpoint ended.
     pub room: Condvar,
@@ -124,12 +126,13 @@ impl Core {
         fence: Fence,
         changes: Vec<Change>,
     ) -> Result<(), CommitError> {
+        let rows = changes.len();
         let encoded = writer.log.encode(kind, fence, &changes).map_err(CommitError::Failed)?;
         let durable = writer.log.write(encoded).and_then(|bytes| {
             let active = Arc::clone(&self.view.read().tables.active);
             let insert = inserter::start(writer.inserter.as_ref(), &active, fence.batch, changes);
             let synced = writer.log.sync();
-            writer.active_bytes += insert.finish();
+            writer.active.add(rows, insert.finish());
             synced.map(|()| bytes)
         });
         match durable {
@@ -149,6 +152,7 @@ impl Core {
         writer.fence = fence;
         writer.last_commit = Instant::now();
         self.view.write().fence = fence;
+        self.space.look(&*self.disk);
         let first = writer.log.sequence == writer.checkpointed + 1;
         if !self.config.background {
             if self.over_limit(&writer) {
@@ -163,13 +167,17 @@ impl Core {
 
     /// Whether the active memtable is due for the table.
     pub fn over_limit(&self, writer: &Writer) -> bool {
-        writer.active_bytes > self.config.memtable_bytes
+        writer.active.bytes > self.config.memtable_bytes
             || writer.active_log_bytes > writer.log.total_bytes() / 4
+            || !self.space.has_room(writer.active, 4)
     }
 
     fn has_room(&self, writer: &Writer, bytes: u64) -> bool {
-        let memory = writer.active_bytes + writer.frozen_bytes;
-        memory <= self.config.memtable_bytes.saturating_mul(4)
+        let (rows, memory) = (writer.active.rows, writer.active.bytes);
+        let mut both = writer.frozen_load;
+        both.add(rows, memory);
+        both.bytes <= self.config.memtable_bytes.saturating_mul(4)
+            && (both.rows == 0 || self.space.has_room(both, 2))
             && writer.log.has_room(bytes, writer.checkpointed)
     }
 
@@ -177,7 +185,7 @@ impl Core {
     /// on, so that many wait a little before one waits for all of it.
     fn pace(&self, writer: &mut MutexGuard<'_, Writer>, bytes: u64) {
         let limit = self.config.memtable_bytes as f64;
-        let over = (writer.active_bytes + writer.frozen_bytes) as f64 / limit - 2.0;
+        let over = (writer.active.bytes + writer.frozen_load.bytes) as f64 / limit - 2.0;
         if writer.frozen.is_none() || over <= 0.0 || !self.config.background {
             return;
         }
@@ -227,6 +235,7 @@ impl Core {
         let start = Instant::now();
         match self.write_table(&mut slot, &memtable, &mark) {
             Ok(cold) => {
+                self.space.set_table_bytes(slot.file.len().unwrap_or(u64::MAX));
                 self.finish(cold, start.elapsed());
                 Ok(true)
             }
@@ -254,7 +263,7 @@ impl Core {
         }
         let mark = writer.mark();
         writer.frozen = Some(mark);
-        writer.frozen_bytes = std::mem::take(&mut writer.active_bytes);
+        writer.frozen_load = std::mem::take(&mut writer.active);
         writer.frozen_log_bytes = std::mem::take(&mut writer.active_log_bytes);
         let frozen = Arc::clone(&view.tables.active);
         let cold = Arc::clone(&view.tables.cold);
@@ -264,7 +273,8 @@ impl Core {
     }
 
     fn write_table(&self, slot: &mut Slot, memtable: &Memtable, mark: &Mark) -> Result<Cold> {
-        reserve::make_space(&*self.disk, &self.config)?;
+        let load = self.writer.lock().frozen_load;
+        self.space.make(&*self.disk, load)?;
         let table = self.ready(slot)?;
         let Err(error) = table.write(memtable, mark) else { return table.cold() };
         if !matches!(table.failure(), Some((Failure::Full | Failure::Read, _))) {
@@ -312,13 +322,20 @@ impl Core {
         let mut writer = self.writer.lock();
         writer.checkpointed = sequence;
         writer.frozen = None;
-        writer.frozen_bytes = 0;
+        writer.frozen_load = Load::default();
         writer.stalled = None;
         let log_bytes = std::mem::take(&mut writer.frozen_log_bytes) as f64;
         writer.drained_per_second = (log_bytes / took.as_secs_f64().max(1e-6)).max(1e6);
         self.room.notify_all();
         drop(writer);
-        reserve::restore(&*self.disk, &self.config);
+        self.space.set_short(false);
+        self.look_for_space();
+    }
+
+    /// Puts space by if there is some again. For who holds the slot.
+    fn look_for_space(&self) {
+        self.space.restore(&*self.disk);
+        self.space.look(&*self.disk);
     }
 
     fn stall(&self, failure: Option<Failure>, error: &Error) {
@@ -331,10 +348,15 @@ impl Core {
                 writer.poison(text);
             }
             (_, Error::Corrupt { .. }) => writer.poison(text),
-            (_, Error::Full(_)) => writer.stalled = Some(Stall::Full(text)),
+            (_, Error::Full(_)) => {
+                self.space.set_short(true);
+                writer.stalled = Some(Stall::Full(text));
+            }
             _ => writer.stalled = Some(Stall::Other(text)),
         }
         self.room.notify_all();
+        drop(writer);
+        self.space.look(&*self.disk);
     }
 
     /// The rows at rest as of `mark` after a failure that opening the table again cures.
@@ -361,7 +383,8 @@ impl Core {
 
     /// `false`: the engine is being closed.
     fn wait_for_work(&self, retry: bool) -> bool {
-        /// How long a failed checkpoint rests unless a commit asks for room.
+        /// How long a failed checkpoint rests unless a commit asks for room, and how often there
+        /// is a look whether a full disk still is.
         const RETRY: Duration = Duration::from_secs(1);
         let mut writer = self.writer.lock();
         if retry && !writer.stop {
@@ -370,7 +393,15 @@ impl Core {
         while !writer.stop {
             let pending = writer.log.sequence != writer.checkpointed;
             if writer.poisoned.is_some() || !pending {
-                self.work.wait(&mut writer);
+                if self.space.is_low() {
+                    self.work.wait_for(&mut writer, RETRY);
+                    MutexGuard::unlocked(&mut writer, || {
+                        let _slot = self.slot.lock();
+                        self.look_for_space();
+                    });
+                } else {
+                    self.work.wait(&mut writer);
+                }
                 continue;
             }
             let idle = writer.last_commit.elapsed();

@@ -36,6 +36,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use self::core::{Core, Slot, View, Writer};
 use self::inserter::Inserter;
 use self::log::Log;
+use self::reserve::{Load, Space};
 use self::snapshot::{EmbeddedSnapshot, Tables};
 use self::table::Table;
 use super::{Change, CommitError, Engine, Fence, Snapshot};
@@ -71,7 +72,7 @@ impl Default for Config {
             cache_bytes: 16 << 20,
             log_segments: 5,
             log_segment_bytes: 16 << 20,
-            reserve_bytes: 32 << 20,
+            reserve_bytes: 48 << 20,
             idle: Duration::from_secs(2),
             background: true,
             rng: Arc::new(RealRng),
@@ -140,13 +141,6 @@ impl Embedded {
         Ok(())
     }
 
-    /// Whether the disk is so full that the reserve is in use: admit deletes only.
-    pub fn low_on_space(&self) -> bool {
-        let stalled = self.core.writer.lock().stalled.is_some();
-        let reserved = self.core.config.reserve_bytes > 0;
-        stalled || reserved && self.core.disk.open(reserve::RESERVE).is_err()
-    }
-
     /// Ends the engine without a last checkpoint: the next start finds what is in the log.
     pub fn abandon(mut self) {
         self.core.writer.lock().poison("abandoned".into());
@@ -202,6 +196,10 @@ impl Engine for Embedded {
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
         self.core.commit(expected, changes)
     }
+
+    fn is_low_on_space(&self) -> bool {
+        self.core.space.is_low()
+    }
 }
 
 /// Recovers what is on `disk`. What was in the log is left frozen, to be checkpointed before
@@ -215,6 +213,8 @@ fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
     let recovered = recover::recover(&log, &mark)?;
     (log.sequence, log.previous) = (recovered.sequence, recovered.previous);
     let mut tables = Tables { active: Arc::default(), frozen: None, cold: Arc::new(cold) };
+    let space = Space::new(&*disk, &config);
+    space.set_table_bytes(file.len()?);
     let mut frozen = None;
     let fence = recovered.fence;
     if log.sequence != mark.sequence {
@@ -227,9 +227,9 @@ fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
         log,
         fence,
         checkpointed: mark.sequence,
-        active_bytes: 0,
+        active: Load::default(),
         active_log_bytes: 0,
-        frozen_bytes: recovered.bytes,
+        frozen_load: recovered.load,
         frozen,
         frozen_log_bytes: 0,
         drained_per_second: 50e6,
@@ -240,10 +240,12 @@ fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
         last_commit: Instant::now(),
         inserter: config.background.then(Inserter::spawn).transpose()?,
     };
-    reserve::restore(&*disk, &config);
+    space.restore(&*disk);
+    space.look(&*disk);
     Ok(Core {
         disk,
         config,
+        space,
         writer: Mutex::new(writer),
         room: Condvar::new(),
         work: Condvar::new(),

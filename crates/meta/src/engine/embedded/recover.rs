@@ -9,12 +9,12 @@ use super::log::{Log, Place};
 use super::mark::Mark;
 use super::memtable::Memtable;
 use super::record::{Kind, parse_rows};
+use super::reserve::Load;
 
 /// What the log holds beyond the table of rows.
 pub struct Recovered {
     pub rows: Memtable,
-    /// Memory of `rows`.
-    pub bytes: usize,
+    pub load: Load,
     pub fence: Fence,
     /// The last sound record, and the crc of its header.
     pub sequence: u64,
@@ -34,7 +34,7 @@ pub fn recover(log: &Log, mark: &Mark) -> Result<Recovered> {
     }
     let mut state = Recovered {
         rows: Memtable::default(),
-        bytes: 0,
+        load: Load::default(),
         fence: mark.fence,
         sequence: mark.sequence,
         previous: mark.previous,
@@ -73,7 +73,9 @@ fn replay(log: &Log, place: &Place, state: &mut Recovered) -> Result<bool> {
         let (got, expected) = (format!("{:?}", header.fence), format!("{expected:?}"));
         return Err(Error::corrupt(what, got, expected));
     }
-    state.bytes += state.rows.insert(header.fence.batch, parse_rows(header, &body)?);
+    let changes = parse_rows(header, &body)?;
+    let rows = changes.len();
+    state.load.add(rows, state.rows.insert(header.fence.batch, changes));
     state.fence = header.fence;
     state.sequence = header.sequence;
     state.previous = header.crc;

@@ -1,45 +1,123 @@
-//! Small files beside the log and the table: space put by for a full disk, and the note that the
-//! table's last write went wrong.
+//! Space for a full disk: how much a checkpoint may need, and a file put by so that deletes go on
+//! when there is no more. Also the note that the table's last write went wrong.
+//!
+//! The table is changed by copies of its pages, so that a delete takes space before it gives any.
+//! Once less is free than the reserve is long, or it is in use, the engine is *low*: only what
+//! frees space should be committed. Commits then wait for small checkpoints, each of which finds
+//! room in the reserve and gives it back, within the table, to the one after the next.
 
-use cairn_base::{Disk, Error, Result};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cairn_base::{Disk, Result};
 
 use super::Config;
 
 pub const RESERVE: &str = "reserve";
 pub const SUSPECT: &str = "suspect";
 
-/// Makes sure that a checkpoint has the space it may need, if need be by giving up the reserve.
-///
-/// # Errors
-/// `Full` where there is not enough.
-pub fn make_space(disk: &dyn Disk, config: &Config) -> Result<()> {
-    if disk.free_bytes()? >= config.reserve_bytes {
-        return Ok(());
+/// A changed row may have a page of the table copied, and a share of those above it.
+const ROW_COPY_BYTES: u64 = 8 << 10;
+/// What every checkpoint writes.
+const CHECKPOINT_BYTES: u64 = 128 << 10;
+
+/// Rows in memory that a checkpoint is to move.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Load {
+    pub rows: usize,
+    /// Memory they take.
+    pub bytes: usize,
+}
+
+impl Load {
+    pub fn add(&mut self, rows: usize, bytes: usize) {
+        self.rows += rows;
+        self.bytes += bytes;
     }
-    match disk.remove(RESERVE) {
-        Ok(()) => {
-            tracing::warn!("the disk is full: metadata goes on in the space put by for that");
-            disk.sync()?;
-            Ok(())
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Error::Full(format!(
-            "the disk of the metadata: {} bytes must be free",
-            config.reserve_bytes
-        ))),
-        Err(error) => Err(error.into()),
+
+    /// Free space that moving this into a table of `table_bytes` may take: no page is copied twice.
+    fn needed(self, table_bytes: u64) -> u64 {
+        let copied = (self.rows as u64 * ROW_COPY_BYTES).min(table_bytes);
+        CHECKPOINT_BYTES + 2 * self.bytes as u64 + copied
     }
 }
 
-/// Puts space by again when there is plenty. Not urgent: tried again after the next checkpoint.
-pub fn restore(disk: &dyn Disk, config: &Config) {
-    if config.reserve_bytes == 0 || disk.open(RESERVE).is_ok() {
-        return;
+/// What is known of the space on the disk.
+pub struct Space {
+    reserve_bytes: u64,
+    /// The reserve is there.
+    held: AtomicBool,
+    /// The last checkpoint found too little.
+    short: AtomicBool,
+    free_bytes: AtomicU64,
+    table_bytes: AtomicU64,
+}
+
+impl Space {
+    pub fn new(disk: &dyn Disk, config: &Config) -> Space {
+        let space = Space {
+            reserve_bytes: config.reserve_bytes,
+            held: AtomicBool::new(disk.open(RESERVE).is_ok()),
+            short: AtomicBool::new(false),
+            free_bytes: AtomicU64::new(0),
+            table_bytes: AtomicU64::new(0),
+        };
+        space.look(disk);
+        space
     }
-    let free = disk.free_bytes().unwrap_or(0);
-    if free >= config.reserve_bytes.saturating_mul(3) {
-        let made = disk.create(RESERVE).and_then(|file| file.allocate(config.reserve_bytes));
-        if made.and_then(|()| disk.sync()).is_err() {
-            let _ = disk.remove(RESERVE);
+
+    /// Looks at how much is free.
+    pub fn look(&self, disk: &dyn Disk) {
+        if self.reserve_bytes > 0 {
+            self.free_bytes.store(disk.free_bytes().unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+
+    pub fn set_table_bytes(&self, bytes: u64) {
+        self.table_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether only what frees space should be committed.
+    pub fn is_low(&self) -> bool {
+        let free_bytes = self.free_bytes.load(Ordering::Relaxed);
+        let in_use = !self.held.load(Ordering::Relaxed) || free_bytes < self.reserve_bytes;
+        self.short.load(Ordering::Relaxed) || self.reserve_bytes > 0 && in_use
+    }
+
+    /// A checkpoint ended, or found too little space.
+    pub fn set_short(&self, short: bool) {
+        self.short.store(short, Ordering::Relaxed);
+    }
+
+    /// Whether a checkpoint of `load` takes at most the `part`th of the space there is for it.
+    pub fn has_room(&self, load: Load, part: u64) -> bool {
+        let free_bytes = self.free_bytes.load(Ordering::Relaxed);
+        let needed = load.needed(self.table_bytes.load(Ordering::Relaxed));
+        self.reserve_bytes == 0 || needed <= free_bytes.max(self.reserve_bytes) / part
+    }
+
+    /// Gives up the reserve where a checkpoint of `load` may not find the space it needs.
+    pub fn make(&self, disk: &dyn Disk, load: Load) -> Result<()> {
+        let needed = load.needed(self.table_bytes.load(Ordering::Relaxed));
+        let enough = !self.short.load(Ordering::Relaxed) && disk.free_bytes()? >= needed;
+        if enough || !self.held.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        tracing::warn!("the disk is full: metadata goes on in the space put by for that");
+        disk.remove(RESERVE)?;
+        self.held.store(false, Ordering::Relaxed);
+        Ok(disk.sync()?)
+    }
+
+    /// Puts space by again when there is plenty. Not urgent: it is tried again.
+    pub fn restore(&self, disk: &dyn Disk) {
+        let plenty = disk.free_bytes().unwrap_or(0) >= self.reserve_bytes.saturating_mul(2);
+        if self.reserve_bytes == 0 || self.held.load(Ordering::Relaxed) || !plenty {
+            return;
+        }
+        let made = disk.create(RESERVE).and_then(|file| file.allocate(self.reserve_bytes));
+        match made.and_then(|()| disk.sync()) {
+            Ok(()) => self.held.store(true, Ordering::Relaxed),
+            Err(_) => drop(disk.remove(RESERVE)),
         }
     }
 }
