@@ -69,6 +69,17 @@ pub(super) struct Driver<S: Service> {
     pulse: PulseCount,
 }
 
+impl<S: Service> Drop for Driver<S> {
+    /// Also where a service panicked, or the runtime stops: nobody may wait for ever.
+    fn drop(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+        if self.shared.state.lock().ended.is_none() {
+            self.shared.end(&Error::Unavailable("its task was stopped".into()));
+        }
+        self.service.ended(&self.peer);
+    }
+}
+
 /// Requests of the peer that are not answered.
 #[derive(Default)]
 struct Taken {
@@ -156,7 +167,6 @@ impl<S: Service> Driver<S> {
         tracing::debug!(peer = %self.shared.info, %reason, "connection ended");
         self.wakers.drain(..).for_each(Waker::wake);
         self.shared.end(&reason);
-        self.service.ended(&self.peer);
         // Tells a peer that still listens; one that does not is not waited for.
         let _ = tokio::time::timeout(self.pulse.keep_alive.tick, self.stream.shutdown()).await;
     }

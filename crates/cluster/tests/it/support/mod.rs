@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 
 pub use map::Map;
-pub use pair::{End, Ends, echo, ends, pair, pair_with};
+pub use pair::{End, echo, ends, pair, pair_with};
 
 pub const CLUSTER: ClusterId = ClusterId(0xc1);
 pub const MASTER: NodeId = NodeId(1);
@@ -159,6 +159,12 @@ impl Node {
         let peer = self.dial(address).await?;
         peer.call(1, "hello".into(), 10 * SECOND).await?;
         Ok(peer)
+    }
+
+    pub async fn dial_and_call_with(&self, method: u16, address: &str) -> Peer {
+        let peer = self.dial(address).await.unwrap();
+        peer.call(method, "hello".into(), 10 * SECOND).await.unwrap();
+        peer
     }
 }
 
