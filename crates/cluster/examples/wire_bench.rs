@@ -113,8 +113,7 @@ impl World {
     fn trust(&self, which: usize) -> Trust {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
         let authority = Authority::new(CLUSTER, self.ca.clone().into()).unwrap();
-        let [master, gateway] =
-            [0, 1].map(|at: usize| NodeKey::from_pem(&self.keys[at]).unwrap());
+        let [master, gateway] = [0, 1].map(|at: usize| NodeKey::from_pem(&self.keys[at]).unwrap());
         let pin = |key: &NodeKey, role: Role| Pin { key: key.public().hash(), roles: role.into() };
         let pins = Two(pin(&master, Role::Master), pin(&gateway, Role::Gateway));
         let key = if which == 0 { master } else { gateway };

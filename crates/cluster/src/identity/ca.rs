@@ -42,7 +42,9 @@ impl Ca {
     ) -> Result<Ca> {
         let authority = Authority::new(cluster, certificate)?;
         if authority.key() != key.public().hash() {
-            return Err(Error::Invalid("the authority's key is not that of its certificate".into()));
+            return Err(Error::Invalid(
+                "the authority's key is not that of its certificate".into(),
+            ));
         }
         Ok(Ca { key, authority })
     }

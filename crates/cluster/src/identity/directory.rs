@@ -83,7 +83,7 @@ impl Directory {
     /// The directory is made if missing, for its owner only.
     pub fn open(root: &Path) -> Result<Directory> {
         match DirBuilder::new().mode(0o700).create(root) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.into()),
             _ => Ok(Directory { root: root.to_path_buf() }),
         }
     }
@@ -164,8 +164,7 @@ impl Directory {
             let pin = Pin { key: known.key.parse::<KeyHash>()?, roles: read_roles(&known.roles)? };
             masters.push(KnownNode { node: NodeId(number(&known.node)?), pin });
         }
-        let authority =
-            Authority::new(ClusterId(cluster), self.read_certificate(CA_CERTIFICATE)?)?;
+        let authority = Authority::new(ClusterId(cluster), self.read_certificate(CA_CERTIFICATE)?)?;
         let key = self.read_secret(NODE_KEY)?.ok_or_else(|| bad("there is no node.key"))?;
         let key = NodeKey::from_pem(&key)?;
         let certificate = self.read_certificate(NODE_CERTIFICATE)?;
@@ -185,9 +184,8 @@ impl Directory {
     fn read_certificate(&self, name: &str) -> Result<CertificateDer<'static>> {
         let missing = || Error::NotFound(self.shown(name));
         let pem = self.read(name)?.ok_or_else(missing)?;
-        CertificateDer::from_pem_slice(&pem).map_err(|error| {
-            Error::Invalid(format!("{}: {error:?}", self.shown(name)))
-        })
+        CertificateDer::from_pem_slice(&pem)
+            .map_err(|error| Error::Invalid(format!("{}: {error:?}", self.shown(name))))
     }
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {

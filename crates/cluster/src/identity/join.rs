@@ -133,10 +133,8 @@ fn read_hash(bytes: &Bytes) -> Result<[u8; 32]> {
 }
 
 fn read_node(row: &Bytes) -> Result<KnownNode> {
-    let mut known = KnownNode {
-        node: NodeId(0),
-        pin: Pin { key: KeyHash([0; 32]), roles: Roles::NONE },
-    };
+    let mut known =
+        KnownNode { node: NodeId(0), pin: Pin { key: KeyHash([0; 32]), roles: Roles::NONE } };
     let mut fields = Fields::open(row, FORMAT)?;
     while let Some(field) = fields.next_field()? {
         match field.tag {

@@ -93,8 +93,9 @@ impl PublicKey {
 
     /// The key of a certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<PublicKey> {
-        let parsed = EndEntityCert::try_from(certificate)
-            .map_err(|error| Error::Denied(format!("a certificate that does not parse: {error}")))?;
+        let parsed = EndEntityCert::try_from(certificate).map_err(|error| {
+            Error::Denied(format!("a certificate that does not parse: {error}"))
+        })?;
         PublicKey::from_info(&parsed.subject_public_key_info())
     }
 

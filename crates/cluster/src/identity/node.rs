@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use cairn_base::{ClusterId, Error, NodeId, Result, Timestamp};
+use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::SignatureScheme;
 
 use super::authority::{Authority, Usage};
 use super::key::{NodeKey, invalid};

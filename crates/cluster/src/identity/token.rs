@@ -154,6 +154,7 @@ fn invalid(why: &str) -> Error {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing)]
 mod tests {
     use cairn_base::Role;
     use proptest::prelude::*;

@@ -67,6 +67,8 @@ pub(super) struct Driver<S: Service> {
     answers: Vec<(u64, Result<Bytes>)>,
     wakers: Vec<Waker>,
     pulse: PulseCount,
+    /// Other tasks had their turn since this one was woken.
+    yielded: bool,
 }
 
 impl<S: Service> Drop for Driver<S> {
@@ -157,6 +159,7 @@ impl<S: Service> Driver<S> {
             answers: Vec::new(),
             wakers: Vec::new(),
             pulse: PulseCount { keep_alive, tick, heard, wrote, silent_ticks, stuck_ticks },
+            yielded: false,
         }
     }
 
@@ -173,6 +176,13 @@ impl<S: Service> Driver<S> {
 
     /// Ready with the reason of the end.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        // The first caller woke this task, and more are about to call: the runtime runs a task that
+        // was just woken before all others, and so each request would be written by itself.
+        self.yielded = !self.yielded && self.shared.expects_more();
+        if self.yielded {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         for _ in 0..ROUNDS {
             match self.round(context) {
                 Ok(true) => {}
@@ -362,7 +372,8 @@ impl<S: Service> Driver<S> {
             let stuck = waits && !std::mem::take(&mut pulse.wrote);
             pulse.silent_ticks = if heard { 0 } else { pulse.silent_ticks + 1 };
             pulse.stuck_ticks = if stuck { pulse.stuck_ticks + 1 } else { 0 };
-            let dead = |what| Err(Error::Unavailable(format!("{what} for {:?}", tick * dead_ticks)));
+            let dead =
+                |what| Err(Error::Unavailable(format!("{what} for {:?}", tick * dead_ticks)));
             if pulse.silent_ticks >= dead_ticks {
                 return dead("the peer was silent");
             }
@@ -404,6 +415,12 @@ impl<S: Service> Driver<S> {
 }
 
 impl Shared {
+    /// Whether something is to be sent, by one of several that call.
+    fn expects_more(&self) -> bool {
+        let state = self.state.lock();
+        !state.out.is_empty() && state.slots.outstanding() > 1
+    }
+
     /// Moves what callers want sent behind `out`, if there is little in it.
     fn take_queued(&self, out: &mut Outbox) {
         if out.len() < WRITE_BYTES {

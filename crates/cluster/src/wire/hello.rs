@@ -159,6 +159,7 @@ fn read_head(head: &[u8; HEAD_BYTES]) -> Result<((u16, u16), usize)> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing)]
 mod tests {
     use super::*;
 

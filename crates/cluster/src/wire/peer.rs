@@ -215,10 +215,7 @@ impl Shared {
         Ok(cost)
     }
 
-    async fn wait_for_room(
-        &self,
-        cost: u32,
-    ) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>)> {
+    async fn wait_for_room(&self, cost: u32) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>)> {
         let call = self.calls.acquire().await.map_err(|_| self.why_not_sent())?;
         let bytes = self.bytes.acquire_many(cost).await.map_err(|_| self.why_not_sent())?;
         Ok((call, bytes))

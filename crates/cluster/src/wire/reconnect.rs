@@ -140,9 +140,8 @@ impl<S: Service> Reconnect<S> {
     /// The node behind `peer` does not serve (it stands by): begin with the next address.
     pub fn leave(&self, peer: &Peer) {
         let mut current = self.peer.lock();
-        let same = |known: &mut Peer| {
-            known.info().authenticated.node == peer.info().authenticated.node
-        };
+        let same =
+            |known: &mut Peer| known.info().authenticated.node == peer.info().authenticated.node;
         if current.take_if(same).is_some() {
             self.start.fetch_add(1, Ordering::Relaxed);
         }

@@ -252,7 +252,10 @@ mod tests {
         assert!(poll(&mut slots, late).is_pending());
         slots.expire(now + Duration::from_secs(2), &mut Vec::new());
         assert!(answer(&mut slots, early).is_some());
-        assert!(matches!(poll(&mut slots, early), Poll::Ready(Ok(_))), "it came before the telling");
+        assert!(
+            matches!(poll(&mut slots, early), Poll::Ready(Ok(_))),
+            "it came before the telling"
+        );
         let Poll::Ready(Err(Error::Unavailable(text))) = poll(&mut slots, late) else { panic!() };
         assert!(text.contains("1000 ms") && text.contains("unknown"), "{text}");
         assert_eq!(slots.outstanding(), 1);
@@ -267,7 +270,9 @@ mod tests {
         slots.abandon(abandoned);
         slots.fail("gone", &mut Vec::new());
         assert!(matches!(poll(&mut slots, answered), Poll::Ready(Ok(_))));
-        let Poll::Ready(Err(Error::Unavailable(text))) = poll(&mut slots, waiting) else { panic!() };
+        let Poll::Ready(Err(Error::Unavailable(text))) = poll(&mut slots, waiting) else {
+            panic!()
+        };
         assert!(text.starts_with("gone; ") && text.contains("unknown"), "{text}");
         assert_eq!((slots.outstanding(), slots.free.len()), (0, 3));
     }

@@ -151,13 +151,12 @@ pub(crate) async fn dial_to_join(
     let chain = vec![key.self_signed()?];
     let certified = CertifiedKey::from_der(chain, key.to_der(), &provider).map_err(invalid)?;
     let verifier = ByToken { cluster: token.cluster, authority: token.authority };
-    let config =
-        ClientConfig::builder_with_details(provider, Arc::new(Clocked(Arc::clone(clock))))
-            .with_protocol_versions(&[&TLS13])
-            .map_err(invalid)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    let config = ClientConfig::builder_with_details(provider, Arc::new(Clocked(Arc::clone(clock))))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(invalid)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     dial(&connector(config, JOIN), address).await
 }
 

@@ -37,9 +37,8 @@ async fn a_peer_that_answers_pings_stays() {
 async fn a_peer_that_takes_nothing_is_dropped_though_it_speaks() {
     let mut raw = Raw::with(echo).await;
     let peer = raw.peer.clone();
-    let call = tokio::spawn(async move {
-        peer.call(1, vec![0; 1 << 20].into(), 3600 * SECOND).await
-    });
+    let call =
+        tokio::spawn(async move { peer.call(1, vec![0; 1 << 20].into(), 3600 * SECOND).await });
     let pong = cairn_cluster::wire::frame::header(cairn_cluster::wire::frame::Kind::Pong, 0, 0, 0);
     let talk = async {
         while raw.stream.write_all(&pong).await.is_ok() {
@@ -86,10 +85,8 @@ async fn a_stall_that_ends_in_time_harms_nothing() {
     let (to_master, to_gateway) =
         (link(gateway_end, MASTER, Role::Master), link(master_end, GATEWAY, Role::Gateway));
     let (near_terms, far_terms) = (terms(GATEWAY, Role::Gateway), terms(MASTER, Role::Master));
-    let (gateway, master) = tokio::join!(
-        connect(to_master, &near_terms, echo),
-        accept(to_gateway, &far_terms, echo)
-    );
+    let (gateway, master) =
+        tokio::join!(connect(to_master, &near_terms, echo), accept(to_gateway, &far_terms, echo));
     let (gateway, _master): (Peer, Peer) = (gateway.unwrap(), master.unwrap());
     let start = Instant::now();
     while start.elapsed() < 60 * SECOND {

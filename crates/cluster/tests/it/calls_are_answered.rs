@@ -14,7 +14,7 @@ use crate::support::{Cluster, GATEWAY, MASTER, SECOND, echo, pair, unavailable};
 async fn ten_thousand_at_once_each_get_their_own_answer() {
     // Every third is not ready at once.
     let service = |_: &Peer, method: u16, payload: Bytes| async move {
-        if method % 3 == 0 {
+        if method.is_multiple_of(3) {
             tokio::task::yield_now().await;
         }
         Ok(payload)
@@ -58,10 +58,10 @@ async fn payloads_of_any_length_pass() {
     let address = cluster.node(MASTER, Role::Master).listen().await;
     let peer = cluster.node(GATEWAY, Role::Gateway).dial(&address).await.unwrap();
     let lengths = [0, 1, 31, 16 << 10, (16 << 10) + 1, 65_535, 1 << 20, 8 << 20];
-    let calls = lengths.iter().flat_map(|length| [*length; 2]).map(|length| {
+    let calls = lengths.iter().flat_map(|length| [*length; 2]).map(async |length| {
         let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + at / 251) as u8).collect();
-        let (peer, payload) = (&peer, Bytes::from(bytes));
-        async move { assert_eq!(peer.call(1, payload.clone(), 60 * SECOND).await.unwrap(), payload) }
+        let payload = Bytes::from(bytes);
+        assert_eq!(peer.call(1, payload.clone(), 60 * SECOND).await.unwrap(), payload);
     });
     join_all(calls).await;
     let long = peer.call(1, vec![0; (8 << 20) + 1].into(), SECOND).await;
@@ -124,8 +124,10 @@ async fn a_late_answer_is_unavailable_with_an_unknown_outcome() {
         Ok(payload)
     };
     let (gateway, _master) = pair(service).await;
-    let (late, early) =
-        tokio::join!(gateway.call(9, "late".into(), 5 * SECOND), gateway.call(4, "early".into(), 5 * SECOND));
+    let (late, early) = tokio::join!(
+        gateway.call(9, "late".into(), 5 * SECOND),
+        gateway.call(4, "early".into(), 5 * SECOND)
+    );
     unavailable(late, "no answer within 5000 ms; whether the call was carried out is unknown");
     assert_eq!(early.unwrap(), "early");
 }

@@ -13,9 +13,13 @@ use tokio::time::Instant;
 use crate::support::pair::link;
 use crate::support::{GATEWAY, SECOND, ends, terms, unavailable};
 
+/// The method on which a master hangs up instead of answering.
+const HANG_UP: u16 = 2;
+
 /// Masters in this process, each under its name, up or down. Each answers with its number.
 #[derive(Clone, Default)]
 struct Masters {
+    hung_up: Arc<AtomicUsize>,
     up: Arc<Mutex<BTreeMap<String, NodeId>>>,
     dialed: Arc<Mutex<Vec<String>>>,
     peers: Arc<Mutex<Vec<Peer>>>,
@@ -54,10 +58,19 @@ impl Dial for Masters {
         let node = self.up.lock().get(address).copied();
         let node = node.ok_or_else(|| Error::Unavailable(format!("{address} is down")))?;
         let ends = ends();
-        let peers = Arc::clone(&self.peers);
+        let (peers, hung_up) = (Arc::clone(&self.peers), Arc::clone(&self.hung_up));
         tokio::spawn(async move {
-            let service = move |_: &Peer, _: u16, _: Bytes| {
-                std::future::ready(Ok(Bytes::from(node.to_string())))
+            let service = move |peer: &Peer, method: u16, _: Bytes| {
+                if method == HANG_UP {
+                    hung_up.fetch_add(1, Ordering::Relaxed);
+                    peer.close();
+                }
+                async move {
+                    match method {
+                        HANG_UP => std::future::pending().await,
+                        _ => Ok(Bytes::from(node.to_string())),
+                    }
+                }
             };
             let from = link(ends.far, GATEWAY, Role::Gateway);
             let peer = accept(from, &terms(node, Role::Master), service).await.unwrap();
@@ -139,22 +152,28 @@ async fn a_node_that_stands_by_is_left_for_the_next() {
 async fn a_request_that_was_sent_is_not_sent_again() {
     let masters = Masters::default();
     masters.set_up("a", 1);
-    let client = Arc::new(masters.reconnect());
-    ask(&client).await.unwrap();
-    let count = Arc::new(AtomicUsize::new(0));
-    let call = {
-        let (client, count) = (Arc::clone(&client), Arc::clone(&count));
-        tokio::spawn(async move {
-            let result = ask(&client).await;
-            count.fetch_add(1, Ordering::Relaxed);
-            result
-        })
-    };
-    masters.take_down("a");
+    let client = masters.reconnect();
+    let failed = client.call(HANG_UP, Bytes::new(), 30 * SECOND).await;
+    unavailable(failed, "whether the call was carried out is unknown");
+    assert_eq!(masters.hung_up.load(Ordering::Relaxed), 1);
+    assert_eq!(ask(&client).await.unwrap(), "1", "the next request finds a new connection");
+    assert_eq!(masters.dialed(), ["a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_goes_away_is_left_before_anything_is_lost() {
+    let masters = Masters::default();
     masters.set_up("a", 1);
-    match call.await.unwrap() {
-        Ok(reply) => assert_eq!(reply, "1"),
-        Err(error) => assert!(error.to_string().contains("unknown"), "{error}"),
+    masters.set_up("b", 2);
+    let client = masters.reconnect();
+    assert_eq!(ask(&client).await.unwrap(), "1");
+    let peer = masters.peers.lock()[0].clone();
+    masters.up.lock().remove("a");
+    peer.go_away(&Error::Unavailable("this node stops".into()));
+    for _ in 0..100 {
+        let reply = ask(&client).await.unwrap();
+        assert!(reply == "1" || reply == "2");
+        tokio::task::yield_now().await;
     }
-    assert_eq!(count.load(Ordering::Relaxed), 1);
+    assert_eq!(ask(&client).await.unwrap(), "2");
 }

@@ -8,10 +8,7 @@ use crate::a_node_joins_by_its_token::issue;
 use crate::support::{Cluster, MASTER, denied, echo};
 
 /// Issues a token, changes the world, and joins with what `change` made of the token.
-async fn check(
-    change: impl FnOnce(&Cluster, &mut JoinToken),
-    expect: Result<(), &str>,
-) -> Cluster {
+async fn check(change: impl FnOnce(&Cluster, &mut JoinToken), expect: Result<(), &str>) -> Cluster {
     let cluster = Cluster::new();
     let master = cluster.node(MASTER, Role::Master);
     let address = master.listen_with(Some(cluster.desk()), echo).await;

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use cairn_base::{
-    Applicant, Error, JoinGrant, NodeId, Pin, Result, Role, Timestamp, TokenId,
-};
+use cairn_base::{Applicant, Error, JoinGrant, NodeId, Pin, Result, Role, Timestamp, TokenId};
 use cairn_cluster::identity::{Pins, Tokens};
 use parking_lot::Mutex;
 
