@@ -47,6 +47,20 @@ number_id!(
     UploadId, u64
 );
 
+number_id!(
+    /// All that one namespace is made of: random, given once, by `init`.
+    ClusterId, u128
+);
+number_id!(
+    /// A process of a cluster that has a key and a place in the cluster map. 0 is no node. Never
+    /// reused.
+    NodeId, u64
+);
+number_id!(
+    /// A join token: random, never reused.
+    TokenId, u64
+);
+
 impl Ino {
     pub const ROOT: Ino = Ino(1);
 }

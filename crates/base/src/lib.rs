@@ -4,7 +4,7 @@
 //! It is not: an async runtime, a utility drawer, a place for anything that knows what a file is.
 //!
 //! ```text
-//!   blocks, meta, fs, doors ──►  id  limits  error  checksum  codec  secret
+//!   blocks, meta, fs, doors ──►  id  limits  error  checksum  codec  secret  node  join
 //!                           ──►  Disk   Clock   Rng     (faults enter here in tests)
 //! ```
 
@@ -13,14 +13,22 @@ pub mod clock;
 pub mod codec;
 pub mod disk;
 mod error;
+mod error_bytes;
 mod id;
+mod join;
 pub mod limits;
+mod node;
 pub mod rng;
 mod secret;
 
 pub use clock::{Clock, Timestamp};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{Error, Result};
-pub use id::{BlockId, BodyId, BucketId, GroupId, Ino, Owner, SessionId, UploadId, UserId};
+pub use id::{
+    BlockId, BodyId, BucketId, ClusterId, GroupId, Ino, NodeId, Owner, SessionId, TokenId,
+    UploadId, UserId,
+};
+pub use join::{Applicant, JoinGrant, TokenHash};
+pub use node::{KeyHash, Pin, Role, Roles};
 pub use rng::Rng;
 pub use secret::Secret;

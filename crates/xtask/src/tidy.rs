@@ -4,25 +4,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 9] = [
+const DIRECTIONS: [(&str, &[&str]); 10] = [
     ("base", &[]),
     ("auth", &["base"]),
     ("blocks", &["base"]),
     ("meta", &["base", "auth"]),
     ("fs", &["base", "auth", "meta", "blocks"]),
+    ("cluster", &["base", "auth", "meta", "blocks"]),
     ("doors", &["base", "auth", "fs"]),
-    ("cairn", &["base", "auth", "meta", "blocks", "fs", "doors"]),
+    ("cairn", &["base", "auth", "meta", "blocks", "fs", "cluster", "doors"]),
     ("sim", &["base"]),
     ("xtask", &[]),
 ];
 
 /// What a crate must never depend on, and why.
-const ABSENCES: [(&str, &[&str], &str); 6] = [
+const ABSENCES: [(&str, &[&str], &str); 7] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
     ("meta", &["hyper", "s3s", "http"], "meta knows no protocol"),
     ("blocks", &["hyper", "s3s", "http"], "blocks know no protocol"),
     ("fs", &["hyper", "s3s", "http", "quick-xml", "fuser"], "fs knows no protocol"),
+    ("cluster", &["s3s", "quick-xml", "fuser"], "cluster knows no door"),
     ("doors", &["redb", "cairn-meta", "cairn-blocks"], "doors build no keys and see no blocks"),
 ];
 

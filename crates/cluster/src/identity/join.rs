@@ -1,0 +1,257 @@
+//! Joining: one request and one answer, over TLS in which the new node has recognised a master by
+//! its token, and the master has seen that the new node has the key that it asks to be known by.
+//! `docs/protocol.md` has the fields.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::codec::{Field, Fields, Writer};
+use cairn_base::{
+    Applicant, Clock, Error, KeyHash, NodeId, Pin, Result, Rng, Role, Roles, Secret, TokenHash,
+    TokenId,
+};
+use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::authority::{Authority, Usage};
+use super::ca::Ca;
+use super::directory::KnownNode;
+use super::key::{NodeKey, PublicKey};
+use super::pins::{Pins, Tokens};
+use super::token::JoinToken;
+use crate::limits::JOIN_BYTES;
+use crate::wire::frame::{Frame, Kind, Parser, header};
+use crate::wire::tls;
+
+const FORMAT: u8 = 1;
+
+// Of a request:
+const TOKEN: u32 = 1;
+const SECRET: u32 = 2;
+const ROLES: u32 = 3;
+// Of an answer (and of a node in it: NODE, KEY, ROLES):
+const NODE: u32 = 1;
+const KEY: u32 = 2;
+const CERTIFICATE: u32 = 4;
+const AUTHORITY: u32 = 5;
+const MASTER: u32 = 6;
+
+/// What a node knows once it has joined.
+#[derive(Debug)]
+pub struct Joined {
+    pub node: NodeId,
+    pub roles: Roles,
+    pub certificate: CertificateDer<'static>,
+    pub authority: Authority,
+    /// The masters, by which this node recognises them until it has the cluster map.
+    pub masters: Vec<KnownNode>,
+}
+
+/// Joins the cluster that issued `token`, by the first of its masters that answers. May be called
+/// again with the same key if the answer was lost.
+///
+/// # Errors
+/// `Denied` if the cluster refuses the token, or the servers at all addresses are not of the
+/// cluster that the token names (then the secret was sent to none); `Unavailable`.
+pub async fn join(token: &JoinToken, key: &NodeKey, clock: Arc<dyn Clock>) -> Result<Joined> {
+    let mut said = Vec::new();
+    let mut denied = false;
+    for address in &token.addresses {
+        let mut stream = match tls::dial_to_join(address, token, key, &clock).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                denied |= matches!(error, Error::Denied(_));
+                said.push(format!("{address}: {error}"));
+                continue;
+            }
+        };
+        match ask(&mut stream, token).await {
+            Ok(answer) => return check(answer, token, key, &*clock),
+            // Another master may serve.
+            Err(Error::Unavailable(why)) => said.push(format!("{address}: {why}")),
+            Err(error) => return Err(error),
+        }
+    }
+    let text = format!("joining: {}", said.join("; "));
+    Err(if denied { Error::Denied(text) } else { Error::Unavailable(text) })
+}
+
+async fn ask<T: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut T,
+    token: &JoinToken,
+) -> Result<Bytes> {
+    let mut request = Writer::new(FORMAT);
+    request
+        .number(TOKEN, token.id.0)
+        .bytes(SECRET, token.secret.expose())
+        .number(ROLES, token.roles.bits().into());
+    write_frame(stream, Kind::Request, &request.finish()).await?;
+    let answer = read_frame(stream).await?;
+    match answer.kind {
+        Kind::Reply => Ok(answer.payload),
+        Kind::Error => Err(Error::from_bytes(&answer.payload)?),
+        kind => Err(Error::Invalid(format!("joining: {kind:?} is no answer"))),
+    }
+}
+
+/// Reads an answer, and checks that it fits the token and the key.
+fn check(answer: Bytes, token: &JoinToken, key: &NodeKey, clock: &dyn Clock) -> Result<Joined> {
+    let (mut node, mut roles) = (NodeId(0), Roles::NONE);
+    let (mut certificate, mut authority) = (Bytes::new(), Bytes::new());
+    let mut masters = Vec::new();
+    let mut fields = Fields::open(&answer, FORMAT)?;
+    while let Some(field) = fields.next_field()? {
+        match field.tag {
+            NODE => node = NodeId(field.number()?),
+            ROLES => roles = read_roles(&field)?,
+            CERTIFICATE => certificate = field.value,
+            AUTHORITY => authority = field.value,
+            MASTER => masters.push(read_node(&field.value)?),
+            _ => {}
+        }
+    }
+    let certificate = CertificateDer::from(certificate.to_vec());
+    let authority = Authority::new(token.cluster, CertificateDer::from(authority.to_vec()))?;
+    let facts = authority.verify(&certificate, clock.now(), Usage::Client)?;
+    let fits = authority.key() == token.authority
+        && facts.node == node
+        && facts.key == key.public().hash()
+        && roles.contains_all(token.roles);
+    if !fits {
+        return Err(Error::Invalid("joining: the answer is for another node or cluster".into()));
+    }
+    Ok(Joined { node, roles, certificate, authority, masters })
+}
+
+fn read_roles(field: &Field) -> Result<Roles> {
+    let bits = u16::try_from(field.number()?);
+    Ok(Roles::from_bits(bits.map_err(|_| Error::Invalid("joining: roles".into()))?))
+}
+
+fn read_hash(bytes: &Bytes) -> Result<[u8; 32]> {
+    <[u8; 32]>::try_from(&bytes[..]).map_err(|_| Error::Invalid("joining: not 32 bytes".into()))
+}
+
+fn read_node(row: &Bytes) -> Result<KnownNode> {
+    let mut known =
+        KnownNode { node: NodeId(0), pin: Pin { key: KeyHash([0; 32]), roles: Roles::NONE } };
+    let mut fields = Fields::open(row, FORMAT)?;
+    while let Some(field) = fields.next_field()? {
+        match field.tag {
+            NODE => known.node = NodeId(field.number()?),
+            KEY => known.pin.key = KeyHash(read_hash(&field.value)?),
+            ROLES => known.pin.roles = read_roles(&field)?,
+            _ => {}
+        }
+    }
+    Ok(known)
+}
+
+fn write_node(node: NodeId, pin: Pin) -> Bytes {
+    let mut out = Writer::new(FORMAT);
+    out.number(NODE, node.0).bytes(KEY, &pin.key.0).number(ROLES, pin.roles.bits().into());
+    out.finish()
+}
+
+/// Where a master admits nodes and renews their certificates.
+pub struct Desk {
+    pub ca: Ca,
+    pub tokens: Arc<dyn Tokens>,
+    pub pins: Arc<dyn Pins>,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+}
+
+impl Desk {
+    /// A new certificate for a node that is connected, and showed the one that it has.
+    ///
+    /// # Errors
+    /// `Denied` if the node is no longer pinned with this key.
+    pub fn renew(
+        &self,
+        node: NodeId,
+        certificate: &CertificateDer<'_>,
+    ) -> Result<CertificateDer<'static>> {
+        let public = PublicKey::of(certificate)?;
+        match self.pins.pin(node).filter(|pin| pin.key == public.hash()) {
+            Some(pin) => self.ca.issue(node, pin.roles, &public, self.clock.now(), &*self.rng),
+            None => Err(Error::Denied(format!("node {node} is not known by this key"))),
+        }
+    }
+
+    /// Answers one who asks to join, and has shown in the handshake that it has the key `public`.
+    pub(crate) async fn serve<T>(&self, stream: &mut T, public: &PublicKey) -> Result<()>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        let request = read_frame(stream).await?;
+        let answer = match request.kind {
+            Kind::Request => self.admit(&request.payload, public).await,
+            kind => Err(Error::Invalid(format!("joining: {kind:?} is no request"))),
+        };
+        match &answer {
+            Ok(payload) => write_frame(stream, Kind::Reply, payload).await?,
+            Err(error) => write_frame(stream, Kind::Error, &error.to_bytes()).await?,
+        }
+        // The other side hangs up when it has the answer.
+        let _ = stream.shutdown().await;
+        answer.map(|_| ())
+    }
+
+    async fn admit(&self, request: &Bytes, public: &PublicKey) -> Result<Bytes> {
+        let (mut id, mut hash, mut roles) = (TokenId(0), None, Roles::NONE);
+        let mut fields = Fields::open(request, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                TOKEN => id = TokenId(field.number()?),
+                SECRET => {
+                    let secret = Secret::new(read_hash(&field.value)?);
+                    hash = Some(TokenHash::of(secret.expose()));
+                }
+                ROLES => roles = read_roles(&field)?,
+                _ => {}
+            }
+        }
+        let hash = hash.ok_or_else(|| Error::Denied("join token: no secret".into()))?;
+        let applicant = Applicant { hash, key: public.hash(), roles };
+        let now = self.clock.now();
+        let node = self.tokens.redeem(id, applicant, now).await?;
+        let certificate = self.ca.issue(node, roles, public, now, &*self.rng)?;
+        tracing::info!(%node, %roles, key = %public.hash(), "node joins");
+        let mut answer = Writer::new(FORMAT);
+        answer
+            .number(NODE, node.0)
+            .number(ROLES, roles.bits().into())
+            .bytes(CERTIFICATE, &certificate)
+            .bytes(AUTHORITY, self.ca.authority().certificate());
+        for (node, pin) in self.pins.nodes(Role::Master) {
+            answer.bytes(MASTER, &write_node(node, pin));
+        }
+        Ok(answer.finish())
+    }
+}
+
+async fn write_frame<T>(stream: &mut T, kind: Kind, payload: &Bytes) -> Result<()>
+where
+    T: AsyncWrite + Unpin,
+{
+    let written = async {
+        stream.write_all(&header(kind, 0, 0, payload.len() as u32)).await?;
+        stream.write_all(payload).await?;
+        stream.flush().await
+    };
+    written.await.map_err(tls::lost("joining"))
+}
+
+async fn read_frame<T: AsyncRead + Unpin>(stream: &mut T) -> Result<Frame> {
+    let mut parser = Parser::new(JOIN_BYTES);
+    loop {
+        if let Some(frame) = parser.next_frame()? {
+            return Ok(frame);
+        }
+        let read = stream.read_buf(parser.room()).await.map_err(tls::lost("joining"))?;
+        if read == 0 {
+            return Err(Error::Unavailable("joining: the other side hung up".into()));
+        }
+    }
+}

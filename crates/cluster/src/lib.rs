@@ -1,0 +1,13 @@
+//! What makes several machines one store: who a node is, and the connections between nodes.
+//!
+//! It is not: the namespace (`meta`), blocks on disks (`blocks`), a consensus.
+//!
+//! ```text
+//!   identity   who is who: keys, certificates, pins, how a node joins
+//!      │
+//!   wire       one multiplexed connection for each pair of nodes, over TLS
+//! ```
+
+pub mod identity;
+pub mod limits;
+pub mod wire;

@@ -1,0 +1,129 @@
+//! From an authenticated stream to a connection that runs.
+
+use std::sync::Arc;
+
+use cairn_base::{ClusterId, Error, NodeId, Result, Role};
+use tokio::time::timeout;
+
+use super::driver::{Driver, KeepAlive};
+use super::hello::{self, Hello, VERSION_MAX, VERSION_MIN, Window};
+use super::link::{Authenticated, Link, Stream};
+use super::peer::{Peer, PeerInfo, Shared};
+use super::service::Service;
+use crate::limits::HANDSHAKE;
+
+/// As whom this node speaks, and with whom.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    pub cluster: ClusterId,
+    pub node: NodeId,
+    pub role: Role,
+    /// The role that the other side must have; any if none.
+    pub expects: Option<Role>,
+    /// What the other side may have outstanding here, and this side there at most.
+    pub window: Window,
+    pub keep_alive: KeepAlive,
+}
+
+impl Terms {
+    pub fn new(cluster: ClusterId, node: NodeId, role: Role) -> Terms {
+        let (window, keep_alive) = (Window::default(), KeepAlive::default());
+        Terms { cluster, node, role, expects: None, window, keep_alive }
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            versions: (VERSION_MIN, VERSION_MAX),
+            cluster: self.cluster,
+            node: self.node,
+            role: Some(self.role),
+            window: self.window,
+            refused: None,
+        }
+    }
+
+    /// Whether the one who said `hello` is the one at the other end, and welcome.
+    fn check(&self, hello: &Hello, peer: &Authenticated) -> Result<(Role, u16)> {
+        let version = hello.common_version()?;
+        if hello.cluster != self.cluster {
+            let (theirs, ours) = (hello.cluster, self.cluster);
+            return Err(Error::Denied(format!("this is cluster {ours}, not {theirs}")));
+        }
+        if hello.node != peer.node {
+            return Err(Error::Denied(format!("node {} says it is {}", peer.node, hello.node)));
+        }
+        let role = hello.role.ok_or_else(|| {
+            Error::Invalid("a node in a role that this version does not know".into())
+        })?;
+        if !peer.roles.contains(role) {
+            let (node, roles) = (peer.node, peer.roles);
+            return Err(Error::Denied(format!("node {node} is no {role} but {roles}")));
+        }
+        if let Some(expected) = self.expects
+            && role != expected
+        {
+            let node = peer.node;
+            return Err(Error::Denied(format!("node {node} is a {role}, not a {expected}")));
+        }
+        Ok((role, version))
+    }
+}
+
+/// Begins a connection over a stream that was dialed. `service` answers what the peer asks.
+///
+/// # Errors
+/// What the peer refuses with; `Denied`, `Invalid` if this side refuses; `Unavailable`.
+pub async fn connect<S: Service>(link: Link, terms: &Terms, service: S) -> Result<Peer> {
+    let Link { mut stream, peer } = link;
+    let shake = async {
+        hello::write(&mut stream, &terms.hello()).await?;
+        hello::read(&mut stream).await
+    };
+    let hello = within_time(shake).await?;
+    let (role, version) = terms.check(&hello, &peer)?;
+    let info = PeerInfo { authenticated: peer, role, version };
+    Ok(start(stream, info, &hello, terms, service, true))
+}
+
+/// Begins a connection over a stream that was accepted.
+pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result<Peer> {
+    let Link { mut stream, peer } = link;
+    let hello = within_time(hello::read(&mut stream)).await?;
+    let mut answer = terms.hello();
+    let checked = terms.check(&hello, &peer);
+    if let Err(error) = &checked {
+        answer.refused = Some(copy(error));
+    }
+    within_time(hello::write(&mut stream, &answer)).await?;
+    let (role, version) = checked?;
+    let info = PeerInfo { authenticated: peer, role, version };
+    Ok(start(stream, info, &hello, terms, service, false))
+}
+
+fn copy(error: &Error) -> Error {
+    Error::from_bytes(&error.to_bytes()).unwrap_or_else(|same| same)
+}
+
+async fn within_time<T>(shake: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_| Error::Unavailable(format!("hello: none within {HANDSHAKE:?}"));
+    timeout(HANDSHAKE, shake).await.map_err(late)?
+}
+
+fn start<S: Service>(
+    stream: Box<dyn Stream>,
+    info: PeerInfo,
+    hello: &Hello,
+    terms: &Terms,
+    service: S,
+    dialed: bool,
+) -> Peer {
+    let theirs = Window {
+        calls: hello.window.calls.min(terms.window.calls),
+        bytes: hello.window.bytes.min(terms.window.bytes),
+    };
+    let shared = Arc::new(Shared::new(info, theirs));
+    let peer = Peer::new(&shared, dialed);
+    let driver = Driver::new(stream, shared, service, terms.window, terms.keep_alive);
+    tokio::spawn(driver.run());
+    peer
+}

@@ -1,0 +1,89 @@
+//! The seam to the network: who dials and who listens gives authenticated streams, and the
+//! connection over them knows neither TCP nor TLS.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cairn_base::{Error, NodeId, Result, Roles};
+use futures_util::future::BoxFuture;
+use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// An open stream to a node that has proven who it is.
+pub struct Link {
+    pub stream: Box<dyn Stream>,
+    pub peer: Authenticated,
+}
+
+/// Who is at the other end, as its certificate and the cluster map say.
+#[derive(Clone)]
+pub struct Authenticated {
+    pub node: NodeId,
+    pub roles: Roles,
+    pub address: String,
+    /// With which it proved who it is; none on a network without TLS.
+    pub certificate: Option<CertificateDer<'static>>,
+    /// Asks again, as long as the connection lasts, whether all this still holds.
+    pub standing: Standing,
+}
+
+impl fmt::Debug for Authenticated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Authenticated { node, roles, address, .. } = self;
+        write!(f, "Authenticated({node}, {roles:?}, {address})")
+    }
+}
+
+/// `Denied` once the peer is no longer admitted: its node was removed, its certificate expired.
+pub type Standing = Arc<dyn Fn() -> Result<()> + Send + Sync>;
+
+#[async_trait]
+pub trait Dial: Send + Sync + 'static {
+    /// # Errors
+    /// `Unavailable` if nobody answers there, `Denied` if it is not whom we trust, or it does not
+    /// trust us.
+    async fn dial(&self, address: &str) -> Result<Link>;
+}
+
+/// An accepted connection in its handshake. Ends with `None` if it was for another purpose, and is
+/// done.
+pub type Handshake = BoxFuture<'static, Result<Option<Link>>>;
+
+#[async_trait]
+pub trait Listen: Send + Sync + 'static {
+    /// The next connection. Its handshake goes on only while the returned future is polled.
+    async fn accept(&self) -> Result<Handshake>;
+}
+
+/// An error of a stream as one of ours: what TLS has against the peer, or the peer against us, is
+/// `Denied`; whatever else TLS says is `Invalid`; all else is `Unavailable`.
+pub fn lost(doing: &str) -> impl Fn(io::Error) -> Error {
+    move |error| {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match tls {
+            None => Error::Unavailable(format!("{doing}: {error}")),
+            Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) => {
+                match other.0.downcast_ref::<Error>() {
+                    Some(Error::Denied(why)) => Error::Denied(format!("{doing}: {why}")),
+                    _ => Error::Denied(format!("{doing}: {}", other.0)),
+                }
+            }
+            Some(rustls::Error::InvalidCertificate(why)) => {
+                Error::Denied(format!("{doing}: the peer's certificate: {why}"))
+            }
+            Some(rustls::Error::AlertReceived(alert)) => {
+                Error::Denied(format!("{doing}: the peer refuses this node: {alert:?}"))
+            }
+            Some(rustls::Error::NoCertificatesPresented) => {
+                Error::Denied(format!("{doing}: the peer shows no certificate"))
+            }
+            Some(other) => Error::Invalid(format!("{doing}: {other}")),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The connections between nodes: one for each pair, multiplexed, asked over in both directions.
+//!
+//! It is not: a way to move blocks (that is HTTP), a place that knows what a method means.
+//!
+//! ```text
+//!   tasks ──► Peer::call ──► slots, outbox ─┐                 ┌─► Service::call ──► reply
+//!                                           driver ══ link ══ driver
+//!   reply ◄── Service::call ◄───────────────┘                 └─ slots, outbox ◄── Peer::call
+//! ```
+//!
+//! `link` is the seam to the network; [`tls`] is the network that nodes use.
+
+mod connect;
+mod driver;
+pub mod frame;
+mod hello;
+mod link;
+mod outbox;
+mod peer;
+mod reconnect;
+mod serve;
+mod service;
+mod slots;
+pub mod tls;
+
+pub use connect::{Terms, accept, connect};
+pub use driver::KeepAlive;
+pub use hello::{MAGIC, VERSION_MAX, VERSION_MIN, Window};
+pub use link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Stream};
+pub use peer::{Failed, Peer, PeerInfo};
+pub use reconnect::{Reconnect, Retry};
+pub use serve::serve;
+pub use service::{NoService, Service};

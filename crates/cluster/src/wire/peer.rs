@@ -1,0 +1,319 @@
+//! One side of a connection as the program sees it: calls, from many tasks at once.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result, Role};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::{Instant, timeout_at};
+
+use super::frame::{HEADER_BYTES, Kind};
+use super::hello::Window;
+use super::link::Authenticated;
+use super::outbox::Outbox;
+use super::slots::{Freed, Slots};
+use crate::limits::PAYLOAD_BYTES;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct PeerInfo {
+    pub authenticated: Authenticated,
+    /// In which of its roles it speaks.
+    pub role: Role,
+    /// The version of the protocol that both speak.
+    pub version: u16,
+}
+
+impl fmt::Display for PeerInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Authenticated { node, address, .. } = &self.authenticated;
+        write!(f, "{} {node} at {address}", self.role)
+    }
+}
+
+/// A connection to a peer, by which it is called. Cheap to clone.
+///
+/// A connection that was dialed ends when its last `Peer` is dropped; one that was accepted does
+/// not.
+#[derive(Clone)]
+pub struct Peer {
+    shared: Arc<Shared>,
+    _dialed: Option<Arc<Dialed>>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peer({})", self.shared.info)
+    }
+}
+
+/// Ends a dialed connection with its last handle.
+struct Dialed(Arc<Shared>);
+
+impl Drop for Dialed {
+    fn drop(&mut self) {
+        self.0.ask_to_end("closed by this node");
+    }
+}
+
+/// Why a call has no reply.
+#[derive(Debug)]
+pub enum Failed {
+    /// The request never left this node: it can be sent elsewhere.
+    NotSent(Error),
+    /// The peer's answer, or the outcome is unknown.
+    Sent(Error),
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Error {
+        match failed {
+            Failed::NotSent(error) | Failed::Sent(error) => error,
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn new(shared: &Arc<Shared>, dialed: bool) -> Peer {
+        let handle = dialed.then(|| Arc::new(Dialed(Arc::clone(shared))));
+        Peer { shared: Arc::clone(shared), _dialed: handle }
+    }
+
+    pub fn info(&self) -> &PeerInfo {
+        &self.shared.info
+    }
+
+    /// Asks the peer and waits for its reply. Waits for room first while as much is asked as the
+    /// peer allows. Dropping the future does not take the request back.
+    ///
+    /// # Errors
+    /// What the peer answers. `Unavailable` if no answer came in time or the connection ended: its
+    /// text says whether the outcome is unknown or the request was not sent. `TooLarge`.
+    pub async fn call(&self, method: u16, payload: Bytes, timeout: Duration) -> Result<Bytes> {
+        Ok(self.attempt(method, payload, timeout).await?)
+    }
+
+    /// As [`Peer::call`]; tells whether a failed request was sent.
+    pub async fn attempt(
+        &self,
+        method: u16,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, Failed> {
+        let deadline = Instant::now() + timeout;
+        let cost = self.shared.room(&payload, deadline).await.map_err(Failed::NotSent)?;
+        let id = self.shared.send(method, payload, cost, deadline, timeout)?;
+        Call { shared: &self.shared, id }.await.map_err(Failed::Sent)
+    }
+
+    /// Asks the peer and does not wait for the reply, only for room. Whether the request arrives
+    /// is never known.
+    pub async fn tell(&self, method: u16, payload: Bytes, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        let cost = self.shared.room(&payload, deadline).await?;
+        let id = self.shared.send(method, payload, cost, deadline, timeout)?;
+        self.shared.state.lock().slots.abandon(id);
+        Ok(())
+    }
+
+    /// Whether a new call can be sent: the connection stands, and the peer takes more.
+    pub fn is_usable(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.ended.is_none() && state.leaving.is_none() && !state.end_asked
+    }
+
+    /// Tells the peer to send no more requests here, because of `reason`. What it sent is still
+    /// answered; the peer ends the connection when it has all answers. Whoever does not want to
+    /// wait for that calls [`Peer::close`] later.
+    pub fn go_away(&self, reason: &Error) {
+        let mut state = self.shared.state.lock();
+        if state.ended.is_some() {
+            return;
+        }
+        state.out.push(Kind::GoAway, 0, 0, reason.to_bytes());
+        let driver = state.driver.take();
+        drop(state);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends the connection now. Calls that wait fail; answers not yet written are lost.
+    pub fn close(&self) {
+        self.shared.ask_to_end("closed by this node");
+    }
+
+    /// Waits for the end of the connection, and tells why it ended.
+    pub async fn closed(&self) -> Error {
+        let mut ended = self.shared.has_ended.subscribe();
+        // The sender lives in `shared`.
+        let _ = ended.wait_for(|ended| *ended).await;
+        self.shared.why_not_sent()
+    }
+}
+
+/// What a connection's driver and its callers share.
+pub(super) struct Shared {
+    pub info: PeerInfo,
+    /// What the peer allows to be outstanding.
+    window: Window,
+    calls: Semaphore,
+    bytes: Semaphore,
+    pub state: Mutex<State>,
+    pub has_ended: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub slots: Slots,
+    pub out: Outbox,
+    /// Wakes the driver, if it sleeps.
+    pub driver: Option<Waker>,
+    /// The peer wants no further requests, and why.
+    pub leaving: Option<Error>,
+    /// The driver is to end the connection.
+    pub end_asked: bool,
+    /// The connection has ended, and why.
+    pub ended: Option<String>,
+}
+
+impl Shared {
+    pub fn new(info: PeerInfo, window: Window) -> Shared {
+        // A window of nothing would stop everything; a single request may exceed it.
+        let window = Window { calls: window.calls.max(1), bytes: window.bytes.max(1) };
+        Shared {
+            info,
+            window,
+            calls: Semaphore::new(window.calls as usize),
+            bytes: Semaphore::new(window.bytes as usize),
+            state: Mutex::default(),
+            has_ended: watch::Sender::new(false),
+        }
+    }
+
+    /// Waits until the peer allows this request. Gives its cost, which the answer returns.
+    async fn room(&self, payload: &Bytes, deadline: Instant) -> Result<u32> {
+        if payload.len() > PAYLOAD_BYTES {
+            let text = format!("a request of {} bytes, at most {PAYLOAD_BYTES}", payload.len());
+            return Err(Error::TooLarge(text));
+        }
+        // What exceeds the whole window waits until nothing else is outstanding.
+        let cost = ((HEADER_BYTES + payload.len()) as u32).min(self.window.bytes);
+        let (call, bytes) = match (self.calls.try_acquire(), self.bytes.try_acquire_many(cost)) {
+            (Ok(call), Ok(bytes)) => (call, bytes),
+            _ => {
+                let waited = timeout_at(deadline, self.wait_for_room(cost)).await;
+                waited.map_err(|_| self.no_room())??
+            }
+        };
+        call.forget();
+        bytes.forget();
+        Ok(cost)
+    }
+
+    async fn wait_for_room(&self, cost: u32) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>)> {
+        let call = self.calls.acquire().await.map_err(|_| self.why_not_sent())?;
+        let bytes = self.bytes.acquire_many(cost).await.map_err(|_| self.why_not_sent())?;
+        Ok((call, bytes))
+    }
+
+    fn no_room(&self) -> Error {
+        let Window { calls, .. } = self.window;
+        Error::Unavailable(format!(
+            "{}: {calls} calls or their bytes outstanding for too long; this one was not sent",
+            self.info
+        ))
+    }
+
+    fn why_not_sent(&self) -> Error {
+        let state = self.state.lock();
+        let why = match (&state.ended, &state.leaving) {
+            (Some(reason), _) => reason.clone(),
+            (None, Some(reason)) => format!("{} goes away: {reason}", self.info),
+            (None, None) => format!("{}: closed by this node", self.info),
+        };
+        Error::Unavailable(format!("{why}; not sent"))
+    }
+
+    fn send(
+        &self,
+        method: u16,
+        payload: Bytes,
+        cost: u32,
+        deadline: Instant,
+        timeout: Duration,
+    ) -> Result<u64, Failed> {
+        let mut state = self.state.lock();
+        if state.ended.is_some() || state.leaving.is_some() || state.end_asked {
+            drop(state);
+            self.release(Freed { calls: 1, bytes: cost as usize });
+            return Err(Failed::NotSent(self.why_not_sent()));
+        }
+        let id = state.slots.begin(cost, deadline, timeout);
+        state.out.push(Kind::Request, method, id, payload);
+        let driver = state.driver.take();
+        drop(state);
+        driver.into_iter().for_each(Waker::wake);
+        Ok(id)
+    }
+
+    /// Gives room back.
+    pub fn release(&self, freed: Freed) {
+        if freed.calls > 0 {
+            self.calls.add_permits(freed.calls);
+            self.bytes.add_permits(freed.bytes);
+        }
+    }
+
+    fn ask_to_end(&self, why: &str) {
+        let mut state = self.state.lock();
+        if state.ended.is_none() && !state.end_asked {
+            tracing::debug!(peer = %self.info, why, "connection is to end");
+            state.end_asked = true;
+        }
+        let driver = state.driver.take();
+        drop(state);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    /// The connection has ended: fails what waits, for answers and for room.
+    pub fn end(&self, reason: &Error) {
+        let mut wakers = Vec::new();
+        {
+            let mut state = self.state.lock();
+            let text = format!("connection to {} ended: {reason}", self.info);
+            state.slots.fail(&text, &mut wakers);
+            state.out.clear();
+            state.driver = None;
+            state.ended = Some(text);
+        }
+        self.calls.close();
+        self.bytes.close();
+        wakers.into_iter().for_each(Waker::wake);
+        self.has_ended.send_replace(true);
+    }
+}
+
+/// Waits for the answer to a call that was sent.
+struct Call<'a> {
+    shared: &'a Shared,
+    id: u64,
+}
+
+impl Future for Call<'_> {
+    type Output = Result<Bytes>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Bytes>> {
+        self.shared.state.lock().slots.poll(self.id, context.waker())
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.shared.state.lock().slots.abandon(self.id);
+    }
+}

@@ -1,0 +1,193 @@
+//! A connection to whichever of several addresses serves, made again when it is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result, Rng};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::connect::{Terms, connect};
+use super::link::Dial;
+use super::peer::{Failed, Peer};
+use super::service::Service;
+use crate::limits::DIAL;
+
+/// The pause after all addresses were tried in vain: doubles from `first` to `most`, and is then
+/// shortened by up to a half, at random, so that many clients do not come back at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Retry {
+    pub first: Duration,
+    pub most: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        Retry { first: Duration::from_millis(50), most: Duration::from_secs(2) }
+    }
+}
+
+impl Retry {
+    fn pause(&self, failures: u32, rng: &dyn Rng) -> Duration {
+        let full = self.first.saturating_mul(1 << failures.min(20)).min(self.most);
+        let part = (rng.next_u64() >> 32) as f64 / f64::from(u32::MAX);
+        full.mul_f64(1.0 - part / 2.0)
+    }
+}
+
+/// Finds the one of several nodes that serves (the active master), and keeps a connection to it.
+pub struct Reconnect<S> {
+    dialer: Arc<dyn Dial>,
+    terms: Terms,
+    service: S,
+    rng: Arc<dyn Rng>,
+    retry: Retry,
+    addresses: Mutex<Vec<String>>,
+    /// Counts on as addresses are left; which is tried first.
+    start: AtomicUsize,
+    peer: Mutex<Option<Peer>>,
+    /// Held by the one that dials.
+    dialing: tokio::sync::Mutex<()>,
+}
+
+impl<S: Service> Reconnect<S> {
+    /// # Panics
+    /// If there is no address.
+    pub fn new(
+        dialer: Arc<dyn Dial>,
+        addresses: Vec<String>,
+        terms: Terms,
+        service: S,
+        rng: Arc<dyn Rng>,
+        retry: Retry,
+    ) -> Reconnect<S> {
+        assert!(!addresses.is_empty(), "an address to connect to");
+        Reconnect {
+            dialer,
+            terms,
+            service,
+            rng,
+            retry,
+            addresses: Mutex::new(addresses),
+            start: AtomicUsize::new(0),
+            peer: Mutex::new(None),
+            dialing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Other addresses, from the next dialing on.
+    ///
+    /// # Panics
+    /// If there is no address.
+    pub fn set_addresses(&self, addresses: Vec<String>) {
+        assert!(!addresses.is_empty(), "an address to connect to");
+        *self.addresses.lock() = addresses;
+    }
+
+    /// Calls whoever serves. A request that was sent is not sent again: its outcome may be unknown,
+    /// and only the caller knows whether it may be carried out twice.
+    pub async fn call(&self, method: u16, payload: Bytes, within: Duration) -> Result<Bytes> {
+        let deadline = Instant::now() + within;
+        loop {
+            let peer = self.peer(deadline).await?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match peer.attempt(method, payload.clone(), left).await {
+                Err(Failed::NotSent(_)) if !peer.is_usable() && Instant::now() < deadline => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// The connection, made if there is none.
+    ///
+    /// # Errors
+    /// `Unavailable` if none could be made before `deadline`: with what the last try of each
+    /// address said.
+    pub async fn peer(&self, deadline: Instant) -> Result<Peer> {
+        if let Some(peer) = self.usable() {
+            return Ok(peer);
+        }
+        let late = |_| Error::Unavailable("connecting takes long; not sent".to_owned());
+        let _turn = timeout_at(deadline, self.dialing.lock()).await.map_err(late)?;
+        let mut failures = 0;
+        loop {
+            if let Some(peer) = self.usable() {
+                return Ok(peer);
+            }
+            let error = match timeout_at(deadline, self.try_all()).await {
+                Ok(Ok(peer)) => {
+                    *self.peer.lock() = Some(peer.clone());
+                    return Ok(peer);
+                }
+                Ok(Err(error)) => error,
+                Err(late_now) => return Err(late(late_now)),
+            };
+            let again = Instant::now() + self.retry.pause(failures, &*self.rng);
+            if again >= deadline {
+                return Err(error);
+            }
+            failures += 1;
+            sleep_until(again).await;
+        }
+    }
+
+    fn usable(&self) -> Option<Peer> {
+        self.peer.lock().as_ref().filter(|peer| peer.is_usable()).cloned()
+    }
+
+    /// The node behind `peer` does not serve (it stands by): begin with the next address.
+    pub fn leave(&self, peer: &Peer) {
+        let mut current = self.peer.lock();
+        let same =
+            |known: &mut Peer| known.info().authenticated.node == peer.info().authenticated.node;
+        if current.take_if(same).is_some() {
+            self.start.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Tries each address once, beginning with the one that answered last.
+    async fn try_all(&self) -> Result<Peer> {
+        let addresses = self.addresses.lock().clone();
+        let start = self.start.load(Ordering::Relaxed);
+        let mut said = Vec::new();
+        for turn in 0..addresses.len() {
+            let at = start.wrapping_add(turn) % addresses.len();
+            let Some(address) = addresses.get(at) else { continue };
+            let late = |_| Error::Unavailable(format!("no answer within {DIAL:?}"));
+            match timeout(DIAL, self.try_one(address)).await.map_err(late) {
+                Ok(Ok(peer)) => {
+                    self.start.store(at, Ordering::Relaxed);
+                    return Ok(peer);
+                }
+                Ok(Err(error)) | Err(error) => said.push(format!("{address}: {error}")),
+            }
+        }
+        Err(Error::Unavailable(format!("nobody serves: {}", said.join("; "))))
+    }
+
+    async fn try_one(&self, address: &str) -> Result<Peer> {
+        let link = self.dialer.dial(address).await?;
+        connect(link, &self.terms, self.service.clone()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::rng::SeededRng;
+
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit_and_differ() {
+        let retry = Retry::default();
+        let rng = SeededRng::new(1);
+        for failures in 0..40 {
+            let full = retry.first.saturating_mul(1 << failures.min(20)).min(retry.most);
+            let pauses: Vec<_> = (0..50).map(|_| retry.pause(failures, &rng)).collect();
+            assert!(pauses.iter().all(|pause| *pause <= full && *pause >= full / 2));
+            assert!(pauses.iter().any(|pause| *pause != pauses[0]));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Accepting connections until the node stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::{Error, Result};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use super::connect::{Terms, accept};
+use super::link::{Handshake, Listen};
+use super::service::Service;
+use crate::limits::{CONNECTIONS, HANDSHAKE, HANDSHAKES};
+
+/// Serves until `shutdown` becomes true (or its sender is gone); then tells every peer to go away
+/// and answers what they have asked, for at most `drain`.
+pub async fn serve<S: Service>(
+    listener: Arc<dyn Listen>,
+    terms: Terms,
+    service: S,
+    drain: Duration,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let shared = Arc::new(Shared {
+        terms,
+        service,
+        drain,
+        handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
+        shutdown: shutdown.clone(),
+    });
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|stop| *stop) => break,
+            accepted = next(&*listener, &slots, &shared.handshakes) => accepted,
+        };
+        match accepted {
+            Ok((handshake, slot, permit)) => {
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move {
+                    let _slot = slot;
+                    if let Err(error) = shared.converse(handshake, permit).await {
+                        tracing::debug!(%error, "connection refused");
+                    }
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: others must end first.
+                tracing::warn!(%error, "accepting connections");
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+    drop(listener);
+    // Each connection ends within `drain`.
+    let _ = slots.acquire_many(CONNECTIONS as u32).await;
+}
+
+type Slot = OwnedSemaphorePermit;
+
+/// The next connection, once there is a slot for it and for its handshake.
+async fn next(
+    listener: &dyn Listen,
+    slots: &Arc<Semaphore>,
+    handshakes: &Arc<Semaphore>,
+) -> Result<(Handshake, Slot, Slot)> {
+    let closed = |_| Error::Unavailable("stopped".into());
+    let slot = Arc::clone(slots).acquire_owned().await.map_err(closed)?;
+    let permit = Arc::clone(handshakes).acquire_owned().await.map_err(closed)?;
+    Ok((listener.accept().await?, slot, permit))
+}
+
+struct Shared<S> {
+    terms: Terms,
+    service: S,
+    drain: Duration,
+    handshakes: Arc<Semaphore>,
+    shutdown: watch::Receiver<bool>,
+}
+
+impl<S: Service> Shared<S> {
+    async fn converse(&self, handshake: Handshake, permit: Slot) -> Result<()> {
+        let late = |_| Error::Unavailable(format!("no handshake within {HANDSHAKE:?}"));
+        let Some(link) = timeout(HANDSHAKE, handshake).await.map_err(late)?? else {
+            return Ok(());
+        };
+        let peer = accept(link, &self.terms, self.service.clone()).await?;
+        drop(permit);
+        let mut shutdown = self.shutdown.clone();
+        let stop = async { shutdown.wait_for(|stop| *stop).await.map(drop) };
+        tokio::select! {
+            biased;
+            _ = peer.closed() => return Ok(()),
+            _ = stop => {}
+        }
+        peer.go_away(&Error::Unavailable("this node stops".into()));
+        if timeout(self.drain, peer.closed()).await.is_err() {
+            tracing::warn!(peer = %peer.info(), "requests unanswered at the stop");
+            peer.close();
+            peer.closed().await;
+        }
+        Ok(())
+    }
+}

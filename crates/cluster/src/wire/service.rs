@@ -1,0 +1,49 @@
+//! What answers requests.
+
+use std::future::Future;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+
+use super::peer::Peer;
+
+/// Answers the requests of peers. Also any `Fn(&Peer, u16, Bytes) -> impl Future`.
+///
+/// A call is polled where the connection is driven, and answered at once if it is ready then. It
+/// must not block, and what takes long to compute belongs into a task of its own. A call is
+/// dropped, wherever it is, when its connection ends.
+pub trait Service: Clone + Send + Sync + 'static {
+    type Reply: Future<Output = Result<Bytes>> + Send + 'static;
+
+    fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply;
+
+    /// A connection has begun: its peer can be called from now on.
+    fn connected(&self, _: &Peer) {}
+
+    /// A connection has ended. Once for each [`Service::connected`].
+    fn ended(&self, _: &Peer) {}
+}
+
+impl<F, R> Service for F
+where
+    F: Fn(&Peer, u16, Bytes) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<Bytes>> + Send + 'static,
+{
+    type Reply = R;
+
+    fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> R {
+        self(peer, method, payload)
+    }
+}
+
+/// Answers nothing: for a side that only asks.
+#[derive(Clone, Copy, Debug)]
+pub struct NoService;
+
+impl Service for NoService {
+    type Reply = std::future::Ready<Result<Bytes>>;
+
+    fn call(&self, _: &Peer, method: u16, _: Bytes) -> Self::Reply {
+        std::future::ready(Err(Error::NotImplemented(format!("method {method}"))))
+    }
+}

@@ -1,0 +1,251 @@
+//! The network that nodes use: TCP with TLS 1.3, in which both sides show their certificates.
+//!
+//! What a client says first (ALPN) decides what it may do: `cairn-wire/1` is for nodes of the
+//! cluster only; `cairn-join/1` leads to the desk where nodes are admitted, and nowhere else. There
+//! is no session resumption: each connection asks the cluster map anew.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cairn_base::{Clock, Error, Result};
+use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::{Acceptor, NoServerSessionStorage};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, ServerConfig};
+use tokio::io::BufReader;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream, client};
+
+pub(crate) use super::link::lost;
+use super::link::{Authenticated, Dial, Handshake, Link, Listen, Standing};
+use crate::identity::{
+    Applying, ByToken, Clocked, Desk, Identity, JoinToken, Mutual, NodeKey, Pins, PublicKey, Usage,
+};
+use crate::limits::{DIAL, JOINS, READ_BYTES};
+
+const WIRE: &[u8] = b"cairn-wire/1";
+const JOIN: &[u8] = b"cairn-join/1";
+/// How often a certificate is verified again while its connection lasts.
+const VERIFY_AGAIN: Duration = Duration::from_secs(60);
+
+/// The library of TLS reads 4 KiB at a time: from this buffer, not from the socket.
+type Buffered = BufReader<TcpStream>;
+
+/// What this node is, whom it trusts, and what time it is.
+#[derive(Clone)]
+pub struct Trust {
+    pub identity: Arc<Identity>,
+    pub pins: Arc<dyn Pins>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Trust {
+    fn mutual(&self) -> Mutual {
+        let authority = self.identity.authority().clone();
+        Mutual { authority, pins: Arc::clone(&self.pins) }
+    }
+
+    /// Who showed the certificate. It was admitted in the handshake; here is found out as whom.
+    fn authenticate(
+        &self,
+        certificates: Option<&[CertificateDer<'_>]>,
+        usage: Usage,
+        address: String,
+    ) -> Result<Authenticated> {
+        let certificate = certificates.and_then(|all| all.first());
+        let none = || Error::Denied("the peer shows no certificate".into());
+        let certificate = certificate.ok_or_else(none)?.clone().into_owned();
+        let (node, roles) = self.mutual().admit(&certificate, self.clock.now(), usage)?;
+        let standing = self.standing(certificate.clone(), usage)?;
+        Ok(Authenticated { node, roles, address, certificate: Some(certificate), standing })
+    }
+
+    /// Asks the map each time and the certificate now and then.
+    fn standing(&self, certificate: CertificateDer<'static>, usage: Usage) -> Result<Standing> {
+        let (mutual, clock) = (self.mutual(), Arc::clone(&self.clock));
+        let facts = mutual.authority.verify(&certificate, clock.now(), usage)?;
+        let next = |clock: &dyn Clock| (clock.monotonic() + VERIFY_AGAIN).as_secs();
+        let again = AtomicU64::new(next(&*clock));
+        Ok(Arc::new(move || {
+            if clock.monotonic().as_secs() >= again.load(Ordering::Relaxed) {
+                mutual.authority.verify(&certificate, clock.now(), usage)?;
+                again.store(next(&*clock), Ordering::Relaxed);
+            }
+            mutual.pinned(facts.node, facts.key).map(|_| ())
+        }))
+    }
+}
+
+fn invalid(error: rustls::Error) -> Error {
+    Error::Invalid(format!("TLS: {error}"))
+}
+
+/// Dials nodes of the cluster.
+pub struct TlsDialer {
+    trust: Trust,
+    connector: TlsConnector,
+}
+
+impl TlsDialer {
+    pub fn new(trust: Trust) -> Result<TlsDialer> {
+        let verifier = Arc::new(trust.mutual());
+        let time = Arc::new(Clocked(Arc::clone(&trust.clock)));
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_details(provider, time)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(invalid)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_client_cert_resolver(Arc::clone(&trust.identity) as _);
+        Ok(TlsDialer { trust, connector: connector(config, WIRE) })
+    }
+}
+
+fn connector(mut config: ClientConfig, protocol: &[u8]) -> TlsConnector {
+    config.alpn_protocols = vec![protocol.to_vec()];
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    TlsConnector::from(Arc::new(config))
+}
+
+#[async_trait]
+impl Dial for TlsDialer {
+    async fn dial(&self, address: &str) -> Result<Link> {
+        let stream = dial(&self.connector, address).await?;
+        let shown = stream.get_ref().1.peer_certificates();
+        let peer = self.trust.authenticate(shown, Usage::Server, address.to_owned())?;
+        Ok(Link { stream: Box::new(stream), peer })
+    }
+}
+
+async fn dial(connector: &TlsConnector, address: &str) -> Result<client::TlsStream<Buffered>> {
+    let dialing = async {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        // Not sent, and not what the peer is known by.
+        let name = ServerName::try_from("cairn").map_err(io::Error::other)?;
+        connector.connect(name, BufReader::with_capacity(READ_BYTES, stream)).await
+    };
+    let late = |_| Error::Unavailable(format!("dialing: no answer within {DIAL:?}"));
+    timeout(DIAL, dialing).await.map_err(late)?.map_err(lost("dialing"))
+}
+
+/// Dials a master that `token` names, to join. The certificate shown is signed by nobody: it shows
+/// that the key is here.
+pub(crate) async fn dial_to_join(
+    address: &str,
+    token: &JoinToken,
+    key: &NodeKey,
+    clock: &Arc<dyn Clock>,
+) -> Result<client::TlsStream<Buffered>> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let chain = vec![key.self_signed()?];
+    let certified = CertifiedKey::from_der(chain, key.to_der(), &provider).map_err(invalid)?;
+    let verifier = ByToken { cluster: token.cluster, authority: token.authority };
+    let config = ClientConfig::builder_with_details(provider, Arc::new(Clocked(Arc::clone(clock))))
+        .with_protocol_versions(&[&TLS13])
+        .map_err(invalid)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    dial(&connector(config, JOIN), address).await
+}
+
+/// Listens for nodes of the cluster and, where there is a desk, for those that ask to join.
+pub struct TlsListener {
+    tcp: TcpListener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    trust: Trust,
+    wire: Arc<ServerConfig>,
+    join: Option<(Arc<ServerConfig>, Arc<Desk>)>,
+    joins: Semaphore,
+}
+
+impl TlsListener {
+    pub fn new(tcp: TcpListener, trust: Trust, desk: Option<Arc<Desk>>) -> Result<TlsListener> {
+        let wire = server(&trust, Arc::new(trust.mutual()), WIRE)?;
+        let join = match desk {
+            Some(desk) => Some((server(&trust, Arc::new(Applying), JOIN)?, desk)),
+            None => None,
+        };
+        let shared = Shared { trust, wire, join, joins: Semaphore::new(JOINS) };
+        Ok(TlsListener { tcp, shared: Arc::new(shared) })
+    }
+
+    pub fn local_address(&self) -> Result<SocketAddr> {
+        Ok(self.tcp.local_addr()?)
+    }
+}
+
+fn server(
+    trust: &Trust,
+    verifier: Arc<dyn rustls::server::danger::ClientCertVerifier>,
+    protocol: &[u8],
+) -> Result<Arc<ServerConfig>> {
+    let time = Arc::new(Clocked(Arc::clone(&trust.clock)));
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_details(provider, time)
+        .with_protocol_versions(&[&TLS13])
+        .map_err(invalid)?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::clone(&trust.identity) as _);
+    config.alpn_protocols = vec![protocol.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+#[async_trait]
+impl Listen for TlsListener {
+    async fn accept(&self) -> Result<Handshake> {
+        let (stream, address) = self.tcp.accept().await?;
+        let shared = Arc::clone(&self.shared);
+        Ok(Box::pin(async move { shared.shake(stream, address).await }))
+    }
+}
+
+impl Shared {
+    async fn shake(&self, stream: TcpStream, address: SocketAddr) -> Result<Option<Link>> {
+        let lost = || lost("handshake");
+        stream.set_nodelay(true).map_err(lost())?;
+        let stream = BufReader::with_capacity(READ_BYTES, stream);
+        let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await.map_err(lost())?;
+        let asks_for = |protocol: &[u8]| {
+            let hello = start.client_hello();
+            hello.alpn().is_some_and(|asked| asked.eq([protocol]))
+        };
+        let (asks_wire, asks_join) = (asks_for(WIRE), asks_for(JOIN));
+        match &self.join {
+            Some((config, desk)) if asks_join => {
+                let turn = self.joins.acquire().await;
+                let _turn = turn.map_err(|_| Error::Unavailable("stopped".into()))?;
+                let mut stream = start.into_stream(Arc::clone(config)).await.map_err(lost())?;
+                let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
+                let public = shown.map(PublicKey::of);
+                let none = || Error::Denied("the peer shows no key".into());
+                desk.serve(&mut stream, &public.ok_or_else(none)??).await?;
+                Ok(None)
+            }
+            _ if asks_wire => {
+                let wire = Arc::clone(&self.wire);
+                let stream = start.into_stream(wire).await.map_err(lost())?;
+                let shown = stream.get_ref().1.peer_certificates();
+                let peer = self.trust.authenticate(shown, Usage::Client, address.to_string())?;
+                Ok(Some(Link { stream: Box::new(TlsStream::Server(stream)), peer }))
+            }
+            _ => Err(Error::Invalid("handshake: for a protocol that is not spoken here".into())),
+        }
+    }
+}

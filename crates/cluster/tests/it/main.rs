@@ -1,0 +1,14 @@
+//! The tests of connections between nodes and of who may have one.
+#![allow(clippy::unwrap_used)]
+mod support;
+
+mod a_node_joins_by_its_token;
+mod a_peer_that_goes_away_is_left_in_order;
+mod a_silent_peer_is_dropped;
+mod calls_are_answered;
+mod calls_have_limits;
+mod identities_survive_on_disk;
+mod only_nodes_of_the_map_are_admitted;
+mod strange_bytes_end_the_connection;
+mod the_one_that_serves_is_found_again;
+mod tokens_admit_once;
