@@ -13,6 +13,7 @@ pub mod clock;
 pub mod codec;
 pub mod disk;
 mod error;
+mod error_wire;
 mod id;
 pub mod limits;
 pub mod rng;

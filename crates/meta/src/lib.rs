@@ -20,7 +20,9 @@ pub mod ops;
 pub mod rows;
 mod verb;
 mod view;
+pub mod wire;
 
 pub use master::Master;
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};
+pub use wire::WireVerb;

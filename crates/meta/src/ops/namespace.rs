@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cairn_auth::{Action, decide};
 use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, limits};
+use serde::{Deserialize, Serialize};
 
 use crate::rows::{
     Bucket, BucketKind, Content, Drain, Entry, Extents, Inode, Kind, Row, Session, SessionState,
@@ -37,7 +38,7 @@ pub fn load_inode(view: &mut View<'_>, ino: Ino) -> Result<Inode, Stop> {
 }
 
 /// A bucket the caller may do something in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Opened {
     pub id: BucketId,
     pub bucket: Bucket,
@@ -120,7 +121,7 @@ pub fn split_key(key: &str) -> (Vec<&str>, &str) {
 }
 
 /// A directory on the way to an object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
     pub parent: Ino,
     pub name: Vec<u8>,

@@ -2,6 +2,7 @@
 
 use cairn_auth::decide_admin;
 use cairn_base::{Error, Ino, SessionId};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, store};
 use crate::rows::{Inode, Kind, Row, Session, SessionState, decode_number, encode_number};
@@ -9,7 +10,7 @@ use crate::{Context, Stop, Verb, View, keys};
 
 /// Makes an empty engine a store: writes the root directory and the cluster's id. On a store that
 /// is there already it changes nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Format {
     /// The id to give a new store: random.
     pub cluster: u64,
@@ -44,7 +45,7 @@ impl Verb for Format {
 }
 
 /// Opens a session. Its id must be random and new.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenSession {
     pub session: SessionId,
 }
@@ -65,7 +66,7 @@ impl Verb for OpenSession {
 }
 
 /// Ends a session: from here on none of its operations publishes anything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EndSession {
     pub session: SessionId,
     /// Its orphans are gone: nothing of it is left to be reaped.
@@ -96,7 +97,7 @@ impl Verb for EndSession {
 }
 
 /// All sessions from `after` on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListSessions {
     pub after: Option<SessionId>,
     pub limit: usize,
