@@ -18,6 +18,7 @@ pub mod keys;
 pub mod master;
 pub mod ops;
 pub mod rows;
+pub mod session;
 mod verb;
 mod view;
 pub mod wire;

@@ -47,7 +47,8 @@ impl<R> Memo<R> {
             (Cached::Row(None), None) => true,
             _ => false,
         };
-        if shared.failure().is_some() {
+        let stamp = shared.unsettled.stamp();
+        if shared.failure().is_some() || stamp.is_none() {
             return false;
         }
         if self.batch.load(Ordering::Relaxed) != batch {
@@ -57,7 +58,7 @@ impl<R> Memo<R> {
             self.batch.store(batch, Ordering::Relaxed);
         }
         shared.counters.reads_cached.add(1);
-        true
+        stamp.is_some_and(|stamp| shared.unsettled.holds(stamp))
     }
 }
 
@@ -79,6 +80,7 @@ pub fn on_cached<V: Verb>(
     }
     let now = shared.now();
     let mut context = Context { caller: caller.clone(), now, batch: 0 };
+    let stamp = shared.unsettled.stamp()?;
     for _ in 0..ATTEMPTS {
         context.batch = shared.durable.batch();
         let source =
@@ -87,7 +89,11 @@ pub fn on_cached<V: Verb>(
         if trace {
             view.trace();
         }
-        match apply(verb, &mut view, &context) {
+        let result = apply(verb, &mut view, &context);
+        if !shared.unsettled.holds(stamp) {
+            return None;
+        }
+        match result {
             Err(Stop::Miss) if source.newer.get() => std::hint::spin_loop(),
             Err(Stop::Miss) => return None,
             Err(Stop::Fail(error)) => return counted(shared, Err(error)),

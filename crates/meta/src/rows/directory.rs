@@ -128,6 +128,36 @@ impl Row for Session {
     }
 }
 
+/// The last operation of a slot that changed anything: the row `q <session> <slot>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Slot {
+    pub sequence: u64,
+    /// As it was sent to the session.
+    pub reply: Bytes,
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Slot {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer.number(1, self.sequence).bytes(2, &self.reply).raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Slot> {
+        let mut slot = Slot::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => slot.sequence = field.number()?,
+                2 => slot.reply = field.value.clone(),
+                _ => field.keep(&mut slot.unknown),
+            }
+        }
+        Ok(slot)
+    }
+}
+
 /// What is to be drained and how: the rows `z b <body>` and `z u <upload>`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Drain {
