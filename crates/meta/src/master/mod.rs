@@ -22,6 +22,7 @@ mod executor;
 mod fetcher;
 mod inbox;
 mod leases;
+mod memo;
 mod op;
 mod overlay;
 mod pins;
@@ -33,7 +34,7 @@ mod source;
 mod stats;
 
 pub use leases::Event;
-pub use read::Memo;
+pub use memo::Memo;
 pub use remote::{Once, Reading};
 pub use stats::Stats;
 
@@ -202,7 +203,7 @@ impl Master {
 
     /// Whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
-        memo.is_current(&self.owner.shared)
+        read::is_current(&self.owner.shared, memo)
     }
 
     /// The last batch that is durable and seen by reads.

@@ -20,8 +20,9 @@ use super::{
     Acknowledge, Attach, Attached, Dialer, Link, Lost, Method, Read, ReadReply, Recall, Renew,
     Renewed, Reply, Run,
 };
+use crate::master::Memo;
 use crate::view::Want;
-use crate::{Context, Stop, Verb, View, WireVerb, wire};
+use crate::{Context, Source, Stop, Verb, View, WireVerb, wire};
 
 /// Attempts to read from memory while rows are recalled.
 const ATTEMPTS: usize = 3;
@@ -186,6 +187,31 @@ impl Client {
         }
     }
 
+    /// As [`Client::read_now`], with what it takes to use the reply again.
+    pub fn read_memo<V: WireVerb>(
+        &self,
+        caller: &Caller,
+        verb: &V,
+    ) -> Option<Result<Memo<V::Reply>>> {
+        match self.inner.memo(caller, verb, true) {
+            Leased::Reply(reply) => Some(reply),
+            Leased::Miss | Leased::Range => None,
+        }
+    }
+
+    /// Whether the caller that `memo` was made for would get the same reply now.
+    pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
+        let inner = &self.inner;
+        let mark = inner.rows.mark();
+        let current = memo.is_current(mark.number(), |key| inner.rows.get(key))
+            && inner.is_valid()
+            && inner.rows.mark() == mark;
+        if current {
+            inner.counters.hits.fetch_add(1, Ordering::Relaxed);
+        }
+        current
+    }
+
     /// Whether a master answers.
     pub fn is_attached(&self) -> bool {
         self.inner.attachment.borrow().is_some()
@@ -218,16 +244,32 @@ impl Inner {
         u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// Whether leased rows may be used.
+    fn is_valid(&self) -> bool {
+        self.now() < self.valid_until.load(Ordering::SeqCst)
+    }
+
     fn read_leased<V: Verb>(&self, caller: &Caller, verb: &V) -> Leased<V::Reply> {
+        match self.memo(caller, verb, false) {
+            Leased::Reply(memo) => Leased::Reply(memo.map(|memo| memo.reply)),
+            Leased::Miss => Leased::Miss,
+            Leased::Range => Leased::Range,
+        }
+    }
+
+    fn memo<V: Verb>(&self, caller: &Caller, verb: &V, trace: bool) -> Leased<Memo<V::Reply>> {
         let batch = self.settled.load(Ordering::SeqCst);
         let context = Context { caller: caller.clone(), now: self.clock.now(), batch };
         for _ in 0..ATTEMPTS {
             let mark = self.rows.mark();
             let mut view = View::new(&self.rows);
+            if trace {
+                view.trace();
+            }
             let read = verb.apply(&mut view, &context);
             let changes = view.has_changes();
             // Before it is known that the rows were good, no reply counts, nor any error.
-            if self.now() >= self.valid_until.load(Ordering::SeqCst) {
+            if !self.is_valid() {
                 return Leased::Miss;
             }
             if self.rows.mark() != mark {
@@ -235,7 +277,7 @@ impl Inner {
             }
             let reply = match read {
                 Ok(_) if changes => Err(Error::Invalid(format!("{} is no read", V::NAME))),
-                Ok(reply) => Ok(reply),
+                Ok(reply) => Ok(Memo::new(reply, view.take_trace(), mark.number())),
                 Err(Stop::Fail(error)) => Err(error),
                 Err(Stop::Miss) => {
                     let wants = view.into_wants();

@@ -37,6 +37,12 @@ pub struct LeasedRows {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark(u64);
 
+impl Mark {
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 impl LeasedRows {
     pub fn new(bytes: usize) -> LeasedRows {
         let hasher = DefaultHashBuilder::default();
