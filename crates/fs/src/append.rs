@@ -83,7 +83,7 @@ impl Fs {
     ) -> Result<Appended> {
         let spare = self.inner.new_body();
         let chunk = (inode.size / limits::CHUNK_BYTES) as u32;
-        let session = self.inner.session;
+        let session = self.inner.meta.session();
         if record.len() <= limits::INLINE_BYTES {
             let data = Data::Inline(record.clone());
             let verb = Append { ino, session, opened: false, spare, chunk, data };
@@ -151,7 +151,7 @@ impl Fs {
         let block = self.write_block(Owner { body, chunk }, data.freeze()).await?;
         let place = block.place.clone();
         let with = vec![Extent { offset: start, ..block }];
-        let session = self.inner.session;
+        let session = self.inner.meta.session();
         let verb = Coalesce { ino, session, body, chunk, replaces, with };
         match self.run(caller, verb).await {
             Ok(true) | Err(Error::Unavailable(_)) => Ok(()),
