@@ -1,11 +1,12 @@
 //! Rights and the one function that decides.
 
 use cairn_base::{Error, Result, UserId};
+use serde::{Deserialize, Serialize};
 
 use crate::{Caller, Principal};
 
 /// What an operation does to a bucket. Each operation of the store names one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Action {
     /// Read objects and their attributes.
     Read,
@@ -30,7 +31,7 @@ impl Action {
 }
 
 /// A set of rights a user has on one bucket.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Rights(u8);
 
 impl Rights {
@@ -95,7 +96,7 @@ impl std::fmt::Display for Rights {
 }
 
 /// Who may read without credentials.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Visibility {
     /// Only who has a right to.
     #[default]

@@ -1,10 +1,11 @@
 //! Who is asking.
 
 use cairn_base::UserId;
+use serde::{Deserialize, Serialize};
 
 /// Who a caller is to the store.
 #[non_exhaustive]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Principal {
     /// Came without credentials.
     Anonymous,
@@ -14,7 +15,7 @@ pub enum Principal {
 }
 
 /// A POSIX identity, where the caller came through a mount: mode bits are then checked too.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Posix {
     pub uid: u32,
     pub gid: u32,
@@ -30,7 +31,24 @@ pub struct Caller {
     posix: Option<Posix>,
 }
 
+/// A caller on its way from one node to another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RelayedCaller {
+    principal: Principal,
+    posix: Option<Posix>,
+}
+
 impl Caller {
+    /// As it is sent to another node of the cluster.
+    pub fn to_relayed(&self) -> RelayedCaller {
+        RelayedCaller { principal: self.principal, posix: self.posix.clone() }
+    }
+
+    /// A node whose key the cluster map pins, and whose role is to verify callers, verified it.
+    pub fn relayed(caller: RelayedCaller) -> Caller {
+        Caller { principal: caller.principal, posix: caller.posix }
+    }
+
     /// No credentials were sent.
     pub fn anonymous() -> Caller {
         Caller { principal: Principal::Anonymous, posix: None }

@@ -15,7 +15,7 @@ mod credential;
 mod seal;
 
 pub use access::{Action, BucketAccess, Rights, Visibility, decide, decide_admin};
-pub use caller::{Caller, Posix, Principal};
+pub use caller::{Caller, Posix, Principal, RelayedCaller};
 pub use credential::{
     AccessKeyId, NewCredential, SecretKey, TOKEN_PREFIX, TokenHash, check_access_key_id,
     check_secret_key, generate, generate_token, hash_token, token_id, verify_secret, verify_token,

@@ -4,6 +4,7 @@
 use std::io;
 
 use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::codec::{Fields, Writer};
 use crate::{Error, Result};
@@ -112,7 +113,20 @@ macro_rules! kinds_of_text {
             }
         }
 
-        #[cfg(test)]
+        impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_bytes().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Error {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Error, D::Error> {
+        let bytes = Bytes::deserialize(deserializer)?;
+        Error::from_bytes(&bytes).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
         fn each_with_text(text: &str) -> Vec<Error> {
             vec![$(Error::$kind(text.to_owned()),)*]
         }

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! number_id {
     ($(#[$doc:meta])* $name:ident, $repr:ty) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+        #[derive(Serialize, Deserialize)]
         pub struct $name(pub $repr);
 
         impl fmt::Debug for $name {
@@ -93,6 +96,7 @@ macro_rules! session_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+        #[derive(Serialize, Deserialize)]
         pub struct $name {
             pub session: SessionId,
             pub counter: u64,
@@ -138,7 +142,9 @@ session_id!(
 
 /// What a block belongs to: the 64 MiB chunk of a body whose extents name it. Whether the block
 /// lives is one lookup of that chunk's row.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize,
+)]
 pub struct Owner {
     pub body: BodyId,
     pub chunk: u32,

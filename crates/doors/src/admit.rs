@@ -11,7 +11,7 @@ use cairn_auth::{Caller, NewCredential, SealKey, SecretKey};
 use cairn_base::{Error, Result, Rng, Secret, UserId};
 use cairn_fs::ops::credentials::{AddAccessKey, FindAccessKey, FindToken, ListCredentials};
 use cairn_fs::rows::{AccessKey, Token};
-use cairn_fs::{Fs, Verb};
+use cairn_fs::{Fs, WireVerb};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use parking_lot::Mutex;
@@ -119,7 +119,7 @@ impl Admit {
         }
     }
 
-    async fn find<V: Verb>(&self, verb: V) -> Result<V::Reply> {
+    async fn find<V: WireVerb>(&self, verb: V) -> Result<V::Reply> {
         self.fs.read(&Caller::system(), verb).await
     }
 

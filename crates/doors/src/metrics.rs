@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use cairn_fs::Fs;
+use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text::encode};
@@ -157,27 +157,47 @@ impl Metrics {
     }
 
     fn numbers(&self) -> Vec<Number> {
-        let (cache, master) = (self.fs.stats(), self.fs.master().stats());
-        vec![
+        let cache = self.fs.stats();
+        let mut numbers = vec![
             gauge("connections", "Open connections", self.connections.open()),
             counter("connections_accepted", "Connections", self.connections.accepted.load(Relaxed)),
             counter("cache_hits", "Pieces of blocks found in memory", cache.cache_hits),
             counter("cache_misses", "Pieces of blocks not found in memory", cache.cache_misses),
             gauge("cache_bytes", "Bytes of blocks in memory", cache.cache_bytes),
-            counter("meta_batches", "Metadata batches committed", master.batches),
-            counter("meta_ops", "Metadata operations", master.ops),
-            counter("meta_rows", "Metadata rows changed", master.rows),
-            counter("meta_commit_us", "Time in commits, microseconds", master.commit_us),
-            counter("meta_commits_failed", "Commits that failed", master.commits_failed),
-            counter("meta_op_misses", "Operations that waited for rows", master.op_misses),
-            counter("meta_reads_cached", "Reads answered from memory", master.reads_cached),
-            counter("meta_reads_missed", "Reads answered by the engine", master.reads_missed),
-            gauge("meta_in_flight", "Operations not answered yet", master.in_flight),
-            gauge("meta_cache_rows", "Rows in the row cache", master.cache_rows),
-            gauge("meta_cache_bytes", "Bytes in the row cache", master.cache_bytes),
-            gauge("meta_durable_batch", "The last durable batch", master.durable_batch),
-        ]
+        ];
+        numbers.extend(match self.fs.meta().stats() {
+            MetaStats::Local(master) => of_master(&master),
+            MetaStats::Remote(session) => of_session(&session),
+        });
+        numbers
     }
+}
+
+fn of_master(master: &MasterStats) -> Vec<Number> {
+    vec![
+        counter("meta_batches", "Metadata batches committed", master.batches),
+        counter("meta_ops", "Metadata operations", master.ops),
+        counter("meta_rows", "Metadata rows changed", master.rows),
+        counter("meta_commit_us", "Time in commits, microseconds", master.commit_us),
+        counter("meta_commits_failed", "Commits that failed", master.commits_failed),
+        counter("meta_op_misses", "Operations that waited for rows", master.op_misses),
+        counter("meta_reads_cached", "Reads answered from memory", master.reads_cached),
+        counter("meta_reads_missed", "Reads answered by the engine", master.reads_missed),
+        gauge("meta_in_flight", "Operations not answered yet", master.in_flight),
+        gauge("meta_cache_rows", "Rows in the row cache", master.cache_rows),
+        gauge("meta_cache_bytes", "Bytes in the row cache", master.cache_bytes),
+        gauge("meta_durable_batch", "The last durable batch", master.durable_batch),
+    ]
+}
+
+fn of_session(session: &SessionStats) -> Vec<Number> {
+    vec![
+        counter("session_reads_leased", "Reads answered from leased rows", session.reads_leased),
+        counter("session_calls", "Calls to a master", session.calls),
+        counter("session_recalls", "Rows recalled by a master", session.recalls),
+        gauge("session_rows", "Leased rows", session.rows),
+        gauge("session_bytes", "Bytes of leased rows", session.bytes),
+    ]
 }
 
 #[derive(Debug)]

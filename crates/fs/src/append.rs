@@ -33,7 +33,7 @@ impl Fs {
                 format!("record of {} bytes; at most {most}: append it in parts", record.len());
             return Err(Error::TooLarge(what));
         }
-        self.inner.master.check_space()?;
+        self.inner.meta.check_space()?;
         let mut use_spare = false;
         for _ in 0..TRIES {
             let object = match self.open(caller, bucket, key).await {
@@ -84,7 +84,7 @@ impl Fs {
     ) -> Result<Appended> {
         let spare = self.inner.new_body();
         let chunk = (inode.size / limits::CHUNK_BYTES) as u32;
-        let session = self.inner.session;
+        let session = self.inner.meta.session();
         if record.len() <= limits::INLINE_BYTES {
             let data = Data::Inline(record.clone());
             let verb = Append { ino, session, opened: false, spare, chunk, data };
@@ -152,7 +152,7 @@ impl Fs {
         let block = self.write_block(Owner { body, chunk }, data.freeze()).await?;
         let place = block.place.clone();
         let with = vec![Extent { offset: start, ..block }];
-        let session = self.inner.session;
+        let session = self.inner.meta.session();
         let verb = Coalesce { ino, session, body, chunk, replaces, with };
         match self.run(caller, verb).await {
             Ok(true) | Err(Error::Unavailable(_)) => Ok(()),

@@ -8,7 +8,7 @@ use cairn_base::{BlockId, BodyId, Clock, Result, Rng, SessionId};
 use cairn_blocks::Blocks;
 use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
 use cairn_meta::rows::SessionState;
-use cairn_meta::{Master, Verb};
+use cairn_meta::{Master, Meta, WireVerb};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -41,14 +41,13 @@ pub struct Fs {
 }
 
 pub(crate) struct Inner {
-    pub(crate) master: Master,
+    pub(crate) meta: Meta,
     pub(crate) blocks: Arc<dyn Blocks>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) cache: Cache,
     pub(crate) opened: OpenedCache,
     pub(crate) readers: Readers,
-    pub(crate) session: SessionId,
     /// Memory for uploads, in units of KiB.
     pub(crate) upload_memory: Arc<Semaphore>,
     /// What this session wrote and will not publish.
@@ -77,6 +76,11 @@ impl Fs {
         end_sessions(&master, &caller).await?;
         let session = SessionId(rng.next_u64());
         master.run(&caller, OpenSession { session }).await?;
+        let meta = Meta::Local { master, session };
+        Ok(Fs::new(meta, blocks, clock, config))
+    }
+
+    fn new(meta: Meta, blocks: Arc<dyn Blocks>, clock: Arc<dyn Clock>, config: Config) -> Fs {
         let inner = Inner {
             upload_memory: Arc::new(Semaphore::new(config.upload_bytes >> 10)),
             cache: Cache::new(config.cache_bytes),
@@ -84,41 +88,40 @@ impl Fs {
             readers: Readers::default(),
             abandoned: Mutex::new(Vec::new()),
             counter: AtomicU64::new(1),
-            master,
+            meta,
             blocks,
             clock,
             config,
-            session,
         };
-        Ok(Fs { inner: Arc::new(inner) })
+        Fs { inner: Arc::new(inner) }
     }
 
     /// Runs an operation that may change the metadata; durable when it returns.
-    pub async fn run<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
-        self.inner.master.run(caller, verb).await
+    pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        self.inner.meta.run(caller, verb).await
     }
 
     /// Runs an operation that only reads.
-    pub async fn read<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
-        self.inner.master.read(caller, verb).await
+    pub async fn read<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        self.inner.meta.read(caller, verb).await
     }
 
     /// As [`Fs::read`] where everything is in memory; `None` otherwise.
-    pub fn read_now<V: Verb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
-        self.inner.master.read_now(caller, verb)
+    pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
+        self.inner.meta.read_now(caller, verb)
     }
 
     /// The session of this process: operations that publish blocks name it.
     pub fn session(&self) -> SessionId {
-        self.inner.session
+        self.inner.meta.session()
     }
 
     pub fn blocks(&self) -> &Arc<dyn Blocks> {
         &self.inner.blocks
     }
 
-    pub fn master(&self) -> &Master {
-        &self.inner.master
+    pub fn meta(&self) -> &Meta {
+        &self.inner.meta
     }
 
     pub fn clock(&self) -> &Arc<dyn Clock> {
@@ -136,11 +139,11 @@ impl Inner {
     }
 
     pub(crate) fn new_block(&self) -> BlockId {
-        BlockId { session: self.session, counter: self.next() }
+        BlockId { session: self.meta.session(), counter: self.next() }
     }
 
     pub(crate) fn new_body(&self) -> BodyId {
-        BodyId { session: self.session, counter: self.next() }
+        BodyId { session: self.meta.session(), counter: self.next() }
     }
 }
 

@@ -44,7 +44,7 @@ impl Fs {
         self.count_unknown(caller, &mut report).await?;
         if !dry_run {
             self.drop_abandoned(caller, &mut report).await?;
-            self.inner.readers.advance(self.inner.master.durable_batch());
+            self.inner.readers.advance(self.inner.meta.settled_batch());
             self.free_blocks(caller, &mut report).await?;
         }
         let waiting = ListFreed { before: u64::MAX, limit: PAGE };

@@ -21,7 +21,9 @@ mod opened;
 mod readers;
 mod write;
 
-pub use cairn_meta::{Verb, ops, rows};
+pub use cairn_meta::master::Stats as MasterStats;
+pub use cairn_meta::session::client::Stats as SessionStats;
+pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};
 pub use digest::{Digester, Digests, combine_checksums, hex};
 pub use fs::{Config, Fs, Stats};
 pub use gc::GcReport;

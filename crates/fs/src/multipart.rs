@@ -47,7 +47,7 @@ impl Fs {
             source_key: source.key,
             source_conditions: source.conditions,
             range: source.range,
-            session: self.inner.session,
+            session: self.inner.meta.session(),
             body: self.inner.new_body(),
         };
         self.run(caller, verb).await
@@ -86,7 +86,7 @@ impl Fs {
         conditions: Conditions,
         body: BodyId,
     ) -> Result<Completed> {
-        let session = self.inner.session;
+        let session = self.inner.meta.session();
         let steps = named.len().div_ceil(TAKE_PARTS);
         let (mut change, mut offset) = (None, 0);
         let mut upload = Upload::default();

@@ -42,7 +42,7 @@ impl Fs {
         }
         let guard = self.read_guard();
         let verb = OpenObject { bucket: bucket.into(), key: key.into() };
-        let opened = Arc::new(self.inner.master.read(caller, verb).await?);
+        let opened = Arc::new(self.inner.meta.read(caller, verb).await?);
         Ok(Object { fs: self.clone(), opened, guard })
     }
 
@@ -54,12 +54,12 @@ impl Fs {
         let opened = &self.inner.opened;
         if caller.posix().is_none()
             && let Some(memo) = opened.get(&name)
-            && self.inner.master.is_current(&memo)
+            && self.inner.meta.is_current(&memo)
         {
             return Some(Ok(object(Arc::clone(&memo.reply))));
         }
         let verb = OpenObject { bucket: bucket.into(), key: key.into() };
-        let memo = match self.inner.master.read_memo(caller, &verb)? {
+        let memo = match self.inner.meta.read_memo(caller, &verb)? {
             Ok(memo) => memo.map(Arc::new),
             Err(error) => return Some(Err(error)),
         };
@@ -184,7 +184,7 @@ impl Object {
                     } else {
                         let (start, end) = (window.start, window.end);
                         let verb = ReadExtents { body, start, end };
-                        object.fs.inner.master.read(&Caller::system(), verb).await?
+                        object.fs.inner.meta.read(&Caller::system(), verb).await?
                     };
                     Ok::<_, Error>(stream::iter(pieces(extents, window).into_iter().map(Ok)))
                 }

@@ -72,7 +72,7 @@ impl Fs {
             Some(decided) => decided?,
             None => self.read(caller, may).await?,
         }
-        self.inner.master.check_space()?;
+        self.inner.meta.check_space()?;
         Ok(BodyWriter {
             fs: self.clone(),
             buffer: BytesMut::new(),
@@ -93,7 +93,7 @@ impl Fs {
         let verb = PutObject {
             bucket: request.bucket,
             key: request.key,
-            session: self.inner.session,
+            session: self.inner.meta.session(),
             content,
             size: draft.size,
             object: request.object,
@@ -114,7 +114,7 @@ impl Fs {
         checksums: Vec<Checksum>,
     ) -> Result<()> {
         let (mut draft, content) = written.into_content();
-        let session: SessionId = self.inner.session;
+        let session: SessionId = self.inner.meta.session();
         let size = draft.size;
         let verb = PutPart { name, number, session, content, size, etag, checksums };
         draft.published(self.run(caller, verb).await)
@@ -293,7 +293,7 @@ impl Draft {
             return Ok(());
         };
         let Some((last, open)) = self.chunks.pop_last() else { return Ok(()) };
-        let session = self.fs.inner.session;
+        let session = self.fs.inner.meta.session();
         let chunks: Vec<_> = self.chunks.iter().map(|(at, row)| (*at, row.clone())).collect();
         self.chunks.insert(last, open);
         self.staged = true;

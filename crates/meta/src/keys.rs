@@ -154,6 +154,18 @@ pub fn sessions() -> (Bytes, Bytes) {
     (Bytes::from_static(b"s"), Bytes::from_static(b"t"))
 }
 
+/// `q <session> <slot>`: the last reply of a slot.
+pub fn slot(session: SessionId, slot: u16) -> Bytes {
+    key(&[b"q", &session.0.to_be_bytes(), &slot.to_be_bytes()])
+}
+
+/// All slots of a session.
+pub fn slots(session: SessionId) -> (Bytes, Bytes) {
+    let end =
+        session.0.checked_add(1).map_or(key(&[b"r"]), |next| key(&[b"q", &next.to_be_bytes()]));
+    (key(&[b"q", &session.0.to_be_bytes()]), end)
+}
+
 /// `z b <body>`: a body to drain.
 pub fn drain_body(body: BodyId) -> Bytes {
     key(&[b"zb", &body.to_bytes()])

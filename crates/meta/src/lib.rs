@@ -16,11 +16,16 @@ pub mod check;
 pub mod engine;
 pub mod keys;
 pub mod master;
+mod meta;
 pub mod ops;
 pub mod rows;
+pub mod session;
 mod verb;
 mod view;
+pub mod wire;
 
 pub use master::Master;
+pub use meta::{Meta, Stats};
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};
+pub use wire::WireVerb;

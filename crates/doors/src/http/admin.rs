@@ -2,8 +2,8 @@
 
 use cairn_auth::{Caller, NewCredential, decide_admin};
 use cairn_base::{Error, Result, Secret, Timestamp};
-use cairn_fs::GcReport;
 use cairn_fs::ops::credentials::{AddAccessKey, AddToken, ListCredentials, RemoveCredential};
+use cairn_fs::{GcReport, MetaStats};
 use http::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -139,19 +139,29 @@ async fn add_token(admit: &Admit, caller: &Caller, new: NewToken) -> Result<Resp
 
 async fn status(admit: &Admit) -> Result<Response<Body>> {
     let fs = admit.fs();
-    let (cache, master) = (fs.stats(), fs.master().stats());
-    let blocks = fs.blocks().usage().await?;
-    let shown = serde_json::json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "durable_batch": fs.master().durable_batch(),
-        "failed": fs.master().failed(),
-        "meta": {
+    let cache = fs.stats();
+    let meta = match fs.meta().stats() {
+        MetaStats::Local(master) => serde_json::json!({
             "ops": master.ops,
             "batches": master.batches,
             "in_flight": master.in_flight,
             "cache_rows": master.cache_rows,
             "cache_bytes": master.cache_bytes,
-        },
+        }),
+        MetaStats::Remote(session) => serde_json::json!({
+            "reads_leased": session.reads_leased,
+            "calls": session.calls,
+            "recalls": session.recalls,
+            "cache_rows": session.rows,
+            "cache_bytes": session.bytes,
+        }),
+    };
+    let blocks = fs.blocks().usage().await?;
+    let shown = serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "durable_batch": fs.meta().settled_batch(),
+        "failed": fs.meta().failed(),
+        "meta": meta,
         "cache": {
             "hits": cache.cache_hits,
             "misses": cache.cache_misses,

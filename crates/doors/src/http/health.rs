@@ -26,9 +26,9 @@ pub fn health() -> Response<Body> {
 /// Reads and writes can be expected to succeed.
 pub async fn ready(fs: &Fs) -> Response<Body> {
     let mut reasons = Vec::new();
-    if let Some(failure) = fs.master().failed() {
+    if let Some(failure) = fs.meta().failed() {
         tracing::error!(%failure, "not ready");
-        reasons.push("the master has ended; the process must be restarted".to_owned());
+        reasons.push("the master has ended, or none can be reached".to_owned());
     }
     match fs.blocks().usage().await {
         Ok(usage) if usage.poisoned_segments > 0 => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cairn_auth::Caller;
 use cairn_base::Error;
 use cairn_fs::ops::buckets::GetBucket;
-use cairn_fs::{Fs, Verb};
+use cairn_fs::{Fs, WireVerb};
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
@@ -31,7 +31,7 @@ pub(super) fn asked<T>(request: &S3Request<T>) -> S3Result<Asked> {
 
 impl Store {
     /// Runs an operation that may change the metadata.
-    pub(super) async fn run<V: Verb>(
+    pub(super) async fn run<V: WireVerb>(
         &self,
         caller: &Caller,
         bucket: &str,
@@ -45,7 +45,7 @@ impl Store {
     }
 
     /// Runs an operation that only reads.
-    pub(super) async fn read<V: Verb>(
+    pub(super) async fn read<V: WireVerb>(
         &self,
         caller: &Caller,
         bucket: &str,

@@ -118,6 +118,13 @@ impl Server {
         self.admit.fs()
     }
 
+    pub fn stop_master(&self) {
+        match self.fs().meta() {
+            cairn_meta::Meta::Local { master, .. } => master.stop(),
+            cairn_meta::Meta::Remote(_) => panic!("no master in this process"),
+        }
+    }
+
     /// A client with the credentials of root.
     pub fn root(&self) -> Client {
         self.client(&self.root.id, self.root.secret.expose())

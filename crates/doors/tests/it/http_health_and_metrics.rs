@@ -10,7 +10,7 @@ fn a_server_is_ready_until_its_master_has_ended() {
     assert_eq!(anonymous.get("/healthz").expect(200).text(), "ok\n");
     assert_eq!(anonymous.get("/readyz").expect(200).json()["ready"], true);
     server.root().put("/storage/bucket?visibility=public", b"").expect(201);
-    server.fs().master().stop();
+    server.stop_master();
     let got = anonymous.get("/storage/bucket/a");
     assert!(matches!(got.status, 404 | 503), "{}", got.text());
     anonymous.get("/healthz").expect(200);

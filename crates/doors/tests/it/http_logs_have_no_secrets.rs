@@ -24,7 +24,7 @@ fn planted_secrets_are_not_in_the_log() {
     for secret in ["planted", &token, server.root.secret.expose(), "Basic ", "Bearer "] {
         assert!(!log.contains(secret), "{secret} in {log}");
     }
-    server.fs().master().stop();
+    server.stop_master();
     root.put("/storage/bucket/b", b"x").expect(503);
     assert!(server.log.text().contains("ERROR"), "a failure is logged as one");
 }

@@ -116,7 +116,7 @@ impl Server {
     }
 
     /// Runs an operation of the store past the door.
-    pub fn run<V: cairn_fs::Verb>(&self, caller: &Caller, verb: V) -> V::Reply {
+    pub fn run<V: cairn_fs::WireVerb>(&self, caller: &Caller, verb: V) -> V::Reply {
         self.runtime.block_on(self.fs().run(caller, verb)).unwrap()
     }
 

@@ -9,7 +9,8 @@ use parking_lot::MutexGuard;
 
 use super::batch::{Batch, PipeState, Verdict};
 use super::fetcher::Lacking;
-use super::inbox::Fetched;
+use super::inbox::{Arrived, Fetched};
+use super::leases::Leases;
 use super::op::{Job, Ran};
 use super::overlay::Overlay;
 use super::pins::Pins;
@@ -36,8 +37,9 @@ pub struct Executor {
     fetched: VecDeque<Fetched>,
     parked: Parked,
     disk: Disk,
+    leases: Leases,
     /// Room for what comes from the inbox.
-    arrived: (Vec<Job>, Vec<Fetched>),
+    arrived: Arrived,
 }
 
 /// Operations that wait for rows.
@@ -72,8 +74,10 @@ enum Outcome {
 
 impl Executor {
     pub fn new(shared: Arc<Shared>) -> Executor {
+        let leases = Leases::new(shared.config.leases, Arc::clone(&shared.unsettled));
         Executor {
             shared,
+            leases,
             overlay: Overlay::default(),
             queue: VecDeque::new(),
             fetched: VecDeque::new(),
@@ -105,10 +109,15 @@ impl Executor {
     /// Takes what has arrived; waits for something if there is nothing to do.
     fn gather(&mut self) {
         let wait = !self.has_work();
-        let (jobs, fetched) = &mut self.arrived;
-        self.shared.inbox.take(jobs, fetched, wait);
+        self.shared.inbox.take(&mut self.arrived, wait);
+        let Arrived { jobs, fetched, events } = &mut self.arrived;
         self.queue.extend(jobs.drain(..));
         self.fetched.extend(fetched.drain(..));
+        let mut ready = Vec::new();
+        for event in events.drain(..) {
+            self.leases.take(event, &mut ready);
+        }
+        self.shared.answer(ready);
     }
 
     fn has_work(&self) -> bool {
@@ -195,8 +204,14 @@ impl Executor {
         now: Timestamp,
         inline: Option<&Inline<'_>>,
     ) -> Outcome {
-        let source =
-            Uncommitted { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
+        self.leases.forget_seen();
+        let source = Uncommitted {
+            overlay: &self.overlay,
+            leases: &self.leases,
+            pins,
+            cache: &self.shared.cache,
+            inline,
+        };
         let mut view = View::new(&source);
         let ran = job.op.apply(&mut view, now, batch);
         let failed = inline.and_then(|inline| self.disk.look_at(inline, &self.shared));
@@ -219,6 +234,7 @@ impl Executor {
     /// Its changes are now what later operations see.
     fn end(&mut self, mut job: Job, changes: Changes, open: &mut Batch) {
         job.changed = !changes.is_empty();
+        job.settle = self.leases.ran(changes.keys(), open.number, job.op.grant());
         for (key, row) in changes {
             self.overlay.put(key, row, open);
         }
@@ -241,6 +257,7 @@ impl Executor {
         let next = self.shared.durable.batch() + 1;
         let open = std::mem::replace(&mut pipe.open, Batch::new(next));
         self.overlay = Overlay::default();
+        self.leases.start_over(next - 1);
         self.parked.generation += 1;
         for job in verdict.redo.into_iter().chain(open.jobs).rev() {
             self.queue.push_front(job);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::leases::Event;
 use super::op::Job;
 use super::pins::Pins;
 
@@ -16,10 +17,19 @@ pub struct Fetched {
     pub pins: Box<Pins>,
 }
 
+/// What the executor takes from the inbox.
+#[derive(Default)]
+pub struct Arrived {
+    pub jobs: Vec<Job>,
+    pub fetched: Vec<Fetched>,
+    pub events: Vec<Event>,
+}
+
 #[derive(Default)]
 struct InboxState {
     jobs: Vec<Job>,
     fetched: Vec<Fetched>,
+    events: Vec<Event>,
     poked: bool,
     sleeping: bool,
     closed: bool,
@@ -27,7 +37,7 @@ struct InboxState {
 
 impl InboxState {
     fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.fetched.is_empty()
+        self.jobs.is_empty() && self.fetched.is_empty() && self.events.is_empty()
     }
 }
 
@@ -61,6 +71,15 @@ impl Inbox {
         }
     }
 
+    /// Something happened to a session.
+    pub fn push_event(&self, event: Event) {
+        let mut state = self.state.lock();
+        if !state.closed {
+            state.events.push(event);
+            self.wake(state);
+        }
+    }
+
     /// Makes the executor look around.
     pub fn poke(&self) {
         let mut state = self.state.lock();
@@ -77,8 +96,8 @@ impl Inbox {
         }
     }
 
-    /// Moves everything to `jobs` and `fetched`; with `wait`, not before there is something new.
-    pub fn take(&self, jobs: &mut Vec<Job>, fetched: &mut Vec<Fetched>, wait: bool) {
+    /// Moves everything to `arrived`; with `wait`, not before there is something new.
+    pub fn take(&self, arrived: &mut Arrived, wait: bool) {
         if wait {
             for _ in 0..SPINS {
                 if self.news.load(Ordering::Relaxed) {
@@ -95,8 +114,9 @@ impl Inbox {
         state.sleeping = false;
         state.poked = false;
         self.news.store(false, Ordering::Relaxed);
-        jobs.append(&mut state.jobs);
-        fetched.append(&mut state.fetched);
+        arrived.jobs.append(&mut state.jobs);
+        arrived.fetched.append(&mut state.fetched);
+        arrived.events.append(&mut state.events);
     }
 
     /// Accepts nothing more, if there is nothing left.

@@ -21,15 +21,21 @@ mod committer;
 mod executor;
 mod fetcher;
 mod inbox;
+mod leases;
+mod memo;
 mod op;
 mod overlay;
 mod pins;
 mod read;
+mod remote;
+mod settle;
 mod shared;
 mod source;
 mod stats;
 
-pub use read::Memo;
+pub use leases::Event;
+pub use memo::Memo;
+pub use remote::{Once, Reading};
 pub use stats::Stats;
 
 use std::sync::Arc;
@@ -40,10 +46,11 @@ use std::time::Duration;
 use cairn_auth::Caller;
 use cairn_base::{Clock, Error, Result};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use committer::Committer;
 use executor::Executor;
+use op::Job;
 use shared::Shared;
 
 use crate::Verb;
@@ -66,6 +73,8 @@ pub struct Config {
     /// The executor reads missing rows itself, without parking the operation, as long as that
     /// takes no longer than this for one operation, microseconds. 0: it never does.
     pub inline_us: u64,
+    /// Leases held by all sessions together; beyond it the oldest are recalled.
+    pub leases: usize,
 }
 
 impl Default for Config {
@@ -76,6 +85,7 @@ impl Default for Config {
             parked_ops: 256,
             fetch_threads: 4,
             inline_us: 150,
+            leases: 1 << 20,
         }
     }
 }
@@ -123,29 +133,36 @@ impl Master {
     /// # Errors
     /// Those of the operation; `Full` if the disk is and the operation frees nothing; `Full` or
     /// `Unavailable` if the batch it was in could not be committed (then it changed nothing);
-    /// `Unavailable` when the master has ended, and then the
-    /// outcome is unknown if the text says so.
+    /// `Unavailable` when the master has ended, and then the outcome is unknown if the text says
+    /// so.
     pub async fn run<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
-        let shared = &*self.owner.shared;
         if !V::RUNS_WHEN_FULL {
             self.check_space()?;
         }
+        let (job, answer) = op::accept(caller, verb);
+        self.accept(job).await?;
+        self.answered(answer).await?
+    }
+
+    /// Gives an operation to the executor, when there are not too many.
+    async fn accept(&self, job: Job) -> Result<()> {
+        let shared = &*self.owner.shared;
         let permit = match shared.permits.try_acquire() {
             Ok(permit) => permit,
             Err(_) => shared.permits.acquire().await.map_err(|_| shared.gone())?,
         };
         // Given back when it is answered.
         permit.forget();
-        let (job, answer) = op::accept(caller, verb);
-        if shared.inbox.push(job).is_err() {
-            return Err(shared.gone());
-        }
+        shared.inbox.push(job).map_err(|_| shared.gone())
+    }
+
+    async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Result<T> {
         match answer.await {
-            Ok(result) => result,
+            Ok(reply) => Ok(reply),
             // Dropped by a thread that ends, which is about to say why.
             Err(_) => {
                 self.wait_failed().await;
-                Err(shared.gone())
+                Err(self.owner.shared.gone())
             }
         }
     }
@@ -171,11 +188,22 @@ impl Master {
         if let Some(result) = self.read_now(caller, &verb) {
             return result;
         }
-        let (shared, caller) = (Arc::clone(&self.owner.shared), caller.clone());
-        let task = tokio::task::spawn_blocking(move || read::stored(&shared, caller, &verb));
-        task.await.unwrap_or_else(|error| {
-            Err(Error::Unavailable(format!("the read did not end: {error}")))
-        })
+        let shared = Arc::clone(&self.owner.shared);
+        let Some(stamp) = shared.unsettled.stamp() else {
+            return self.read_executed(caller, verb).await;
+        };
+        let stored = {
+            let (shared, caller) = (Arc::clone(&shared), caller.clone());
+            move || (read::stored(&shared, caller, &verb), verb)
+        };
+        let task = tokio::task::spawn_blocking(stored);
+        let (result, verb) = task
+            .await
+            .map_err(|error| Error::Unavailable(format!("the read did not end: {error}")))?;
+        if shared.unsettled.holds(stamp) {
+            return result;
+        }
+        self.read_executed(caller, verb).await
     }
 
     /// As [`Master::read`], but only if all it needs is in memory; `None`: use that. Never blocks.
@@ -190,7 +218,7 @@ impl Master {
 
     /// Whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
-        memo.is_current(&self.owner.shared)
+        read::is_current(&self.owner.shared, memo)
     }
 
     /// The last batch that is durable and seen by reads.

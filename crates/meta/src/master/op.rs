@@ -1,9 +1,13 @@
 //! One accepted operation, whatever its verb, on its way to an answer.
 
+use std::sync::Arc;
+
 use cairn_auth::Caller;
 use cairn_base::{Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
+use super::leases::Grant;
+use super::settle::Settle;
 use crate::{Context, Stop, Verb, View};
 
 /// How a run of an operation ended. The reply is kept with the operation.
@@ -20,6 +24,11 @@ pub enum Ran {
 pub trait Op: Send {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran;
 
+    /// The leases its session gets with the reply.
+    fn grant(&mut self) -> Option<Grant> {
+        None
+    }
+
     /// Replaces the reply.
     fn fail(&mut self, error: Error);
 
@@ -33,9 +42,15 @@ pub struct Job {
     pub op: Box<dyn Op>,
     /// Its last run changed rows.
     pub changed: bool,
+    /// What it waits for besides the disk.
+    pub settle: Option<Arc<Settle>>,
 }
 
 impl Job {
+    pub fn new(op: Box<dyn Op>) -> Job {
+        Job { op, changed: false, settle: None }
+    }
+
     pub fn refuse(mut self, error: Error) {
         self.op.fail(error);
         self.op.answer();
@@ -50,7 +65,7 @@ pub fn accept<V: Verb>(caller: &Caller, verb: V) -> (Job, Answer<V>) {
     let (sender, answer) = oneshot::channel();
     let context = Context { caller: caller.clone(), now: Timestamp(0), batch: 0 };
     let op = Box::new(Accepted { verb, context, reply: None, sender });
-    (Job { op, changed: false }, answer)
+    (Job::new(op), answer)
 }
 
 struct Accepted<V: Verb> {

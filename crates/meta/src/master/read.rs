@@ -1,13 +1,13 @@
 //! Reads: on durable rows only, on any thread.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Error, Result};
 
 use super::cache::Cached;
+use super::memo::Memo;
 use super::shared::Shared;
 use super::source::{Published, Stored};
 use crate::{Context, Stop, Verb, View};
@@ -17,54 +17,26 @@ const ATTEMPTS: usize = 3;
 /// Rows of one read that are offered to the cache.
 const OFFERED_ROWS: usize = 256;
 
-/// A reply that is worth keeping, and the rows it was made of.
-pub struct Memo<R> {
-    pub reply: R,
-    rows: Vec<(Bytes, Option<Bytes>)>,
-    /// The rows are the same as of this batch.
-    batch: AtomicU64,
-}
-
-impl<R> Memo<R> {
-    pub fn map<S>(self, change: impl FnOnce(R) -> S) -> Memo<S> {
-        Memo { reply: change(self.reply), rows: self.rows, batch: self.batch }
-    }
-
-    /// Bytes of memory that the rows take.
-    pub fn row_bytes(&self) -> usize {
-        let bytes = |(key, row): &(Bytes, Option<Bytes>)| {
-            key.len() + row.as_ref().map_or(0, Bytes::len) + 2 * size_of::<Bytes>()
-        };
-        self.rows.iter().map(bytes).sum()
-    }
-
-    /// Whether the same caller would get the same reply now. The rows are the same if they are
-    /// at the same place in memory, which the memo keeps from being used again.
-    pub(super) fn is_current(&self, shared: &Shared) -> bool {
-        let batch = shared.durable.batch();
-        let same = |(key, row): &(Bytes, Option<Bytes>)| match (shared.cache.get(key, batch), row) {
-            (Cached::Row(Some(now)), Some(row)) => now.as_ptr() == row.as_ptr(),
-            (Cached::Row(None), None) => true,
-            _ => false,
-        };
-        if shared.failure().is_some() {
-            return false;
-        }
-        if self.batch.load(Ordering::Relaxed) != batch {
-            if !self.rows.iter().all(same) {
-                return false;
-            }
-            self.batch.store(batch, Ordering::Relaxed);
-        }
-        shared.counters.reads_cached.add(1);
-        true
-    }
-}
-
 /// Runs `verb` on cached rows, or not at all.
 pub fn cached<V: Verb>(shared: &Shared, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
     let memo = on_cached(shared, caller, verb, false)?;
     Some(memo.map(|memo| memo.reply))
+}
+
+/// Whether the rows of `memo` are what a read would find now.
+pub fn is_current<R>(shared: &Shared, memo: &Memo<R>) -> bool {
+    let Some(stamp) = shared.unsettled.stamp() else { return false };
+    let batch = shared.durable.batch();
+    let now = |key: &Bytes| match shared.cache.get(key, batch) {
+        Cached::Row(row) => Some(row),
+        Cached::Newer | Cached::Missing => None,
+    };
+    let current =
+        shared.failure().is_none() && memo.is_current(batch, now) && shared.unsettled.holds(stamp);
+    if current {
+        shared.counters.reads_cached.add(1);
+    }
+    current
 }
 
 /// As [`cached`], and with `trace` also what the reply was made of.
@@ -79,6 +51,7 @@ pub fn on_cached<V: Verb>(
     }
     let now = shared.now();
     let mut context = Context { caller: caller.clone(), now, batch: 0 };
+    let stamp = shared.unsettled.stamp()?;
     for _ in 0..ATTEMPTS {
         context.batch = shared.durable.batch();
         let source =
@@ -87,13 +60,17 @@ pub fn on_cached<V: Verb>(
         if trace {
             view.trace();
         }
-        match apply(verb, &mut view, &context) {
+        let result = apply(verb, &mut view, &context);
+        if !shared.unsettled.holds(stamp) {
+            return None;
+        }
+        match result {
             Err(Stop::Miss) if source.newer.get() => std::hint::spin_loop(),
             Err(Stop::Miss) => return None,
             Err(Stop::Fail(error)) => return counted(shared, Err(error)),
             Ok(reply) => {
-                let (rows, batch) = (view.take_trace(), AtomicU64::new(context.batch));
-                return counted(shared, Ok(Memo { reply, rows, batch }));
+                let memo = Memo::new(reply, view.take_trace(), context.batch);
+                return counted(shared, Ok(memo));
             }
         }
     }

@@ -13,6 +13,7 @@ use super::cache::RowCache;
 use super::fetcher::FetchQueue;
 use super::inbox::Inbox;
 use super::op::Job;
+use super::settle::Unsettled;
 use super::stats::{Counters, Stats};
 use crate::engine::{Engine, Fence};
 
@@ -64,6 +65,7 @@ pub struct Shared {
     /// One for each operation that may be accepted and not answered.
     pub permits: Semaphore,
     pub counters: Counters,
+    pub unsettled: Arc<Unsettled>,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
     failure: OnceLock<String>,
@@ -88,6 +90,7 @@ impl Shared {
             pipe: Pipe::new(fence.batch + 1),
             permits: Semaphore::new(config.accepted_ops.clamp(1, Semaphore::MAX_PERMITS)),
             counters: Counters::default(),
+            unsettled: Arc::default(),
             stopping: AtomicBool::new(false),
             failure: OnceLock::new(),
             failed: watch::Sender::new(false),
@@ -158,17 +161,23 @@ impl Shared {
         if self.durable.batch() >= batch { Ok(()) } else { Err(self.gone()) }
     }
 
-    /// Sends the replies.
+    /// Sends the replies of operations that are durable, or will be once they have settled.
     pub fn answer(&self, jobs: Vec<Job>) {
-        let count = jobs.len();
-        if count == 0 {
-            return;
+        let mut count = 0;
+        for mut job in jobs {
+            let settled = match job.settle.take() {
+                None => Some(job),
+                Some(settle) => settle.hold(job),
+            };
+            if let Some(job) = settled {
+                job.op.answer();
+                count += 1;
+            }
         }
-        for job in jobs {
-            job.op.answer();
+        if count > 0 {
+            self.counters.ops.add(count as u64);
+            self.permits.add_permits(count);
         }
-        self.counters.ops.add(count as u64);
-        self.permits.add_permits(count);
     }
 
     pub fn stats(&self) -> Stats {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use cairn_base::Error;
 
 use super::cache::{Cached, RowCache};
+use super::leases::Leases;
 use super::overlay::Overlay;
 use super::pins::{Pins, Range};
 use super::shared::Shared;
@@ -15,6 +16,8 @@ use crate::engine::Snapshot;
 /// For the executor: everything executed so far, durable or not.
 pub struct Uncommitted<'a> {
     pub overlay: &'a Overlay,
+    /// Told what is seen.
+    pub leases: &'a Leases,
     pub pins: Option<&'a Pins>,
     pub cache: &'a RowCache,
     /// What is in none of these is read on the spot, or else missing.
@@ -23,6 +26,7 @@ pub struct Uncommitted<'a> {
 
 impl Source for Uncommitted<'_> {
     fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
+        self.leases.see(key);
         if let Some(row) = self.overlay.get(key) {
             return Some(row.clone());
         }
@@ -33,6 +37,7 @@ impl Source for Uncommitted<'_> {
     }
 
     fn scan(&self, start: &Bytes, end: &Bytes, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
+        self.leases.see_range(start, end);
         let pinned = self.pins.and_then(|pins| pins.scan(self.overlay, start, end, limit));
         pinned.or_else(|| self.inline?.scan(start, end, limit, self.overlay))
     }

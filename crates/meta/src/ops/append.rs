@@ -1,6 +1,7 @@
 //! Appending to a file.
 
 use cairn_base::{BodyId, Error, Ino, SessionId, limits};
+use serde::{Deserialize, Serialize};
 
 use super::body::{Data, open_file, put_data, store_changed};
 use super::namespace::{chunk_of, load_extents};
@@ -8,7 +9,7 @@ use crate::rows::{Content, Inode, Place};
 use crate::{Context, Stop, Verb, View};
 
 /// Appends bytes at the end that the file has when it is this operation's turn.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Append {
     pub ino: Ino,
     pub session: SessionId,
@@ -23,7 +24,7 @@ pub struct Append {
 }
 
 /// What came of an append.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Appended {
     /// Where the bytes are.
     pub offset: u64,

@@ -1,5 +1,6 @@
 //! The contents of a file about to change: a body of its own, and what follows for the inode.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
@@ -19,7 +20,7 @@ use crate::{Context, Stop, View, keys};
 pub const FILE_BYTES: u64 = 1 << 50;
 
 /// Bytes on their way into a file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Data {
     /// At most 16 KiB.
     Inline(Bytes),

@@ -2,6 +2,7 @@
 
 use cairn_auth::{Action, Principal, Rights, Visibility, decide};
 use cairn_base::{BucketId, Error, Ino, UserId, limits};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{
     Opened, add_entry, drop_directory, load, load_inode, load_known, new_directory, next_ino,
@@ -31,7 +32,7 @@ pub fn check_bucket_name(name: &str) -> Result<(), Error> {
 }
 
 /// Makes a bucket, owned by the caller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CreateBucket {
     pub name: String,
     pub kind: BucketKind,
@@ -75,7 +76,7 @@ impl Verb for CreateBucket {
 }
 
 /// Reads a bucket's settings and usage.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GetBucket {
     pub name: String,
 }
@@ -92,7 +93,7 @@ impl Verb for GetBucket {
 }
 
 /// Lists the buckets the caller may read or owns, by name, from the one after `after` on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListBuckets {
     pub prefix: String,
     pub after: String,
@@ -136,7 +137,7 @@ impl Verb for ListBuckets {
 }
 
 /// Changes settings of a bucket; what is `None` stays.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct UpdateBucket {
     pub name: String,
     pub visibility: Option<Visibility>,
@@ -190,7 +191,7 @@ fn check_header(value: &str) -> Result<(), Error> {
 }
 
 /// Deletes an empty bucket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeleteBucket {
     pub name: String,
 }

@@ -2,6 +2,7 @@
 
 use cairn_auth::Action;
 use cairn_base::{BodyId, Error, Ino, SessionId, limits};
+use serde::{Deserialize, Serialize};
 
 use super::body::check_block;
 use super::edit::{extents_between, insert, reach, store_edited};
@@ -13,7 +14,7 @@ use crate::{Context, Stop, Verb, View};
 /// Puts `with` in the place of `replaces` in one chunk of a body. Both hold the same bytes, and
 /// `with` may also hold the zeros of holes between them. Nothing of the file changes for who
 /// reads it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Coalesce {
     pub ino: Ino,
     pub session: SessionId,
@@ -94,7 +95,7 @@ fn contains(whole: &Extent, piece: &Extent) -> bool {
 }
 
 /// Reads the extents of one chunk of a file's body as they are, to be coalesced.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReadChunk {
     pub ino: Ino,
     pub chunk: u32,

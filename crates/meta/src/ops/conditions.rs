@@ -1,11 +1,12 @@
 //! Conditions on the present state of an object, decided inside the operation they guard.
 
 use cairn_base::{Error, Ino, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::rows::Inode;
 
 /// Which ETags a condition names.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum EtagMatch {
     /// `*`: any state of an object that exists.
     Any,
@@ -23,7 +24,7 @@ impl EtagMatch {
 }
 
 /// What must hold of an object for a request to be done.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Conditions {
     pub if_match: Option<EtagMatch>,
     pub if_none_match: Option<EtagMatch>,

@@ -2,6 +2,7 @@
 
 use cairn_auth::Action;
 use cairn_base::Error;
+use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
 use super::namespace::{check_key, no_object, open_bucket, retain_body};
@@ -12,7 +13,7 @@ use crate::rows::{Content, ObjectAttributes};
 use crate::{Context, Stop, Verb, View};
 
 /// Copies an object. The copy shares the body of its source until one of them is written to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyObject {
     pub source_bucket: String,
     pub source_key: String,
@@ -29,7 +30,7 @@ pub struct CopyObject {
 }
 
 /// What a copy made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyReply {
     pub put: PutReply,
     /// The attributes of the copy.

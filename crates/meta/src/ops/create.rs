@@ -2,6 +2,7 @@
 
 use cairn_auth::Action;
 use cairn_base::{Error, Ino};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{add_inode, load_inode, new_inode};
 use super::posix::{
@@ -12,7 +13,7 @@ use crate::rows::{Inode, Kind};
 use crate::{Context, Stop, Verb, View};
 
 /// Makes an empty file, or finds the one that is there (`open` with `O_CREAT`).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Create {
     pub parent: Ino,
     pub name: Vec<u8>,
@@ -49,7 +50,7 @@ impl Verb for Create {
 }
 
 /// Makes a file, FIFO or socket; `Exists` if there is anything of that name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mknod {
     pub parent: Ino,
     pub name: Vec<u8>,

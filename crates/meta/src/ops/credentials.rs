@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cairn_auth::decide_admin;
 use cairn_base::{Error, Timestamp, UserId, limits};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, load_known, store};
 use crate::rows::{AccessKey, Row, Token, User, decode_number, encode_number};
@@ -42,7 +43,7 @@ fn user_or_new(view: &mut View<'_>, context: &Context, name: &str) -> Result<Use
 
 /// Adds an access key for a user, who is made if there is none of that name. The first user ever
 /// made is root.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddAccessKey {
     pub id: String,
     /// The secret, sealed for `id`.
@@ -74,7 +75,7 @@ impl Verb for AddAccessKey {
 }
 
 /// Adds a bearer token for a user that exists.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AddToken {
     pub id: String,
     pub hash: cairn_auth::TokenHash,
@@ -105,7 +106,7 @@ impl Verb for AddToken {
 
 /// Finds an access key, to verify a signature or a secret with. Asked by the door before there
 /// is a caller.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindAccessKey {
     pub id: String,
 }
@@ -120,7 +121,7 @@ impl Verb for FindAccessKey {
 }
 
 /// Finds a token by its id.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindToken {
     pub id: String,
 }
@@ -135,7 +136,7 @@ impl Verb for FindToken {
 }
 
 /// Removes an access key or a token. The last access key of root stays.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveCredential {
     pub id: String,
 }
@@ -179,7 +180,7 @@ fn scan_sort(view: &mut View<'_>, sort: u8) -> Result<Vec<(Bytes, Bytes)>, Stop>
 }
 
 /// What a listing of credentials shows: never a secret.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Credential {
     pub id: String,
     pub user: String,
@@ -190,7 +191,7 @@ pub struct Credential {
 }
 
 /// Lists all access keys and tokens.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListCredentials;
 
 impl Verb for ListCredentials {
@@ -219,7 +220,7 @@ impl Verb for ListCredentials {
 }
 
 /// The name of a user, for owners in listings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UserName {
     pub user: UserId,
 }

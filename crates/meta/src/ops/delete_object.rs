@@ -2,6 +2,7 @@
 
 use cairn_auth::Action;
 use cairn_base::{BucketId, Error};
+use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
 use super::namespace::{
@@ -12,7 +13,7 @@ use crate::rows::{Entry, Kind, Tally};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Deletes an object. With its last child an implicit directory goes, and those above it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeleteObject {
     pub bucket: String,
     pub key: String,
@@ -33,7 +34,7 @@ impl Verb for DeleteObject {
 }
 
 /// Deletes several objects of one bucket in one commit; each succeeds or fails by itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeleteObjects {
     pub bucket: String,
     pub keys: Vec<(String, Conditions)>,

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use cairn_auth::decide_admin;
 use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, UploadId};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, load_extents, release_body, store};
 use crate::keys::{self, DrainTarget};
@@ -30,7 +31,7 @@ pub fn drop_part_table(view: &mut View<'_>, upload: UploadId) -> Result<(), Stop
 }
 
 /// What is to be drained, from `after` (a key as returned before) on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListDrains {
     pub after: Option<Bytes>,
     pub limit: usize,
@@ -52,7 +53,7 @@ impl Verb for ListDrains {
 }
 
 /// One bounded step of draining what `key` names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DrainStep {
     pub key: Bytes,
     /// For an upload: the part after which to go on, as the step before said.
@@ -60,7 +61,7 @@ pub struct DrainStep {
 }
 
 /// How far a step came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Drained {
     /// Nothing is left.
     Done,
@@ -164,14 +165,14 @@ fn drain_parts(
 }
 
 /// Blocks freed by batches before `before`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListFreed {
     pub before: u64,
     pub limit: usize,
 }
 
 /// A block to free, and the batch that freed it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FreedBlock {
     pub batch: u64,
     pub group: GroupId,
@@ -196,7 +197,7 @@ impl Verb for ListFreed {
 }
 
 /// Forgets freed blocks that the chunkserver has deleted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForgetFreed {
     pub blocks: Vec<FreedBlock>,
 }
@@ -217,7 +218,7 @@ impl Verb for ForgetFreed {
 
 /// Decides which blocks of an inventory were never published by a session that has ended, and
 /// puts them up for freeing. Blocks of a session the metadata does not know are never touched.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FreeOrphans {
     pub group: GroupId,
     pub candidates: Vec<(BlockId, Owner)>,
@@ -226,7 +227,7 @@ pub struct FreeOrphans {
 }
 
 /// What became of the candidates.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Orphans {
     pub freed: Vec<BlockId>,
     /// Blocks of sessions that the metadata does not know: an older copy of it was restored.

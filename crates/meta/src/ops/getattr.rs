@@ -2,6 +2,7 @@
 
 use cairn_auth::Action;
 use cairn_base::Ino;
+use serde::{Deserialize, Serialize};
 
 use super::namespace::is_shared;
 use super::posix::{WRITE, check_bucket, check_mode, find_inode, open_inode, present};
@@ -9,7 +10,7 @@ use crate::rows::{Content, Inode, Tally};
 use crate::{Context, Stop, Verb, View};
 
 /// Reads the attributes of an inode.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Getattr {
     pub ino: Ino,
 }
@@ -26,7 +27,7 @@ impl Verb for Getattr {
 }
 
 /// Asks whether the caller may open or search an inode: `access(2)`, and each `open(2)`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Access {
     pub ino: Ino,
     /// Any of [`super::posix::READ`], [`super::posix::WRITE`] and [`super::posix::SEARCH`].

@@ -2,6 +2,7 @@
 
 use cairn_auth::Action;
 use cairn_base::{Error, Ino};
+use serde::{Deserialize, Serialize};
 
 use super::create::vacancy;
 use super::namespace::{add_entry, store};
@@ -10,7 +11,7 @@ use crate::rows::{Entry, Inode};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Gives anything but a directory a further name, in its own bucket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Link {
     pub ino: Ino,
     pub parent: Ino,

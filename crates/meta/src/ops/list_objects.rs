@@ -1,5 +1,6 @@
 //! Listing objects in the order of their keys' bytes.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use crate::rows::{Entry, Inode, Kind, Row};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// One page of a listing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ListObjects {
     pub bucket: String,
     /// Only keys that begin with this.
@@ -26,7 +27,7 @@ pub struct ListObjects {
 }
 
 /// A key of a listing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listed {
     pub key: String,
     pub ino: Ino,
@@ -34,7 +35,7 @@ pub struct Listed {
 }
 
 /// A page: keys and common prefixes, each in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Page {
     pub objects: Vec<Listed>,
     pub prefixes: Vec<String>,

@@ -2,13 +2,14 @@
 
 use cairn_auth::Action;
 use cairn_base::{Error, UploadId, limits};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::open_bucket;
 use crate::rows::{Row, Upload};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// One page of the uploads of a bucket, by key, then by upload.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ListUploads {
     pub bucket: String,
     pub prefix: String,
@@ -21,7 +22,7 @@ pub struct ListUploads {
 }
 
 /// A page of uploads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct UploadPage {
     pub uploads: Vec<(String, UploadId, Upload)>,
     pub prefixes: Vec<String>,

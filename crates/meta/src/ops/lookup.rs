@@ -2,13 +2,14 @@
 
 use cairn_auth::Action;
 use cairn_base::Ino;
+use serde::{Deserialize, Serialize};
 
 use super::posix::{SEARCH, check_bucket, check_name, open_directory, present, resolve_known};
 use crate::rows::Inode;
 use crate::{Context, Stop, Verb, View};
 
 /// Looks a name up in a directory; at the root, names are those of buckets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Lookup {
     pub parent: Ino,
     pub name: Vec<u8>,

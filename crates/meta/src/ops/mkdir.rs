@@ -1,6 +1,7 @@
 //! Making a directory.
 
 use cairn_base::Ino;
+use serde::{Deserialize, Serialize};
 
 use super::create::{make, vacancy};
 use super::namespace::new_directory;
@@ -8,7 +9,7 @@ use crate::rows::Inode;
 use crate::{Context, Stop, Verb, View};
 
 /// Makes an explicit directory: it stays when it becomes empty. Buckets are made otherwise.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mkdir {
     pub parent: Ino,
     pub name: Vec<u8>,

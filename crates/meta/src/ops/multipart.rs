@@ -3,6 +3,7 @@
 
 use cairn_auth::Action;
 use cairn_base::{BodyId, BucketId, Error, SessionId, Timestamp, UploadId, limits};
+use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
 use super::edit::extents_between;
@@ -20,7 +21,7 @@ use crate::rows::{
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Which upload a request is about.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UploadName {
     pub bucket: String,
     pub key: String,
@@ -48,7 +49,7 @@ impl UploadName {
 }
 
 /// Starts an upload.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CreateUpload {
     pub bucket: String,
     pub key: String,
@@ -82,7 +83,7 @@ impl Verb for CreateUpload {
 }
 
 /// Reads an upload, to know what was announced for its parts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GetUpload {
     pub name: UploadName,
 }
@@ -104,7 +105,7 @@ fn check_part_number(number: u32) -> Result<(), Error> {
 }
 
 /// Adds a part, in place of a former one of the same number.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutPart {
     pub name: UploadName,
     pub number: u32,
@@ -154,7 +155,7 @@ fn store_part(
 }
 
 /// Adds a part that is a range of an object, by reference.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyPart {
     pub name: UploadName,
     pub number: u32,
@@ -358,7 +359,7 @@ impl ChunkWriter {
 }
 
 /// Lists the parts of an upload.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListParts {
     pub name: UploadName,
     pub after: u32,
@@ -398,7 +399,7 @@ pub fn scan_parts(
 }
 
 /// Lists the parts an object was completed from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PartTable {
     pub upload: UploadId,
     pub after: u32,
@@ -415,7 +416,7 @@ impl Verb for PartTable {
 }
 
 /// Aborts an upload. Its parts are drained in the background.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbortUpload {
     pub name: UploadName,
 }
@@ -434,7 +435,7 @@ impl Verb for AbortUpload {
 }
 
 /// A part as the client names it on completion.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TakenPart {
     pub number: u32,
     pub etag: String,
@@ -446,7 +447,7 @@ pub const TAKE_PARTS: usize = 1000;
 
 /// Takes the next parts (at most [`TAKE_PARTS`], in ascending order) into the body of the object
 /// to be. Until [`CompleteUpload`] nothing of it is visible.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TakeParts {
     pub name: UploadName,
     pub session: SessionId,
@@ -461,7 +462,7 @@ pub struct TakeParts {
 }
 
 /// What was taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Taken {
     pub upload: Upload,
     pub offset: u64,
@@ -570,7 +571,7 @@ fn part_extent(part: &Part, offset: u64) -> Result<Extent, Error> {
 }
 
 /// Publishes the body put together by [`TakeParts`] as an object and ends the upload.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CompleteUpload {
     pub name: UploadName,
     pub session: SessionId,

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cairn_auth::{Action, decide};
 use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, limits};
+use serde::{Deserialize, Serialize};
 
 use super::posix::is_shown;
 use crate::rows::{
@@ -38,7 +39,7 @@ pub fn load_inode(view: &mut View<'_>, ino: Ino) -> Result<Inode, Stop> {
 }
 
 /// A bucket the caller may do something in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Opened {
     pub id: BucketId,
     pub bucket: Bucket,
@@ -139,7 +140,7 @@ pub fn split_key(key: &str) -> (Vec<&str>, &str) {
 }
 
 /// A directory on the way to an object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
     pub parent: Ino,
     pub name: Vec<u8>,

@@ -2,6 +2,7 @@
 
 use cairn_auth::Action;
 use cairn_base::{BucketId, Ino};
+use serde::{Deserialize, Serialize};
 
 use super::edit::leaf_extents;
 use super::namespace::{
@@ -11,7 +12,7 @@ use crate::rows::{Content, Entry, Extent, Inode, Kind};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// An object that was found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Found {
     pub ino: Ino,
     pub inode: Inode,
@@ -42,14 +43,14 @@ pub fn find(view: &mut View<'_>, bucket: BucketId, key: &str) -> Result<Option<F
 }
 
 /// Finds an object for reading, with the extents of its first chunk.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenObject {
     pub bucket: String,
     pub key: String,
 }
 
 /// What a read needs to know of an object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenedObject {
     pub opened: Opened,
     pub ino: Ino,
@@ -84,7 +85,7 @@ impl Verb for OpenObject {
 
 /// Leaf extents of a further range of a body that [`OpenObject`] named. The right to read was
 /// decided there.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReadExtents {
     pub body: cairn_base::BodyId,
     pub start: u64,

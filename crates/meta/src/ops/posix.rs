@@ -2,6 +2,7 @@
 
 use cairn_auth::{Action, Posix};
 use cairn_base::{Error, Ino, Timestamp, limits};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{entry_key, load, load_inode, open_bucket_of, store};
 use crate::rows::{BucketKind, Entry, Inode, Kind, Row, Tally};
@@ -117,7 +118,7 @@ pub fn check_bucket(
 }
 
 /// A directory the caller may do something in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Directory {
     pub ino: Ino,
     pub inode: Inode,

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cairn_auth::Action;
 use cairn_base::{BodyId, Error, Ino, SessionId};
+use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
 use super::namespace::{
@@ -15,7 +16,7 @@ use crate::rows::{BucketKind, Content, Drain, Entry, Extents, Inode, Kind, Objec
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Bytes that were written and are about to be published.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum NewContent {
     Inline(Bytes),
     /// A body of blocks written by this session. Chunks that were staged before
@@ -29,7 +30,7 @@ pub enum NewContent {
 
 /// Stores extent rows of a body ahead of its publication, so that no operation is ever large.
 /// Until it is published the body is up for draining when its session ends.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StageExtents {
     pub session: SessionId,
     pub body: BodyId,
@@ -51,7 +52,7 @@ impl Verb for StageExtents {
 }
 
 /// Gives up what was staged of a body that will not be published.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AbandonBody {
     pub body: BodyId,
 }
@@ -99,7 +100,7 @@ pub fn publish_content(
 
 /// Makes an object or replaces the one that is there, atomically. A replaced file's other names
 /// and open descriptors keep the former bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutObject {
     pub bucket: String,
     pub key: String,
@@ -112,7 +113,7 @@ pub struct PutObject {
 }
 
 /// What a PUT made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutReply {
     pub ino: Ino,
     pub etag: String,
@@ -134,7 +135,7 @@ impl Verb for PutObject {
 
 /// Where an object is about to be put, and what is there now. Shared by PUT, copy and multipart
 /// completion.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Placement {
     pub opened: Opened,
     parent: Ino,
@@ -225,7 +226,7 @@ fn current_file(
 
 /// Whether the caller may write in a bucket: asked before the first byte of a body is read. The
 /// deciding check is made again when the body is published.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MayWrite {
     pub bucket: String,
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cairn_auth::{Action, decide};
 use cairn_base::{BucketId, Error, Ino, limits};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, load_known};
 use super::posix::{Directory, READ, SEARCH, check_mode, is_shown, open_directory, present};
@@ -10,7 +11,7 @@ use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Reads a page of a directory with the attributes of its entries; `.` and `..` are the door's.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Readdir {
     pub ino: Ino,
     /// The entry to go on after: the [`Listed::cursor`] of one, or [`Page::next`].
@@ -22,7 +23,7 @@ pub struct Readdir {
 }
 
 /// An entry as listed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Listed {
     pub name: Bytes,
     pub ino: Ino,
@@ -42,7 +43,7 @@ impl Listed {
 }
 
 /// A page of a directory.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Page {
     pub entries: Vec<Listed>,
     /// Entries left out: names that POSIX cannot show, objects behind a directory of the same

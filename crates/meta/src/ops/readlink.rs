@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use cairn_auth::Action;
 use cairn_base::{Error, Ino};
+use serde::{Deserialize, Serialize};
 
 use super::posix::open_inode;
 use crate::rows::{Content, Kind};
 use crate::{Context, Stop, Verb, View};
 
 /// Reads the target of a symbolic link; `Invalid` for anything else.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Readlink {
     pub ino: Ino,
 }

@@ -1,6 +1,7 @@
 //! Renaming and moving within a bucket.
 
 use cairn_base::{Error, Ino};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{add_entry, drop_directory, drop_link, load_inode, remove_entry, store};
 use super::posix::{
@@ -12,7 +13,7 @@ use crate::rows::{Entry, Inode};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// What becomes of something that has the new name already.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum RenameMode {
     /// It goes, if it may be replaced: a file by a file, an empty directory by a directory.
     #[default]
@@ -24,7 +25,7 @@ pub enum RenameMode {
 }
 
 /// Renames an entry, or moves it into another directory of its bucket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rename {
     pub source_parent: Ino,
     pub source_name: Vec<u8>,

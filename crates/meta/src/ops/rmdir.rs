@@ -1,6 +1,7 @@
 //! Removing a directory.
 
 use cairn_base::{Error, Ino};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{drop_directory, load, remove_entry};
 use super::posix::{change_directory, check_name, check_sticky, keep_if_emptied, resolve_known};
@@ -8,7 +9,7 @@ use crate::rows::Tally;
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Removes an empty directory; no bucket. What only S3 can see in it counts too.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rmdir {
     pub parent: Ino,
     pub name: Vec<u8>,

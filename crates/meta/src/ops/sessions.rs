@@ -1,15 +1,17 @@
 //! The store's identity and its sessions.
 
+use bytes::Bytes;
 use cairn_auth::decide_admin;
 use cairn_base::{Error, Ino, SessionId};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, store};
-use crate::rows::{Inode, Kind, Row, Session, SessionState, decode_number, encode_number};
+use crate::rows::{Inode, Kind, Row, Session, SessionState, Slot, decode_number, encode_number};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Makes an empty engine a store: writes the root directory and the cluster's id. On a store that
 /// is there already it changes nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Format {
     /// The id to give a new store: random.
     pub cluster: u64,
@@ -44,8 +46,8 @@ impl Verb for Format {
     }
 }
 
-/// Opens a session. Its id must be random and new.
-#[derive(Clone, Debug)]
+/// Opens a session, or finds that it is open. Its id must be random.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenSession {
     pub session: SessionId,
 }
@@ -58,16 +60,51 @@ impl Verb for OpenSession {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         decide_admin(&context.caller, "opening a session")?;
         let key = keys::session(self.session);
-        if view.get(&key)?.is_some() {
-            return Err(Error::Exists(format!("session {}", self.session)).into());
+        match load::<Session>(view, &key)?.map(|session| session.state) {
+            Some(SessionState::Live) => {}
+            Some(SessionState::Ended | SessionState::Reaped) => return Err(ended(self.session)),
+            None => store(view, key, &Session { started: context.now, ..Session::default() }),
         }
-        store(view, key, &Session { started: context.now, ..Session::default() });
         Ok(())
     }
 }
 
+/// The answer to whatever a session wants that has ended.
+pub fn ended(session: SessionId) -> Stop {
+    Error::Unavailable(format!("outcome unknown: session {session} has ended")).into()
+}
+
+/// Finds the reply of an operation that was executed already; checks that its session lives.
+pub fn find_reply(
+    view: &mut View<'_>,
+    session: SessionId,
+    slot: u16,
+    sequence: u64,
+) -> Result<Option<Bytes>, Stop> {
+    let (session_key, slot_key) = (keys::session(session), keys::slot(session, slot));
+    view.get_all(&[session_key.clone(), slot_key.clone()])?;
+    let state = load::<Session>(view, &session_key)?.map(|session| session.state);
+    if state != Some(SessionState::Live) {
+        return Err(ended(session));
+    }
+    match load::<Slot>(view, &slot_key)? {
+        Some(last) if last.sequence == sequence => Ok(Some(last.reply)),
+        Some(last) if last.sequence > sequence => {
+            let what = format!("operation {sequence} of a slot that is at {}", last.sequence);
+            Err(Error::Conflict(what).into())
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Keeps the reply of an operation for when it is sent again.
+pub fn keep_reply(view: &mut View<'_>, session: SessionId, slot: u16, sequence: u64, reply: Bytes) {
+    let row = Slot { sequence, reply, ..Slot::default() };
+    store(view, keys::slot(session, slot), &row);
+}
+
 /// Ends a session: from here on none of its operations publishes anything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EndSession {
     pub session: SessionId,
     /// Its orphans are gone: nothing of it is left to be reaped.
@@ -85,6 +122,10 @@ impl Verb for EndSession {
         let Some(mut session) = load::<Session>(view, &key)? else {
             return Err(Error::NotFound(format!("session {}", self.session)).into());
         };
+        let (start, end) = keys::slots(self.session);
+        for (key, _) in view.scan(&start, &end, usize::from(crate::session::SLOTS))? {
+            view.delete(key);
+        }
         session.state = match (session.state, self.reaped) {
             (SessionState::Live, true) => {
                 let what = format!("session {} is live", self.session);
@@ -99,7 +140,7 @@ impl Verb for EndSession {
 }
 
 /// All sessions from `after` on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListSessions {
     pub after: Option<SessionId>,
     pub limit: usize,

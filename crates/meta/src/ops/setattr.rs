@@ -2,6 +2,7 @@
 
 use cairn_auth::Action;
 use cairn_base::{Error, Ino, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, store};
 use super::posix::{
@@ -12,7 +13,7 @@ use crate::rows::{Inode, Tally};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// A time to set.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum SetTime {
     /// The time of the operation; who may write the file may set this.
     Now,
@@ -21,7 +22,7 @@ pub enum SetTime {
 }
 
 /// Changes attributes; what is `None` stays. The size is changed by `Truncate`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Setattr {
     pub ino: Ino,
     pub mode: Option<u32>,

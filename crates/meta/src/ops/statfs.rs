@@ -2,6 +2,7 @@
 
 use cairn_auth::{Action, decide};
 use cairn_base::{BucketId, Error, Ino, limits};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, load_known};
 use super::posix::open_inode;
@@ -9,7 +10,7 @@ use crate::rows::{Bucket, Row, Usage};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Reads the usage of the bucket of an inode; of all buckets the caller may read, at the root.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Statfs {
     pub ino: Ino,
 }

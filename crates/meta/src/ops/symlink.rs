@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 use cairn_base::{Error, Ino, limits};
+use serde::{Deserialize, Serialize};
 
 use super::create::{make, new_inode_in, vacancy};
 use crate::rows::{Content, Inode, Kind};
 use crate::{Context, Stop, Verb, View};
 
 /// Makes a symbolic link. Its target is any path: nothing checks where it leads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Symlink {
     pub parent: Ino,
     pub name: Vec<u8>,

@@ -2,6 +2,7 @@
 
 use cairn_auth::Action;
 use cairn_base::{Error, Ino, limits};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{check_key, no_object, open_bucket, store};
 use super::open_object::find;
@@ -52,7 +53,7 @@ pub fn load_tags(
 }
 
 /// Reads the tags of an object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GetTags {
     pub bucket: String,
     pub key: String,
@@ -73,7 +74,7 @@ impl Verb for GetTags {
 }
 
 /// Replaces all tags of an object; none to remove them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutTags {
     pub bucket: String,
     pub key: String,

@@ -1,6 +1,7 @@
 //! Setting the length of a file, and making holes.
 
 use cairn_base::{BodyId, Error, Ino, SessionId, limits};
+use serde::{Deserialize, Serialize};
 
 use super::body::{FILE_BYTES, open_file, own_body, store_changed, store_touched};
 use super::edit::clear_down;
@@ -9,7 +10,7 @@ use crate::rows::{Content, Inode};
 use crate::{Context, Stop, Verb, View};
 
 /// Cuts a file to `size` bytes, or extends it by a hole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Truncate {
     pub ino: Ino,
     pub session: SessionId,
@@ -21,7 +22,7 @@ pub struct Truncate {
 }
 
 /// What came of a truncation.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Truncated {
     /// With the size reached.
     pub inode: Inode,
@@ -55,7 +56,7 @@ impl Verb for Truncate {
 }
 
 /// Makes a hole of a range of a file; its size stays.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PunchHole {
     pub ino: Ino,
     pub session: SessionId,
@@ -68,7 +69,7 @@ pub struct PunchHole {
 }
 
 /// What came of punching a hole.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Punched {
     pub inode: Inode,
     /// Bytes from `offset` on that were too much for one operation: call again with this length.

@@ -1,13 +1,14 @@
 //! Removing a name of a file.
 
 use cairn_base::{Error, Ino};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::{drop_link, remove_entry};
 use super::posix::{change_directory, check_name, check_sticky, keep_if_emptied, resolve_known};
 use crate::{Context, Stop, Verb, View};
 
 /// Removes an entry that is not a directory; with the last name of a file, the file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Unlink {
     pub parent: Ino,
     pub name: Vec<u8>,

@@ -1,6 +1,7 @@
 //! Writing a range of a file.
 
 use cairn_base::{BodyId, Ino, SessionId};
+use serde::{Deserialize, Serialize};
 
 use super::body::{open_file, put_data, store_changed};
 use crate::rows::Inode;
@@ -9,7 +10,7 @@ use crate::{Context, Stop, Verb, View};
 pub use super::body::Data;
 
 /// Overwrites bytes of a file from `offset` on; extends it if they end behind its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Write {
     pub ino: Ino,
     pub session: SessionId,

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cairn_auth::Action;
 use cairn_base::{Error, Ino, limits};
+use serde::{Deserialize, Serialize};
 
 use super::namespace::store;
 use super::posix::{READ, STICKY, WRITE, check_mode, check_owner, checked_identity, open_inode};
@@ -16,7 +17,7 @@ const XATTRS: u32 = 1024;
 const NAME_BYTES: usize = 255;
 
 /// What to do if the attribute is there already, or not.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum XattrMode {
     #[default]
     Set,
@@ -27,7 +28,7 @@ pub enum XattrMode {
 }
 
 /// Reads one extended attribute; `NotFound` if there is none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GetXattr {
     pub ino: Ino,
     /// With its namespace: `user.` and so on.
@@ -49,7 +50,7 @@ impl Verb for GetXattr {
 }
 
 /// Sets one extended attribute.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SetXattr {
     pub ino: Ino,
     pub name: Vec<u8>,
@@ -88,7 +89,7 @@ impl Verb for SetXattr {
 }
 
 /// Removes one extended attribute; `NotFound` if there is none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveXattr {
     pub ino: Ino,
     pub name: Vec<u8>,
@@ -113,7 +114,7 @@ impl Verb for RemoveXattr {
 }
 
 /// Lists the names of the extended attributes that the caller may know of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListXattrs {
     pub ino: Ino,
 }

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
 use cairn_base::{Result, UploadId};
+use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, unexpected};
 
 /// A checksum algorithm of S3 (`x-amz-checksum-*`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Algorithm {
     Crc32,
     Crc32c,
@@ -52,7 +53,7 @@ impl Algorithm {
 }
 
 /// What a checksum of a multipart object covers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ChecksumKind {
     /// All bytes of the object.
     FullObject,
@@ -61,7 +62,7 @@ pub enum ChecksumKind {
 }
 
 /// A stored checksum; big-endian bytes, as S3 sends them in base64.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Checksum {
     pub algorithm: Algorithm,
     pub kind: ChecksumKind,
@@ -94,7 +95,7 @@ impl Checksum {
 }
 
 /// Headers, user metadata and digests of an object.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ObjectAttributes {
     /// The ETag without quotes: the MD5 of the content in hex, with `-<parts>` where it was a
     /// multipart upload. Empty where no MD5 was made: the door then derives one from inode

@@ -4,11 +4,12 @@ use bytes::Bytes;
 use cairn_auth::{BucketAccess, Rights, Visibility};
 use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
 use cairn_base::{Result, Timestamp, UserId};
+use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, decode_pairs, encode_pairs, narrow, unexpected, unzigzag, zigzag};
 
 /// Whose rules hold where S3 and POSIX disagree.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum BucketKind {
     /// Made through S3: object `a` may live beside `a/b`; POSIX sees the directory.
     #[default]
@@ -27,7 +28,7 @@ impl BucketKind {
 }
 
 /// Settings of a bucket: the row `b <bucket>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Bucket {
     pub name: String,
     pub kind: BucketKind,
@@ -121,7 +122,7 @@ fn decode_grant(mut bytes: &[u8]) -> Result<(UserId, Rights)> {
 }
 
 /// How much is in a bucket: the row `n <bucket>`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Inodes that are not directories.
     pub objects: u64,

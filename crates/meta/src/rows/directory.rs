@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
 use cairn_base::{BodyId, GroupId, Ino, Result, SessionId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Kind, Row, array, narrow, unexpected, unzigzag, zigzag};
 
 /// A directory entry: the row `d <parent> <name>`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     pub ino: Ino,
     pub kind: Kind,
@@ -38,7 +39,7 @@ impl Row for Entry {
 }
 
 /// What of a directory changes with every child: the row `t <ino>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Entries of all kinds.
     pub entries: u64,
@@ -76,7 +77,7 @@ impl Row for Tally {
 }
 
 /// How far a session is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum SessionState {
     #[default]
     Live,
@@ -87,7 +88,7 @@ pub enum SessionState {
 }
 
 /// A session: the row `s <session>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Session {
     pub state: SessionState,
     pub started: Timestamp,
@@ -127,8 +128,38 @@ impl Row for Session {
     }
 }
 
+/// The last operation of a slot that changed anything: the row `q <session> <slot>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Slot {
+    pub sequence: u64,
+    /// As it was sent to the session.
+    pub reply: Bytes,
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Slot {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer.number(1, self.sequence).bytes(2, &self.reply).raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Slot> {
+        let mut slot = Slot::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => slot.sequence = field.number()?,
+                2 => slot.reply = field.value.clone(),
+                _ => field.keep(&mut slot.unknown),
+            }
+        }
+        Ok(slot)
+    }
+}
+
 /// What is to be drained and how: the rows `z b <body>` and `z u <upload>`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Drain {
     /// A body nobody refers to any more: free its blocks, drop its references, delete its rows.
     Body,
@@ -184,7 +215,7 @@ impl Row for Drain {
 }
 
 /// A block to free: the row `f <batch> <block>`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Freed {
     pub group: GroupId,
 }

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
 use cairn_base::{BlockId, BodyId, GroupId, Result};
+use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, array, narrow, unexpected};
 
 /// Where a run of bytes lies.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Place {
     /// In a block, from `offset` in it on.
     Block { group: GroupId, block: BlockId, offset: u32 },
@@ -18,7 +19,7 @@ pub enum Place {
 }
 
 /// A run of a body: `len` bytes from `offset` in the body on. What no extent covers is a hole.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Extent {
     pub offset: u64,
     pub len: u64,
@@ -54,7 +55,7 @@ impl Extent {
 /// The extents of one chunk of a body, by offset, not overlapping: the row `e <body> <chunk>`. The
 /// extents of a block stay in the row of the chunk it was written for, and may reach up to one
 /// block into the next.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Extents {
     pub extents: Vec<Extent>,
     pub unknown: Vec<u8>,

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
 use cairn_base::{BodyId, BucketId, Ino, Result, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, ObjectAttributes, Row, array, narrow, unexpected, unzigzag, zigzag};
 
 /// What an inode is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Kind {
     #[default]
     File,
@@ -41,7 +42,7 @@ impl Kind {
 }
 
 /// Where the bytes of a file are.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Content {
     /// Nothing but zeros, up to the size.
     #[default]
@@ -52,7 +53,7 @@ pub enum Content {
 }
 
 /// An inode: the row `i <ino>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Inode {
     pub kind: Kind,
     /// The bucket it belongs to for life. The root belongs to none (0).

@@ -14,7 +14,7 @@ pub use attributes::{
 };
 pub use bucket::{Bucket, BucketKind, Usage};
 pub use credentials::{AccessKey, Token, User};
-pub use directory::{Drain, Entry, Freed, Session, SessionState, Tally};
+pub use directory::{Drain, Entry, Freed, Session, SessionState, Slot, Tally};
 pub use extents::{Extent, Extents, Place};
 pub use inode::{Content, Inode, Kind};
 pub use upload::{Part, Upload};

@@ -1,0 +1,292 @@
+//! Who may keep which rows in memory. A session that was sent a row, or was told that there is
+//! none, keeps it until it is recalled; a row that somebody keeps is not changed for all to see
+//! before that.
+//!
+//! The executor owns this table and grants and recalls in the order in which it runs operations,
+//! so no grant slips past a change. An operation that changes rows with holders *settles* when
+//! all of them have acknowledged the recall or their session has lapsed; whoever saw its changes
+//! settles no sooner, and is answered no sooner.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::SessionId;
+use quick_cache::DefaultHashBuilder;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::op::Job;
+use super::settle::{Settle, Unsettled};
+use crate::session::Recall;
+
+/// What happens to a session, in the order it happened.
+pub enum Event {
+    /// It holds nothing from here on, and its recalls go to `recalls`.
+    Attached { session: SessionId, recalls: UnboundedSender<Recall> },
+    /// It has let go of all that was recalled up to this number.
+    Acknowledged { session: SessionId, number: u64 },
+    /// It holds nothing any more, and nothing will be granted to it.
+    Ended { session: SessionId },
+}
+
+/// A lease that an operation wants for its session once it has run.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub session: SessionId,
+    pub keys: Vec<Bytes>,
+}
+
+pub struct Leases {
+    holders: Holders,
+    sessions: HashMap<SessionId, Session>,
+    /// All grants, the oldest first, and some that are gone.
+    order: VecDeque<(Bytes, SessionId)>,
+    /// Leases that were not recalled.
+    kept: usize,
+    limit: usize,
+    /// Rows changed by operations that have not settled.
+    settling: HashMap<Bytes, Settling, DefaultHashBuilder>,
+    /// What the operation that runs now has seen of them.
+    seen: RefCell<Vec<Arc<Settle>>>,
+    unsettled: Arc<Unsettled>,
+}
+
+struct Settling {
+    settle: Arc<Settle>,
+    batch: u64,
+}
+
+struct Holder {
+    session: SessionId,
+    /// It was told to let go.
+    recall: Option<u64>,
+}
+
+struct Session {
+    recalls: UnboundedSender<Recall>,
+    sent: u64,
+    /// Recalls that were not acknowledged.
+    unacknowledged: VecDeque<Unacknowledged>,
+}
+
+struct Unacknowledged {
+    recall: Recall,
+    waiting: Vec<Arc<Settle>>,
+}
+
+impl Leases {
+    /// At most `limit` leases are held at a time: beyond that the oldest are recalled.
+    pub fn new(limit: usize, unsettled: Arc<Unsettled>) -> Leases {
+        Leases {
+            holders: HashMap::default(),
+            sessions: HashMap::new(),
+            order: VecDeque::new(),
+            kept: 0,
+            limit: limit.max(1),
+            settling: HashMap::default(),
+            seen: RefCell::default(),
+            unsettled,
+        }
+    }
+
+    /// No operation has anything to do with leases.
+    fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.settling.is_empty()
+    }
+
+    pub fn take(&mut self, event: Event, ready: &mut Vec<Job>) {
+        match event {
+            Event::Attached { session, recalls } => {
+                self.end(session, ready);
+                let fresh = Session { recalls, sent: 0, unacknowledged: VecDeque::new() };
+                self.sessions.insert(session, fresh);
+            }
+            Event::Acknowledged { session, number } => self.acknowledge(session, number, ready),
+            Event::Ended { session } => self.end(session, ready),
+        }
+        self.settling.retain(|_, settling| !settling.settle.is_done());
+    }
+
+    fn acknowledge(&mut self, session: SessionId, number: u64, ready: &mut Vec<Job>) {
+        loop {
+            let Some(state) = self.sessions.get_mut(&session) else { return };
+            let due = state.unacknowledged.pop_front_if(|one| one.recall.number <= number);
+            let Some(Unacknowledged { recall, waiting }) = due else { return };
+            for key in &recall.keys {
+                if let Some(holders) = self.holders.get_mut(key) {
+                    holders
+                        .retain(|one| one.session != session || one.recall != Some(recall.number));
+                    if holders.is_empty() {
+                        self.holders.remove(key);
+                    }
+                }
+            }
+            waiting.iter().for_each(|settle| settle.done(ready));
+        }
+    }
+
+    fn end(&mut self, session: SessionId, ready: &mut Vec<Job>) {
+        let Some(state) = self.sessions.remove(&session) else { return };
+        let kept = &mut self.kept;
+        self.holders.retain(|_, holders| {
+            holders.retain(|holder| {
+                *kept -= usize::from(holder.session == session && holder.recall.is_none());
+                holder.session != session
+            });
+            !holders.is_empty()
+        });
+        self.order.retain(|(_, holder)| *holder != session);
+        for one in state.unacknowledged {
+            one.waiting.iter().for_each(|settle| settle.done(ready));
+        }
+    }
+
+    /// The operation that runs now sees a row.
+    pub fn see(&self, key: &Bytes) {
+        if let Some(settling) = self.settling.get(key) {
+            self.seen.borrow_mut().push(Arc::clone(&settling.settle));
+        }
+    }
+
+    /// The operation that runs now sees a range of rows.
+    pub fn see_range(&self, start: &Bytes, end: &Bytes) {
+        if self.settling.is_empty() {
+            return;
+        }
+        let rows = self.settling.iter().filter(|(key, _)| *key >= start && *key < end);
+        self.seen.borrow_mut().extend(rows.map(|(_, one)| Arc::clone(&one.settle)));
+    }
+
+    /// The operation that saw rows runs again later.
+    pub fn forget_seen(&mut self) {
+        self.seen.get_mut().clear();
+    }
+
+    /// The operation that ran is over, has changed `changed` in `batch`, and wants `grant`.
+    /// Returns what it has to wait for, if anything.
+    pub fn ran<'a>(
+        &mut self,
+        changed: impl Iterator<Item = &'a Bytes> + Clone,
+        batch: u64,
+        grant: Option<Grant>,
+    ) -> Option<Arc<Settle>> {
+        let settle = if self.is_idle() { None } else { self.recall(changed, batch) };
+        if let Some(grant) = grant {
+            self.grant(grant);
+        }
+        settle
+    }
+
+    fn recall<'a>(
+        &mut self,
+        changed: impl Iterator<Item = &'a Bytes> + Clone,
+        batch: u64,
+    ) -> Option<Arc<Settle>> {
+        let settle = Settle::new(Arc::clone(&self.unsettled));
+        for seen in self.seen.get_mut().drain(..) {
+            seen.precede(&settle);
+        }
+        let mut due: HashMap<SessionId, Vec<Bytes>> = HashMap::new();
+        for key in changed.clone() {
+            if let Some(former) = self.settling.get(key) {
+                former.settle.precede(&settle);
+            }
+            for holder in self.holders.get(key).into_iter().flatten() {
+                match holder.recall {
+                    None => due.entry(holder.session).or_default().push(key.clone()),
+                    Some(number) => await_recall(&mut self.sessions, holder, number, &settle),
+                }
+            }
+        }
+        for (session, keys) in due {
+            self.send(session, keys, Some(&settle));
+        }
+        // The caller's own part.
+        settle.done(&mut Vec::new());
+        if settle.is_done() {
+            return None;
+        }
+        for key in changed {
+            let settling = Settling { settle: Arc::clone(&settle), batch };
+            self.settling.insert(key.clone(), settling);
+        }
+        Some(settle)
+    }
+
+    fn send(&mut self, session: SessionId, keys: Vec<Bytes>, waiting: Option<&Arc<Settle>>) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        state.sent += 1;
+        let recall = Recall { number: state.sent, keys };
+        for key in &recall.keys {
+            let holders = self.holders.get_mut(key).into_iter().flatten();
+            for holder in holders.filter(|one| one.session == session && one.recall.is_none()) {
+                holder.recall = Some(recall.number);
+                self.kept -= 1;
+            }
+        }
+        // A session that cannot be reached lapses, or attaches again with empty hands.
+        let _ = state.recalls.send(recall.clone());
+        let waiting: Vec<_> = waiting.into_iter().cloned().collect();
+        waiting.iter().for_each(|settle| settle.expect());
+        state.unacknowledged.push_back(Unacknowledged { recall, waiting });
+    }
+
+    fn grant(&mut self, grant: Grant) {
+        let Grant { session, keys } = grant;
+        if !self.sessions.contains_key(&session) {
+            return;
+        }
+        for key in keys {
+            let holders = self.holders.entry(key.clone()).or_default();
+            if holders.iter().any(|one| one.session == session && one.recall.is_none()) {
+                continue;
+            }
+            holders.push(Holder { session, recall: None });
+            self.kept += 1;
+            self.order.push_back((key, session));
+        }
+        self.recall_oldest();
+    }
+
+    fn recall_oldest(&mut self) {
+        while self.kept > self.limit
+            && let Some((key, session)) = self.order.pop_front()
+        {
+            if is_kept(&self.holders, &key, session) {
+                self.send(session, vec![key], None);
+            }
+        }
+        if self.order.len() > 2 * self.limit {
+            let holders = &self.holders;
+            self.order.retain(|(key, session)| is_kept(holders, key, *session));
+        }
+    }
+
+    /// Changes of batches after `durable` are void: they will be made again.
+    pub fn start_over(&mut self, durable: u64) {
+        self.settling.retain(|_, settling| settling.batch <= durable);
+        self.forget_seen();
+    }
+}
+
+type Holders = HashMap<Bytes, Vec<Holder>, DefaultHashBuilder>;
+
+fn is_kept(holders: &Holders, key: &Bytes, session: SessionId) -> bool {
+    let mut held = holders.get(key).into_iter().flatten();
+    held.any(|one| one.session == session && one.recall.is_none())
+}
+
+/// `settle` waits for a recall that was sent before.
+fn await_recall(
+    sessions: &mut HashMap<SessionId, Session>,
+    holder: &Holder,
+    number: u64,
+    settle: &Arc<Settle>,
+) {
+    let Some(state) = sessions.get_mut(&holder.session) else { return };
+    if let Some(one) = state.unacknowledged.iter_mut().find(|one| one.recall.number == number) {
+        settle.expect();
+        one.waiting.push(Arc::clone(settle));
+    }
+}

@@ -1,0 +1,241 @@
+//! Operations of sessions: executed exactly once, answered with bytes, with leases on what they
+//! read.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{Error, Result, SessionId, Timestamp};
+use tokio::sync::oneshot;
+
+use super::Master;
+use super::leases::{Event, Grant};
+use super::op::{Job, Op, Ran};
+use crate::ops::sessions::{find_reply, keep_reply};
+use crate::wire::{self, Visitor};
+use crate::{Context, Stop, View, WireVerb};
+
+/// An operation that may be sent more than once.
+pub struct Once<'a> {
+    pub master: &'a Master,
+    pub caller: Caller,
+    pub session: SessionId,
+    pub slot: u16,
+    pub sequence: u64,
+}
+
+/// A read for another machine.
+pub struct Reading<'a> {
+    pub master: &'a Master,
+    pub caller: Caller,
+    /// Who gets leases on the rows that are read; nobody.
+    pub lease: Option<SessionId>,
+}
+
+/// A reply, and the rows it was made of where they are leased.
+pub type Leased = (Result<Bytes>, Vec<(Bytes, Option<Bytes>)>);
+
+impl<'a> Visitor for Reading<'a> {
+    type Output = Pin<Box<dyn Future<Output = Leased> + Send + 'a>>;
+
+    fn visit<V: WireVerb>(self, verb: V) -> Self::Output {
+        Box::pin(async move {
+            let Reading { master, caller, lease: Some(session) } = self else {
+                let reply = self.master.read(&self.caller, verb).await;
+                return (reply.and_then(|reply| wire::encode(&reply)), Vec::new());
+            };
+            let op = |sender| LeasedRead {
+                verb,
+                context: Context { caller, now: Timestamp(0), batch: 0 },
+                session,
+                reply: None,
+                rows: Vec::new(),
+                sender,
+            };
+            master.submit(op).await.unwrap_or_else(|error| (Err(error), Vec::new()))
+        })
+    }
+}
+
+impl Master {
+    /// Something happened to a session.
+    pub fn tell(&self, event: Event) {
+        self.owner.shared.inbox.push_event(event);
+    }
+
+    /// All changes up to this batch are durable and have settled: nobody reads older rows.
+    pub fn settled_batch(&self) -> u64 {
+        let shared = &self.owner.shared;
+        let durable = shared.durable.batch();
+        shared.unsettled.settled(durable)
+    }
+
+    /// Runs `verb` as [`Master::run`] does, unless it ran before in this slot; the reply as bytes.
+    pub async fn run_once<V: WireVerb>(&self, once: Once<'_>, verb: V) -> Result<Bytes> {
+        if !V::RUNS_WHEN_FULL {
+            self.check_space()?;
+        }
+        let Once { caller, session, slot, sequence, .. } = once;
+        let op = |sender| OnceOp {
+            verb,
+            context: Context { caller, now: Timestamp(0), batch: 0 },
+            session,
+            slot,
+            sequence,
+            reply: None,
+            sender,
+        };
+        self.submit(op).await?
+    }
+
+    /// Runs a read on the executor, since what it may see has not settled.
+    pub(super) async fn read_executed<V: crate::Verb>(
+        &self,
+        caller: &Caller,
+        verb: V,
+    ) -> Result<V::Reply> {
+        let op = |sender| ExecutedRead {
+            verb,
+            context: Context { caller: caller.clone(), now: Timestamp(0), batch: 0 },
+            reply: None,
+            sender,
+        };
+        self.submit(op).await?
+    }
+
+    async fn submit<T, O: Op + 'static>(
+        &self,
+        op: impl FnOnce(oneshot::Sender<T>) -> O,
+    ) -> Result<T> {
+        let (sender, answer) = oneshot::channel();
+        self.accept(Job::new(Box::new(op(sender)))).await?;
+        self.answered(answer).await
+    }
+}
+
+struct OnceOp<V> {
+    verb: V,
+    context: Context,
+    session: SessionId,
+    slot: u16,
+    sequence: u64,
+    reply: Option<Result<Bytes>>,
+    sender: oneshot::Sender<Result<Bytes>>,
+}
+
+impl<V: WireVerb> OnceOp<V> {
+    fn run(&self, view: &mut View<'_>) -> Result<Bytes, Stop> {
+        let (session, slot, sequence) = (self.session, self.slot, self.sequence);
+        if let Some(reply) = find_reply(view, session, slot, sequence)? {
+            return Ok(reply);
+        }
+        let reply = wire::encode(&self.verb.apply(view, &self.context)?)?;
+        if view.has_changes() {
+            keep_reply(view, session, slot, sequence, reply.clone());
+        }
+        Ok(reply)
+    }
+}
+
+impl<V: WireVerb> Op for OnceOp<V> {
+    fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
+        (self.context.now, self.context.batch) = (now, batch);
+        let (ran, reply) = outcome(self.run(view));
+        self.reply = reply;
+        ran
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.reply = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        send(self.sender, self.reply);
+    }
+}
+
+struct LeasedRead<V> {
+    verb: V,
+    context: Context,
+    session: SessionId,
+    reply: Option<Result<Bytes>>,
+    rows: Vec<(Bytes, Option<Bytes>)>,
+    sender: oneshot::Sender<Leased>,
+}
+
+impl<V: WireVerb> Op for LeasedRead<V> {
+    fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
+        (self.context.now, self.context.batch) = (now, batch);
+        view.trace();
+        let read = self.verb.apply(view, &self.context);
+        let (ran, reply) = outcome(read.and_then(|reply| Ok(wire::encode(&reply)?)));
+        self.rows = view.take_trace();
+        if view.has_changes() {
+            self.reply = Some(Err(no_read(V::NAME)));
+            return Ran::Failed;
+        }
+        self.reply = reply;
+        ran
+    }
+
+    fn grant(&mut self) -> Option<Grant> {
+        let keys = self.rows.iter().map(|(key, _)| key.clone()).collect();
+        Some(Grant { session: self.session, keys })
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.reply = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        let rows = self.rows;
+        send(self.sender, self.reply.map(|reply| (reply, rows)));
+    }
+}
+
+struct ExecutedRead<V: crate::Verb> {
+    verb: V,
+    context: Context,
+    reply: Option<Result<V::Reply>>,
+    sender: oneshot::Sender<Result<V::Reply>>,
+}
+
+impl<V: crate::Verb> Op for ExecutedRead<V> {
+    fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
+        (self.context.now, self.context.batch) = (now, batch);
+        let (ran, reply) = outcome(self.verb.apply(view, &self.context));
+        if view.has_changes() {
+            self.reply = Some(Err(no_read(V::NAME)));
+            return Ran::Failed;
+        }
+        self.reply = reply;
+        ran
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.reply = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        send(self.sender, self.reply);
+    }
+}
+
+fn outcome<T>(ran: Result<T, Stop>) -> (Ran, Option<Result<T>>) {
+    match ran {
+        Ok(reply) => (Ran::Done, Some(Ok(reply))),
+        Err(Stop::Fail(error)) => (Ran::Failed, Some(Err(error))),
+        Err(Stop::Miss) => (Ran::Miss, None),
+    }
+}
+
+fn no_read(name: &str) -> Error {
+    Error::Invalid(format!("{name} changes rows: it is no read"))
+}
+
+fn send<T>(sender: oneshot::Sender<T>, reply: Option<T>) {
+    if let Some(reply) = reply {
+        // Who asked may have gone away: the operation is done all the same.
+        let _ = sender.send(reply);
+    }
+}

@@ -1,0 +1,111 @@
+//! Waiting until nobody holds a lease on what an operation changed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::op::Job;
+
+/// What an operation waits for besides the disk: that recalls are acknowledged, those of its own
+/// and those of operations whose changes it saw.
+pub struct Settle {
+    state: Mutex<State>,
+    unsettled: Arc<Unsettled>,
+}
+
+/// Whether there is any, for reads that do not go through the executor.
+#[derive(Default)]
+pub struct Unsettled {
+    begun: AtomicU64,
+    done: AtomicU64,
+    /// The last batch that is known to have settled.
+    batch: AtomicU64,
+}
+
+/// Nothing was unsettled when this was made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Stamp(u64);
+
+impl Unsettled {
+    /// `None`: a read may see what is not settled, and has to go through the executor.
+    pub fn stamp(&self) -> Option<Stamp> {
+        let done = self.done.load(Ordering::SeqCst);
+        (self.begun.load(Ordering::SeqCst) == done).then_some(Stamp(done))
+    }
+
+    /// The last batch that has settled, where `durable` is durable.
+    pub fn settled(&self, durable: u64) -> u64 {
+        match self.stamp() {
+            Some(_) => self.batch.fetch_max(durable, Ordering::SeqCst).max(durable),
+            None => self.batch.load(Ordering::SeqCst),
+        }
+    }
+
+    /// What was read since `stamp` was made has settled.
+    pub fn holds(&self, stamp: Stamp) -> bool {
+        self.begun.load(Ordering::SeqCst) == stamp.0
+    }
+}
+
+struct State {
+    /// Recalls and operations that are not done.
+    left: usize,
+    /// Operations that saw the changes of this one.
+    followers: Vec<Arc<Settle>>,
+    /// It is durable and waits to be answered.
+    held: Option<Job>,
+}
+
+impl Settle {
+    /// Waits for nothing but the caller, who must call [`Settle::done`] once.
+    pub fn new(unsettled: Arc<Unsettled>) -> Arc<Settle> {
+        unsettled.begun.fetch_add(1, Ordering::SeqCst);
+        let state = State { left: 1, followers: Vec::new(), held: None };
+        Arc::new(Settle { state: Mutex::new(state), unsettled })
+    }
+
+    /// Waits for one more [`Settle::done`].
+    pub fn expect(&self) {
+        self.state.lock().left += 1;
+    }
+
+    /// `follower` is not done before this one is.
+    pub fn precede(&self, follower: &Arc<Settle>) {
+        let mut state = self.state.lock();
+        if state.left > 0 {
+            follower.expect();
+            state.followers.push(Arc::clone(follower));
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.state.lock().left == 0
+    }
+
+    /// One of those it waits for is done. Operations that can be answered now go to `ready`.
+    pub fn done(&self, ready: &mut Vec<Job>) {
+        let mut state = self.state.lock();
+        state.left -= 1;
+        if state.left > 0 {
+            return;
+        }
+        self.unsettled.done.fetch_add(1, Ordering::SeqCst);
+        ready.extend(state.held.take());
+        let followers = std::mem::take(&mut state.followers);
+        drop(state);
+        for follower in followers {
+            follower.done(ready);
+        }
+    }
+
+    /// Its operation is durable: gives it back if it can be answered, or keeps it until then.
+    pub fn hold(&self, job: Job) -> Option<Job> {
+        let mut state = self.state.lock();
+        if state.left == 0 {
+            return Some(job);
+        }
+        state.held = Some(job);
+        None
+    }
+}

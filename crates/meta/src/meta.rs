@@ -1,0 +1,114 @@
+//! The metadata as the rest of the store uses it, wherever the master is.
+
+use cairn_auth::Caller;
+use cairn_base::{Result, SessionId};
+
+use crate::master::{self, Memo};
+use crate::session::client::{self, Client};
+use crate::{Master, WireVerb};
+
+/// The way to the metadata: the master in this process, or a session with one on another machine.
+/// Clones are the same.
+#[derive(Clone)]
+pub enum Meta {
+    Local {
+        master: Master,
+        /// The session of this process.
+        session: SessionId,
+    },
+    Remote(Client),
+}
+
+/// Counters of whoever answers in this process.
+#[derive(Clone, Copy, Debug)]
+pub enum Stats {
+    Local(master::Stats),
+    Remote(client::Stats),
+}
+
+impl Meta {
+    /// Runs an operation that may change rows; durable when it returns. See [`Master::run`].
+    pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        match self {
+            Meta::Local { master, .. } => master.run(caller, verb).await,
+            Meta::Remote(client) => client.run(caller, verb).await,
+        }
+    }
+
+    /// Runs an operation that only reads.
+    pub async fn read<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        match self {
+            Meta::Local { master, .. } => master.read(caller, verb).await,
+            Meta::Remote(client) => client.read(caller, verb).await,
+        }
+    }
+
+    /// As [`Meta::read`] where everything is in memory; `None` otherwise. Never blocks.
+    pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
+        match self {
+            Meta::Local { master, .. } => master.read_now(caller, verb),
+            Meta::Remote(client) => client.read_now(caller, verb),
+        }
+    }
+
+    /// As [`Meta::read_now`], with what it takes to use the reply again.
+    pub fn read_memo<V: WireVerb>(
+        &self,
+        caller: &Caller,
+        verb: &V,
+    ) -> Option<Result<Memo<V::Reply>>> {
+        match self {
+            Meta::Local { master, .. } => master.read_memo(caller, verb),
+            Meta::Remote(client) => client.read_memo(caller, verb),
+        }
+    }
+
+    /// Whether the caller that `memo` was made for would get the same reply now.
+    pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
+        match self {
+            Meta::Local { master, .. } => master.is_current(memo),
+            Meta::Remote(client) => client.is_current(memo),
+        }
+    }
+
+    /// The session whose blocks may be published now.
+    pub fn session(&self) -> SessionId {
+        match self {
+            Meta::Local { session, .. } => *session,
+            Meta::Remote(client) => client.session(),
+        }
+    }
+
+    /// A batch that every read sees which begins now.
+    pub fn settled_batch(&self) -> u64 {
+        match self {
+            Meta::Local { master, .. } => master.durable_batch(),
+            Meta::Remote(client) => client.settled_batch(),
+        }
+    }
+
+    /// For who is about to write what an operation would then name: `Full` if it would be
+    /// refused. A remote master says so only when asked to run it.
+    pub fn check_space(&self) -> Result<()> {
+        match self {
+            Meta::Local { master, .. } => master.check_space(),
+            Meta::Remote(_) => Ok(()),
+        }
+    }
+
+    /// Why nothing can be changed, if so.
+    pub fn failed(&self) -> Option<String> {
+        match self {
+            Meta::Local { master, .. } => master.failed(),
+            Meta::Remote(client) if client.is_attached() => None,
+            Meta::Remote(_) => Some("no master answers".to_owned()),
+        }
+    }
+
+    pub fn stats(&self) -> Stats {
+        match self {
+            Meta::Local { master, .. } => Stats::Local(master.stats()),
+            Meta::Remote(client) => Stats::Remote(client.stats()),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The master's side of sessions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{Clock, Error, Result, SessionId};
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::watch;
+
+use super::{
+    Acknowledge, Attach, Attached, Method, Read, ReadReply, Recall, Renew, Renewed, Reply, Run,
+};
+use crate::Master;
+use crate::master::{Event, Once, Reading};
+use crate::ops::sessions::{EndSession, ListSessions, OpenSession};
+use crate::rows::SessionState;
+use crate::wire::{self, Visitor};
+
+/// Rows longer than this are not leased, bytes.
+const LEASED_ROW_BYTES: usize = 256 << 10;
+
+/// The sessions of a master.
+pub struct Sessions {
+    master: Master,
+    clock: Arc<dyn Clock>,
+    lease: Duration,
+    state: Mutex<State>,
+    /// Whether changes are made: not before every session that an earlier master may have given
+    /// leases to is attached here, or has lapsed.
+    open: watch::Sender<bool>,
+}
+
+struct State {
+    live: HashMap<SessionId, Live>,
+    /// When those that an earlier master knew lapse.
+    inherited: HashMap<SessionId, Duration>,
+}
+
+struct Live {
+    /// Who attached it: nobody else may speak for it.
+    peer: u64,
+    /// When its last renewal was answered, by the monotonic clock.
+    renewed: Duration,
+    reads_from: u64,
+}
+
+/// Who sends a message, and where what it is sent unasked goes.
+pub struct Peer {
+    /// The node, as established by the connection.
+    pub id: u64,
+}
+
+/// The answer to a message.
+pub enum Answer {
+    Bytes(Bytes),
+    /// That of [`Attach`], and the recalls that are to follow.
+    Attached(Bytes, UnboundedReceiver<Recall>),
+}
+
+impl Sessions {
+    /// Takes the sessions over that are live in the metadata. Makes no change before they are
+    /// attached or have lapsed.
+    pub async fn start(
+        master: Master,
+        clock: Arc<dyn Clock>,
+        lease: Duration,
+    ) -> Result<Arc<Sessions>> {
+        const PAGE: usize = 1000;
+        let lapses = clock.monotonic() + lease;
+        let mut inherited = HashMap::new();
+        let mut after = None;
+        loop {
+            let list = ListSessions { after, limit: PAGE };
+            let page = master.read(&Caller::system(), list).await?;
+            let live = page.iter().filter(|(_, row)| row.state == SessionState::Live);
+            inherited.extend(live.map(|(session, _)| (*session, lapses)));
+            if page.len() < PAGE {
+                break;
+            }
+            after = page.last().map(|(session, _)| *session);
+        }
+        let open = watch::Sender::new(inherited.is_empty());
+        let state = Mutex::new(State { live: HashMap::new(), inherited });
+        Ok(Arc::new(Sessions { master, clock, lease, state, open }))
+    }
+
+    /// Answers one message of a peer.
+    pub async fn handle(&self, peer: &Peer, method: Method, message: &[u8]) -> Result<Answer> {
+        let bytes = match method {
+            Method::Attach => {
+                let attached = self.attach(peer, &wire::decode(message)?).await;
+                return match attached {
+                    Ok((attached, recalls)) => {
+                        Ok(Answer::Attached(self.reply(Ok(Some(attached)))?, recalls))
+                    }
+                    Err(error) => self.reply::<Attached>(Err(error)).map(Answer::Bytes),
+                };
+            }
+            Method::Renew => self.reply(self.renew(peer, &wire::decode(message)?)),
+            Method::Read => self.reply(self.read(peer, wire::decode(message)?).await),
+            Method::Run => self.reply(self.run(peer, wire::decode(message)?).await),
+            Method::Acknowledge => self.reply(self.acknowledge(peer, &wire::decode(message)?)),
+        };
+        bytes.map(Answer::Bytes)
+    }
+
+    /// `None` stands for a session that is not attached.
+    fn reply<T: Serialize>(&self, result: Result<Option<T>>) -> Result<Bytes> {
+        wire::encode(&match result {
+            Ok(Some(done)) => Reply::Done(done),
+            Ok(None) => Reply::NotAttached,
+            Err(error @ Error::Unavailable(_)) if self.master.failed().is_some() => {
+                Reply::NotServing(error.to_string())
+            }
+            Err(error) => Reply::Failed(error),
+        })
+    }
+
+    async fn attach(
+        &self,
+        peer: &Peer,
+        attach: &Attach,
+    ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
+        let session = attach.session;
+        self.check_owner(peer, session)?;
+        self.master.run(&Caller::system(), OpenSession { session }).await?;
+        let (sender, recalls) = unbounded_channel();
+        {
+            let mut state = self.state.lock();
+            let renewed = self.clock.monotonic();
+            let reads_from = self.master.durable_batch();
+            state.live.insert(session, Live { peer: peer.id, renewed, reads_from });
+            self.master.tell(Event::Attached { session, recalls: sender });
+            state.inherited.remove(&session);
+            self.open_if_due(&state);
+        }
+        let lease_ms = self.lease.as_millis() as u64;
+        let attached = Attached { lease_ms, batch: self.master.durable_batch() };
+        Ok((attached, recalls))
+    }
+
+    fn check_owner(&self, peer: &Peer, session: SessionId) -> Result<()> {
+        match self.state.lock().live.get(&session) {
+            Some(live) if live.peer != peer.id => {
+                Err(Error::Denied(format!("session {session} is another node's")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a session is attached here, by this peer.
+    fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
+        self.state.lock().live.get(&session).is_some_and(|live| live.peer == peer.id)
+    }
+
+    fn renew(&self, peer: &Peer, renew: &Renew) -> Result<Option<Renewed>> {
+        if !self.is_attached(peer, renew.session) {
+            return Ok(None);
+        }
+        let settled = self.master.settled_batch();
+        if let Some(live) = self.state.lock().live.get_mut(&renew.session) {
+            live.renewed = self.clock.monotonic();
+            live.reads_from = live.reads_from.max(renew.reads_from);
+        }
+        Ok(Some(Renewed { settled }))
+    }
+
+    fn acknowledge(&self, peer: &Peer, message: &Acknowledge) -> Result<Option<()>> {
+        let Acknowledge { session, number } = *message;
+        if !self.is_attached(peer, session) {
+            return Ok(None);
+        }
+        self.master.tell(Event::Acknowledged { session, number });
+        Ok(Some(()))
+    }
+
+    async fn read(&self, peer: &Peer, read: Read) -> Result<Option<ReadReply>> {
+        if !self.is_attached(peer, read.session) {
+            return Ok(None);
+        }
+        let caller = Caller::relayed(read.caller);
+        let lease = read.lease.then_some(read.session);
+        let visitor = Reading { master: &self.master, caller, lease };
+        let (reply, mut rows) = wire::visit(read.verb, &read.fields, visitor)?.await;
+        rows.retain(|(_, row)| row.as_ref().is_none_or(|row| row.len() <= LEASED_ROW_BYTES));
+        Ok(Some(ReadReply { reply, rows }))
+    }
+
+    async fn run(&self, peer: &Peer, run: Run) -> Result<Option<Bytes>> {
+        if !self.is_attached(peer, run.session) {
+            return Ok(None);
+        }
+        if run.slot >= super::SLOTS {
+            return Err(Error::Invalid(format!("slot {}", run.slot)));
+        }
+        self.opened().await?;
+        let caller = Caller::relayed(run.caller);
+        let (session, slot, sequence) = (run.session, run.slot, run.sequence);
+        let visitor = Once { master: &self.master, caller, session, slot, sequence };
+        wire::visit(run.verb, &run.fields, visitor)?.await.map(Some)
+    }
+
+    /// Waits until changes may be made.
+    pub async fn opened(&self) -> Result<()> {
+        if self.opened_now() {
+            return Ok(());
+        }
+        let mut open = self.open.subscribe();
+        let waited = open.wait_for(|open| *open).await;
+        waited.map(drop).map_err(|_| Error::Unavailable("the master is stopping".into()))
+    }
+
+    /// Whether changes are made.
+    pub fn opened_now(&self) -> bool {
+        *self.open.borrow()
+    }
+
+    fn open_if_due(&self, state: &State) {
+        if state.inherited.is_empty() {
+            self.open.send_replace(true);
+        }
+    }
+
+    /// Ends the sessions that have lapsed. To be called several times a second.
+    pub async fn tick(&self) -> Result<()> {
+        for session in self.lapsed() {
+            tracing::warn!(%session, "session lapsed: it has not renewed in time");
+            let ended = EndSession { session, reaped: false };
+            self.master.run(&Caller::system(), ended).await?;
+        }
+        Ok(())
+    }
+
+    fn lapsed(&self) -> Vec<SessionId> {
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        let mut lapsed = Vec::new();
+        let State { live, inherited } = &mut *state;
+        live.retain(|session, one| {
+            let alive = now.saturating_sub(one.renewed) < self.lease;
+            if !alive {
+                self.master.tell(Event::Ended { session: *session });
+                lapsed.push(*session);
+            }
+            alive
+        });
+        inherited.retain(|session, lapses| {
+            if now >= *lapses {
+                lapsed.push(*session);
+            }
+            now < *lapses
+        });
+        self.open_if_due(&state);
+        lapsed
+    }
+
+    /// No session reads a state older than this batch.
+    pub fn reads_from(&self) -> u64 {
+        let state = self.state.lock();
+        match state.inherited.is_empty() {
+            true => state.live.values().map(|one| one.reads_from).min().unwrap_or(u64::MAX),
+            false => 0,
+        }
+    }
+
+    /// The sessions that are attached, and how long ago each renewed.
+    pub fn list(&self) -> Vec<(SessionId, u64, Duration)> {
+        let now = self.clock.monotonic();
+        let state = self.state.lock();
+        let one = |(session, live): (&SessionId, &Live)| {
+            (*session, live.peer, now.saturating_sub(live.renewed))
+        };
+        state.live.iter().map(one).collect()
+    }
+}
+
+impl<'a> Visitor for Once<'a> {
+    type Output = std::pin::Pin<Box<dyn Future<Output = Result<Bytes>> + Send + 'a>>;
+
+    fn visit<V: crate::WireVerb>(self, verb: V) -> Self::Output {
+        Box::pin(self.master.run_once(self, verb))
+    }
+}

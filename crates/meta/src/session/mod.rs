@@ -1,0 +1,167 @@
+//! Sessions: how a process on another machine uses a master as if it were its own.
+//!
+//! ```text
+//!   gateway                                        master
+//!   Client::read ── leased rows, or ── Read ─────► executor ── rows, leased ──► back
+//!   Client::run  ──────────────────── Run ───────► executor, exactly once
+//!   leased rows  ◄── Recall ─────────────────────  before a change is acknowledged
+//!                ─── Acknowledge ────────────────►
+//!                ─── Renew, every third of a lease ►
+//! ```
+//!
+//! What is sent is defined here, and carried by whoever implements [`Link`] and [`Dialer`]. The
+//! promise: a row in [`client`] is what the master would answer now, or the row is not used. It
+//! rests on three things. The executor grants and recalls in the order of operations
+//! (`master/leases.rs`). A change is acknowledged only when those who hold it have let go. And who
+//! did not renew in time counts itself lapsed before the master does: it counts from when it sent
+//! the renewal, the master from when it answered.
+
+pub mod client;
+pub mod host;
+mod rows;
+mod slots;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_auth::RelayedCaller;
+use cairn_base::{Error, Result, SessionId};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// How long a session lives without renewal, by default.
+pub const LEASE: Duration = Duration::from_secs(10);
+/// Operations of one session that may be on their way at a time.
+pub const SLOTS: u16 = 1024;
+
+/// What can be asked of a master; the number is what crosses the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Method {
+    /// [`Attach`], answered with [`Attached`].
+    Attach = 1,
+    /// [`Renew`], answered with [`Renewed`].
+    Renew = 2,
+    /// [`Read`], answered with [`ReadReply`].
+    Read = 3,
+    /// [`Run`], answered with the reply of the verb.
+    Run = 4,
+    /// [`Acknowledge`], answered with nothing.
+    Acknowledge = 5,
+}
+
+impl Method {
+    pub fn from_number(number: u16) -> Result<Method> {
+        match number {
+            1 => Ok(Method::Attach),
+            2 => Ok(Method::Renew),
+            3 => Ok(Method::Read),
+            4 => Ok(Method::Run),
+            5 => Ok(Method::Acknowledge),
+            other => Err(Error::NotImplemented(format!("method {other} of a master"))),
+        }
+    }
+}
+
+/// Every message is answered with one of these.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Reply<T> {
+    Done(T),
+    Failed(Error),
+    /// The session is not attached here: it must attach (again).
+    NotAttached,
+    /// This master does not serve, or not any more; another one may.
+    NotServing(String),
+}
+
+/// Opens a session, or goes on with one after the connection was lost. The client has let go of
+/// all rows before.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Attach {
+    pub session: SessionId,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Attached {
+    pub lease_ms: u64,
+    /// The last batch that is seen by reads.
+    pub batch: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Renew {
+    pub session: SessionId,
+    /// Nothing in the session reads a state older than this batch.
+    pub reads_from: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Renewed {
+    /// All changes up to this batch have settled: a read that begins after this came sees them.
+    pub settled: u64,
+}
+
+/// Runs a verb that only reads.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Read {
+    pub session: SessionId,
+    pub caller: RelayedCaller,
+    pub verb: u16,
+    pub fields: Bytes,
+    /// Send the rows it read, to be kept until they are recalled.
+    pub lease: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReadReply {
+    pub reply: Result<Bytes>,
+    /// What it was made of, where it is leased.
+    pub rows: Vec<(Bytes, Option<Bytes>)>,
+}
+
+/// Runs a verb, once: sent again with the same slot and sequence it gets the same reply.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    pub session: SessionId,
+    pub slot: u16,
+    /// Grows with every operation of the slot, from 1.
+    pub sequence: u64,
+    pub caller: RelayedCaller,
+    pub verb: u16,
+    pub fields: Bytes,
+}
+
+/// All rows of recalls up to `number` are forgotten.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Acknowledge {
+    pub session: SessionId,
+    pub number: u64,
+}
+
+/// Rows a session must not use any more.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recall {
+    /// Counts the recalls of a session since it attached, from 1.
+    pub number: u64,
+    pub keys: Vec<Bytes>,
+}
+
+/// The connection is gone, and whether the master got the call is not known.
+#[derive(Debug)]
+pub struct Lost(pub String);
+
+/// One connection to a master.
+#[async_trait]
+pub trait Link: Send + Sync + 'static {
+    async fn call(&self, method: Method, message: Bytes) -> Result<Bytes, Lost>;
+}
+
+/// A connection, and what the master sends on it unasked: recalls, encoded.
+pub type Dialed = (std::sync::Arc<dyn Link>, UnboundedReceiver<Bytes>);
+
+/// Finds the master that serves.
+#[async_trait]
+pub trait Dialer: Send + Sync + 'static {
+    async fn dial(&self) -> Result<Dialed>;
+}

@@ -1,0 +1,63 @@
+//! Slots: each carries one operation at a time, so that the last reply of each is all that the
+//! master has to keep.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::SLOTS;
+
+/// The slots of one session.
+pub struct Slots {
+    free: Mutex<Vec<Slot>>,
+    permits: Arc<Semaphore>,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    number: u16,
+    sequence: u64,
+}
+
+/// A slot that carries an operation.
+pub struct Taken {
+    slots: Arc<Slots>,
+    slot: Slot,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Slots {
+    pub fn new() -> Arc<Slots> {
+        // The last in, first out: as few slots as are needed are in use.
+        let free = (0..SLOTS).rev().map(|number| Slot { number, sequence: 0 }).collect();
+        let permits = Arc::new(Semaphore::new(usize::from(SLOTS)));
+        Arc::new(Slots { free: Mutex::new(free), permits })
+    }
+
+    /// A slot for a new operation; waits while all are in use.
+    pub async fn take(self: &Arc<Self>) -> Option<Taken> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
+        let mut slot = self.free.lock().pop()?;
+        slot.sequence += 1;
+        Some(Taken { slots: Arc::clone(self), slot, _permit: permit })
+    }
+}
+
+impl Taken {
+    pub fn number(&self) -> u16 {
+        self.slot.number
+    }
+
+    pub fn sequence(&self) -> u64 {
+        self.slot.sequence
+    }
+}
+
+impl Drop for Taken {
+    /// An operation that was given up may still run: the next one of the slot has a higher
+    /// sequence, and the master runs none with a lower one after it.
+    fn drop(&mut self) {
+        self.slots.free.lock().push(self.slot);
+    }
+}

@@ -1,0 +1,212 @@
+//! Operations on their way to a master on another machine: a number for each verb, and the verb and
+//! its reply as bytes ([postcard](https://postcard.jamesmunns.com/wire-format)).
+//!
+//! A verb whose fields change gets a new number, so that nodes of two versions never misread each
+//! other: a master that does not know a number answers `NotImplemented`.
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Verb;
+use crate::ops::*;
+
+/// A verb that can be sent to a master, and whose reply can be sent back.
+pub trait WireVerb:
+    Verb<Reply: Serialize + DeserializeOwned> + Serialize + DeserializeOwned
+{
+    /// Names the verb and the format of its fields. Never used again for anything else.
+    const NUMBER: u16;
+}
+
+/// Does something with a verb that came as bytes.
+pub trait Visitor {
+    type Output;
+
+    fn visit<V: WireVerb>(self, verb: V) -> Self::Output;
+}
+
+macro_rules! verbs {
+    ($($number:literal => $module:ident::$verb:ident,)*) => {
+        $(impl WireVerb for $module::$verb {
+            const NUMBER: u16 = $number;
+        })*
+
+        /// Decodes the verb `number` and hands it on.
+        ///
+        /// # Errors
+        /// `NotImplemented` for a number this version does not know, `Invalid` for bytes that are
+        /// no such verb.
+        pub fn visit<T: Visitor>(number: u16, bytes: &[u8], visitor: T) -> Result<T::Output> {
+            match number {
+                $($number => Ok(visitor.visit(decode::<$module::$verb>(bytes)?)),)*
+                _ => Err(Error::NotImplemented(format!("operation {number}"))),
+            }
+        }
+
+        /// The number and the name of every verb.
+        pub const NUMBERS: &[(u16, &str)] = &[$(($number, $module::$verb::NAME)),*];
+    };
+}
+
+verbs! {
+    16 => sessions::Format,
+    17 => sessions::OpenSession,
+    18 => sessions::EndSession,
+    19 => sessions::ListSessions,
+    32 => buckets::CreateBucket,
+    33 => buckets::GetBucket,
+    34 => buckets::ListBuckets,
+    35 => buckets::UpdateBucket,
+    36 => buckets::DeleteBucket,
+    48 => credentials::AddAccessKey,
+    49 => credentials::AddToken,
+    50 => credentials::FindAccessKey,
+    51 => credentials::FindToken,
+    52 => credentials::RemoveCredential,
+    53 => credentials::ListCredentials,
+    54 => credentials::UserName,
+    64 => open_object::OpenObject,
+    65 => open_object::ReadExtents,
+    80 => lookup::Lookup,
+    96 => getattr::Getattr,
+    97 => getattr::Access,
+    112 => readdir::Readdir,
+    128 => readlink::Readlink,
+    144 => list_objects::ListObjects,
+    160 => put_object::StageExtents,
+    161 => put_object::AbandonBody,
+    162 => put_object::PutObject,
+    163 => put_object::MayWrite,
+    176 => delete_object::DeleteObject,
+    177 => delete_object::DeleteObjects,
+    192 => copy_object::CopyObject,
+    208 => tags::GetTags,
+    209 => tags::PutTags,
+    224 => append::Append,
+    240 => multipart::CreateUpload,
+    241 => multipart::GetUpload,
+    242 => multipart::PutPart,
+    243 => multipart::CopyPart,
+    244 => multipart::ListParts,
+    245 => multipart::PartTable,
+    246 => multipart::AbortUpload,
+    247 => multipart::TakeParts,
+    248 => multipart::CompleteUpload,
+    256 => list_uploads::ListUploads,
+    272 => create::Create,
+    273 => create::Mknod,
+    288 => mkdir::Mkdir,
+    304 => symlink::Symlink,
+    320 => link::Link,
+    336 => unlink::Unlink,
+    352 => rmdir::Rmdir,
+    368 => rename::Rename,
+    384 => setattr::Setattr,
+    400 => xattr::GetXattr,
+    401 => xattr::SetXattr,
+    402 => xattr::RemoveXattr,
+    403 => xattr::ListXattrs,
+    416 => truncate::Truncate,
+    417 => truncate::PunchHole,
+    432 => write::Write,
+    448 => coalesce::Coalesce,
+    449 => coalesce::ReadChunk,
+    464 => statfs::Statfs,
+    480 => gc::ListDrains,
+    481 => gc::DrainStep,
+    482 => gc::ListFreed,
+    483 => gc::ForgetFreed,
+    484 => gc::FreeOrphans,
+}
+
+/// What is sent for `value`.
+pub fn encode<T: Serialize>(value: &T) -> Result<Bytes> {
+    let bytes = postcard::to_stdvec(value);
+    bytes.map(Bytes::from).map_err(|error| Error::Invalid(format!("cannot be sent: {error}")))
+}
+
+/// What was sent as `bytes`, all of them.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => {
+            Err(Error::Invalid(format!("a message with {} bytes too many", rest.len())))
+        }
+        Err(error) => Err(Error::Invalid(format!("a message that cannot be read: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_base::Ino;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_are_unique() {
+        let mut numbers: Vec<u16> = NUMBERS.iter().map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), NUMBERS.len());
+    }
+
+    #[test]
+    fn errors_keep_their_kind() {
+        let text = || "x".to_owned();
+        let all = [
+            Error::NotFound(text()),
+            Error::Exists(text()),
+            Error::Denied(text()),
+            Error::Conflict(text()),
+            Error::PreconditionFailed(text()),
+            Error::NotModified(text()),
+            Error::Unavailable(text()),
+            Error::Full(text()),
+            Error::corrupt("x", "y", "z"),
+            Error::Invalid(text()),
+            Error::BadDigest(text()),
+            Error::TooLarge(text()),
+            Error::RangeNotSatisfiable { size: 7 },
+            Error::NotEmpty(text()),
+            Error::IsDirectory(text()),
+            Error::NotDirectory(text()),
+            Error::CrossBucket(text()),
+            Error::NotImplemented(text()),
+            Error::Io(std::io::Error::other("x")),
+        ];
+        for error in all {
+            let sent: Error = decode(&encode(&error).unwrap()).unwrap();
+            assert_eq!((sent.kind(), sent.to_string()), (error.kind(), error.to_string()));
+        }
+    }
+
+    struct Name;
+
+    impl Visitor for Name {
+        type Output = &'static str;
+
+        fn visit<V: WireVerb>(self, _: V) -> &'static str {
+            V::NAME
+        }
+    }
+
+    #[test]
+    fn a_verb_finds_its_type() {
+        let bytes = encode(&lookup::Lookup { parent: Ino(7), name: b"x".to_vec() });
+        assert_eq!(visit(lookup::Lookup::NUMBER, &bytes.unwrap(), Name).unwrap(), "lookup");
+        assert_eq!(visit(1, &[], Name).unwrap_err().kind(), "not_implemented");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100_000))]
+        #[test]
+        fn any_bytes_are_a_verb_or_an_error(
+            at in 0..NUMBERS.len(),
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let _ = visit(NUMBERS[at].0, &bytes, Name);
+        }
+    }
+}

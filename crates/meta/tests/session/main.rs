@@ -1,0 +1,9 @@
+//! Sessions over a network that loses connections: what a client keeps is never stale, and what
+//! it sends twice is done once.
+
+#![allow(clippy::unwrap_used)]
+
+mod net;
+mod recalls;
+mod slots;
+mod stale_reads;

@@ -1,0 +1,229 @@
+//! A master, clients of it, and a network between them that can be cut.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_auth::{Caller, Visibility};
+use cairn_base::clock::RealClock;
+use cairn_base::rng::SeededRng;
+use cairn_base::{Error, Result, Rng, UserId};
+use cairn_meta::engine::Memory;
+use cairn_meta::master::{self, Master};
+use cairn_meta::ops::buckets::CreateBucket;
+use cairn_meta::ops::open_object::{OpenObject, OpenedObject};
+use cairn_meta::ops::put_object::{NewContent, PutObject, PutReply};
+use cairn_meta::ops::sessions::Format;
+use cairn_meta::rows::{BucketKind, Content};
+use cairn_meta::session::client::{self, Client};
+use cairn_meta::session::host::{Answer, Peer, Sessions};
+use cairn_meta::session::{Dialed, Dialer, Link, Lost, Method};
+use cairn_meta::wire;
+use parking_lot::Mutex;
+use tokio::sync::mpsc::unbounded_channel;
+
+/// The lease of sessions in these tests.
+pub const LEASE: Duration = Duration::from_millis(400);
+
+/// What can be reached: whoever serves, and whether messages of a peer arrive.
+pub struct Net {
+    pub engine: Arc<Memory>,
+    serving: Mutex<Arc<Sessions>>,
+    cuts: Mutex<HashMap<u64, Arc<Cut>>>,
+}
+
+#[derive(Default)]
+pub struct Cut {
+    /// No message passes, in no direction.
+    pub silent: AtomicBool,
+    /// Of so many calls one loses its answer, and the connection with it; 0 is never.
+    pub lose_one_in: AtomicU64,
+    /// Recalls are held back.
+    pub no_recalls: AtomicBool,
+}
+
+pub fn caller() -> Caller {
+    Caller::verified(UserId::ROOT)
+}
+
+impl Net {
+    pub async fn new() -> Arc<Net> {
+        let engine = Arc::new(Memory::new());
+        let sessions = serve(&engine).await;
+        let net = Net { engine, serving: Mutex::new(sessions), cuts: Mutex::default() };
+        let net = Arc::new(net);
+        let ticking = Arc::downgrade(&net);
+        tokio::spawn(async move {
+            while let Some(net) = ticking.upgrade() {
+                let sessions = net.sessions();
+                // A master that was replaced cannot end sessions any more.
+                let _ = sessions.tick().await;
+                drop(net);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        net
+    }
+
+    pub fn sessions(&self) -> Arc<Sessions> {
+        self.serving.lock().clone()
+    }
+
+    /// Another master takes over.
+    pub async fn fail_over(&self) {
+        let sessions = serve(&self.engine).await;
+        *self.serving.lock() = sessions;
+    }
+
+    pub async fn client(self: &Arc<Net>, peer: u64) -> (Client, Arc<Cut>) {
+        let cut = Arc::new(Cut::default());
+        self.cuts.lock().insert(peer, cut.clone());
+        let rng: Arc<dyn Rng> = Arc::new(SeededRng::new(peer));
+        let dialer = PeerDialer { net: self.clone(), cut: cut.clone(), peer, rng: rng.clone() };
+        let clock = Arc::new(RealClock::default());
+        let config = client::Config::default();
+        let client = Client::start(Arc::new(dialer), clock, rng, config).await.unwrap();
+        (client, cut)
+    }
+}
+
+async fn serve(engine: &Arc<Memory>) -> Arc<Sessions> {
+    let clock = Arc::new(RealClock::default());
+    let master = Master::start(engine.clone(), clock.clone(), master::Config::default()).unwrap();
+    let system = Caller::system();
+    master.run(&system, Format { cluster: 1 }).await.unwrap();
+    let sessions = Sessions::start(master.clone(), clock, LEASE).await.unwrap();
+    let bucket = CreateBucket {
+        name: "bucket".into(),
+        kind: BucketKind::S3,
+        visibility: Visibility::Private,
+    };
+    if sessions.opened_now() {
+        match master.run(&caller(), bucket).await {
+            Ok(_) | Err(Error::Exists(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    sessions
+}
+
+struct PeerDialer {
+    net: Arc<Net>,
+    cut: Arc<Cut>,
+    peer: u64,
+    rng: Arc<dyn Rng>,
+}
+
+struct PeerLink {
+    sessions: Arc<Sessions>,
+    cut: Arc<Cut>,
+    peer: Peer,
+    rng: Arc<dyn Rng>,
+    broken: Arc<AtomicBool>,
+    recalls: Mutex<Option<tokio::sync::mpsc::UnboundedSender<Bytes>>>,
+}
+
+#[async_trait]
+impl Dialer for PeerDialer {
+    async fn dial(&self) -> Result<Dialed> {
+        if self.cut.silent.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable("no route".into()));
+        }
+        let (sender, recalls) = unbounded_channel();
+        let link = PeerLink {
+            sessions: self.net.sessions(),
+            cut: self.cut.clone(),
+            peer: Peer { id: self.peer },
+            rng: self.rng.clone(),
+            broken: Arc::default(),
+            recalls: Mutex::new(Some(sender)),
+        };
+        Ok((Arc::new(link), recalls))
+    }
+}
+
+impl PeerLink {
+    fn check(&self) -> Result<(), Lost> {
+        match self.broken.load(Ordering::SeqCst) {
+            true => Err(Lost("broken".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// A network that is cut does not say so: who waits finds out by a timeout.
+    async fn pass(&self) -> Result<(), Lost> {
+        if self.cut.silent.load(Ordering::SeqCst) {
+            tokio::time::sleep(LEASE / 8).await;
+            self.broken.store(true, Ordering::SeqCst);
+        }
+        self.check()
+    }
+}
+
+#[async_trait]
+impl Link for PeerLink {
+    async fn call(&self, method: Method, message: Bytes) -> Result<Bytes, Lost> {
+        self.pass().await?;
+        let answer = self.sessions.handle(&self.peer, method, &message).await;
+        let answer = match answer.map_err(|error| Lost(error.to_string()))? {
+            Answer::Bytes(bytes) => bytes,
+            Answer::Attached(bytes, mut recalls) => {
+                let Some(sender) = self.recalls.lock().take() else { return Ok(bytes) };
+                let (cut, broken) = (self.cut.clone(), self.broken.clone());
+                tokio::spawn(async move {
+                    while let Some(recall) = recalls.recv().await {
+                        while cut.no_recalls.load(Ordering::SeqCst)
+                            || cut.silent.load(Ordering::SeqCst)
+                        {
+                            tokio::time::sleep(Duration::from_millis(5)).await;
+                        }
+                        let sent = wire::encode(&recall).unwrap();
+                        if broken.load(Ordering::SeqCst) || sender.send(sent).is_err() {
+                            return;
+                        }
+                    }
+                });
+                bytes
+            }
+        };
+        let one_in = self.cut.lose_one_in.load(Ordering::SeqCst);
+        if one_in > 0 && self.rng.next_u64().is_multiple_of(one_in) {
+            self.broken.store(true, Ordering::SeqCst);
+            // The other end finds out as well.
+            self.recalls.lock().take();
+        }
+        self.pass().await?;
+        Ok(answer)
+    }
+}
+
+/// Puts a number into an object.
+pub async fn put(client: &Client, key: &str, number: u64) -> Result<PutReply> {
+    let verb = PutObject {
+        bucket: "bucket".into(),
+        key: key.into(),
+        session: client.session(),
+        content: NewContent::Inline(Bytes::copy_from_slice(&number.to_be_bytes())),
+        size: 8,
+        object: Default::default(),
+        tags: Vec::new(),
+        conditions: Default::default(),
+    };
+    client.run(&caller(), verb).await
+}
+
+/// The number in an object, 0 if there is none.
+pub async fn get(client: &Client, key: &str) -> Result<u64> {
+    let verb = OpenObject { bucket: "bucket".into(), key: key.into() };
+    match client.read(&caller(), verb).await {
+        Ok(OpenedObject { inode, .. }) => match inode.content {
+            Content::Inline(bytes) => Ok(u64::from_be_bytes(bytes[..].try_into().unwrap())),
+            other => panic!("{other:?}"),
+        },
+        Err(Error::NotFound(_)) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
