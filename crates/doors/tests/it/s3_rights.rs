@@ -326,7 +326,7 @@ fn a_bucket_of_files_takes_only_names_of_files() {
             for reply in replies {
                 match is_taken {
                     true => drop(reply.ok()),
-                    false => drop(reply.fails(400, "InvalidArgument")),
+                    false => assert_eq!(reply.status, 400, "{key}: {}", reply.text()),
                 }
             }
         }
