@@ -1,7 +1,7 @@
 //! The `cairn` binary: a server of a store, and tools for it.
 //!
 //! It is not: a place for anything a library could do. Every command is a file; what they share is
-//! here (`failure`, `output`), in `dir` (the data directory), in `offline` (a store opened without
+//! here (`failure`, `output`), in `dir` (the data directory), in `metadata` (where those are), in `offline` (a store opened without
 //! a server) or in `client` (a server spoken to over HTTP).
 //!
 //! ```text
@@ -14,6 +14,7 @@ mod cli;
 mod client;
 mod dir;
 mod failure;
+mod metadata;
 mod offline;
 mod output;
 mod server;

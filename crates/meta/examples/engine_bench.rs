@@ -1,5 +1,6 @@
-//! Measures the embedded engine against the disk it lies on: `engine_bench DIR [seconds] [MiB of
-//! memtable]`. Prints F (4 KiB write + fdatasync a second into a written file, one at a time)
+//! Measures the embedded engine against the disk it lies on, `engine_bench DIR [seconds] [MiB of
+//! memtable]`, or the engine on PostgreSQL, `engine_bench postgres://… [seconds]`, in a new
+//! database. Prints F (4 KiB write + fdatasync a second into a written file, one at a time)
 //! before and after each measurement, since it wanders.
 
 use std::path::Path;
@@ -8,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cairn_base::rng::SeededRng;
-use cairn_base::{Disk, RealDisk, Result, Rng};
+use cairn_base::{Disk, RealDisk, Result, Rng, Secret};
 use cairn_meta::engine::embedded::Config;
-use cairn_meta::engine::{Change, Embedded, Engine};
+use cairn_meta::engine::{Change, Embedded, Engine, Postgres, postgres};
 
 const F_BYTES: u64 = 64 << 20;
 
@@ -19,6 +20,9 @@ fn main() -> Result<()> {
     let dir = args.next().unwrap_or_else(|| "/tmp/engine-bench".into());
     let seconds: f64 = args.next().and_then(|text| text.parse().ok()).unwrap_or(5.0);
     let memtable: usize = args.next().and_then(|text| text.parse().ok()).unwrap_or(16);
+    if dir.starts_with("postgres") {
+        return on_postgres(&dir, Duration::from_secs_f64(seconds));
+    }
     let config = Config { memtable_bytes: memtable << 20, ..Config::default() };
     for order in [Order::Random, Order::Inodes] {
         for pairs in [64, 512] {
@@ -38,6 +42,25 @@ fn main() -> Result<()> {
         }
     }
     let _ = std::fs::remove_dir_all(&dir);
+    Ok(())
+}
+
+fn on_postgres(url: &str, time: Duration) -> Result<()> {
+    let disk = RealDisk::open(Path::new("/tmp/engine-bench"))?;
+    let probe = Probe::new(&disk)?;
+    for order in [Order::Random, Order::Inodes] {
+        for pairs in [64, 512] {
+            let mut config = postgres::Config::new(Secret::new(url.to_owned()));
+            config.schema = format!("bench_{order:?}_{pairs}").to_lowercase();
+            let engine = Postgres::open(&config)?;
+            let before = probe.syncs_per_second()?;
+            let rows = commits(&engine, pairs, order, time);
+            let after = probe.syncs_per_second()?;
+            println!("    F = {before:.0} before, {after:.0} after");
+            reads(&engine, order, rows, "one thread")?;
+        }
+    }
+    std::fs::remove_dir_all("/tmp/engine-bench")?;
     Ok(())
 }
 
@@ -116,7 +139,7 @@ fn batch(order: Order, from: u64, pairs: u64) -> Vec<Change> {
 }
 
 /// Commits for `time`; making the batches is not counted. Returns the pairs committed.
-fn commits(engine: &Embedded, pairs: u64, order: Order, time: Duration) -> u64 {
+fn commits(engine: &dyn Engine, pairs: u64, order: Order, time: Duration) -> u64 {
     let (mut done, mut busy, mut latencies) = (0, Duration::ZERO, Vec::new());
     let mut fence = engine.fence().expect("a fence");
     while busy < time {
@@ -146,30 +169,38 @@ fn commits(engine: &Embedded, pairs: u64, order: Order, time: Duration) -> u64 {
     done
 }
 
+/// How often `work` comes to 1, in the first second or a little more.
+fn per_second(work: impl Fn(u64) -> Result<usize>) -> Result<f64> {
+    let start = Instant::now();
+    let (mut done, mut number) = (0, 0);
+    while start.elapsed() < Duration::from_secs(1) {
+        for _ in 0..100 {
+            done += work(number)?;
+            number += 1;
+        }
+    }
+    Ok(done as f64 / start.elapsed().as_secs_f64())
+}
+
 /// Point reads of random rows, each on a snapshot of its own; scans of 100 rows.
-fn reads(engine: &Embedded, order: Order, pairs: u64, what: &str) -> Result<()> {
-    const READS: u64 = 200_000;
-    let start = Instant::now();
-    for number in 0..READS {
+fn reads(engine: &dyn Engine, order: Order, pairs: u64, what: &str) -> Result<()> {
+    let reads = per_second(|number| {
         let key = keys(order, mixed(number) % pairs);
-        assert!(engine.snapshot()?.get(&key[..1])?[0].is_some());
-    }
-    let reads = READS as f64 / start.elapsed().as_secs_f64();
-    let start = Instant::now();
-    for _ in 0..READS {
-        std::hint::black_box(engine.snapshot()?);
-    }
-    let snapshot_ns = start.elapsed().as_nanos() as f64 / READS as f64;
-    let start = Instant::now();
-    let mut rows = 0;
-    for number in 0..5_000 {
+        assert!(engine.read(&key[..1])?.1[0].is_some());
+        Ok(1)
+    })?;
+    let snapshots = per_second(|_| {
+        std::hint::black_box(engine.snapshot()?.batch());
+        Ok(1)
+    })?;
+    let snapshot_ns = 1e9 / snapshots;
+    let scanned = per_second(|number| {
         let [from, _] = keys(order, mixed(number) % pairs);
-        rows += engine.snapshot()?.scan(&from, b"e", 100)?.len();
-    }
-    let scanned = rows as f64 / start.elapsed().as_secs_f64();
+        Ok(engine.snapshot()?.scan(&from, b"e", 100)?.len())
+    })?;
     println!(
-        "    {what}: {reads:.0} snapshot reads/s, snapshot alone {snapshot_ns:.0} ns, scans \
-         {:.1} M rows/s",
+        "    {what}: {reads:.0} reads/s, snapshot alone {snapshot_ns:.0} ns, scans \
+         {:.2} M rows/s",
         scanned / 1e6
     );
     Ok(())

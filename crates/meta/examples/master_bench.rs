@@ -1,7 +1,8 @@
-//! Measures the master on the embedded engine: `master_bench DIR [seconds] [what]`, where `what`
-//! is `reads`, `creates`, `creates=IN_FLIGHT` or `all`. Operations are sent by tokio tasks of the
-//! same process, each with one in flight. F is 4 KiB write + fdatasync a second into a written
-//! file, one at a time, measured before and after each row, since it wanders.
+//! Measures the master on the embedded engine, `master_bench DIR [seconds] [what]`, or on
+//! PostgreSQL, with the URL of a new database for DIR; `what` is `reads`, `misses`, `creates`,
+//! `creates=IN_FLIGHT` or `all`. Operations are sent by tokio tasks of the same process, each
+//! with one in flight. F is 4 KiB write + fdatasync a second into a written file, one at a time,
+//! measured before and after each row, since it wanders.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cairn_auth::{Caller, Visibility};
 use cairn_base::clock::RealClock;
-use cairn_base::{Disk, DiskFile, Ino, RealDisk, Result, UserId};
-use cairn_meta::engine::{Embedded, embedded};
+use cairn_base::{Disk, DiskFile, Ino, RealDisk, Result, Secret, UserId};
+use cairn_meta::engine::{Embedded, Engine, Postgres, embedded, postgres};
 use cairn_meta::master::{Config, Stats};
 use cairn_meta::ops::{buckets::CreateBucket, create::Create, lookup::Lookup, mkdir::Mkdir};
 use cairn_meta::rows::BucketKind;
@@ -31,10 +32,15 @@ fn main() -> Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let store = Store::new(&dir, &runtime)?;
-    if !what.starts_with("creates") {
+    if ["reads", "all"].contains(&&*what) {
         store.reads(&runtime, time);
     }
-    if what != "reads" {
+    if ["misses", "all"].contains(&&*what) {
+        for in_flight in [1, 16, 64] {
+            store.misses(&runtime, in_flight, time);
+        }
+    }
+    if what.starts_with("creates") || what == "all" {
         let depths = match what.strip_prefix("creates=") {
             Some(depth) => vec![depth.parse().expect("a number")],
             None => vec![1, 16, 64, 1024],
@@ -65,12 +71,20 @@ fn name(number: u64) -> Vec<u8> {
 
 impl Store {
     fn new(dir: &str, runtime: &tokio::runtime::Runtime) -> Result<Store> {
-        let _ = std::fs::remove_dir_all(dir);
-        let disk = RealDisk::open(Path::new(dir))?;
+        let is_url = dir.starts_with("postgres");
+        let disk_dir = if is_url { "/tmp/master-bench" } else { dir };
+        let _ = std::fs::remove_dir_all(disk_dir);
+        let disk = RealDisk::open(Path::new(disk_dir))?;
         let probe = Probe::new(&disk)?;
-        let engine = Embedded::open(disk.sub("meta")?, embedded::Config::default())?;
+        let (engine, config): (Arc<dyn Engine>, _) = if is_url {
+            let config = postgres::Config::new(Secret::new(dir.to_owned()));
+            (Arc::new(Postgres::open(&config)?), Config::far())
+        } else {
+            let engine = Embedded::open(disk.sub("meta")?, embedded::Config::default())?;
+            (Arc::new(engine), Config::default())
+        };
         let clock = Arc::new(RealClock::default());
-        let master = Master::start(Arc::new(engine), clock, Config::default())?;
+        let master = Master::start(engine, clock, config)?;
         let caller = Caller::verified(UserId(7));
         let parents = runtime.block_on(fill(&master, &caller))?;
         Ok(Store { master, caller, parents, probe, next: Arc::new(AtomicU64::new(1 << 40)) })
@@ -102,6 +116,40 @@ impl Store {
                 });
             }
         });
+    }
+
+    /// Lookups of names that are not there, so that nothing of them is cached.
+    fn misses(&self, runtime: &tokio::runtime::Runtime, in_flight: usize, time: Duration) {
+        let stop = Arc::new(AtomicBool::new(false));
+        let start = Instant::now();
+        let done: u64 = runtime.block_on(async {
+            let tasks: Vec<_> = (0..in_flight)
+                .map(|_| {
+                    let (master, caller, parent) =
+                        (self.master.clone(), self.caller.clone(), self.parents[0]);
+                    let (stop, next) = (Arc::clone(&stop), Arc::clone(&self.next));
+                    tokio::spawn(async move {
+                        let mut done = 0;
+                        while !stop.load(Ordering::Relaxed) {
+                            let name = name(next.fetch_add(1, Ordering::Relaxed));
+                            let found = master.read(&caller, Lookup { parent, name }).await;
+                            assert_eq!(found.expect_err("no file").kind(), "not_found");
+                            done += 1;
+                        }
+                        done
+                    })
+                })
+                .collect();
+            tokio::time::sleep(time).await;
+            stop.store(true, Ordering::Relaxed);
+            let mut done = 0;
+            for task in tasks {
+                done += task.await.expect("no panic");
+            }
+            done
+        });
+        let rate = done as f64 / start.elapsed().as_secs_f64();
+        println!("misses, {in_flight} in flight: {rate:.0} lookups/s");
     }
 
     fn creates(

@@ -32,6 +32,14 @@ pub enum Want {
     },
 }
 
+/// The keys of the rows among `wants`.
+pub fn wanted_rows(wants: &[Want]) -> impl Iterator<Item = Bytes> {
+    wants.iter().filter_map(|want| match want {
+        Want::Row(key) => Some(key.clone()),
+        Want::Range { .. } => None,
+    })
+}
+
 /// Where a view finds rows.
 pub trait Source {
     /// `Some(None)` is a row known not to exist; `None` is a row not in memory.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::address::escape;
 use super::server::Connection;
 use crate::failure::{Failure, Result};
+use crate::metadata::MetaArgs;
 use crate::offline;
 use crate::output;
 
@@ -37,6 +38,8 @@ Example:
         /// Write it into this data directory, which no server uses
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
+        #[command(flatten)]
+        meta: MetaArgs,
         /// Print one line of JSON
         #[arg(long)]
         json: bool,
@@ -107,8 +110,8 @@ struct Keys {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    if let Command::Create { user, dir: Some(dir), json } = &args.command {
-        show_key(&offline::key::create(dir, user)?, *json)?;
+    if let Command::Create { user, dir: Some(dir), meta, json } = &args.command {
+        show_key(&offline::key::create(dir, meta, user)?, *json)?;
         return Ok(ExitCode::SUCCESS);
     }
     let server = args.connection.open()?;

@@ -5,6 +5,8 @@
 //! cluster 0123456789abcdef0123456789abcdef
 //! disk fedcba9876543210fedcba9876543210
 //! ```
+//!
+//! and, if the metadata are in a database and not in the directory, `meta postgres`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,7 +27,17 @@ const VERSION: u32 = 1;
 pub struct Format {
     pub cluster: [u8; 16],
     pub disk: [u8; 16],
+    pub meta: MetaPlace,
 }
+
+/// Where the metadata are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MetaPlace {
+    Directory,
+    Postgres,
+}
+
+const META_POSTGRES: &str = "meta postgres";
 
 pub fn exists(directory: &Path) -> bool {
     directory.join(NAME).exists()
@@ -39,8 +51,8 @@ impl Format {
     }
 
     /// Draws new ids and makes them durable, before anything else is in the directory.
-    pub fn create(directory: &Path, rng: &dyn Rng) -> Result<Format> {
-        let mut format = Format { cluster: [0; 16], disk: [0; 16] };
+    pub fn create(directory: &Path, meta: MetaPlace, rng: &dyn Rng) -> Result<Format> {
+        let mut format = Format { cluster: [0; 16], disk: [0; 16], meta };
         rng.fill(&mut format.cluster);
         rng.fill(&mut format.disk);
         format.write(directory).map_err(|error| Failure::file(directory, &error))?;
@@ -58,7 +70,12 @@ impl Format {
 
     fn text(&self) -> String {
         let [cluster, disk] = [self.cluster, self.disk].map(u128::from_be_bytes);
-        format!("cairn {VERSION}\ncluster {cluster:032x}\ndisk {disk:032x}\n")
+        let mut text = format!("cairn {VERSION}\ncluster {cluster:032x}\ndisk {disk:032x}\n");
+        if self.meta == MetaPlace::Postgres {
+            text += META_POSTGRES;
+            text.push('\n');
+        }
+        text
     }
 
     /// The id by which the metadata knows the store.
@@ -84,7 +101,13 @@ fn parse(text: &str) -> Result<Format, String> {
         let number = text.and_then(|text| u128::from_str_radix(&text, 16).ok());
         number.map(u128::to_be_bytes).ok_or_else(|| format!("no {word} id: restore the file"))
     };
-    Ok(Format { cluster: id("cluster")?, disk: id("disk")? })
+    let (cluster, disk) = (id("cluster")?, id("disk")?);
+    let meta = match lines.next() {
+        None => MetaPlace::Directory,
+        Some(META_POSTGRES) => MetaPlace::Postgres,
+        Some(_) => return Err("of a later version: use the cairn that wrote it".into()),
+    };
+    Ok(Format { cluster, disk, meta })
 }
 
 #[cfg(test)]
@@ -93,12 +116,15 @@ mod tests {
 
     #[test]
     fn the_text_reads_back_and_nothing_else_does() {
-        let format = Format { cluster: [0xab; 16], disk: [1; 16] };
+        let format = Format { cluster: [0xab; 16], disk: [1; 16], meta: MetaPlace::Directory };
         let text = format.text();
         assert_eq!(parse(&text), Ok(format));
         assert!(parse(&text.replace("cairn 1", "cairn 2")).unwrap_err().contains("version 2"));
         for cut in 0..text.len() - 1 {
             assert!(parse(&text[..cut]).is_err(), "{cut}");
         }
+        let elsewhere = Format { meta: MetaPlace::Postgres, ..format };
+        assert_eq!(parse(&elsewhere.text()), Ok(elsewhere));
+        assert!(parse(&format!("{text}meta moon\n")).is_err());
     }
 }

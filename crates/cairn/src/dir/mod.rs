@@ -4,7 +4,7 @@
 //!   DIR/lock         who uses it: locked by the process that does, with its pid
 //!   DIR/format       magic, version, cluster id, disk id: written first
 //!   DIR/secret.key   seals secrets in the metadata: mode 0600, never in a backup of the rest
-//!   DIR/meta/        the metadata engine's
+//!   DIR/meta/        the metadata engine's, unless they are in a database
 //!   DIR/blocks/      the block store's
 //!   DIR/scrub        when the last scrub ended and what it found
 //! ```
@@ -22,7 +22,7 @@ use cairn_base::Rng;
 
 use crate::failure::{Failure, Result};
 
-pub use format::Format;
+pub use format::{Format, MetaPlace};
 use lock::Lock;
 use sizes::Sizes;
 
@@ -39,7 +39,7 @@ pub struct DataDir {
 
 impl DataDir {
     /// Opens a store's directory, or makes one of an empty or missing directory.
-    pub fn open_or_create(path: &Path, rng: &dyn Rng) -> Result<DataDir> {
+    pub fn open_or_create(path: &Path, meta: MetaPlace, rng: &dyn Rng) -> Result<DataDir> {
         if !path.exists() {
             fs::create_dir_all(path).map_err(|error| Failure::file(path, &error))?;
         }
@@ -52,14 +52,15 @@ impl DataDir {
             true => Format::read(path)?,
             false => {
                 require_space(path, sizes.new_store())?;
-                Format::create(path, rng)?
+                Format::create(path, meta, rng)?
             }
         };
+        require_place(path, format.meta, meta)?;
         Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
     }
 
     /// Opens a directory that is a store.
-    pub fn open(path: &Path) -> Result<DataDir> {
+    pub fn open(path: &Path, meta: MetaPlace) -> Result<DataDir> {
         if !format::exists(path) {
             let shown = path.display();
             let text = format!("{shown}: not a Cairn data directory: name one of `cairn server`");
@@ -67,12 +68,13 @@ impl DataDir {
         }
         let lock = Lock::take(path)?;
         let (format, sizes) = (Format::read(path)?, Sizes::of(path)?);
+        require_place(path, format.meta, meta)?;
         Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
     }
 
     /// The key that seals secrets; made if there is no store yet.
     pub fn seal_key(&self, rng: &dyn Rng) -> Result<SealKey> {
-        let has_store = self.meta().exists();
+        let has_store = self.meta().exists() || self.blocks().exists();
         secret::load_or_create(&self.path, has_store, rng)
     }
 
@@ -86,6 +88,20 @@ impl DataDir {
 
     pub fn scrub(&self) -> PathBuf {
         self.path.join("scrub")
+    }
+}
+
+/// With the wrong metadata all blocks would look like garbage.
+fn require_place(path: &Path, known: MetaPlace, given: MetaPlace) -> Result<()> {
+    let shown = path.display();
+    match (known, given) {
+        (MetaPlace::Directory, MetaPlace::Postgres) => Err(Failure::new(format!(
+            "{shown}: its metadata are in {shown}/meta: leave out --meta and CAIRN_META"
+        ))),
+        (MetaPlace::Postgres, MetaPlace::Directory) => Err(Failure::new(format!(
+            "{shown}: its metadata are in a PostgreSQL database: name it by --meta or CAIRN_META"
+        ))),
+        _ => Ok(()),
     }
 }
 

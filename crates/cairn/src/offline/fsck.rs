@@ -16,8 +16,9 @@ use serde::Serialize;
 use super::damage::{self, BadBlock, Damaged};
 use super::frozen::FrozenDisk;
 use super::store::Frozen;
-use crate::dir::DataDir;
+use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
+use crate::metadata::MetaArgs;
 use crate::output;
 
 /// Blocks of the inventory looked at together.
@@ -34,6 +35,8 @@ const PAGE: usize = 1000;
 pub struct Args {
     /// The data directory
     dir: PathBuf,
+    #[command(flatten)]
+    meta: MetaArgs,
     /// Do not read the bytes of blocks: only check that each block is there
     #[arg(long)]
     quick: bool,
@@ -78,8 +81,10 @@ struct Finding {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut report = Report::default();
-    verify_engine(&args.dir, &mut report)?;
-    let store = Frozen::open(&args.dir)?;
+    if args.meta.place() == MetaPlace::Directory {
+        verify_engine(&args.dir, &mut report)?;
+    }
+    let store = Frozen::open(&args.dir, &args.meta)?;
     let snapshot = store.snapshot()?;
     check_rows(&*snapshot, &mut report)?;
     let bad = check_blocks(&*snapshot, &store.blocks, args.quick, &mut report)?;
@@ -99,7 +104,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn verify_engine(path: &Path, report: &mut Report) -> Result<()> {
-    let dir = DataDir::open(path)?;
+    let dir = DataDir::open(path, MetaPlace::Directory)?;
     let disk = FrozenDisk::open(&dir.meta());
     let verified = embedded::verify(&disk, &embedded::Config::default()).map_err(|error| {
         let text = format!("{}: {error}: restore the metadata", dir.meta().display());

@@ -4,31 +4,39 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cairn_auth::{Caller, NewCredential};
-use cairn_base::RealDisk;
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
 use cairn_fs::ops::credentials::AddAccessKey;
 use cairn_meta::Master;
-use cairn_meta::engine::Engine;
-use cairn_meta::engine::embedded::Embedded;
-use cairn_meta::master;
+use cairn_meta::engine::postgres;
 
 use crate::client::key::NewKey;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
+use crate::metadata::{MetaArgs, Metadata};
 
-pub fn create(directory: &Path, user: &str) -> Result<NewKey> {
-    let dir = DataDir::open(directory)?;
-    if !dir.meta().is_dir() {
-        let text = format!("{}: has no store yet: start the server once", dir.meta().display());
-        return Err(Failure::new(text));
+pub fn create(directory: &Path, meta: &MetaArgs, user: &str) -> Result<NewKey> {
+    let dir = DataDir::open(directory, meta.place())?;
+    let begun = || {
+        Failure::new(format!("{}: has no store yet: start the server once", directory.display()))
+    };
+    let metadata = match meta.database() {
+        None if !dir.meta().is_dir() => return Err(begun()),
+        None => Metadata::in_directory(&dir)?,
+        Some(config) => {
+            // One key more that a failover may lose is no reason to make none.
+            let config = postgres::Config { accept_lossy_failover: true, ..config };
+            Metadata::in_known_database(&config)?
+        }
+    };
+    if !metadata.has_store(&dir)? {
+        return Err(begun());
     }
     let seal = dir.seal_key(&RealRng)?;
     let NewCredential { id, secret } = cairn_auth::generate(&RealRng);
     let sealed = seal.seal(&RealRng, &id, &secret);
-    let disk = Arc::new(RealDisk::open(&dir.meta())?);
-    let engine: Arc<dyn Engine> = Arc::new(Embedded::open(disk, dir.sizes.of_meta())?);
-    let master = Master::start(engine, Arc::new(RealClock::default()), master::Config::default())?;
+    let clock = Arc::new(RealClock::default());
+    let master = Master::start(metadata.engine, clock, metadata.config)?;
     let verb = AddAccessKey { id: id.clone(), sealed, user: user.to_owned(), replace: false };
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let added = runtime.block_on(master.run(&Caller::system(), verb));

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::damage::{self, BadBlock, Damaged};
 use super::store::Frozen;
 use crate::failure::Result;
+use crate::metadata::MetaArgs;
 use crate::output;
 
 /// Read and verify all blocks of a store that no server uses
@@ -23,6 +24,8 @@ use crate::output;
 pub struct Args {
     /// The data directory
     dir: PathBuf,
+    #[command(flatten)]
+    meta: MetaArgs,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -38,7 +41,7 @@ struct Report {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let store = Frozen::open(&args.dir)?;
+    let store = Frozen::open(&args.dir, &args.meta)?;
     let bar = output::count_bar(store.blocks.usage_now()?.blocks, "blocks");
     let scrubbed = scrub(&store.blocks, &bar)?;
     bar.finish_and_clear();

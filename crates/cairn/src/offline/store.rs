@@ -5,32 +5,36 @@ use std::sync::Arc;
 
 use cairn_blocks::Store;
 use cairn_meta::engine::embedded::{self, Embedded};
-use cairn_meta::engine::{Engine, Snapshot};
+use cairn_meta::engine::{Engine, Snapshot, postgres};
 
 use super::frozen::FrozenDisk;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
+use crate::metadata::{MetaArgs, Metadata};
 
 /// The parts of a store as they are on the disk now. Nothing done to them reaches it.
 pub struct Frozen {
     pub blocks: Store,
-    engine: Embedded,
+    engine: Arc<dyn Engine>,
     _dir: DataDir,
 }
 
 impl Frozen {
-    pub fn open(path: &Path) -> Result<Frozen> {
-        let dir = DataDir::open(path)?;
-        for part in [dir.meta(), dir.blocks()] {
-            if !part.is_dir() {
-                let text = format!("{}: missing: restore it from a backup", part.display());
-                return Err(Failure::new(text));
+    pub fn open(path: &Path, meta: &MetaArgs) -> Result<Frozen> {
+        let dir = DataDir::open(path, meta.place())?;
+        require(&dir.blocks())?;
+        let engine = match meta.database() {
+            None => frozen_engine(&dir)?,
+            Some(config) => {
+                // Nothing is written, so nothing can be lost.
+                let config = postgres::Config { accept_lossy_failover: true, ..config };
+                let metadata = Metadata::in_known_database(&config)?;
+                if !metadata.has_store(&dir)? {
+                    return Err(metadata.foreign("has no metadata"));
+                }
+                metadata.engine
             }
-        }
-        let config = embedded::Config { background: false, ..embedded::Config::default() };
-        let meta = Arc::new(FrozenDisk::open(&dir.meta()));
-        let engine = Embedded::open(meta, config)
-            .map_err(|error| Failure::from(error).of(dir.meta().display()))?;
+        };
         let config = cairn_blocks::Config::new(dir.format.cluster, dir.format.disk);
         let blocks = Store::open(Arc::new(FrozenDisk::open(&dir.blocks())), config)
             .map_err(|error| Failure::from(error).of(dir.blocks().display()))?;
@@ -40,4 +44,20 @@ impl Frozen {
     pub fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
         Ok(self.engine.snapshot()?)
     }
+}
+
+fn require(part: &Path) -> Result<()> {
+    if part.is_dir() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{}: missing: restore it from a backup", part.display())))
+}
+
+fn frozen_engine(dir: &DataDir) -> Result<Arc<dyn Engine>> {
+    require(&dir.meta())?;
+    let config = embedded::Config { background: false, ..embedded::Config::default() };
+    let disk = Arc::new(FrozenDisk::open(&dir.meta()));
+    let engine = Embedded::open(disk, config)
+        .map_err(|error| Failure::from(error).of(dir.meta().display()))?;
+    Ok(Arc::new(engine))
 }

@@ -13,7 +13,6 @@ use cairn_fs::Fs;
 use cairn_fs::ops::gc::{ListDrains, ListFreed};
 use cairn_fs::rows::Drain;
 use cairn_meta::engine::Engine;
-use cairn_meta::engine::embedded::Embedded;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
@@ -137,7 +136,7 @@ async fn compact(blocks: Store) {
 
 struct Scrubber {
     blocks: Store,
-    engine: Arc<Embedded>,
+    engine: Arc<dyn Engine>,
     /// When the last one ended, and what it found.
     file: PathBuf,
     period_secs: u64,

@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit, setrlimit, umask};
 use tokio::sync::watch;
 
 use crate::failure::{Failure, Result};
+use crate::metadata::MetaArgs;
 use open::Parts;
 
 /// Threads for calls that wait for a disk.
@@ -39,6 +40,7 @@ const FAILED_GRACE: Duration = Duration::from_secs(2);
 #[command(after_help = "Environment:
   CAIRN_ROOT_KEY, CAIRN_ROOT_SECRET  an access key of root to use instead of a generated one;
                                      at every start the secret of that key becomes this one
+  CAIRN_META                         as --meta, where others do not see the password
 
 Signals:
   SIGTERM, SIGINT  stop in order; a second one stops at once
@@ -52,6 +54,11 @@ Examples:
 pub struct Args {
     /// The data directory
     dir: PathBuf,
+    #[command(flatten)]
+    meta: MetaArgs,
+    /// Start although the database has standbys to which a failover may lose acknowledged changes
+    #[arg(long)]
+    accept_lossy_failover: bool,
     /// Where the S3 door listens; port 0 for any that is free
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
     s3: SocketAddr,

@@ -12,12 +12,12 @@ use cairn_fs::Fs;
 use cairn_fs::ops::sessions::Format;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
-use cairn_meta::engine::embedded::Embedded;
-use cairn_meta::master;
+use cairn_meta::engine::{embedded::Embedded, postgres};
 
 use super::{Args, Durability};
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
+use crate::metadata::Metadata;
 
 /// The store, from the disk up. Closed in the opposite order.
 pub struct Parts {
@@ -25,7 +25,9 @@ pub struct Parts {
     pub fs: Fs,
     pub master: Master,
     pub blocks: Store,
-    pub engine: Arc<Embedded>,
+    pub engine: Arc<dyn Engine>,
+    /// The engine, if it is that one.
+    embedded: Option<Arc<Embedded>>,
     pub dir: DataDir,
 }
 
@@ -33,36 +35,36 @@ impl Parts {
     pub async fn open(args: &Args) -> Result<Parts> {
         let rng: Arc<dyn Rng> = Arc::new(RealRng);
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
-        let dir = DataDir::open_or_create(&args.dir, &*rng)?;
+        let dir = DataDir::open_or_create(&args.dir, args.meta.place(), &*rng)?;
         let seal = dir.seal_key(&*rng)?;
-        let (engine, blocks) = open_disks(&dir, args.durability).await?;
-        let shared: Arc<dyn Engine> = engine.clone();
-        let master = Master::start(shared, Arc::clone(&clock), master::Config::default())?;
+        let (metadata, blocks) = open_both(&dir, args).await?;
+        let master = start_master(&metadata, Arc::clone(&clock)).await?;
         let format = Format { cluster: dir.format.cluster_number() };
         let (cluster, _) = master.run(&Caller::system(), format).await?;
         if cluster != dir.format.cluster_number() {
-            let shown = dir.meta().display().to_string();
-            let text = "is the metadata of another store: put back the one that was here";
-            return Err(Failure::new(format!("{shown}: {text}")));
+            return Err(metadata.foreign("is the metadata of another store"));
         }
+        let Metadata { engine, embedded, .. } = metadata;
         let config =
             cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
         let parts = Arc::new(blocks.clone());
         let fs = Fs::start(master.clone(), parts, clock, &*rng, config).await?;
         let admit = Arc::new(Admit::new(fs.clone(), seal, rng));
-        Ok(Parts { admit, fs, master, blocks, engine, dir })
+        Ok(Parts { admit, fs, master, blocks, engine, embedded, dir })
     }
 
     /// Ends the master, then the block store, then the engine: each leaves the disk so that the
     /// next start is fast. Tasks that still hold a clone find it ended.
     pub async fn close(self) -> Result<()> {
-        let Parts { admit, fs, master, blocks, engine, dir } = self;
+        let Parts { admit, fs, master, blocks, engine, embedded, dir } = self;
         drop((admit, fs));
         let closing = tokio::task::spawn_blocking(move || {
             master.stop();
             drop(master);
             blocks.close()?;
-            engine.checkpoint()?;
+            if let Some(embedded) = embedded {
+                embedded.checkpoint()?;
+            }
             drop(engine);
             drop(dir);
             Ok::<(), cairn_base::Error>(())
@@ -74,31 +76,52 @@ impl Parts {
     }
 }
 
-/// Opens both disks at the same time: after a crash each may have to be read.
-async fn open_disks(dir: &DataDir, durability: Durability) -> Result<(Arc<Embedded>, Store)> {
-    let disk = |path: std::path::PathBuf| {
-        RealDisk::open(&path).map(Arc::new).map_err(|error| Failure::file(&path, &error))
-    };
-    let (meta, blocks) = (disk(dir.meta())?, disk(dir.blocks())?);
+/// A join that failed.
+fn ended(error: tokio::task::JoinError) -> Failure {
+    Failure::new(format!("opening the store: {error}"))
+}
+
+async fn start_master(metadata: &Metadata, clock: Arc<dyn Clock>) -> Result<Master> {
+    let (engine, config) = (Arc::clone(&metadata.engine), metadata.config.clone());
+    let starting = tokio::task::spawn_blocking(move || Master::start(engine, clock, config));
+    Ok(starting.await.map_err(ended)??)
+}
+
+/// Opens metadata and blocks at the same time: after a crash each may have to be read.
+async fn open_both(dir: &DataDir, args: &Args) -> Result<(Metadata, Store)> {
+    let path = dir.blocks();
+    let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
     let mut config = dir.sizes.of_blocks(dir.format.cluster, dir.format.disk);
-    config.durability = match durability {
+    config.durability = match args.durability {
         Durability::Sync => cairn_blocks::Durability::Sync,
         Durability::Async => cairn_blocks::Durability::Async,
     };
-    let of_meta = dir.sizes.of_meta();
-    let engine = tokio::task::spawn_blocking(|| Embedded::open(meta, of_meta));
-    let blocks = tokio::task::spawn_blocking(move || Store::open(blocks, config));
-    let (engine, blocks) = tokio::join!(engine, blocks);
-    let ended = |error| Failure::new(format!("opening the store: {error}"));
-    let engine = engine.map_err(ended)?;
-    let engine = engine.map_err(|error| Failure::from(error).of(dir.meta().display()))?;
-    let blocks = blocks.map_err(ended)?;
-    let blocks = blocks.map_err(|error| Failure::from(error).of(dir.blocks().display()))?;
+    let blocks = tokio::task::spawn_blocking(move || Store::open(Arc::new(disk), config));
+    let metadata = tokio::task::block_in_place(|| open_metadata(dir, args));
+    let blocks = blocks.await.map_err(ended)?;
+    let blocks = blocks.map_err(|error| Failure::from(error).of(path.display()))?;
     let report = blocks.open_report();
     if report.damaged_segments > 0 {
         let segments = report.damaged_segments;
         tracing::error!(segments, "segments are damaged: stop, and run cairn fsck");
     }
     tracing::info!(blocks = report.blocks, segments = report.segments, "store opened");
-    Ok((Arc::new(engine), blocks))
+    let (metadata, has_store) = metadata?;
+    if !has_store && report.blocks > 0 {
+        return Err(metadata.foreign("has no metadata, but there are blocks"));
+    }
+    Ok((metadata, blocks))
+}
+
+/// The metadata, and whether there are any.
+fn open_metadata(dir: &DataDir, args: &Args) -> Result<(Metadata, bool)> {
+    let metadata = match args.meta.database() {
+        None => Metadata::in_directory(dir)?,
+        Some(config) => {
+            let accept_lossy_failover = args.accept_lossy_failover;
+            Metadata::in_database(&postgres::Config { accept_lossy_failover, ..config })?
+        }
+    };
+    let has_store = metadata.has_store(dir)?;
+    Ok((metadata, has_store))
 }

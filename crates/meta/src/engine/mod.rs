@@ -3,12 +3,14 @@
 
 pub mod embedded;
 pub mod memory;
+pub mod postgres;
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 
 pub use embedded::Embedded;
 pub use memory::{CommitFault, Memory};
+pub use postgres::Postgres;
 
 /// One changed row: its key and its new value, or `None` where it was deleted.
 pub type Change = (Bytes, Option<Bytes>);
@@ -49,6 +51,13 @@ pub trait Engine: Send + Sync + 'static {
 
     /// All rows as of the last durable batch. Later commits do not change what it shows.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>>;
+
+    /// The rows of `keys`, in their order, as of the last durable batch, and its number: what a
+    /// snapshot shows, for those who ask once.
+    fn read(&self, keys: &[Bytes]) -> Result<(u64, Vec<Option<Bytes>>)> {
+        let snapshot = self.snapshot()?;
+        Ok((snapshot.batch(), snapshot.get(keys)?))
+    }
 
     /// Applies `changes` (each key at most once, in any order) atomically and durably and sets
     /// the fence to `(expected.epoch, expected.batch + 1)`. Refused unless the fence is

@@ -3,18 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn_base::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
+use super::Config;
 use super::inbox::Fetched;
 use super::op::Job;
 use super::pins::Pins;
 use super::shared::Shared;
 use crate::Want;
-use crate::engine::Snapshot;
-
-/// Operations that share a snapshot.
-const FETCHES: usize = 16;
+use crate::view::wanted_rows;
 
 /// An operation and what it lacks.
 pub struct Lacking {
@@ -57,12 +56,13 @@ impl FetchQueue {
     }
 
     /// The next operations, or `None` when the master ends.
-    fn take(&self, threads: usize) -> Option<Vec<Lacking>> {
+    fn take(&self, config: &Config) -> Option<Vec<Lacking>> {
         let mut state = self.state.lock();
         while state.waiting.is_empty() && !state.closed {
             self.ready.wait(&mut state);
         }
-        let share = state.waiting.len().div_ceil(threads).min(FETCHES);
+        let share = state.waiting.len().div_ceil(config.fetch_threads.max(1));
+        let share = share.min(config.fetch_ops.max(1));
         let taken: Vec<Lacking> = state.waiting.drain(..share).collect();
         (!taken.is_empty()).then_some(taken)
     }
@@ -70,36 +70,46 @@ impl FetchQueue {
 
 /// A fetch thread.
 pub fn run(shared: &Arc<Shared>) {
-    while let Some(lacking) = shared.fetches.take(shared.config.fetch_threads.max(1)) {
+    while let Some(lacking) = shared.fetches.take(&shared.config) {
         shared.inbox.push_fetched(fetch(shared, lacking));
     }
 }
 
 /// Fetches for all of them; `pins.failed` tells of those for which that failed.
 fn fetch(shared: &Shared, lacking: Vec<Lacking>) -> Vec<Fetched> {
+    // The rows of all at once. If that fails, those get theirs that can.
+    let keys: Vec<Bytes> = lacking.iter().flat_map(|one| wanted_rows(&one.wants)).collect();
+    let mut all = shared.engine.read(&keys).ok().map(|(batch, rows)| (batch, rows.into_iter()));
     let mut fetched = Vec::with_capacity(lacking.len());
-    let snapshot = shared.engine.snapshot();
     for Lacking { job, mut pins, wants } in lacking {
-        let result = match &snapshot {
-            Ok(snapshot) => fill(shared, &mut pins, &wants, &**snapshot),
-            Err(error) => Err(Error::Unavailable(format!("reading metadata: {error}"))),
+        let keys: Vec<Bytes> = wanted_rows(&wants).collect();
+        let rows = match &mut all {
+            Some((batch, rows)) => Ok((*batch, rows.take(keys.len()).collect())),
+            None => shared.engine.read(&keys),
         };
-        pins.failed = result.err();
+        let filled = rows.and_then(|(batch, rows)| {
+            offer(shared, &keys, &rows, batch);
+            pins.keep(keys, rows);
+            fetch_ranges(shared, &mut pins, &wants)
+        });
+        let failed = |error| Error::Unavailable(format!("reading metadata: {error}"));
+        pins.failed = filled.err().map(failed);
         fetched.push(Fetched { job, pins });
     }
     fetched
 }
 
-/// Fetches `wants` into `pins` and offers the rows to the cache.
-fn fill(shared: &Shared, pins: &mut Pins, wants: &[Want], snapshot: &dyn Snapshot) -> Result<()> {
-    pins.fetch(wants, snapshot)?;
+/// Offers rows to the cache.
+fn offer(shared: &Shared, keys: &[Bytes], rows: &[Option<Bytes>], batch: u64) {
     let published = shared.durable.batch();
-    for want in wants {
-        if let Want::Row(key) = want
-            && let Some(row) = pins.get(key)
-        {
-            shared.cache.offer(key, row.as_ref(), snapshot.batch(), published);
-        }
+    for (key, row) in keys.iter().zip(rows) {
+        shared.cache.offer(key, row.as_ref(), batch, published);
     }
-    Ok(())
+}
+
+fn fetch_ranges(shared: &Shared, pins: &mut Pins, wants: &[Want]) -> Result<()> {
+    if wants.iter().all(|want| matches!(want, Want::Row(_))) {
+        return Ok(());
+    }
+    pins.fetch_ranges(wants, &*shared.engine.snapshot()?)
 }

@@ -70,11 +70,20 @@ pub struct Config {
     pub parked_ops: usize,
     /// Threads that read rows for them.
     pub fetch_threads: usize,
+    /// Operations whose rows are read together.
+    pub fetch_ops: usize,
     /// The executor reads missing rows itself, without parking the operation, as long as that
     /// takes no longer than this for one operation, microseconds. 0: it never does.
     pub inline_us: u64,
     /// Leases held by all sessions together; beyond it the oldest are recalled.
     pub leases: usize,
+}
+
+impl Config {
+    /// For an engine that is asked through a network.
+    pub fn far() -> Config {
+        Config { inline_us: 0, fetch_threads: 2, fetch_ops: 128, ..Config::default() }
+    }
 }
 
 impl Default for Config {
@@ -84,6 +93,7 @@ impl Default for Config {
             accepted_ops: 4096,
             parked_ops: 256,
             fetch_threads: 4,
+            fetch_ops: 16,
             inline_us: 150,
             leases: 1 << 20,
         }

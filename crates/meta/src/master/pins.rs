@@ -41,13 +41,13 @@ impl Pins {
         self.rows.get(key)
     }
 
-    /// Adds what `wants` names.
-    pub fn fetch(&mut self, wants: &[Want], snapshot: &dyn Snapshot) -> Result<()> {
-        let keys: Vec<Bytes> = wants.iter().filter_map(wanted_row).cloned().collect();
-        if !keys.is_empty() {
-            let rows = snapshot.get(&keys)?;
-            self.rows.extend(keys.into_iter().zip(rows));
-        }
+    /// Adds rows that were fetched.
+    pub fn keep(&mut self, keys: Vec<Bytes>, rows: Vec<Option<Bytes>>) {
+        self.rows.extend(keys.into_iter().zip(rows));
+    }
+
+    /// Adds the ranges that `wants` names.
+    pub fn fetch_ranges(&mut self, wants: &[Want], snapshot: &dyn Snapshot) -> Result<()> {
         for want in wants {
             if let Want::Range { start, end, limit } = want {
                 self.ranges.push(Range::fetch(start, end, *limit, snapshot)?);
@@ -117,12 +117,5 @@ impl Range {
         }
         let all = self.complete || horizon.is_some_and(|horizon| horizon >= end);
         (merged.len() == limit || all).then_some(merged)
-    }
-}
-
-fn wanted_row(want: &Want) -> Option<&Bytes> {
-    match want {
-        Want::Row(key) => Some(key),
-        Want::Range { .. } => None,
     }
 }

@@ -1,6 +1,7 @@
 //! Reads: on durable rows only, on any thread.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
@@ -9,11 +10,15 @@ use cairn_base::{Error, Result};
 use super::cache::Cached;
 use super::memo::Memo;
 use super::shared::Shared;
-use super::source::{Published, Stored};
-use crate::{Context, Stop, Verb, View};
+use super::source::{Published, Read, Stored};
+use crate::view::wanted_rows;
+use crate::{Context, Stop, Verb, View, Want};
 
 /// Attempts to read from memory while rows change.
 const ATTEMPTS: usize = 3;
+/// Attempts to read all rows at once, each with those that the last one lacked. Most operations
+/// need two.
+const ROUNDS: usize = 4;
 /// Rows of one read that are offered to the cache.
 const OFFERED_ROWS: usize = 256;
 
@@ -82,12 +87,41 @@ fn counted<T>(shared: &Shared, result: Result<T>) -> Option<Result<T>> {
     Some(result)
 }
 
-/// Runs `verb` on a snapshot of the engine. Blocks.
+/// Runs `verb` on rows of the engine, and cached ones as of the same batch. Blocks.
 pub fn stored<V: Verb>(shared: &Shared, caller: Caller, verb: &V) -> Result<V::Reply> {
     shared.counters.reads_missed.add(1);
+    let mut context = Context { caller, now: shared.now(), batch: shared.durable.batch() };
+    let (mut keys, mut rows) = (Vec::new(), HashMap::new());
+    for _ in 0..ROUNDS {
+        let source = Read { cache: &shared.cache, batch: context.batch, rows: &rows };
+        let mut view = View::new(&source);
+        match apply(verb, &mut view, &context) {
+            Ok(reply) => return Ok(reply),
+            Err(Stop::Fail(error)) => return Err(error),
+            Err(Stop::Miss) => {}
+        }
+        let wants = view.into_wants();
+        keys.extend(wanted_rows(&wants));
+        if wants.iter().any(|want| matches!(want, Want::Range { .. })) {
+            break;
+        }
+        // All of them again: so all are of one batch.
+        let (batch, found) = shared.engine.read(&keys)?;
+        // The engine may be ahead of what others see: else the next read could see less than this.
+        shared.wait_published(batch)?;
+        for (key, row) in keys.iter().zip(&found).take(OFFERED_ROWS) {
+            shared.cache.offer(key, row.as_ref(), batch, batch);
+        }
+        context.batch = batch;
+        rows = keys.iter().cloned().zip(found).collect();
+    }
+    on_snapshot(shared, context, verb)
+}
+
+/// Runs `verb` on a snapshot, for as many reads as it likes.
+fn on_snapshot<V: Verb>(shared: &Shared, mut context: Context, verb: &V) -> Result<V::Reply> {
     let snapshot = shared.engine.snapshot()?;
-    let batch = snapshot.batch();
-    let context = Context { caller, now: shared.now(), batch };
+    context.batch = snapshot.batch();
     let source = Stored::new(&*snapshot);
     let result = match apply(verb, &mut View::new(&source), &context) {
         Ok(reply) => Ok(reply),
@@ -97,10 +131,9 @@ pub fn stored<V: Verb>(shared: &Shared, caller: Caller, verb: &V) -> Result<V::R
             .take()
             .unwrap_or_else(|| Error::Invalid(format!("{} stops for want of nothing", V::NAME)))),
     };
-    // The engine may be ahead of what others see: else the next read could see less than this.
-    shared.wait_published(batch)?;
+    shared.wait_published(context.batch)?;
     for (key, row) in source.rows.take().iter().take(OFFERED_ROWS) {
-        shared.cache.offer(key, row.as_ref(), batch, batch);
+        shared.cache.offer(key, row.as_ref(), context.batch, context.batch);
     }
     result
 }

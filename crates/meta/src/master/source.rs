@@ -1,6 +1,7 @@
 //! Where operations find their rows.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use cairn_base::Error;
@@ -132,6 +133,29 @@ impl Source for Published<'_> {
                 None
             }
             Cached::Missing => None,
+        }
+    }
+
+    fn scan(&self, _: &Bytes, _: &Bytes, _: usize) -> Option<Vec<(Bytes, Bytes)>> {
+        None
+    }
+}
+
+/// For reads: rows read from the engine, and cached ones, as of one published batch.
+pub struct Read<'a> {
+    pub cache: &'a RowCache,
+    pub batch: u64,
+    pub rows: &'a HashMap<Bytes, Option<Bytes>>,
+}
+
+impl Source for Read<'_> {
+    fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
+        match self.rows.get(key) {
+            Some(row) => Some(row.clone()),
+            None => match self.cache.get(key, self.batch) {
+                Cached::Row(row) => Some(row),
+                Cached::Newer | Cached::Missing => None,
+            },
         }
     }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::rng::SeededRng;
 use cairn_meta::engine::embedded::Config;
-use cairn_meta::engine::{CommitError, CommitFault, Embedded, Engine, Fence, Memory};
+use cairn_meta::engine::{CommitError, CommitFault, Embedded, Engine, Fence, Memory, Postgres};
 use cairn_sim::SimDisk;
 
+use crate::postgres::server::{self, Server};
 use crate::support::{Rows, all, apply, commit, delete, open, put, random_changes, small};
 
 /// An engine that can be closed and opened again, if it is of that kind.
@@ -49,6 +50,34 @@ impl Rig for EmbeddedRig {
     }
 }
 
+struct PostgresRig {
+    server: &'static Server,
+    schema: String,
+    engine: Option<Postgres>,
+}
+
+impl PostgresRig {
+    fn new(server: &'static Server) -> PostgresRig {
+        let mut rig = PostgresRig { server, schema: server::schema(), engine: None };
+        rig.reopen();
+        rig
+    }
+}
+
+impl Rig for PostgresRig {
+    fn engine(&self) -> &dyn Engine {
+        self.engine.as_ref().unwrap()
+    }
+
+    fn reopen(&mut self) {
+        let config = self.server.config(&self.schema);
+        // Some tests hold many snapshots.
+        let config = cairn_meta::engine::postgres::Config { connections: 64, ..config };
+        self.engine = None;
+        self.engine = Some(Postgres::open(&config).unwrap());
+    }
+}
+
 /// Runs `check` over every engine, fresh.
 fn on_each(check: impl Fn(&mut dyn Rig)) {
     check(&mut MemoryRig(Memory::new()));
@@ -57,6 +86,9 @@ fn on_each(check: impl Fn(&mut dyn Rig)) {
     check(&mut EmbeddedRig::new(background));
     let roomy = Config { memtable_bytes: 1 << 20, log_segment_bytes: 4 << 20, ..small(3) };
     check(&mut EmbeddedRig::new(roomy));
+    if let Some(server) = server::shared() {
+        check(&mut PostgresRig::new(server));
+    }
 }
 
 fn keys(rows: &[(Bytes, Bytes)]) -> Vec<&str> {
@@ -86,6 +118,11 @@ fn rows_are_put_replaced_and_deleted() {
             let got: Vec<_> = got.iter().map(text).collect();
             let a = Some(b"3".to_vec());
             assert_eq!(got, [Some(vec![]), None, a.clone(), None, a]);
+            let (batch, read) = rig.engine().read(&wanted).unwrap();
+            assert_eq!((batch, read), (2, snapshot.get(&wanted).unwrap()));
+            let none = rig.engine().read(&["x".into(), "y".into()]).unwrap();
+            assert_eq!(none, (2, vec![None, None]));
+            assert_eq!(rig.engine().read(&[]).unwrap(), (2, vec![]));
             drop(snapshot);
             rig.reopen();
         }
@@ -164,7 +201,7 @@ fn a_snapshot_never_changes() {
         }
         for (snapshot, model) in &snapshots {
             let rows = snapshot.scan(b"", b"z", usize::MAX).unwrap();
-            assert!(rows.iter().map(|(k, v)| (k, v)).eq(model), "batch {}", snapshot.batch());
+            assert!(rows.iter().map(|(k, v)| (k, v)).eq(model), "batch {:?}", snapshot.batch());
             for key in (0..40).map(|n| Bytes::from(format!("key-{n:04}"))) {
                 let got = snapshot.get(std::slice::from_ref(&key)).unwrap();
                 assert_eq!(got[0].as_ref(), model.get(&key));
@@ -286,6 +323,11 @@ fn readers_and_a_writer_at_once_see_whole_batches() {
                         );
                         let keys: Vec<Bytes> = rows.iter().map(|(key, _)| key.clone()).collect();
                         assert!(snapshot.get(&keys).unwrap().iter().all(Option::is_some));
+                        let (batch, rows) = engine.read(&keys).unwrap();
+                        let batch = format!("{batch:>8}");
+                        let is_of =
+                            |row: &Option<Bytes>| row.as_ref().unwrap()[..8] == *batch.as_bytes();
+                        assert!(rows.iter().all(is_of));
                     }
                 });
             }

@@ -1,4 +1,4 @@
-//! Everything an engine must do, over every engine; and what the embedded one must survive.
+//! Everything an engine must do, over every engine; and what each must survive.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,6 +6,7 @@ mod bit_flips_in_the_log;
 mod conformance;
 mod disk_full_loses_nothing;
 mod io_errors_at_every_call;
+mod postgres;
 mod power_cuts;
 mod record_parser_takes_any_bytes;
 mod support;

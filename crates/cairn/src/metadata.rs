@@ -1,0 +1,108 @@
+//! Where the metadata of a store are: in its directory, or in a PostgreSQL database.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use cairn_base::{RealDisk, Secret};
+use cairn_meta::engine::{Embedded, Engine, Postgres, postgres};
+use cairn_meta::rows::decode_number;
+use cairn_meta::{keys, master};
+
+use crate::dir::{DataDir, MetaPlace};
+use crate::failure::{Failure, Result};
+
+#[derive(clap::Args)]
+pub struct MetaArgs {
+    /// The PostgreSQL database that keeps the metadata, if DIR does not:
+    /// postgres://user:password@host/database?sslmode=verify-full&sslrootcert=ca.pem
+    #[arg(long, value_name = "URL", env = "CAIRN_META", hide_env_values = true)]
+    #[arg(value_parser = secret)]
+    meta: Option<Secret<String>>,
+    /// The schema in that database
+    #[arg(long, value_name = "NAME", default_value = "cairn")]
+    meta_schema: String,
+}
+
+fn secret(text: &str) -> Result<Secret<String>, Infallible> {
+    Ok(Secret::new(text.to_owned()))
+}
+
+impl MetaArgs {
+    pub fn place(&self) -> MetaPlace {
+        if self.meta.is_some() { MetaPlace::Postgres } else { MetaPlace::Directory }
+    }
+
+    /// The database, if the metadata are in one.
+    pub fn database(&self) -> Option<postgres::Config> {
+        let url = self.meta.clone()?;
+        let schema = self.meta_schema.clone();
+        Some(postgres::Config { schema, ..postgres::Config::new(url) })
+    }
+}
+
+/// The metadata of a store, opened.
+pub struct Metadata {
+    pub engine: Arc<dyn Engine>,
+    /// The same, if it is in the directory.
+    pub embedded: Option<Arc<Embedded>>,
+    /// What suits the engine.
+    pub config: master::Config,
+    /// For messages.
+    pub shown: String,
+}
+
+impl Metadata {
+    /// Blocks.
+    pub fn in_directory(dir: &DataDir) -> Result<Metadata> {
+        let path = dir.meta();
+        let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
+        let engine = Embedded::open(Arc::new(disk), dir.sizes.of_meta())
+            .map_err(|error| Failure::from(error).of(path.display()))?;
+        let engine = Arc::new(engine);
+        Ok(Metadata {
+            engine: engine.clone(),
+            embedded: Some(engine),
+            config: master::Config::default(),
+            shown: path.display().to_string(),
+        })
+    }
+
+    /// Blocks. Makes the tables if there are none.
+    pub fn in_database(config: &postgres::Config) -> Result<Metadata> {
+        Ok(Metadata::of_database(config, Postgres::open(config)?))
+    }
+
+    /// Blocks. The tables must be there.
+    pub fn in_known_database(config: &postgres::Config) -> Result<Metadata> {
+        Ok(Metadata::of_database(config, Postgres::attach(config)?))
+    }
+
+    fn of_database(config: &postgres::Config, engine: Postgres) -> Metadata {
+        Metadata {
+            engine: Arc::new(engine),
+            embedded: None,
+            config: master::Config::far(),
+            shown: format!("the database of --meta, schema {}", config.schema),
+        }
+    }
+
+    /// Whether there are metadata of a store; refuses those of another than `dir`'s. Blocks.
+    pub fn has_store(&self, dir: &DataDir) -> Result<bool> {
+        let (_, rows) = self.engine.read(&[keys::config("cluster")])?;
+        match rows.into_iter().flatten().next() {
+            None => Ok(false),
+            Some(row) if decode_number(&row)? == dir.format.cluster_number() => Ok(true),
+            Some(_) => Err(self.foreign("is the metadata of another store")),
+        }
+    }
+
+    /// It is not what belongs to the directory.
+    pub fn foreign(&self, what: &str) -> Failure {
+        let shown = &self.shown;
+        let remedy = match self.embedded {
+            Some(_) => "put back the one that was here",
+            None => "name the database and the schema that this directory was begun with",
+        };
+        Failure::new(format!("{shown}: {what}: {remedy}"))
+    }
+}

@@ -1,0 +1,79 @@
+//! Servers that would lose what they acknowledged are not used.
+
+use cairn_base::{Error, Result};
+use tokio_postgres::Row;
+
+use super::link::{Link, Target};
+
+const SETTINGS: &str = "SELECT current_setting('server_version_num'), current_setting('fsync'), \
+     current_setting('full_page_writes'), current_setting('synchronous_commit'), \
+     CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'primary' END";
+
+const OLDEST_VERSION: u32 = 130_000;
+
+/// Who is not told how a standby is attached sees no state: then it counts as asynchronous.
+/// Backups and logical replication take nobody's place.
+const STANDBYS: &str = "SELECT count(*) FROM pg_stat_replication AS standby \
+     WHERE coalesce(sync_state, 'async') = 'async' AND state IS DISTINCT FROM 'backup' \
+     AND NOT EXISTS (SELECT FROM pg_replication_slots AS slot \
+                     WHERE slot.active_pid = standby.pid AND slot.slot_type = 'logical')";
+
+fn text(row: &Row, column: usize) -> &str {
+    row.try_get(column).unwrap_or_default()
+}
+
+/// Refuses a server with settings that lose acknowledged commits.
+pub fn check_settings(target: &Target, link: &Link) -> Result<()> {
+    let rows = link.query(SETTINGS, &[]).map_err(|fault| fault.at(target))?;
+    let Some(row) = rows.first() else {
+        return Err(Error::Unavailable(format!("{}: no settings", target.shown())));
+    };
+    let unfit = |why: &str| Err(Error::Invalid(format!("{}: {why}", target.shown())));
+    let version: u32 = text(row, 0).parse().unwrap_or(0);
+    if version < OLDEST_VERSION {
+        return unfit(&format!(
+            "its version is {}.{}: version {} or later is needed",
+            version / 10_000,
+            version % 10_000,
+            OLDEST_VERSION / 10_000
+        ));
+    }
+    if text(row, 4) != "primary" {
+        return unfit("it is a standby: name the primary, or promote it");
+    }
+    for (column, setting) in [(1, "fsync"), (2, "full_page_writes")] {
+        if text(row, column) != "on" {
+            return unfit(&format!(
+                "{setting} is not on, so a crash may destroy the database: \
+                 set {setting} = on in postgresql.conf and reload"
+            ));
+        }
+    }
+    if !["on", "remote_apply"].contains(&text(row, 3)) {
+        return unfit(&format!(
+            "synchronous_commit is {}, so acknowledged changes may be lost: set it to on in \
+             postgresql.conf, for this user and for this database, and reload",
+            text(row, 3)
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses standbys that may lack acknowledged commits, unless that is `accepted`.
+pub fn check_standbys(target: &Target, link: &Link, accepted: bool) -> Result<()> {
+    let rows = link.query(STANDBYS, &[]).map_err(|fault| fault.at(target))?;
+    let standbys: i64 = rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or_default();
+    if standbys == 0 {
+        return Ok(());
+    }
+    if accepted {
+        tracing::warn!(standbys, "asynchronous standbys: a failover may lose acknowledged changes");
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "{}: {standbys} of its standbys are asynchronous or not visible to this user, so a \
+         failover may lose acknowledged changes: name them in synchronous_standby_names (and \
+         grant pg_read_all_stats to the user), or accept it with --accept-lossy-failover",
+        target.shown()
+    )))
+}

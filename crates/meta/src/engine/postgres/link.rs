@@ -1,0 +1,216 @@
+//! One connection, driven by whoever uses it.
+
+use std::time::{Duration, Instant};
+
+use cairn_base::{Error, Result};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use tokio_postgres::error::Severity;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
+
+use super::schema::Sql;
+use super::tls::Tls;
+use super::url::Url;
+use super::{Config, inspect};
+
+/// What takes longer than this will not be answered.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Between two attempts to connect.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+pub type Params<'a> = [(&'a (dyn ToSql + Sync), Type)];
+
+/// Where connections lead.
+pub struct Target {
+    url: Url,
+    tls: Tls,
+    patience: Duration,
+    pub sql: Sql,
+}
+
+impl Target {
+    pub fn new(config: &Config) -> Result<Target> {
+        let sql = Sql::new(&config.schema)?;
+        let url = Url::parse(config.url.expose())?;
+        let tls = Tls::new(&url.trust)?;
+        Ok(Target { url, tls, patience: config.patience, sql })
+    }
+
+    /// Host, port and database, for messages.
+    pub fn shown(&self) -> &str {
+        &self.url.shown
+    }
+
+    /// A connection to a server that is fit for use.
+    pub fn connect(&self) -> Result<Link> {
+        let link = Link::open(self).map_err(|fault| fault.at(self))?;
+        inspect::check_settings(self, &link)?;
+        Ok(link)
+    }
+
+    /// As `connect`, but while the server cannot be reached it is tried again.
+    pub fn reconnect(&self) -> Result<Link> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            match Link::open(self) {
+                Err(Fault::Lost { again: true, .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_PAUSE);
+                }
+                Err(fault) => return Err(fault.at(self)),
+                Ok(link) => {
+                    inspect::check_settings(self, &link)?;
+                    return Ok(link);
+                }
+            }
+        }
+    }
+
+    /// How long a call may wait.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+}
+
+/// What went wrong with a request.
+#[derive(Debug)]
+pub enum Fault {
+    /// The server answered with an error; its transaction is over, the connection works.
+    Refused { code: String, text: String },
+    /// No answer, or one that ended the connection. Another may succeed if `again`.
+    Lost { again: bool, text: String },
+}
+
+impl Fault {
+    fn new(error: &tokio_postgres::Error) -> Fault {
+        let text = text(error);
+        let Some(answer) = error.as_db_error() else { return Fault::Lost { again: true, text } };
+        let code = answer.code().code().to_owned();
+        // A pooler says so when it lost the server.
+        let lost = code.starts_with("08") || answer.parsed_severity() != Some(Severity::Error);
+        match lost {
+            true => Fault::Lost { again: !is_permanent(&code), text },
+            false => Fault::Refused { code, text },
+        }
+    }
+
+    pub fn at(self, target: &Target) -> Error {
+        let shown = target.shown();
+        match self {
+            Fault::Lost { text, .. } => Error::Unavailable(format!("{shown}: {text}")),
+            Fault::Refused { code, text } => {
+                let what = format!("{shown}: {text}");
+                match code.as_str() {
+                    "53100" => Error::Full(what),
+                    "XX001" | "XX002" => Error::corrupt(shown, text, "rows that can be read"),
+                    _ => Error::Unavailable(what),
+                }
+            }
+        }
+    }
+}
+
+/// Wrong password, no such database, no right to connect: that stays so.
+fn is_permanent(code: &str) -> bool {
+    ["28", "3D", "42"].iter().any(|class| code.starts_with(class))
+}
+
+/// An error in one line.
+pub fn text(error: &tokio_postgres::Error) -> String {
+    let text = match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(answer), _) => {
+            format!("{}: {} ({})", answer.severity(), answer.message(), answer.code().code())
+        }
+        (None, Some(cause)) => format!("{error}: {cause}"),
+        (None, None) => error.to_string(),
+    };
+    text.replace('\n', " ")
+}
+
+/// A connection and the runtime that drives it while somebody waits for an answer.
+pub struct Link {
+    client: Client,
+    /// Taken when dropped only.
+    runtime: Option<Runtime>,
+}
+
+impl Link {
+    fn open(target: &Target) -> Result<Link, Fault> {
+        let failed = |error: &dyn std::fmt::Display| Fault::Lost {
+            again: true,
+            text: format!("connecting: {error}"),
+        };
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(1)
+            .build()
+            .map_err(|error| failed(&error))?;
+        let connecting = target.url.config.connect(target.tls.clone());
+        let connected = runtime.block_on(async { timeout(ANSWER_TIMEOUT, connecting).await });
+        let (client, connection) =
+            connected.map_err(|error| failed(&error))?.map_err(|error| Fault::new(&error))?;
+        runtime.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error = text(&error), "connection to the database ended");
+            }
+        });
+        Ok(Link { client, runtime: Some(runtime) })
+    }
+
+    /// Sends one statement, which is a transaction of its own unless one was begun.
+    pub fn query(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Fault> {
+        self.wait(self.client.query_typed(sql, params))
+    }
+
+    /// Sends statements that have no parameters and waits until all are done.
+    pub fn execute(&self, sql: &str) -> Result<(), Fault> {
+        self.wait(self.client.batch_execute(sql))
+    }
+
+    /// Sends `first`, then `second`, at once.
+    pub fn pipeline(&self, first: &str, second: &str) -> Result<Vec<Row>, Fault> {
+        self.wait(async {
+            let first = self.client.batch_execute(first);
+            let ((), rows) = tokio::try_join!(first, self.client.query_typed(second, &[]))?;
+            Ok(rows)
+        })
+    }
+
+    /// Sends a statement and does not wait for the answer.
+    pub fn post(&self, sql: &str) {
+        self.runtime().block_on(async {
+            tokio::select! {
+                biased;
+                _ = self.client.batch_execute(sql) => {}
+                () = tokio::task::yield_now() => {}
+            }
+        });
+    }
+
+    fn wait<T>(
+        &self,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Fault> {
+        match self.runtime().block_on(async { timeout(ANSWER_TIMEOUT, answer).await }) {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(Fault::new(&error)),
+            Err(_) => {
+                let text = format!("no answer within {} s", ANSWER_TIMEOUT.as_secs());
+                Err(Fault::Lost { again: true, text })
+            }
+        }
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it is there until dropped")
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // In this way also from within another runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

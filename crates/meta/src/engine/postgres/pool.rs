@@ -1,0 +1,80 @@
+//! Connections for snapshots: a bounded number, kept for the next.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cairn_base::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+
+use super::link::{Fault, Link, Target};
+
+pub struct Pool {
+    pub target: Arc<Target>,
+    limit: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Link>,
+    /// Idle or in use.
+    links: usize,
+}
+
+impl Pool {
+    pub fn new(target: Arc<Target>, limit: usize) -> Pool {
+        let state = Mutex::new(State::default());
+        Pool { target, limit: limit.max(1), state, changed: Condvar::new() }
+    }
+
+    /// Takes a connection and sends a first request. Where the server has left since the
+    /// connection was last used, another is taken.
+    pub fn ask<T>(&self, request: impl Fn(&Link) -> Result<T, Fault>) -> Result<(Link, T)> {
+        loop {
+            let (link, used) = self.take()?;
+            match request(&link) {
+                Ok(answer) => return Ok((link, answer)),
+                Err(Fault::Lost { .. }) if used => self.forget(),
+                Err(fault) => {
+                    self.forget();
+                    return Err(fault.at(&self.target));
+                }
+            }
+        }
+    }
+
+    /// A connection, and whether it was used before.
+    fn take(&self) -> Result<(Link, bool)> {
+        let deadline = Instant::now() + self.target.patience();
+        let mut state = self.state.lock();
+        loop {
+            if let Some(link) = state.idle.pop() {
+                return Ok((link, true));
+            }
+            if state.links < self.limit {
+                break;
+            }
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                let (limit, shown) = (self.limit, self.target.shown());
+                let text = format!("{shown}: all {limit} connections for reading are in use");
+                return Err(Error::Unavailable(text));
+            }
+        }
+        state.links += 1;
+        drop(state);
+        let link = self.target.reconnect().inspect_err(|_| self.forget())?;
+        Ok((link, false))
+    }
+
+    pub fn give(&self, link: Link) {
+        self.state.lock().idle.push(link);
+        self.changed.notify_one();
+    }
+
+    /// One that was taken will not come back.
+    pub fn forget(&self) {
+        self.state.lock().links -= 1;
+        self.changed.notify_one();
+    }
+}

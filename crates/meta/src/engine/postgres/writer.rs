@@ -1,0 +1,174 @@
+//! All that changes something, through one connection.
+
+use std::sync::Arc;
+
+use cairn_base::{Error, Result};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::link::{Fault, Link, Params, Target};
+use crate::engine::{Change, CommitError, Fence};
+
+/// How often a statement that may be done twice is sent before its connection counts as hopeless.
+const ATTEMPTS: usize = 4;
+
+pub struct Writer {
+    target: Arc<Target>,
+    link: Option<Link>,
+    /// Commits name it. Raising it shuts out all those sent before that are still on their way.
+    attempt: i64,
+    /// The epoch of a commit whose outcome is not known.
+    doubt: Option<u64>,
+}
+
+/// The fence and the number of the attempt.
+pub fn fence_of(target: &Target, rows: &[Row]) -> Result<(Fence, i64)> {
+    let number = |column| rows.first().and_then(|row| row.try_get::<_, i64>(column).ok());
+    let unsigned = |column| number(column).and_then(|number| u64::try_from(number).ok());
+    match (unsigned(0), unsigned(1), number(2)) {
+        (Some(epoch), Some(batch), Some(attempt)) => Ok((Fence { epoch, batch }, attempt)),
+        _ => Err(Error::corrupt(target.shown(), "no fence", "one row in the table fence")),
+    }
+}
+
+fn signed(number: u64) -> Result<i64> {
+    let over = |_| Error::Invalid(format!("{number} is beyond the numbers of the database"));
+    i64::try_from(number).map_err(over)
+}
+
+impl Writer {
+    pub fn new(target: Arc<Target>, link: Link) -> Result<Writer> {
+        let mut writer = Writer { target, link: Some(link), attempt: 0, doubt: None };
+        (_, writer.attempt) = writer.read()?;
+        Ok(writer)
+    }
+
+    pub fn fence(&mut self) -> Result<Fence> {
+        self.settle()?;
+        Ok(self.read()?.0)
+    }
+
+    pub fn take_over(&mut self) -> Result<Fence> {
+        let target = Arc::clone(&self.target);
+        // Not asked twice: it may be done although no answer came.
+        let answer = self.link()?.query(&target.sql.take_over, &[]);
+        let rows = answer.map_err(|fault| self.fail(fault))?;
+        let (fence, attempt) = fence_of(&target, &rows)?;
+        self.attempt = attempt;
+        // Commits of an older epoch are refused from now on.
+        self.doubt = None;
+        Ok(fence)
+    }
+
+    pub fn commit(&mut self, expected: Fence, changes: &[Change]) -> Result<(), CommitError> {
+        self.settle().map_err(CommitError::Failed)?;
+        let (epoch, batch) = (signed(expected.epoch), signed(expected.batch));
+        let (epoch, batch) =
+            (epoch.map_err(CommitError::Failed)?, batch.map_err(CommitError::Failed)?);
+        let (mut deleted, mut keys, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, value) in changes {
+            match value {
+                None => deleted.push(&key[..]),
+                Some(value) => {
+                    keys.push(&key[..]);
+                    values.push(&value[..]);
+                }
+            }
+        }
+        let (target, attempt) = (Arc::clone(&self.target), self.attempt);
+        let params: &Params<'_> = &[
+            (&epoch, Type::INT8),
+            (&batch, Type::INT8),
+            (&attempt, Type::INT8),
+            (&deleted, Type::BYTEA_ARRAY),
+            (&keys, Type::BYTEA_ARRAY),
+            (&values, Type::BYTEA_ARRAY),
+        ];
+        let link = self.link().map_err(CommitError::Failed)?;
+        match link.query(&target.sql.commit, params) {
+            Ok(rows) if rows.len() == 1 => Ok(()),
+            Ok(_) => self.not_expected(),
+            Err(fault @ Fault::Refused { .. }) => self.refused(expected, fault),
+            Err(fault @ Fault::Lost { .. }) => {
+                self.doubt = Some(expected.epoch);
+                Err(CommitError::Unknown(self.fail(fault)))
+            }
+        }
+    }
+
+    /// The fence was not as expected, so nothing was changed.
+    fn not_expected(&mut self) -> Result<(), CommitError> {
+        match self.read() {
+            Ok((found, _)) => Err(CommitError::Fenced { found }),
+            Err(unread) => Err(CommitError::Failed(unread)),
+        }
+    }
+
+    /// The server answered with an error. That almost always means that nothing was changed, but
+    /// it may also fail after the commit, so it is asked.
+    fn refused(&mut self, expected: Fence, fault: Fault) -> Result<(), CommitError> {
+        let error = fault.at(&self.target);
+        match self.read() {
+            Ok((found, _)) if found == expected => Err(CommitError::Failed(error)),
+            Ok((Fence { epoch, batch }, _))
+                if epoch == expected.epoch && batch == expected.batch + 1 =>
+            {
+                tracing::warn!(%error, batch, "the database failed after a commit");
+                Ok(())
+            }
+            Ok((found, _)) => Err(CommitError::Fenced { found }),
+            Err(_) => {
+                self.doubt = Some(expected.epoch);
+                Err(CommitError::Unknown(error))
+            }
+        }
+    }
+
+    /// Makes sure that a commit of unknown outcome is done or never will be. It may still be on
+    /// its way, in the network, in a pooler or in a process of the database: raising the number
+    /// of the attempt waits until it has let go of the fence, or else it comes too late.
+    fn settle(&mut self) -> Result<()> {
+        let Some(epoch) = self.doubt else { return Ok(()) };
+        let (target, attempt) = (Arc::clone(&self.target), self.attempt + 1);
+        let epoch = signed(epoch)?;
+        self.repeatedly(
+            &target.sql.raise_attempt,
+            &[(&epoch, Type::INT8), (&attempt, Type::INT8)],
+        )?;
+        self.attempt = attempt;
+        self.doubt = None;
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(Fence, i64)> {
+        let target = Arc::clone(&self.target);
+        let rows = self.repeatedly(&target.sql.fence, &[])?;
+        fence_of(&target, &rows)
+    }
+
+    /// Sends a statement that may be done twice, until it is answered.
+    fn repeatedly(&mut self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>> {
+        for _ in 1..ATTEMPTS {
+            match self.link()?.query(sql, params) {
+                Err(fault @ Fault::Lost { again: true, .. }) => drop(self.fail(fault)),
+                answer => return answer.map_err(|fault| self.fail(fault)),
+            }
+        }
+        self.link()?.query(sql, params).map_err(|fault| self.fail(fault))
+    }
+
+    fn link(&mut self) -> Result<&Link> {
+        match self.link.take() {
+            Some(link) => Ok(self.link.insert(link)),
+            None => Ok(self.link.insert(self.target.reconnect()?)),
+        }
+    }
+
+    /// Lets go of a connection that is lost.
+    fn fail(&mut self, fault: Fault) -> Error {
+        if matches!(fault, Fault::Lost { .. }) {
+            self.link = None;
+        }
+        fault.at(&self.target)
+    }
+}
