@@ -175,11 +175,20 @@ impl Shared {
     }
 
     fn written(self: &Arc<Self>, room: &Room, footprint: u64) {
-        let acknowledge = self.config.durability == Durability::Async;
-        let settled = |outcome: &Outcome| self.state.write().settle(room.log.number, outcome);
+        let (log, unsynced_bytes) = (&room.log, self.config.unsynced_bytes);
         let end = room.offset + footprint;
-        if room.log.written(end, acknowledge, settled, self.config.unsynced_bytes) {
-            self.tell(&room.log);
+        let (tell, acknowledged) = match self.config.durability {
+            Durability::Sync => (log.written(end, unsynced_bytes), Vec::new()),
+            Durability::Async => {
+                // One step with pointing the index to them: see `durable`.
+                let mut state = self.state.write();
+                let acknowledged = log.acknowledge(end, |out| state.settle(log.number, out));
+                (log.written(end, unsynced_bytes), acknowledged)
+            }
+        };
+        acknowledged.into_iter().for_each(|done| done(Ok(())));
+        if tell {
+            self.tell(log);
         }
     }
 

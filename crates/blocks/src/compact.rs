@@ -94,10 +94,10 @@ impl Store {
 impl Shared {
     /// Segments worth it, the deadest first.
     fn candidates(&self) -> Vec<Candidate> {
+        let short = self.is_short();
         let state = self.state.read();
         let sealed = |segment: &&Segment| segment.log.is_none() && !segment.damaged;
         let is_small = |segment: &Segment| segment.end < self.config.segment_bytes / 8;
-        let short = self.is_short();
         let all = || state.segments.iter().filter(|(_, segment)| sealed(segment));
         let merge = all().filter(|(_, segment)| is_small(segment)).count() >= SMALL_SEGMENTS;
         let mut found: Vec<Candidate> = all()

@@ -75,6 +75,19 @@ struct LogState {
     poisoned: bool,
 }
 
+impl LogState {
+    /// Returns how many flights from the first on are written, 0 if that at `end` is gone.
+    fn mark_written(&mut self, end: u64) -> usize {
+        let Ok(at) = self.flights.binary_search_by_key(&end, |flight| flight.end) else { return 0 };
+        self.flights[at].written = true;
+        let ready = self.flights.iter().take_while(|flight| flight.written).count();
+        if ready > 0 {
+            self.written = self.flights[ready - 1].end;
+        }
+        ready
+    }
+}
+
 /// What a writer may write where.
 pub(crate) struct Room {
     pub log: Arc<Log>,
@@ -141,45 +154,32 @@ impl Log {
         Some(Room { log: Arc::clone(self), offset, synced: state.synced })
     }
 
-    /// The record that ends at `end` is written. Says whether the syncer must be told. If
-    /// `acknowledge` is set, blocks are acknowledged now, by way of `settled`.
-    pub(crate) fn written(
-        &self,
-        end: u64,
-        acknowledge: bool,
-        settled: impl Fn(&Outcome),
-        unsynced_bytes: u64,
-    ) -> bool {
-        let mut acknowledged = Vec::new();
-        let tell = {
-            let mut state = self.state.lock();
-            let Ok(at) = state.flights.binary_search_by_key(&end, |flight| flight.end) else {
-                return false;
-            };
-            state.flights[at].written = true;
-            let ready = state.flights.iter().take_while(|flight| flight.written).count();
-            let Some(last) = ready.checked_sub(1) else { return false };
-            state.written = state.flights[last].end;
-            if acknowledge {
-                for flight in state.flights.iter_mut().take(ready) {
-                    if let Outcome::Put(entry) = flight.outcome
-                        && let Some(done) = flight.done.take()
-                    {
-                        acknowledged.push((Outcome::Put(entry), done));
-                    }
-                }
-            }
-            let waiting = state.flights.iter().take(ready).any(|flight| flight.done.is_some());
-            let due = waiting || state.written - state.syncing >= unsynced_bytes || state.closed;
-            let tell = due && !state.queued;
-            state.queued |= due;
-            tell
-        };
-        for (outcome, done) in acknowledged {
-            settled(&outcome);
-            done(Ok(()));
-        }
+    /// The record that ends at `end` is written. Says whether the syncer must be told.
+    pub(crate) fn written(&self, end: u64, unsynced_bytes: u64) -> bool {
+        let mut state = self.state.lock();
+        let ready = state.mark_written(end);
+        let waiting = state.flights.iter().take(ready).any(|flight| flight.done.is_some());
+        let due = waiting || state.written - state.syncing >= unsynced_bytes || state.closed;
+        let tell = ready > 0 && due && !state.queued;
+        state.queued |= tell;
         tell
+    }
+
+    /// Before it is said to be written: the blocks that need not be durable to be acknowledged.
+    /// `settle` is told of each.
+    pub(crate) fn acknowledge(&self, end: u64, mut settle: impl FnMut(&Outcome)) -> Vec<Done> {
+        let mut state = self.state.lock();
+        let ready = state.mark_written(end);
+        let mut acknowledged = Vec::new();
+        for flight in state.flights.iter_mut().take(ready) {
+            if matches!(flight.outcome, Outcome::Put(_))
+                && let Some(done) = flight.done.take()
+            {
+                settle(&flight.outcome);
+                acknowledged.push(done);
+            }
+        }
+        acknowledged
     }
 
     /// Takes no further records. Says whether the syncer must be told.

@@ -39,9 +39,12 @@ impl Shared {
     }
 
     fn durable(&self, log: &Log, end: u64) {
-        let flights = log.synced(end);
+        let flights;
         {
+            // One step: a log without flights is sealed, and a sealed segment to which the index
+            // does not point is removed.
             let mut state = self.state.write();
+            flights = log.synced(end);
             for flight in flights.iter().filter(|flight| flight.done.is_some()) {
                 state.settle(log.number, &flight.outcome);
             }

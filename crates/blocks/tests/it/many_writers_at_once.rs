@@ -104,12 +104,14 @@ fn of_one_block_let_one_win() {
 
 #[test]
 fn asynchronously_survive_the_death_of_the_process() {
-    let disk = SimDisk::new(1);
-    let mut config = config();
-    config.durability = Durability::Async;
-    let store = Store::open(Arc::new(disk.clone()), config).unwrap();
-    runtime().block_on(hammer(&store));
-    check(&open(&disk.kill()));
-    store.sync().unwrap();
-    check(&open(&disk.crash_image(1)));
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let mut config = config();
+        config.durability = Durability::Async;
+        let store = Store::open(Arc::new(disk.clone()), config).unwrap();
+        runtime().block_on(hammer(&store));
+        check(&open(&disk.kill()));
+        store.sync().unwrap();
+        check(&open(&disk.crash_image(seed)));
+    }
 }
