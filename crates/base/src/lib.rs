@@ -4,7 +4,7 @@
 //! It is not: an async runtime, a utility drawer, a place for anything that knows what a file is.
 //!
 //! ```text
-//!   blocks, meta, fs, doors ──►  id  limits  error  checksum  codec  secret  node  join
+//!   blocks, meta, fs, doors ──►  id  limits  error  checksum  codec  secret  node  join  map
 //!                           ──►  Disk   Clock   Rng     (faults enter here in tests)
 //! ```
 
@@ -17,6 +17,7 @@ mod error_bytes;
 mod id;
 mod join;
 pub mod limits;
+pub mod map;
 mod node;
 pub mod rng;
 mod secret;
@@ -29,6 +30,7 @@ pub use id::{
     UploadId, UserId,
 };
 pub use join::{Applicant, JoinGrant, TokenHash};
+pub use map::ClusterMap;
 pub use node::{KeyHash, Pin, Role, Roles};
 pub use rng::Rng;
 pub use secret::Secret;

@@ -49,11 +49,12 @@ pub use store::Store;
 /// Blocks as `fs` sees them, on this machine or on others.
 #[async_trait]
 pub trait Blocks: Send + Sync + 'static {
-    /// Writes a block to every member of `group`; when it returns, the block is as durable as the
-    /// store's durability says. `data` has 1 to `limits::BLOCK_BYTES` bytes. A block is written
-    /// once: `Exists` if it is there, `Conflict` if somebody is writing it right now. Whether a
-    /// block is there after another error is not known until a further `put` or `delete`.
-    async fn put(&self, group: GroupId, block: BlockId, owner: Owner, data: Bytes) -> Result<()>;
+    /// Writes a block to every member of a group that takes writes, and says to which; when it
+    /// returns, the block is as durable as the store's durability says. `data` has 1 to
+    /// `limits::BLOCK_BYTES` bytes. A block is written once: `Exists` if it is there, `Conflict` if
+    /// somebody is writing it right now. After another error the block may be in any group.
+    async fn write(&self, wish: Wish, block: BlockId, owner: Owner, data: Bytes)
+    -> Result<GroupId>;
 
     /// Bytes `range` of a block, verified. `Corrupt` if they do not check out, `NotFound` if there
     /// is no such block, `RangeNotSatisfiable` if it is not that long.
@@ -66,7 +67,10 @@ pub trait Blocks: Send + Sync + 'static {
     /// Forgets blocks, durably. Unknown ones are ignored.
     async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()>;
 
-    /// Up to `limit` blocks after `after`, in the order of their ids.
+    /// Groups in which blocks may be.
+    fn groups(&self) -> Vec<GroupId>;
+
+    /// Up to `limit` blocks after `after`, in the order of their ids: those that any member has.
     async fn inventory(
         &self,
         group: GroupId,
@@ -75,6 +79,15 @@ pub trait Blocks: Send + Sync + 'static {
     ) -> Result<Vec<BlockInfo>>;
 
     async fn usage(&self) -> Result<Usage>;
+}
+
+/// Where a block should go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wish {
+    /// Replicas; 0 for as many as is usual.
+    pub replicas: u8,
+    /// The group to take if it takes writes and has room: that of the block before in the file.
+    pub group: Option<GroupId>,
 }
 
 /// A block as the inventory lists it.

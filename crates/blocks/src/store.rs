@@ -17,7 +17,7 @@ use crate::index::Location;
 use crate::log::Log;
 use crate::recover::OpenReport;
 use crate::state::State;
-use crate::{BlockInfo, Blocks, Usage};
+use crate::{BlockInfo, Blocks, Usage, Wish};
 
 /// A read up to this long is tried on the caller's thread first, bytes. Copying and verifying so
 /// much takes as long as handing it to another thread.
@@ -113,6 +113,25 @@ impl Store {
         Ok(())
     }
 
+    /// Writes a block of a group, as [`Blocks::write`].
+    pub async fn put(
+        &self,
+        group: GroupId,
+        block: BlockId,
+        owner: Owner,
+        data: Bytes,
+    ) -> Result<()> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let shared = Arc::clone(&self.shared);
+        tokio::task::spawn_blocking(move || {
+            // Nobody listens if the caller gave up; the block is written all the same.
+            let done = Box::new(move |result| drop(sender.send(result)));
+            shared.put(Key { group, block }, owner, &data, done);
+        });
+        let ended = || Error::Unavailable("a writer ended early".to_owned());
+        receiver.await.unwrap_or_else(|_| Err(ended()))
+    }
+
     /// Groups that have blocks here.
     pub fn groups(&self) -> Vec<GroupId> {
         self.shared.state.read().index.groups()
@@ -179,16 +198,10 @@ async fn blocking<T: Send + 'static>(
 
 #[async_trait]
 impl Blocks for Store {
-    async fn put(&self, group: GroupId, block: BlockId, owner: Owner, data: Bytes) -> Result<()> {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        let shared = Arc::clone(&self.shared);
-        tokio::task::spawn_blocking(move || {
-            // Nobody listens if the caller gave up; the block is written all the same.
-            let done = Box::new(move |result| drop(sender.send(result)));
-            shared.put(Key { group, block }, owner, &data, done);
-        });
-        let ended = || Error::Unavailable("a writer ended early".to_owned());
-        receiver.await.unwrap_or_else(|_| Err(ended()))
+    /// There is one group here, and it is as good as any other.
+    async fn write(&self, _: Wish, block: BlockId, owner: Owner, data: Bytes) -> Result<GroupId> {
+        self.put(GroupId::LOCAL, block, owner, data).await?;
+        Ok(GroupId::LOCAL)
     }
 
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
@@ -210,6 +223,10 @@ impl Blocks for Store {
         let shared = Arc::clone(&self.shared);
         let blocks = blocks.to_vec();
         blocking(move || shared.delete(group, &blocks)).await
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        vec![GroupId::LOCAL]
     }
 
     async fn inventory(

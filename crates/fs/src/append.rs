@@ -3,7 +3,8 @@
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
-use cairn_base::{BodyId, Error, GroupId, Ino, Owner, Result, limits};
+use cairn_base::{BodyId, Error, Ino, Owner, Result, limits};
+use cairn_blocks::Wish;
 
 use crate::Fs;
 use crate::ops::append::{Append, Appended};
@@ -109,14 +110,14 @@ impl Fs {
     async fn write_block(&self, owner: Owner, data: Bytes) -> Result<Extent> {
         let block = self.inner.new_block();
         let len = data.len() as u64;
-        self.inner.blocks.put(GroupId::LOCAL, block, owner, data).await?;
-        let place = Place::Block { group: GroupId::LOCAL, block, offset: 0 };
+        let group = self.inner.blocks.write(Wish::default(), block, owner, data).await?;
+        let place = Place::Block { group, block, offset: 0 };
         Ok(Extent { offset: 0, len, place })
     }
 
     fn abandon(&self, place: &Place) {
-        if let Place::Block { block, .. } = place {
-            self.inner.abandoned.lock().push(Abandoned::Block(*block));
+        if let Place::Block { group, block, .. } = place {
+            self.inner.abandoned.lock().push(Abandoned::Block(*group, *block));
         }
     }
 

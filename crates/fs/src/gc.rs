@@ -1,14 +1,13 @@
 //! Garbage: drained bodies and uploads, freed blocks, blocks that were never published.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use cairn_auth::{Caller, decide_admin};
-use cairn_base::{BlockId, Error, GroupId, Owner, Result, SessionId};
-use cairn_blocks::BlockInfo;
+use cairn_base::{BlockId, GroupId, Owner, Result, SessionId};
 
 use crate::Fs;
-use crate::ops::gc::{
-    DrainStep, Drained, ForgetFreed, FreeOrphans, FreedBlock, ListDrains, ListFreed,
-};
+use crate::ops::gc::{DrainStep, Drained, ForgetFreed, FreeOrphans, ListDrains, ListFreed};
 use crate::ops::put_object::AbandonBody;
 use crate::ops::sessions::{EndSession, ListSessions};
 use crate::rows::SessionState;
@@ -114,15 +113,28 @@ impl Fs {
         dry_run: bool,
         report: &mut GcReport,
     ) -> Result<()> {
+        for group in self.inner.blocks.groups() {
+            self.free_orphans_in(caller, group, session, dry_run, report).await?;
+        }
+        Ok(())
+    }
+
+    async fn free_orphans_in(
+        &self,
+        caller: &Caller,
+        group: GroupId,
+        session: SessionId,
+        dry_run: bool,
+        report: &mut GcReport,
+    ) -> Result<()> {
         let mut after = BlockId { session, counter: 0 };
         loop {
-            let page = self.inventory(Some(after)).await?;
+            let page = self.inner.blocks.inventory(group, Some(after), PAGE).await?;
             let own = page.iter().take_while(|info| info.block.session == session);
             let candidates: Vec<(BlockId, Owner)> =
                 own.map(|info| (info.block, info.owner)).collect();
             let Some((last, _)) = candidates.last() else { return Ok(()) };
             after = *last;
-            let group = GroupId::LOCAL;
             let orphans = match dry_run {
                 true => self.read(caller, FreeOrphans { group, candidates, dry_run }).await?,
                 false => self.run(caller, FreeOrphans { group, candidates, dry_run }).await?,
@@ -131,16 +143,24 @@ impl Fs {
         }
     }
 
-    async fn inventory(&self, after: Option<BlockId>) -> Result<Vec<BlockInfo>> {
-        self.inner.blocks.inventory(GroupId::LOCAL, after, PAGE).await
-    }
-
     /// Counts the blocks of sessions that the metadata does not know, session by session.
     async fn count_unknown(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
+        for group in self.inner.blocks.groups() {
+            self.count_unknown_in(caller, group, report).await?;
+        }
+        Ok(())
+    }
+
+    async fn count_unknown_in(
+        &self,
+        caller: &Caller,
+        group: GroupId,
+        report: &mut GcReport,
+    ) -> Result<()> {
         let mut after = None;
         let mut known: Option<SessionId> = None;
         loop {
-            let page = self.inventory(after).await?;
+            let page = self.inner.blocks.inventory(group, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.block);
             for info in &page {
@@ -169,15 +189,12 @@ impl Fs {
         let mut blocks = Vec::new();
         for one in abandoned {
             match one {
-                Abandoned::Block(block) => blocks.push(block),
+                Abandoned::Block(group, block) => blocks.push((group, block)),
                 Abandoned::Body(body) => self.run(caller, AbandonBody { body }).await?,
             }
         }
-        for page in blocks.chunks(PAGE) {
-            self.inner.blocks.delete(GroupId::LOCAL, page).await?;
-            report.blocks_deleted += page.len() as u64;
-        }
-        Ok(())
+        report.blocks_deleted += blocks.len() as u64;
+        self.delete_blocks(blocks.into_iter()).await
     }
 
     /// Deletes the freed blocks that no reader can want any more.
@@ -188,22 +205,23 @@ impl Fs {
             if blocks.is_empty() {
                 return Ok(());
             }
-            self.delete_freed(&blocks).await?;
+            let all = blocks.iter().map(|freed| (freed.group, freed.block));
+            self.delete_blocks(all).await?;
             report.blocks_deleted += blocks.len() as u64;
             self.run(caller, ForgetFreed { blocks }).await?;
         }
     }
 
-    async fn delete_freed(&self, freed: &[FreedBlock]) -> Result<()> {
-        let blocks: Vec<BlockId> = freed
-            .iter()
-            .filter(|freed| freed.group == GroupId::LOCAL)
-            .map(|freed| freed.block)
-            .collect();
-        if blocks.len() < freed.len() {
-            let what = "freed blocks of a group that this store has not";
-            return Err(Error::corrupt(what, freed.len() - blocks.len(), 0));
+    async fn delete_blocks(&self, all: impl Iterator<Item = (GroupId, BlockId)>) -> Result<()> {
+        let mut by_group: BTreeMap<GroupId, Vec<BlockId>> = BTreeMap::new();
+        for (group, block) in all {
+            by_group.entry(group).or_default().push(block);
         }
-        self.inner.blocks.delete(GroupId::LOCAL, &blocks).await
+        for (group, blocks) in by_group {
+            for page in blocks.chunks(PAGE) {
+                self.inner.blocks.delete(group, page).await?;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,12 @@
 //! Writing: bytes go into blocks as they come, several blocks at once, and are published by one
 //! operation when all of them are durable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result, SessionId, limits};
+use cairn_blocks::Wish;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
@@ -23,7 +24,7 @@ const STAGE_CHUNKS: usize = 256;
 /// Something this session wrote and will not publish.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Abandoned {
-    Block(BlockId),
+    Block(GroupId, BlockId),
     /// A body with staged extents.
     Body(BodyId),
 }
@@ -34,7 +35,7 @@ pub struct BodyWriter {
     buffer: BytesMut,
     /// Memory that `buffer` may use.
     permits: Vec<OwnedSemaphorePermit>,
-    puts: JoinSet<Result<()>>,
+    puts: JoinSet<Result<Extent>>,
     draft: Draft,
 }
 
@@ -49,7 +50,12 @@ struct Draft {
     fs: Fs,
     body: Option<BodyId>,
     size: u64,
+    /// Of blocks that are durable.
     chunks: BTreeMap<u32, Extents>,
+    /// Where blocks begin that are on their way.
+    pending: BTreeSet<u64>,
+    /// Where the block before went.
+    group: Option<GroupId>,
     staged: bool,
 }
 
@@ -197,21 +203,29 @@ impl BodyWriter {
         self.draft.stage().await
     }
 
-    /// Names the next block and prepares its writing.
+    /// Names the next block and prepares its writing. What comes of it is told to the draft.
     fn next_put(
         &mut self,
-    ) -> (impl Future<Output = Result<()>> + Send + use<>, Vec<OwnedSemaphorePermit>) {
+    ) -> (impl Future<Output = Result<Extent>> + Send + use<>, Vec<OwnedSemaphorePermit>) {
         let data = std::mem::take(&mut self.buffer).freeze();
         let inner = self.fs.inner.clone();
+        let (offset, len) = (self.draft.size, data.len() as u64);
         let (block, owner) = self.draft.add_block(data.len());
-        let put = async move { inner.blocks.put(GroupId::LOCAL, block, owner, data).await };
+        let wish = Wish { group: self.draft.group, ..Wish::default() };
+        let put = async move {
+            let group = inner.blocks.write(wish, block, owner, data).await?;
+            Ok(Extent { offset, len, place: Place::Block { group, block, offset: 0 } })
+        };
         (put, std::mem::take(&mut self.permits))
     }
 
     async fn join(&mut self) -> Result<()> {
         match self.puts.join_next().await {
             None => Ok(()),
-            Some(Ok(put)) => put,
+            Some(Ok(put)) => {
+                self.draft.landed(put?);
+                Ok(())
+            }
             Some(Err(error)) => Err(Error::Io(std::io::Error::other(error))),
         }
     }
@@ -224,7 +238,8 @@ impl BodyWriter {
             self.draft.size = inline.len() as u64;
         } else if !self.buffer.is_empty() {
             let (put, _held) = self.next_put();
-            put.await?;
+            let extent = put.await?;
+            self.draft.landed(extent);
         }
         while !self.puts.is_empty() {
             self.join().await?;
@@ -241,11 +256,14 @@ impl Drop for BodyWriter {
             return;
         }
         let mut puts = std::mem::take(&mut self.puts);
-        let draft = std::mem::replace(&mut self.draft, Draft::empty(&self.fs));
+        let mut draft = std::mem::replace(&mut self.draft, Draft::empty(&self.fs));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                while puts.join_next().await.is_some() {}
-                drop(draft);
+                while let Some(put) = puts.join_next().await {
+                    if let Ok(Ok(extent)) = put {
+                        draft.landed(extent);
+                    }
+                }
             });
         }
     }
@@ -272,34 +290,53 @@ impl Written {
 
 impl Draft {
     fn empty(fs: &Fs) -> Draft {
-        Draft { fs: fs.clone(), body: None, size: 0, chunks: BTreeMap::new(), staged: false }
+        Draft {
+            fs: fs.clone(),
+            body: None,
+            size: 0,
+            chunks: BTreeMap::new(),
+            pending: BTreeSet::new(),
+            group: None,
+            staged: false,
+        }
     }
 
+    /// Names a block at the end.
     fn add_block(&mut self, len: usize) -> (BlockId, Owner) {
         let inner = &self.fs.inner;
         let body = *self.body.get_or_insert_with(|| inner.new_body());
         let block = inner.new_block();
-        let chunk = (self.size / limits::CHUNK_BYTES) as u32;
-        let place = Place::Block { group: GroupId::LOCAL, block, offset: 0 };
-        let extent = Extent { offset: self.size, len: len as u64, place };
-        self.chunks.entry(chunk).or_default().extents.push(extent);
+        let chunk = chunk_at(self.size);
+        self.pending.insert(self.size);
         self.size += len as u64;
         (block, Owner { body, chunk })
     }
 
-    /// Sends chunk rows ahead when there are many. The last one may still grow.
+    /// A block is durable.
+    fn landed(&mut self, extent: Extent) {
+        self.pending.remove(&extent.offset);
+        if let Place::Block { group, .. } = extent.place {
+            self.group = Some(group);
+        }
+        let extents = &mut self.chunks.entry(chunk_at(extent.offset)).or_default().extents;
+        let at = extents.partition_point(|before| before.offset < extent.offset);
+        extents.insert(at, extent);
+    }
+
+    /// Sends chunk rows ahead when there are many: those that are whole.
     async fn stage(&mut self) -> Result<()> {
-        let (Some(body), true) = (self.body, self.chunks.len() > STAGE_CHUNKS) else {
+        let open = chunk_at(self.pending.first().copied().unwrap_or(self.size));
+        let (Some(body), true) = (self.body, self.chunks.range(..open).count() > STAGE_CHUNKS)
+        else {
             return Ok(());
         };
-        let Some((last, open)) = self.chunks.pop_last() else { return Ok(()) };
         let session = self.fs.inner.meta.session();
-        let chunks: Vec<_> = self.chunks.iter().map(|(at, row)| (*at, row.clone())).collect();
-        self.chunks.insert(last, open);
+        let whole = self.chunks.range(..open);
+        let chunks: Vec<_> = whole.map(|(at, row)| (*at, row.clone())).collect();
         self.staged = true;
         let staged = StageExtents { session, body, chunks };
         self.fs.run(&Caller::system(), staged).await?;
-        self.chunks.retain(|chunk, _| *chunk == last);
+        self.chunks = self.chunks.split_off(&open);
         Ok(())
     }
 
@@ -321,9 +358,14 @@ impl Drop for Draft {
             abandoned.push(Abandoned::Body(body));
         }
         for extent in self.chunks.values().flat_map(|row| &row.extents) {
-            if let Place::Block { block, .. } = extent.place {
-                abandoned.push(Abandoned::Block(block));
+            if let Place::Block { group, block, .. } = extent.place {
+                abandoned.push(Abandoned::Block(group, block));
             }
         }
     }
+}
+
+/// The chunk that `offset` of a body lies in.
+fn chunk_at(offset: u64) -> u32 {
+    (offset / limits::CHUNK_BYTES) as u32
 }

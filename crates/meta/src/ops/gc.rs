@@ -256,7 +256,7 @@ impl Verb for FreeOrphans {
                 None => orphans.unknown += 1,
                 Some(SessionState::Live) => {}
                 Some(SessionState::Ended | SessionState::Reaped) => {
-                    if !is_named(view, *block, *owner)? {
+                    if !is_named(view, self.group, *block, *owner)? {
                         orphans.freed.push(*block);
                         if !self.dry_run {
                             free(view, context, self.group, *block);
@@ -269,10 +269,18 @@ impl Verb for FreeOrphans {
     }
 }
 
-/// Whether the chunk that owns a block names it.
-fn is_named(view: &mut View<'_>, block: BlockId, owner: Owner) -> Result<bool, Stop> {
+/// Whether the chunk that owns a block names it, in this group: a block that could not be written
+/// to all of one group was written to another.
+fn is_named(
+    view: &mut View<'_>,
+    in_group: GroupId,
+    named: BlockId,
+    owner: Owner,
+) -> Result<bool, Stop> {
     let extents = load_extents(view, owner.body, owner.chunk)?.extents;
-    let names =
-        |place: &Place| matches!(place, Place::Block { block: named, .. } if *named == block);
+    let names = |place: &Place| {
+        let Place::Block { group, block, .. } = place else { return false };
+        (*group, *block) == (in_group, named)
+    };
     Ok(extents.iter().any(|extent| names(&extent.place)))
 }

@@ -1,0 +1,354 @@
+//! The cluster map: which nodes there are, and which of them hold which group of blocks.
+//!
+//! It is small (groups, not blocks), kept in one row by the metadata, changed by operations only,
+//! and numbered: each change makes a new epoch. Everybody has a copy; every call about blocks names
+//! the epoch of the caller's copy.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::codec::{Fields, Writer};
+use crate::{Error, GroupId, KeyHash, NodeId, Pin, Result, Role, Roles};
+
+/// Replicas a group can have.
+pub const REPLICAS_MAX: u8 = 5;
+/// A map is one row and part of one operation, bytes.
+pub const MAP_BYTES: usize = 768 << 10;
+
+const FORMAT: u8 = 1;
+
+/// Nodes and groups as of one epoch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ClusterMap {
+    /// Grows with every change.
+    pub epoch: u64,
+    /// Replicas of a block where its bucket says nothing else.
+    pub replicas: u8,
+    /// Where so many nodes are not up, the fewest replicas with which a write is acknowledged.
+    pub minimum: u8,
+    pub nodes: BTreeMap<NodeId, Node>,
+    pub groups: BTreeMap<GroupId, Group>,
+    pub next_node: u64,
+    pub next_group: u32,
+    pub unknown: Vec<u8>,
+}
+
+/// A node that has joined.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    pub pin: Pin,
+    /// `host:port` at which other nodes reach it; empty for one that is not dialed.
+    pub address: String,
+    /// Under which URL clients reach its door, for redirects; empty for none.
+    pub url: String,
+    /// Nodes in one zone may fail together; empty for a zone of its own.
+    pub zone: String,
+    /// How much of the data it should get, compared with others; 0 for none.
+    pub weight: u32,
+    /// The store of blocks that it has shown; 0 for none. Another one there is an empty one.
+    pub disk: u128,
+    /// It answers, as far as the master knows.
+    pub is_up: bool,
+    /// Its blocks are to move elsewhere.
+    pub is_draining: bool,
+}
+
+/// Chunkservers that hold the same blocks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Group {
+    /// Members it should have.
+    pub wanted: u8,
+    pub members: Vec<Member>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    pub node: NodeId,
+    /// It has every block of the group that was acknowledged. One that has not is catching up.
+    pub in_sync: bool,
+}
+
+impl Group {
+    pub fn has(&self, node: NodeId) -> bool {
+        self.members.iter().any(|member| member.node == node)
+    }
+
+    pub fn in_sync(&self) -> impl Iterator<Item = NodeId> {
+        self.members.iter().filter(|member| member.in_sync).map(|member| member.node)
+    }
+}
+
+impl ClusterMap {
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.is_up)
+    }
+
+    /// Whether blocks may be written to a group: every member is there and has all of it.
+    pub fn takes_writes(&self, group: &Group) -> bool {
+        !group.members.is_empty()
+            && group.members.iter().all(|member| member.in_sync && self.is_up(member.node))
+    }
+
+    /// Chunkservers that are up and stay, with a weight.
+    pub fn places(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        let fits = |node: &Node| {
+            node.is_up
+                && !node.is_draining
+                && node.weight > 0
+                && node.pin.roles.contains(Role::Chunkserver)
+        };
+        self.nodes.iter().filter(move |(_, node)| fits(node)).map(|(id, node)| (*id, node))
+    }
+
+    pub fn pin(&self, node: NodeId) -> Option<Pin> {
+        self.nodes.get(&node).map(|node| node.pin)
+    }
+
+    pub fn encode(&self) -> Bytes {
+        let mut out = Writer::new(FORMAT);
+        out.number(1, self.epoch)
+            .number(2, self.replicas.into())
+            .number(3, self.minimum.into())
+            .number(6, self.next_node)
+            .number(7, self.next_group.into());
+        for (id, node) in &self.nodes {
+            out.bytes(4, &encode_node(*id, node));
+        }
+        for (id, group) in &self.groups {
+            out.bytes(5, &encode_group(*id, group));
+        }
+        out.raw(&self.unknown);
+        out.finish()
+    }
+
+    pub fn decode(row: &Bytes) -> Result<ClusterMap> {
+        let mut map = ClusterMap::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => map.epoch = field.number()?,
+                2 => map.replicas = narrow(field.number()?)?,
+                3 => map.minimum = narrow(field.number()?)?,
+                4 => {
+                    let (id, node) = decode_node(&field.value)?;
+                    map.nodes.insert(id, node);
+                }
+                5 => {
+                    let (id, group) = decode_group(&field.value)?;
+                    map.groups.insert(id, group);
+                }
+                6 => map.next_node = field.number()?,
+                7 => map.next_group = narrow(field.number()?)?,
+                _ => field.keep(&mut map.unknown),
+            }
+        }
+        Ok(map)
+    }
+
+    /// Checks what every map must be, whoever made it.
+    ///
+    /// # Errors
+    /// `Invalid` for groups of unknown nodes, of none or too many, of one node twice; for numbers
+    /// that were given already.
+    pub fn check(&self) -> Result<()> {
+        let bad = |text: String| Err(Error::Invalid(format!("cluster map: {text}")));
+        if !(1..=REPLICAS_MAX).contains(&self.replicas)
+            || !(1..=self.replicas).contains(&self.minimum)
+        {
+            return bad(format!("{} replicas, at least {}", self.replicas, self.minimum));
+        }
+        if self.nodes.keys().any(|id| id.0 == 0 || id.0 >= self.next_node)
+            || self.groups.keys().any(|id| id.0 >= self.next_group)
+        {
+            return bad("a number that is still to be given".into());
+        }
+        for (id, group) in &self.groups {
+            if !(1..=REPLICAS_MAX).contains(&group.wanted) {
+                return bad(format!("group {id} wants {} members", group.wanted));
+            }
+            if group.members.is_empty() || group.members.len() > 2 * usize::from(REPLICAS_MAX) {
+                return bad(format!("group {id} has {} members", group.members.len()));
+            }
+            for (at, member) in group.members.iter().enumerate() {
+                if !self.nodes.contains_key(&member.node) {
+                    return bad(format!("group {id} names node {}, who is unknown", member.node));
+                }
+                if group.members[..at].iter().any(|other| other.node == member.node) {
+                    return bad(format!("group {id} names node {} twice", member.node));
+                }
+            }
+        }
+        if self.encode().len() > MAP_BYTES {
+            return bad(format!("more than {MAP_BYTES} bytes"));
+        }
+        Ok(())
+    }
+}
+
+fn narrow<T: TryFrom<u64>>(number: u64) -> Result<T> {
+    let wide = |_| Error::corrupt("cluster map", number, "a smaller number");
+    T::try_from(number).map_err(wide)
+}
+
+fn encode_node(id: NodeId, node: &Node) -> Bytes {
+    let mut out = Writer::new(FORMAT);
+    out.number(1, id.0)
+        .bytes(2, &node.pin.key.0)
+        .number(3, node.pin.roles.bits().into())
+        .text(4, &node.address)
+        .text(5, &node.url)
+        .text(6, &node.zone)
+        .number(7, node.weight.into())
+        .bytes(8, &node.disk.to_be_bytes())
+        .number(9, node.is_up.into())
+        .number(10, node.is_draining.into());
+    out.finish()
+}
+
+fn decode_node(row: &Bytes) -> Result<(NodeId, Node)> {
+    let pin = Pin { key: KeyHash([0; 32]), roles: Roles::NONE };
+    let (mut id, mut node) = (NodeId(0), Node::new(pin));
+    node.weight = 0;
+    let mut fields = Fields::open(row, FORMAT)?;
+    while let Some(field) = fields.next_field()? {
+        match field.tag {
+            1 => id = NodeId(field.number()?),
+            2 => node.pin.key = KeyHash(fixed(&field.value)?),
+            3 => node.pin.roles = Roles::from_bits(narrow(field.number()?)?),
+            4 => node.address = field.text()?,
+            5 => node.url = field.text()?,
+            6 => node.zone = field.text()?,
+            7 => node.weight = narrow(field.number()?)?,
+            8 => node.disk = u128::from_be_bytes(fixed(&field.value)?),
+            9 => node.is_up = field.number()? != 0,
+            10 => node.is_draining = field.number()? != 0,
+            _ => {}
+        }
+    }
+    Ok((id, node))
+}
+
+fn fixed<const N: usize>(bytes: &Bytes) -> Result<[u8; N]> {
+    let short = |_| Error::corrupt("cluster map", bytes.len(), N);
+    <[u8; N]>::try_from(&bytes[..]).map_err(short)
+}
+
+fn encode_group(id: GroupId, group: &Group) -> Bytes {
+    let mut out = Writer::new(FORMAT);
+    out.number(1, id.0.into()).number(2, group.wanted.into());
+    for member in &group.members {
+        out.number(if member.in_sync { 3 } else { 4 }, member.node.0);
+    }
+    out.finish()
+}
+
+fn decode_group(row: &Bytes) -> Result<(GroupId, Group)> {
+    let (mut id, mut group) = (GroupId(0), Group::default());
+    let mut fields = Fields::open(row, FORMAT)?;
+    while let Some(field) = fields.next_field()? {
+        match field.tag {
+            1 => id = GroupId(narrow(field.number()?)?),
+            2 => group.wanted = narrow(field.number()?)?,
+            3 | 4 => {
+                let (node, in_sync) = (NodeId(field.number()?), field.tag == 3);
+                group.members.push(Member { node, in_sync });
+            }
+            _ => {}
+        }
+    }
+    Ok((id, group))
+}
+
+impl Node {
+    /// One that has just been admitted: not seen up yet.
+    pub fn new(pin: Pin) -> Node {
+        Node {
+            pin,
+            address: String::new(),
+            url: String::new(),
+            zone: String::new(),
+            weight: 1,
+            disk: 0,
+            is_up: false,
+            is_draining: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn map() -> ClusterMap {
+        let mut map = ClusterMap { replicas: 3, minimum: 2, next_node: 4, ..Default::default() };
+        for id in 1..4 {
+            let pin = Pin { key: KeyHash([id; 32]), roles: Role::Chunkserver.into() };
+            let node = Node { is_up: true, zone: "z".into(), disk: 7, ..Node::new(pin) };
+            map.nodes.insert(NodeId(id.into()), node);
+        }
+        let member = |node| Member { node: NodeId(node), in_sync: true };
+        let members = vec![member(3), member(1), member(2)];
+        map.groups.insert(GroupId(1), Group { wanted: 3, members });
+        map.next_group = 2;
+        map
+    }
+
+    #[test]
+    fn a_map_reads_back() {
+        let mut map = map();
+        map.groups.get_mut(&GroupId(1)).unwrap().members[1].in_sync = false;
+        map.nodes.get_mut(&NodeId(2)).unwrap().is_draining = true;
+        assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
+    }
+
+    #[test]
+    fn a_group_takes_writes_while_all_members_are_up_and_in_sync() {
+        let takes = |map: &ClusterMap| map.takes_writes(&map.groups[&GroupId(1)]);
+        assert!(takes(&map()));
+        let mut down = map();
+        down.nodes.get_mut(&NodeId(2)).unwrap().is_up = false;
+        assert!(!takes(&down));
+        let mut behind = map();
+        behind.groups.get_mut(&GroupId(1)).unwrap().members[0].in_sync = false;
+        assert!(!takes(&behind));
+    }
+
+    #[test]
+    fn strange_maps_are_refused() {
+        map().check().unwrap();
+        let check = |change: fn(&mut ClusterMap), expect: &str| {
+            let mut map = map();
+            change(&mut map);
+            let error = map.check().unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        };
+        check(|map| drop(map.nodes.remove(&NodeId(2))), "unknown");
+        check(|map| map.minimum = 4, "replicas");
+        check(|map| map.next_node = 3, "still to be given");
+        check(|map| map.groups.get_mut(&GroupId(1)).unwrap().members[0].node = NodeId(1), "twice");
+        check(|map| map.groups.get_mut(&GroupId(1)).unwrap().wanted = 6, "wants 6");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_map_or_an_error(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200),
+            valid in any::<bool>(),
+            at in any::<prop::sample::Index>(),
+        ) {
+            if valid {
+                let mut row = map().encode().to_vec();
+                let at = at.index(row.len());
+                row[at] = bytes.first().copied().unwrap_or(0);
+                bytes = row;
+            }
+            if let Ok(map) = ClusterMap::decode(&bytes.into()) {
+                let _ = map.check();
+                prop_assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
+            }
+        }
+    }
+}
