@@ -4,7 +4,7 @@
 //! and numbered: each change makes a new epoch. Everybody has a copy; every call about blocks names
 //! the epoch of the caller's copy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -27,6 +27,8 @@ pub struct ClusterMap {
     pub replicas: u8,
     /// Where so many nodes are not up, the fewest replicas with which a write is acknowledged.
     pub minimum: u8,
+    /// Further numbers of replicas that buckets ask for.
+    pub replica_counts: BTreeSet<u8>,
     pub nodes: BTreeMap<NodeId, Node>,
     pub groups: BTreeMap<GroupId, Group>,
     pub next_node: u64,
@@ -59,6 +61,9 @@ pub struct Node {
 pub struct Group {
     /// Members it should have.
     pub wanted: u8,
+    /// The epoch in which its members became what they are: who writes by an older map may not
+    /// know them all.
+    pub changed: u64,
     pub members: Vec<Member>,
 }
 
@@ -101,6 +106,16 @@ impl ClusterMap {
         self.nodes.iter().filter(move |(_, node)| fits(node)).map(|(id, node)| (*id, node))
     }
 
+    /// Makes this map the one that follows `former`: counts the epoch on, and notes it in the
+    /// groups that changed.
+    pub fn follow(&mut self, former: &ClusterMap) {
+        self.epoch = former.epoch + 1;
+        for (id, group) in &mut self.groups {
+            let same = former.groups.get(id).filter(|before| before.members == group.members);
+            group.changed = same.map_or(self.epoch, |before| before.changed);
+        }
+    }
+
     pub fn pin(&self, node: NodeId) -> Option<Pin> {
         self.nodes.get(&node).map(|node| node.pin)
     }
@@ -112,6 +127,9 @@ impl ClusterMap {
             .number(3, self.minimum.into())
             .number(6, self.next_node)
             .number(7, self.next_group.into());
+        for count in &self.replica_counts {
+            out.number(8, (*count).into());
+        }
         for (id, node) in &self.nodes {
             out.bytes(4, &encode_node(*id, node));
         }
@@ -140,6 +158,7 @@ impl ClusterMap {
                 }
                 6 => map.next_node = field.number()?,
                 7 => map.next_group = narrow(field.number()?)?,
+                8 => drop(map.replica_counts.insert(narrow(field.number()?)?)),
                 _ => field.keep(&mut map.unknown),
             }
         }
@@ -157,6 +176,9 @@ impl ClusterMap {
             || !(1..=self.replicas).contains(&self.minimum)
         {
             return bad(format!("{} replicas, at least {}", self.replicas, self.minimum));
+        }
+        if self.replica_counts.iter().any(|count| !(1..=REPLICAS_MAX).contains(count)) {
+            return bad("buckets with too many replicas".into());
         }
         if self.nodes.keys().any(|id| id.0 == 0 || id.0 >= self.next_node)
             || self.groups.keys().any(|id| id.0 >= self.next_group)
@@ -236,7 +258,7 @@ fn fixed<const N: usize>(bytes: &Bytes) -> Result<[u8; N]> {
 
 fn encode_group(id: GroupId, group: &Group) -> Bytes {
     let mut out = Writer::new(FORMAT);
-    out.number(1, id.0.into()).number(2, group.wanted.into());
+    out.number(1, id.0.into()).number(2, group.wanted.into()).number(5, group.changed);
     for member in &group.members {
         out.number(if member.in_sync { 3 } else { 4 }, member.node.0);
     }
@@ -254,6 +276,7 @@ fn decode_group(row: &Bytes) -> Result<(GroupId, Group)> {
                 let (node, in_sync) = (NodeId(field.number()?), field.tag == 3);
                 group.members.push(Member { node, in_sync });
             }
+            5 => group.changed = field.number()?,
             _ => {}
         }
     }
@@ -291,7 +314,7 @@ mod tests {
         }
         let member = |node| Member { node: NodeId(node), in_sync: true };
         let members = vec![member(3), member(1), member(2)];
-        map.groups.insert(GroupId(1), Group { wanted: 3, members });
+        map.groups.insert(GroupId(1), Group { wanted: 3, changed: 5, members });
         map.next_group = 2;
         map
     }

@@ -8,6 +8,7 @@
 //!   wire       one multiplexed connection for each pair of nodes, over TLS
 //! ```
 
+pub mod control;
 pub mod identity;
 pub mod limits;
 pub mod wire;

@@ -2,7 +2,7 @@
 //! are big-endian, so that the order of bytes is the order meant. `docs/format.md` has the table.
 
 use bytes::Bytes;
-use cairn_base::{BlockId, BodyId, BucketId, Ino, SessionId, UploadId, UserId};
+use cairn_base::{BlockId, BodyId, BucketId, Ino, SessionId, TokenId, UploadId, UserId};
 
 fn key(parts: &[&[u8]]) -> Bytes {
     Bytes::from(parts.concat())
@@ -243,6 +243,16 @@ pub fn credentials(sort: u8) -> (Bytes, Bytes) {
 /// `c <name>`: counters and the identity of the store.
 pub fn config(name: &str) -> Bytes {
     key(&[b"c", name.as_bytes()])
+}
+
+/// `c map`: the cluster map.
+pub fn map() -> Bytes {
+    config("map")
+}
+
+/// `c join/<token>`: a join token, 16 hexadecimal digits.
+pub fn join_token(token: TokenId) -> Bytes {
+    config(&format!("join/{:016x}", token.0))
 }
 
 /// The first key after all `<table> <number> ...`.

@@ -3,6 +3,7 @@
 pub mod append;
 pub mod body;
 pub mod buckets;
+pub mod cluster;
 pub mod coalesce;
 pub mod conditions;
 pub mod copy_object;

@@ -3,6 +3,7 @@
 
 mod attributes;
 mod bucket;
+mod cluster;
 mod credentials;
 mod directory;
 mod extents;
@@ -13,6 +14,7 @@ pub use attributes::{
     Algorithm, Checksum, ChecksumKind, ObjectAttributes, decode_pairs, encode_pairs,
 };
 pub use bucket::{Bucket, BucketKind, Usage};
+pub use cluster::Grant;
 pub use credentials::{AccessKey, Token, User};
 pub use directory::{Drain, Entry, Freed, Session, SessionState, Slot, Tally};
 pub use extents::{Extent, Extents, Place};

@@ -1,0 +1,317 @@
+//! A node's side: it beats, has the map, and finds the master that serves.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role};
+use cairn_meta::session::{self, Dialed, Lost};
+use cairn_meta::wire;
+use parking_lot::{Mutex, RwLock};
+use rustls::pki_types::CertificateDer;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::messages::{Beat, Beaten, Method};
+use crate::identity::{Identity, KnownNode, Loaded, Pins};
+use crate::wire::tls::{TlsDialer, Trust};
+use crate::wire::{Peer, Reconnect, Retry, Service, Terms};
+
+/// Between two beats.
+const BEAT: Duration = Duration::from_millis(500);
+/// How long an answer to a beat may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long an answer to a message of a session may take: a change waits for sessions that have to
+/// let go, at most for a lease.
+const ANSWER: Duration = Duration::from_secs(20);
+/// Between two attempts to find the master that serves.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a node knows of the others: the map, and until it has one the masters it joined by.
+pub struct NodeView {
+    known: Vec<KnownNode>,
+    map: ArcSwap<ClusterMap>,
+}
+
+impl NodeView {
+    pub fn new(known: Vec<KnownNode>) -> Arc<NodeView> {
+        Arc::new(NodeView { known, map: ArcSwap::default() })
+    }
+
+    pub fn map(&self) -> Arc<ClusterMap> {
+        self.map.load_full()
+    }
+
+    /// Takes a map, if it is newer.
+    pub fn adopt(&self, map: ClusterMap) {
+        let map = Arc::new(map);
+        self.map.rcu(|old| match old.epoch < map.epoch {
+            true => Arc::clone(&map),
+            false => Arc::clone(old),
+        });
+    }
+}
+
+impl Pins for NodeView {
+    fn pin(&self, node: NodeId) -> Option<Pin> {
+        let map = self.map.load();
+        if map.epoch > 0 {
+            return map.pin(node);
+        }
+        self.known.iter().find(|known| known.node == node).map(|known| known.pin)
+    }
+
+    fn nodes(&self, role: Role) -> Vec<(NodeId, Pin)> {
+        let map = self.map.load();
+        let of_map = map.nodes.iter().map(|(node, one)| (*node, one.pin));
+        let known = self.known.iter().map(|known| (known.node, known.pin));
+        let all: Vec<_> = if map.epoch > 0 { of_map.collect() } else { known.collect() };
+        all.into_iter().filter(|(_, pin)| pin.roles.contains(role)).collect()
+    }
+}
+
+/// Speaks with the master that serves, whichever that is.
+pub struct Agent {
+    reconnect: Reconnect<Recalls>,
+    recalls: Recalls,
+    view: Arc<NodeView>,
+    identity: Arc<Identity>,
+    clock: Arc<dyn Clock>,
+    /// Where masters were when this node joined.
+    addresses: Vec<String>,
+    epoch: watch::Sender<u64>,
+    /// Free bytes of chunkservers.
+    free: Arc<RwLock<HashMap<NodeId, u64>>>,
+}
+
+impl Agent {
+    pub fn new(
+        loaded: &Loaded,
+        role: Role,
+        view: Arc<NodeView>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Result<Arc<Agent>> {
+        let identity = Arc::clone(&loaded.identity);
+        let pins = Arc::clone(&view) as Arc<dyn Pins>;
+        let trust = Trust { identity: Arc::clone(&identity), pins, clock: Arc::clone(&clock) };
+        let dialer = Arc::new(TlsDialer::new(trust)?);
+        let mut terms = Terms::new(identity.cluster(), identity.node(), role);
+        terms.expects = Some(Role::Master);
+        let recalls = Recalls::default();
+        let addresses = loaded.addresses.clone();
+        if addresses.is_empty() {
+            return Err(Error::Invalid("the address of no master is known".into()));
+        }
+        let reconnect = Reconnect::new(
+            dialer,
+            addresses.clone(),
+            terms,
+            recalls.clone(),
+            rng,
+            Retry { most: Duration::from_millis(500), ..Retry::default() },
+        );
+        let (epoch, free) = (watch::Sender::new(0), Arc::default());
+        Ok(Arc::new(Agent {
+            reconnect,
+            recalls,
+            view,
+            identity,
+            clock,
+            addresses,
+            epoch,
+            free,
+        }))
+    }
+
+    pub fn node(&self) -> NodeId {
+        self.identity.node()
+    }
+
+    pub fn view(&self) -> &Arc<NodeView> {
+        &self.view
+    }
+
+    /// The epoch of the map, as it changes.
+    pub fn epochs(&self) -> watch::Receiver<u64> {
+        self.epoch.subscribe()
+    }
+
+    /// Free bytes of chunkservers, as the master heard last.
+    pub fn free_bytes(&self) -> Arc<RwLock<HashMap<NodeId, u64>>> {
+        Arc::clone(&self.free)
+    }
+
+    /// Waits until there is a map.
+    pub async fn has_map(&self) {
+        // The sender lives in `self`.
+        let _ = self.epoch.subscribe().wait_for(|epoch| *epoch > 0).await;
+    }
+
+    /// A map at least as new as `epoch`.
+    ///
+    /// # Errors
+    /// `Unavailable` if no master has one.
+    pub async fn at_least(&self, epoch: u64) -> Result<Arc<ClusterMap>> {
+        let map = self.view.map();
+        if map.epoch >= epoch {
+            return Ok(map);
+        }
+        let row = self.ask(Method::Map, Bytes::new(), PATIENCE).await?;
+        self.adopt(&row)?;
+        let map = self.view.map();
+        match map.epoch >= epoch {
+            true => Ok(map),
+            false => Err(Error::Unavailable(format!("no master has a map of epoch {epoch}"))),
+        }
+    }
+
+    fn adopt(&self, row: &Bytes) -> Result<()> {
+        let map = ClusterMap::decode(row)?;
+        map.check()?;
+        let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
+        let mut addresses: Vec<String> = masters.map(|node| node.address.clone()).collect();
+        addresses.retain(|address| !address.is_empty());
+        addresses.extend(self.addresses.iter().cloned());
+        addresses.dedup();
+        self.reconnect.set_addresses(addresses);
+        self.view.adopt(map);
+        self.epoch.send_replace(self.view.map().epoch);
+        Ok(())
+    }
+
+    /// Asks the master that serves. What it is asked may be done twice.
+    pub async fn call<M: Serialize, R: DeserializeOwned>(
+        &self,
+        method: Method,
+        message: &M,
+    ) -> Result<R> {
+        wire::decode(&self.ask(method, wire::encode(message)?, ANSWER).await?)
+    }
+
+    /// As [`Agent::call`] where the answer is bytes, or says no more than that it was done.
+    pub async fn ask(&self, method: Method, message: Bytes, within: Duration) -> Result<Bytes> {
+        let deadline = Instant::now() + within;
+        loop {
+            let peer = self.reconnect.peer(deadline).await?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match peer.call(method as u16, message.clone(), left).await {
+                Err(Error::Unavailable(why)) => {
+                    self.reconnect.leave(&peer);
+                    if Instant::now() + PAUSE >= deadline {
+                        return Err(Error::Unavailable(why));
+                    }
+                    sleep(PAUSE).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Beats until it is dropped. `beat` says how the node fares.
+    pub async fn beat(&self, beat: impl Fn() -> Beat + Send, renewed: impl Fn(&CertificateDer<'_>)) {
+        let mut timer = interval(BEAT);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut was_heard = true;
+        loop {
+            timer.tick().await;
+            let beaten = self.beat_once(Beat { epoch: self.view.map().epoch, ..beat() }).await;
+            match &beaten {
+                Err(error) if was_heard => tracing::warn!(%error, "no master serves"),
+                Ok(()) if !was_heard => tracing::info!("a master serves again"),
+                _ => {}
+            }
+            was_heard = beaten.is_ok();
+            if was_heard
+                && self.identity.is_due(self.clock.now())
+                && let Err(error) = self.renew(&renewed).await
+            {
+                tracing::warn!(%error, "the certificate was not renewed");
+            }
+        }
+    }
+
+    async fn beat_once(&self, beat: Beat) -> Result<()> {
+        let answer = self.ask(Method::Beat, wire::encode(&beat)?, PATIENCE).await?;
+        let Beaten { map, free_bytes } = wire::decode(&answer)?;
+        *self.free.write() = free_bytes.into_iter().collect();
+        map.map_or(Ok(()), |row| self.adopt(&row))
+    }
+
+    async fn renew(&self, renewed: &impl Fn(&CertificateDer<'_>)) -> Result<()> {
+        let answer = self.ask(Method::Certify, Bytes::new(), PATIENCE).await?;
+        let certificate = CertificateDer::from(answer.to_vec());
+        self.identity.renew(certificate.clone(), self.clock.now())?;
+        renewed(&certificate);
+        tracing::info!("certificate renewed");
+        Ok(())
+    }
+}
+
+/// Takes recalls for the session of this node.
+#[derive(Clone, Default)]
+pub struct Recalls {
+    /// Whose connection they come over, and where they go.
+    to: Arc<Mutex<Option<UnboundedSender<Bytes>>>>,
+}
+
+impl Service for Recalls {
+    type Reply = std::future::Ready<Result<Bytes>>;
+
+    fn call(&self, _: &Peer, method: u16, payload: Bytes) -> Self::Reply {
+        if method != Method::Recall as u16 {
+            let text = format!("method {method} of a node that is no master");
+            return std::future::ready(Err(Error::NotImplemented(text)));
+        }
+        if let Some(to) = &*self.to.lock() {
+            // A session that has ended needs no recalls.
+            let _ = to.send(payload);
+        }
+        std::future::ready(Ok(Bytes::new()))
+    }
+
+    fn ended(&self, _: &Peer) {
+        // The session must attach again.
+        self.to.lock().take();
+    }
+}
+
+struct Link {
+    peer: Peer,
+}
+
+#[async_trait]
+impl session::Link for Link {
+    async fn call(&self, method: session::Method, message: Bytes) -> Result<Bytes, Lost> {
+        let answer = self.peer.call(method as u16, message, ANSWER).await;
+        answer.map_err(|error| Lost(error.to_string()))
+    }
+}
+
+#[async_trait]
+impl session::Dialer for Agent {
+    async fn dial(&self) -> Result<Dialed> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let peer = self.reconnect.peer(deadline).await?;
+            let (sender, recalls) = unbounded_channel();
+            *self.recalls.to.lock() = Some(sender);
+            match peer.call(Method::Serves as u16, Bytes::new(), PATIENCE).await {
+                Ok(_) => return Ok((Arc::new(Link { peer }), recalls)),
+                Err(error) => {
+                    self.reconnect.leave(&peer);
+                    if Instant::now() + PAUSE >= deadline {
+                        return Err(error);
+                    }
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}

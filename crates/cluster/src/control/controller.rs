@@ -1,0 +1,318 @@
+//! The master that serves, as other nodes know it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, TokenHash};
+use cairn_meta::ops::gc::FreeOrphans;
+use cairn_meta::session::host::Sessions;
+use cairn_meta::{Master, wire};
+use parking_lot::Mutex;
+
+use super::keeper::Keeper;
+use super::messages::{
+    Beat, Beaten, CaughtUp, Edit, Extra, Issue, Method, NodeStatus, Secrets, Status,
+};
+use super::plan::{Patience, plan};
+use crate::identity::{Desk, Tokens};
+use crate::wire::PeerInfo;
+
+/// Blocks in one message about blocks.
+pub const EXTRA_BLOCKS: usize = 500;
+
+/// When nodes are given up.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// A node that was silent for so long is not up.
+    pub silence: Duration,
+    /// The blocks of a node that is away for so long are copied elsewhere.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { silence: Duration::from_secs(4), patience: Duration::from_secs(30) }
+    }
+}
+
+/// Serves the nodes of a cluster, as long as its master does.
+pub struct Controller {
+    pub master: Master,
+    pub sessions: Arc<Sessions>,
+    pub keeper: Arc<Keeper>,
+    pub desk: Arc<Desk>,
+    /// This node.
+    pub node: NodeId,
+    clock: Arc<dyn Clock>,
+    secrets: Secrets,
+    settings: Settings,
+    started: Duration,
+    seen: Mutex<HashMap<NodeId, Seen>>,
+}
+
+struct Seen {
+    at: Duration,
+    beat: Beat,
+}
+
+impl Controller {
+    pub fn new(
+        node: NodeId,
+        (master, sessions): (Master, Arc<Sessions>),
+        keeper: Arc<Keeper>,
+        desk: Arc<Desk>,
+        secrets: Secrets,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+    ) -> Controller {
+        let started = clock.monotonic();
+        let seen = Mutex::default();
+        Controller {
+            master,
+            sessions,
+            keeper,
+            desk,
+            node,
+            clock,
+            secrets,
+            settings,
+            started,
+            seen,
+        }
+    }
+
+    /// Answers what a node asks for.
+    pub async fn handle(&self, peer: &PeerInfo, method: Method, message: &[u8]) -> Result<Bytes> {
+        let (node, role) = (peer.authenticated.node, peer.role);
+        match method {
+            Method::Serves => Ok(Bytes::new()),
+            Method::Beat => wire::encode(&self.beat(node, wire::decode(message)?).await?),
+            Method::Map => Ok(self.keeper.current().encode()),
+            Method::Secrets => wire::encode(&self.secrets_of(peer.authenticated.roles)),
+            Method::Certify => self.certify(peer),
+            Method::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
+            Method::Extra => self.extra(wire::decode(message)?).await,
+            Method::Status => wire::encode(&self.status()),
+            Method::Issue if role == Role::Master => self.issue(wire::decode(message)?).await,
+            Method::Edit if role == Role::Master => self.edit(wire::decode(message)?).await,
+            Method::Issue | Method::Edit => {
+                Err(Error::Denied(format!("only masters may ask for {method:?}")))
+            }
+            Method::Recall => Err(Error::NotImplemented("a recall of a master".into())),
+        }
+    }
+
+    async fn beat(&self, node: NodeId, beat: Beat) -> Result<Beaten> {
+        let (at, epoch) = (self.clock.monotonic(), beat.epoch);
+        let map = self.keeper.current();
+        if map.nodes.get(&node).is_some_and(|known| !says_the_same(known, &beat)) {
+            self.keeper.edit(|map| introduce(map, node, &beat)).await?;
+        }
+        self.seen.lock().insert(node, Seen { at, beat });
+        let map = self.keeper.current();
+        let newer = (map.epoch > epoch).then(|| map.encode());
+        let seen = self.seen.lock();
+        let stores = seen.iter().filter(|(_, seen)| seen.beat.disk != 0);
+        let free_bytes = stores.map(|(node, seen)| (*node, seen.beat.store.free_bytes)).collect();
+        Ok(Beaten { map: newer, free_bytes })
+    }
+
+    fn secrets_of(&self, roles: Roles) -> Secrets {
+        let is_master = roles.contains(Role::Master);
+        let unseals = is_master || roles.contains(Role::Gateway);
+        Secrets {
+            seal: self.secrets.seal.filter(|_| unseals),
+            authority: self.secrets.authority.clone().filter(|_| is_master),
+        }
+    }
+
+    fn certify(&self, peer: &PeerInfo) -> Result<Bytes> {
+        let none = || Error::Denied("it has shown no certificate".into());
+        let shown = peer.authenticated.certificate.as_ref().ok_or_else(none)?;
+        let renewed = self.desk.renew(peer.authenticated.node, shown)?;
+        Ok(Bytes::copy_from_slice(&renewed))
+    }
+
+    async fn caught_up(&self, node: NodeId, caught: CaughtUp) -> Result<Bytes> {
+        let CaughtUp { group: id, epoch } = caught;
+        let edited = self.keeper.edit(|map| {
+            let group = map.groups.get_mut(&id).filter(|group| group.changed <= epoch);
+            let member = group.and_then(|group| {
+                group.members.iter_mut().find(|member| member.node == node)
+            });
+            let changed = || Error::Conflict(format!("group {id} has changed since epoch {epoch}"));
+            member.ok_or_else(changed)?.in_sync = true;
+            Ok(())
+        });
+        edited.await?;
+        tracing::info!(%node, group = %id, "has caught up");
+        Ok(Bytes::new())
+    }
+
+    async fn extra(&self, extra: Extra) -> Result<Bytes> {
+        let Extra { group, blocks: candidates } = extra;
+        if candidates.len() > EXTRA_BLOCKS {
+            return Err(Error::TooLarge(format!("more than {EXTRA_BLOCKS} blocks")));
+        }
+        let free = FreeOrphans { group, candidates, dry_run: false };
+        let orphans = self.master.run(&Caller::system(), free).await?;
+        if orphans.unknown > 0 {
+            let blocks = orphans.unknown;
+            tracing::error!(blocks, %group, "blocks that the metadata does not know: is it a copy?");
+        }
+        Ok(Bytes::new())
+    }
+
+    async fn issue(&self, issue: Issue) -> Result<Bytes> {
+        let hash = TokenHash::from_bytes(issue.hash);
+        let roles = Roles::from_bits(issue.roles);
+        let grant = JoinGrant { hash, roles, expires: issue.expires, used: None };
+        self.keeper.issue(issue.id, grant).await?;
+        Ok(Bytes::new())
+    }
+
+    async fn edit(&self, edit: Edit) -> Result<Bytes> {
+        self.keeper.edit(|map| apply(map, &edit)).await?;
+        tracing::info!(?edit, "the cluster map was edited");
+        Ok(Bytes::new())
+    }
+
+    fn status(&self) -> Status {
+        let now = self.clock.monotonic();
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let seen = self.seen.lock();
+        let nodes = seen.iter().map(|(node, seen)| NodeStatus {
+            node: *node,
+            silent_ms: millis(now.saturating_sub(seen.at)),
+            beat: seen.beat.clone(),
+        });
+        let sessions = self.sessions.list().into_iter();
+        Status {
+            map: self.keeper.current().encode(),
+            nodes: nodes.collect(),
+            sessions: sessions
+                .map(|(session, node, renewed)| (session.0, NodeId(node), millis(renewed)))
+                .collect(),
+            master: self.node,
+            batch: self.master.durable_batch(),
+        }
+    }
+
+    /// Notices who came and who went, and sees to it that groups are whole. To be called about
+    /// twice a second.
+    pub async fn look_around(&self) -> Result<()> {
+        let map = self.keeper.current();
+        let now = self.clock.monotonic();
+        let mut silent: BTreeMap<NodeId, Duration> = BTreeMap::new();
+        {
+            let seen = self.seen.lock();
+            for node in map.nodes.keys().filter(|node| **node != self.node) {
+                // Of those who were not heard since this master serves, it is not known how long
+                // they are away.
+                let heard = seen.get(node).map_or(self.started, |seen| seen.at);
+                silent.insert(*node, now.saturating_sub(heard));
+            }
+        }
+        let Settings { silence, patience } = self.settings;
+        let is_heard = {
+            let seen = self.seen.lock();
+            let heard = |node: &NodeId| *node == self.node || seen.contains_key(node);
+            map.nodes.keys().copied().filter(heard).collect::<Vec<_>>()
+        };
+        let edited = self.keeper.edit(|map| {
+            for (id, node) in &mut map.nodes {
+                let quiet = silent.get(id).is_some_and(|time| *time >= silence);
+                // One that was up is so until it was silent for long.
+                node.is_up = !quiet && (node.is_up || is_heard.contains(id));
+            }
+            let is_up = |id: &NodeId| map.nodes.get(id).is_some_and(|node| node.is_up);
+            let away = silent.iter().filter(|(id, _)| !is_up(id));
+            let away = away.map(|(id, time)| (*id, *time)).collect();
+            if let Some(next) = plan(map, &away, Patience(patience)) {
+                *map = next;
+            }
+            Ok(())
+        });
+        let after = edited.await?;
+        self.tell_of_changes(&map, &after);
+        Ok(())
+    }
+
+    fn tell_of_changes(&self, before: &ClusterMap, after: &ClusterMap) {
+        for (node, _) in after.nodes.iter().filter(|(_, node)| node.is_up) {
+            if !before.is_up(*node) {
+                tracing::info!(%node, "node is up");
+            }
+        }
+        for (node, _) in before.nodes.iter().filter(|(_, node)| node.is_up) {
+            if !after.is_up(*node) {
+                tracing::warn!(%node, "node is down: it is silent");
+                self.seen.lock().retain(|seen, _| seen != node);
+            }
+        }
+    }
+}
+
+fn says_the_same(known: &cairn_base::map::Node, beat: &Beat) -> bool {
+    known.address == beat.address
+        && known.url == beat.url
+        && known.zone == beat.zone
+        && known.weight == beat.weight
+        && known.disk == beat.disk
+}
+
+/// Notes what a node says of itself.
+fn introduce(map: &mut ClusterMap, node: NodeId, beat: &Beat) -> Result<()> {
+    const TEXT: usize = 255;
+    if beat.address.len() > TEXT || beat.url.len() > TEXT || beat.zone.len() > TEXT {
+        return Err(Error::Invalid(format!("node {node}: an address longer than {TEXT} bytes")));
+    }
+    let unknown = || Error::NotFound(format!("node {node}"));
+    let known = map.nodes.get_mut(&node).ok_or_else(unknown)?;
+    let is_wiped = known.disk != 0 && known.disk != beat.disk;
+    known.address = beat.address.clone();
+    known.url = beat.url.clone();
+    known.zone = beat.zone.clone();
+    known.weight = beat.weight;
+    known.disk = beat.disk;
+    if is_wiped {
+        tracing::warn!(%node, "node has an empty store: its blocks are copied from others");
+        for group in map.groups.values_mut() {
+            let members = group.members.iter_mut().filter(|member| member.node == node);
+            members.for_each(|member| member.in_sync = false);
+        }
+    }
+    Ok(())
+}
+
+/// What an operator wants.
+fn apply(map: &mut ClusterMap, edit: &Edit) -> Result<()> {
+    let missing = |node: NodeId| Error::NotFound(format!("node {node}"));
+    match *edit {
+        Edit::Drain(node) | Edit::Undrain(node) => {
+            let known = map.nodes.get_mut(&node).ok_or_else(|| missing(node))?;
+            known.is_draining = matches!(edit, Edit::Drain(_));
+        }
+        Edit::Remove(node) => {
+            let groups = map.groups.values().filter(|group| group.has(node)).count();
+            if groups > 0 {
+                return Err(Error::Conflict(format!(
+                    "node {node} is in {groups} groups: drain it, and wait until it is in none"
+                )));
+            }
+            map.nodes.remove(&node).ok_or_else(|| missing(node))?;
+        }
+        Edit::Replicas { replicas, minimum } => {
+            (map.replicas, map.minimum) = (replicas, minimum);
+            map.check()?;
+        }
+        Edit::Count(count) => {
+            map.replica_counts.insert(count);
+            map.check()?;
+        }
+    }
+    Ok(())
+}

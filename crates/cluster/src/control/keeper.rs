@@ -1,0 +1,111 @@
+//! The map as the master that serves has it, and its changes.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use cairn_auth::Caller;
+use cairn_base::{
+    Applicant, ClusterMap, Error, JoinGrant, NodeId, Pin, Result, Role, Timestamp, TokenId,
+};
+use cairn_meta::Master;
+use cairn_meta::ops::cluster::{GetMap, IssueToken, PutMap, RedeemToken};
+
+use crate::identity::{Pins, Tokens};
+
+/// How often a change is tried that others come before.
+const ATTEMPTS: usize = 20;
+
+/// Keeps the map of a master.
+pub struct Keeper {
+    master: Master,
+    current: ArcSwap<ClusterMap>,
+}
+
+impl Keeper {
+    /// # Errors
+    /// `NotFound` if the metadata is not that of a cluster.
+    pub async fn start(master: Master) -> Result<Arc<Keeper>> {
+        let keeper = Keeper { master, current: ArcSwap::default() };
+        keeper.load().await?;
+        Ok(Arc::new(keeper))
+    }
+
+    pub fn current(&self) -> Arc<ClusterMap> {
+        self.current.load_full()
+    }
+
+    async fn load(&self) -> Result<Arc<ClusterMap>> {
+        let row = self.master.read(&Caller::system(), GetMap).await?;
+        let missing = || Error::NotFound("there is no cluster map: cairn cluster init".into());
+        let map = Arc::new(ClusterMap::decode(&row.ok_or_else(missing)?)?);
+        self.offer(Arc::clone(&map));
+        Ok(map)
+    }
+
+    fn offer(&self, map: Arc<ClusterMap>) {
+        self.current.rcu(|known| match known.epoch < map.epoch {
+            true => Arc::clone(&map),
+            false => Arc::clone(known),
+        });
+    }
+
+    /// Changes the map, unless `change` leaves it as it is. It is called again if others were
+    /// faster. Durable when it returns.
+    pub async fn edit(
+        &self,
+        change: impl Fn(&mut ClusterMap) -> Result<()> + Send + Sync,
+    ) -> Result<Arc<ClusterMap>> {
+        for _ in 0..ATTEMPTS {
+            let former = self.current();
+            let mut next = ClusterMap::clone(&former);
+            change(&mut next)?;
+            next.epoch = former.epoch;
+            if next == *former {
+                return Ok(former);
+            }
+            next.follow(&former);
+            let put = PutMap { map: next.encode() };
+            match self.master.run(&Caller::system(), put).await {
+                Ok(()) => {
+                    let next = Arc::new(next);
+                    self.offer(Arc::clone(&next));
+                    return Ok(next);
+                }
+                Err(Error::Conflict(_)) => drop(self.load().await?),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Unavailable("the cluster map changes too fast".into()))
+    }
+}
+
+impl Pins for Keeper {
+    fn pin(&self, node: NodeId) -> Option<Pin> {
+        self.current.load().pin(node)
+    }
+
+    fn nodes(&self, role: Role) -> Vec<(NodeId, Pin)> {
+        let map = self.current.load();
+        let all = map.nodes.iter().map(|(node, one)| (*node, one.pin));
+        all.filter(|(_, pin)| pin.roles.contains(role)).collect()
+    }
+}
+
+#[async_trait]
+impl Tokens for Keeper {
+    async fn issue(&self, id: TokenId, grant: JoinGrant) -> Result<()> {
+        let (hash, roles) = (grant.hash.to_bytes(), grant.roles.bits());
+        let issue = IssueToken { id, hash, roles, expires: grant.expires };
+        self.master.run(&Caller::system(), issue).await
+    }
+
+    /// The time is that of the master's own clock, which decides.
+    async fn redeem(&self, id: TokenId, applicant: Applicant, _: Timestamp) -> Result<NodeId> {
+        let Applicant { hash, key, roles } = applicant;
+        let redeem = RedeemToken { id, hash: hash.to_bytes(), key: key.0, roles: roles.bits() };
+        let node = self.master.run(&Caller::system(), redeem).await?;
+        self.load().await?;
+        Ok(node)
+    }
+}

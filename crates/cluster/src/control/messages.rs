@@ -1,0 +1,162 @@
+//! What nodes and masters say to each other, besides sessions (`cairn_meta::session`, methods 1 to
+//! 5). Messages are postcard. `docs/protocol.md` lists them.
+
+use bytes::Bytes;
+use cairn_base::{BlockId, Error, GroupId, NodeId, Owner, Result, Timestamp, TokenId};
+use serde::{Deserialize, Serialize};
+
+/// What can be asked; the number is what crosses the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Method {
+    /// From the master to a session: a recall, encoded.
+    Recall = 6,
+    /// Answered with nothing by the master that serves, with an error by any other.
+    Serves = 7,
+    /// [`Beat`], answered with [`Beaten`].
+    Beat = 16,
+    /// Answered with the map.
+    Map = 17,
+    /// [`Issue`], answered with nothing. For masters only.
+    Issue = 18,
+    /// Answered with [`Secrets`].
+    Secrets = 19,
+    /// Answered with a new certificate for the node that asks.
+    Certify = 20,
+    /// [`CaughtUp`], answered with nothing.
+    CaughtUp = 21,
+    /// [`Extra`], answered with nothing.
+    Extra = 22,
+    /// Answered with [`Status`].
+    Status = 23,
+    /// [`Edit`], answered with nothing. For masters only.
+    Edit = 24,
+}
+
+impl Method {
+    pub fn from_number(number: u16) -> Result<Method> {
+        use Method::{Beat, CaughtUp, Certify, Edit, Extra, Issue, Map, Recall};
+        use Method::{Secrets, Serves, Status};
+        let all = [
+            Recall, Serves, Beat, Map, Issue, Secrets, Certify, CaughtUp, Extra, Status, Edit,
+        ];
+        let found = all.into_iter().find(|method| *method as u16 == number);
+        found.ok_or_else(|| Error::NotImplemented(format!("method {number} of a node")))
+    }
+}
+
+/// A node says that it is there, and how it fares.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Beat {
+    /// Where other nodes reach it, `host:port`; empty if it is not dialed.
+    pub address: String,
+    /// The URL of its door for clients; empty for none.
+    pub url: String,
+    pub zone: String,
+    pub weight: u32,
+    /// The id of its store of blocks; 0 for none.
+    pub disk: u128,
+    /// Of the map it has.
+    pub epoch: u64,
+    pub version: String,
+    pub store: StoreState,
+    /// Groups that it is copying.
+    pub copying: Vec<Copying>,
+}
+
+/// How a store of blocks fares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StoreState {
+    pub blocks: u64,
+    /// Bytes of blocks that exist.
+    pub live_bytes: u64,
+    pub free_bytes: u64,
+    /// Blocks that did not check out when read, since the start.
+    pub corrupt: u64,
+    /// Of these, replaced by what another node has.
+    pub healed: u64,
+}
+
+/// How far a member of a group has caught up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Copying {
+    pub group: GroupId,
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
+/// The answer to a beat.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Beaten {
+    /// The map, if the node's is older.
+    pub map: Option<Bytes>,
+    /// Free bytes of chunkservers, as they said last.
+    pub free_bytes: Vec<(NodeId, u64)>,
+}
+
+/// Remembers a join token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Issue {
+    pub id: TokenId,
+    /// SHA-256 of its secret.
+    pub hash: [u8; 32],
+    pub roles: u16,
+    pub expires: Timestamp,
+}
+
+/// Keys that a node needs to do its work. Only ever sent over connections between nodes.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Secrets {
+    /// With which secrets in the metadata are sealed; for gateways and masters.
+    pub seal: Option<[u8; 32]>,
+    /// The private key of the authority, PEM; for masters.
+    pub authority: Option<String>,
+}
+
+/// A member has copied all that the members in sync have.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct CaughtUp {
+    pub group: GroupId,
+    /// That of the map by which it compared itself with them.
+    pub epoch: u64,
+}
+
+/// Blocks that a member has and none of those in sync: were they ever published?
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Extra {
+    pub group: GroupId,
+    pub blocks: Vec<(BlockId, Owner)>,
+}
+
+/// A change of the map that an operator wants.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Edit {
+    Drain(NodeId),
+    Undrain(NodeId),
+    /// Forgets a node that no group needs any more.
+    Remove(NodeId),
+    Replicas { replicas: u8, minimum: u8 },
+    /// Groups with so many replicas are wanted too.
+    Count(u8),
+}
+
+/// The cluster as its master sees it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    pub map: Bytes,
+    pub nodes: Vec<NodeStatus>,
+    /// Session, node that it is of, milliseconds since it renewed.
+    pub sessions: Vec<(u64, NodeId, u64)>,
+    /// The master that answered.
+    pub master: NodeId,
+    /// The last batch that is durable.
+    pub batch: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeStatus {
+    pub node: NodeId,
+    /// Milliseconds since its last beat.
+    pub silent_ms: u64,
+    pub beat: Beat,
+}

@@ -1,0 +1,23 @@
+//! How nodes and the master that serves keep each other informed: beats, the map, who is admitted.
+//!
+//! It is not: the metadata (sessions go over the same connections, `meta` says what they mean), the
+//! way of blocks (`data`).
+//!
+//! ```text
+//!   node                                            master
+//!   Agent ──── beat, twice a second ──────────────► Controller ── who is up ──► plan ──► map
+//!     ▲  ◄──── the map, if there is a newer one ───     │                                 │
+//!     └─ map: groups, addresses, pins                   └──── operations of `meta` ◄──────┘
+//! ```
+
+mod agent;
+mod controller;
+mod keeper;
+pub mod messages;
+pub mod plan;
+mod service;
+
+pub use agent::{Agent, NodeView};
+pub use controller::{Controller, Settings};
+pub use keeper::Keeper;
+pub use service::ControlService;

@@ -1,0 +1,92 @@
+//! What a master answers over connections, whether it serves or stands by.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use cairn_base::{Error, Result, Role};
+use cairn_meta::session::host::{self, Answer};
+use cairn_meta::session::{self, Recall, Reply};
+use cairn_meta::wire;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::controller::Controller;
+use super::messages::Method;
+use crate::wire::{Peer, Service};
+
+/// How long a session may take to take a recall.
+const RECALL: Duration = Duration::from_secs(10);
+
+/// Answers for a master. Clones are the same.
+#[derive(Clone, Default)]
+pub struct ControlService {
+    /// Set while this master serves.
+    active: Arc<ArcSwapOption<Controller>>,
+}
+
+impl ControlService {
+    /// From now on this master serves, or, without a controller, stands by.
+    pub fn serve(&self, controller: Option<Arc<Controller>>) {
+        self.active.store(controller);
+    }
+}
+
+impl Service for ControlService {
+    type Reply = Pin<Box<dyn Future<Output = Result<Bytes>> + Send>>;
+
+    fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply {
+        let (active, peer) = (self.active.load_full(), peer.clone());
+        Box::pin(async move {
+            const STANDS_BY: &str = "this master stands by";
+            match (active, session::Method::from_number(method)) {
+                (Some(active), Ok(method)) => converse(&active, &peer, method, &payload).await,
+                (Some(active), Err(_)) => {
+                    let method = Method::from_number(method)?;
+                    active.handle(peer.info(), method, &payload).await
+                }
+                (None, Ok(_)) => wire::encode(&Reply::<()>::NotServing(STANDS_BY.into())),
+                (None, Err(_)) => Err(Error::Unavailable(STANDS_BY.into())),
+            }
+        })
+    }
+}
+
+/// A message of a session.
+async fn converse(
+    active: &Controller,
+    peer: &Peer,
+    method: session::Method,
+    payload: &[u8],
+) -> Result<Bytes> {
+    if peer.info().role != Role::Gateway {
+        let role = peer.info().role;
+        return Err(Error::Denied(format!("a {role} has no session")));
+    }
+    let from = host::Peer { id: peer.info().authenticated.node.0 };
+    match active.sessions.handle(&from, method, payload).await? {
+        Answer::Bytes(bytes) => Ok(bytes),
+        Answer::Attached(bytes, recalls) => {
+            tokio::spawn(forward(peer.clone(), recalls));
+            Ok(bytes)
+        }
+    }
+}
+
+/// Sends recalls on, in their order, until the connection or the session ends.
+async fn forward(peer: Peer, mut recalls: UnboundedReceiver<Recall>) {
+    loop {
+        let recall = tokio::select! {
+            recall = recalls.recv() => recall,
+            _ = peer.closed() => return,
+        };
+        let Some(recall) = recall else { return };
+        let Ok(message) = wire::encode(&recall) else { return };
+        if let Err(error) = peer.tell(Method::Recall as u16, message, RECALL).await {
+            tracing::debug!(%error, "a recall was not sent");
+            return;
+        }
+    }
+}

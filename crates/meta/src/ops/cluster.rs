@@ -1,0 +1,141 @@
+//! The cluster map and join tokens.
+//!
+//! What a change of the map means is decided by those who make it (`cluster`); here is seen to it
+//! that it follows the map that they had before them, and that it is a map.
+
+use bytes::Bytes;
+use cairn_auth::decide_admin;
+use cairn_base::map::Node;
+use cairn_base::{
+    Applicant, ClusterMap, Error, JoinGrant, KeyHash, NodeId, Pin, Roles, Timestamp, TokenHash,
+    TokenId,
+};
+use serde::{Deserialize, Serialize};
+
+use super::namespace::{load, store};
+use crate::rows::Grant;
+use crate::{Context, Stop, Verb, View, keys};
+
+/// The map, encoded; `None` where the store is not a cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GetMap;
+
+impl Verb for GetMap {
+    type Reply = Option<Bytes>;
+    const NAME: &'static str = "get_map";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "reading the cluster map")?;
+        view.get(&keys::map())
+    }
+}
+
+fn load_map(view: &mut View<'_>) -> Result<Option<ClusterMap>, Stop> {
+    let row = view.get(&keys::map())?;
+    Ok(row.as_ref().map(ClusterMap::decode).transpose()?)
+}
+
+/// Replaces the map by one that follows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PutMap {
+    /// Its epoch is one more than that of the map now, or 1 for the first map.
+    pub map: Bytes,
+}
+
+impl Verb for PutMap {
+    type Reply = ();
+    const NAME: &'static str = "put_map";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "changing the cluster map")?;
+        let map = ClusterMap::decode(&self.map)?;
+        map.check()?;
+        let former = load_map(view)?.unwrap_or_default();
+        if map.epoch != former.epoch + 1 {
+            let (new, old) = (map.epoch, former.epoch);
+            let text = format!("cluster map: epoch {new} does not follow {old}");
+            return Err(Error::Conflict(text).into());
+        }
+        if map.next_node < former.next_node || map.next_group < former.next_group {
+            let text = "cluster map: numbers would be given twice";
+            return Err(Error::Invalid(text.into()).into());
+        }
+        view.put(keys::map(), self.map.clone());
+        Ok(())
+    }
+}
+
+/// Remembers a join token that was issued.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct IssueToken {
+    pub id: TokenId,
+    /// SHA-256 of its secret.
+    pub hash: [u8; 32],
+    /// Bits of [`Roles`].
+    pub roles: u16,
+    pub expires: Timestamp,
+}
+
+impl Verb for IssueToken {
+    type Reply = ();
+    const NAME: &'static str = "issue_token";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "issuing a join token")?;
+        let key = keys::join_token(self.id);
+        if view.get(&key)?.is_some() {
+            return Err(Error::Exists(format!("join token {}", self.id)).into());
+        }
+        let hash = TokenHash::from_bytes(self.hash);
+        let roles = Roles::from_bits(self.roles);
+        let grant = JoinGrant { hash, roles, expires: self.expires, used: None };
+        store(view, key, &Grant(grant));
+        Ok(())
+    }
+}
+
+/// Admits a node by its join token: decides, gives it an id, pins its key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RedeemToken {
+    pub id: TokenId,
+    /// SHA-256 of the secret that it showed.
+    pub hash: [u8; 32],
+    /// Of its public key.
+    pub key: [u8; 32],
+    pub roles: u16,
+}
+
+impl Verb for RedeemToken {
+    type Reply = NodeId;
+    const NAME: &'static str = "redeem_token";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<NodeId, Stop> {
+        decide_admin(&context.caller, "admitting a node")?;
+        let key = keys::join_token(self.id);
+        view.get_all(&[key.clone(), keys::map()])?;
+        let unknown = || Error::Denied("join token: it is not known here".into());
+        let Grant(mut grant) = load::<Grant>(view, &key)?.ok_or_else(unknown)?;
+        let roles = Roles::from_bits(self.roles);
+        let hash = TokenHash::from_bytes(self.hash);
+        let applicant = Applicant { hash, key: KeyHash(self.key), roles };
+        if let Some(node) = grant.decide(&applicant, context.now)? {
+            return Ok(node);
+        }
+        let former = load_map(view)?;
+        let former = former.ok_or_else(|| Error::Invalid("there is no cluster map".into()))?;
+        if former.nodes.values().any(|node| node.pin.key == applicant.key) {
+            return Err(Error::Exists("a node with this key has joined before".into()).into());
+        }
+        let mut map = former.clone();
+        let node = NodeId(map.next_node);
+        map.next_node += 1;
+        map.nodes.insert(node, Node::new(Pin { key: applicant.key, roles }));
+        map.follow(&former);
+        map.check()?;
+        view.put(keys::map(), map.encode());
+        grant.used = Some((applicant.key, node));
+        store(view, key, &Grant(grant));
+        Ok(node)
+    }
+}
