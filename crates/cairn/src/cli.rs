@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::client::{bucket, gc, get, key, ls, put, rm, stat};
+use crate::cluster;
 use crate::failure::Result;
+use crate::node::master;
 use crate::offline::{fsck, scrub};
 use crate::server;
 
@@ -30,6 +32,8 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Server(server::Args),
+    Master(master::Args),
+    Cluster(cluster::Args),
     Put(put::Args),
     Get(get::Args),
     Ls(ls::Args),
@@ -46,6 +50,8 @@ impl Cli {
     pub fn run(&self) -> Result<ExitCode> {
         match &self.command {
             Command::Server(args) => server::run(args),
+            Command::Master(args) => master::run(args),
+            Command::Cluster(args) => cluster::run(args),
             Command::Put(args) => put::run(args),
             Command::Get(args) => get::run(args),
             Command::Ls(args) => ls::run(args),

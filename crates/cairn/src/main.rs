@@ -12,9 +12,11 @@
 
 mod cli;
 mod client;
+mod cluster;
 mod dir;
 mod failure;
 mod metadata;
+mod node;
 mod offline;
 mod output;
 mod server;

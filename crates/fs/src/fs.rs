@@ -1,7 +1,7 @@
 //! The store as doors see it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cairn_auth::Caller;
 use cairn_base::{BlockId, BodyId, Clock, Result, Rng, SessionId};
@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) upload_memory: Arc<Semaphore>,
     /// What this session wrote and will not publish.
     pub(crate) abandoned: Mutex<Vec<Abandoned>>,
+    /// No reader of another process reads a state older than this batch.
+    pub(crate) reads_floor: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
     counter: AtomicU64,
 }
 
@@ -77,11 +79,13 @@ impl Fs {
         let session = SessionId(rng.next_u64());
         master.run(&caller, OpenSession { session }).await?;
         let meta = Meta::Local { master, session };
-        Ok(Fs::new(meta, blocks, clock, config))
+        Ok(Fs::over(meta, blocks, clock, config))
     }
 
-    fn new(meta: Meta, blocks: Arc<dyn Blocks>, clock: Arc<dyn Clock>, config: Config) -> Fs {
+    /// Goes on with a session that somebody else opened, over blocks wherever they are.
+    pub fn over(meta: Meta, blocks: Arc<dyn Blocks>, clock: Arc<dyn Clock>, config: Config) -> Fs {
         let inner = Inner {
+            reads_floor: OnceLock::new(),
             upload_memory: Arc::new(Semaphore::new(config.upload_bytes >> 10)),
             cache: Cache::new(config.cache_bytes),
             opened: opened::new(),
@@ -93,7 +97,24 @@ impl Fs {
             clock,
             config,
         };
-        Fs { inner: Arc::new(inner) }
+        let fs = Fs { inner: Arc::new(inner) };
+        if let Meta::Remote(client) = &fs.inner.meta {
+            let reading = Arc::downgrade(&fs.inner);
+            client.set_reads_from(Box::new(move |settled| match reading.upgrade() {
+                Some(inner) => {
+                    inner.readers.advance(settled);
+                    inner.readers.settled()
+                }
+                None => settled,
+            }));
+        }
+        fs
+    }
+
+    /// Has the garbage collector ask what batch the oldest reader elsewhere reads.
+    pub fn set_reads_floor(&self, floor: impl Fn() -> u64 + Send + Sync + 'static) {
+        // The first one stays.
+        let _ = self.inner.reads_floor.set(Box::new(floor));
     }
 
     /// Runs an operation that may change the metadata; durable when it returns.

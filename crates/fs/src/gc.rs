@@ -42,7 +42,7 @@ impl Fs {
         self.reap_sessions(caller, dry_run, &mut report).await?;
         self.count_unknown(caller, &mut report).await?;
         if !dry_run {
-            self.drop_abandoned(caller, &mut report).await?;
+            report.blocks_deleted += self.drop_abandoned().await?;
             self.inner.readers.advance(self.inner.meta.settled_batch());
             self.free_blocks(caller, &mut report).await?;
         }
@@ -184,22 +184,25 @@ impl Fs {
     }
 
     /// Deletes what this session wrote and will not publish: nothing ever named it.
-    async fn drop_abandoned(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
+    /// Returns how many blocks that were.
+    pub async fn drop_abandoned(&self) -> Result<u64> {
         let abandoned = std::mem::take(&mut *self.inner.abandoned.lock());
         let mut blocks = Vec::new();
         for one in abandoned {
             match one {
                 Abandoned::Block(group, block) => blocks.push((group, block)),
-                Abandoned::Body(body) => self.run(caller, AbandonBody { body }).await?,
+                Abandoned::Body(body) => self.run(&Caller::system(), AbandonBody { body }).await?,
             }
         }
-        report.blocks_deleted += blocks.len() as u64;
-        self.delete_blocks(blocks.into_iter()).await
+        let count = blocks.len() as u64;
+        self.delete_blocks(blocks.into_iter()).await?;
+        Ok(count)
     }
 
     /// Deletes the freed blocks that no reader can want any more.
     async fn free_blocks(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
-        let before = self.inner.readers.settled() + 1;
+        let elsewhere = self.inner.reads_floor.get().map_or(u64::MAX, |floor| floor());
+        let before = self.inner.readers.settled().min(elsewhere).saturating_add(1);
         loop {
             let blocks = self.read(caller, ListFreed { before, limit: PAGE }).await?;
             if blocks.is_empty() {

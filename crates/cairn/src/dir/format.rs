@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use cairn_base::Rng;
+use cairn_base::{ClusterId, Rng};
 
 use crate::failure::{Failure, Result};
 
@@ -52,8 +52,19 @@ impl Format {
 
     /// Draws new ids and makes them durable, before anything else is in the directory.
     pub fn create(directory: &Path, meta: MetaPlace, rng: &dyn Rng) -> Result<Format> {
-        let mut format = Format { cluster: [0; 16], disk: [0; 16], meta };
-        rng.fill(&mut format.cluster);
+        let mut cluster = [0; 16];
+        rng.fill(&mut cluster);
+        Format::create_of(directory, ClusterId(u128::from_be_bytes(cluster)), meta, rng)
+    }
+
+    /// As `create`, for a part of a cluster.
+    pub fn create_of(
+        directory: &Path,
+        cluster: ClusterId,
+        meta: MetaPlace,
+        rng: &dyn Rng,
+    ) -> Result<Format> {
+        let mut format = Format { cluster: cluster.0.to_be_bytes(), disk: [0; 16], meta };
         rng.fill(&mut format.disk);
         format.write(directory).map_err(|error| Failure::file(directory, &error))?;
         Ok(format)

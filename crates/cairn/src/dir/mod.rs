@@ -10,7 +10,7 @@
 //! ```
 
 mod format;
-mod lock;
+pub mod lock;
 mod secret;
 mod sizes;
 
@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cairn_auth::SealKey;
-use cairn_base::Rng;
+use cairn_base::{ClusterId, Rng, Secret};
 
 use crate::failure::{Failure, Result};
 
@@ -59,6 +59,30 @@ impl DataDir {
         Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
     }
 
+    /// The directory of a node that has joined `cluster`: its identity is there already.
+    pub fn of_node(
+        path: &Path,
+        cluster: ClusterId,
+        meta: MetaPlace,
+        rng: &dyn Rng,
+    ) -> Result<DataDir> {
+        let lock = Lock::take(path)?;
+        let sizes = Sizes::of(path)?;
+        let format = match format::exists(path) {
+            true => Format::read(path)?,
+            false => {
+                require_space(path, sizes.new_store())?;
+                Format::create_of(path, cluster, meta, rng)?
+            }
+        };
+        if format.cluster != cluster.0.to_be_bytes() {
+            let shown = path.display();
+            return Err(Failure::new(format!("{shown}: its data are of another cluster")));
+        }
+        require_place(path, format.meta, meta)?;
+        Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
+    }
+
     /// Opens a directory that is a store.
     pub fn open(path: &Path, meta: MetaPlace) -> Result<DataDir> {
         if !format::exists(path) {
@@ -76,6 +100,16 @@ impl DataDir {
     pub fn seal_key(&self, rng: &dyn Rng) -> Result<SealKey> {
         let has_store = self.meta().exists() || self.blocks().exists();
         secret::load_or_create(&self.path, has_store, rng)
+    }
+
+    /// The bytes of that key, which other masters and gateways need too; `None` if there is none.
+    pub fn seal_bytes(&self) -> Result<Option<Secret<[u8; 32]>>> {
+        secret::load(&self.path)
+    }
+
+    /// Keeps the key that another master has.
+    pub fn keep_seal(&self, bytes: &Secret<[u8; 32]>) -> Result<()> {
+        secret::keep(&self.path, bytes)
     }
 
     pub fn meta(&self) -> PathBuf {

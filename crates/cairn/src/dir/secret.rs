@@ -15,26 +15,39 @@ const NAME: &str = "secret.key";
 /// Reads the key. Where there is none it is made, but never for a store that is there already: all
 /// its secrets are sealed with the key that is missing.
 pub fn load_or_create(directory: &Path, has_store: bool, rng: &dyn Rng) -> Result<SealKey> {
-    let path = directory.join(NAME);
-    let fail = |error: io::Error| Failure::file(&path, &error);
-    match File::open(&path) {
-        Ok(file) => load(&path, file),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fail(error)),
-        Err(_) if has_store => Err(Failure::new(format!(
+    match load(directory)? {
+        Some(bytes) => Ok(SealKey::new(&bytes)),
+        None if has_store => Err(Failure::new(format!(
             "{}: missing, and all secrets are sealed with it: restore it from a backup",
-            path.display()
+            directory.join(NAME).display()
         ))),
-        Err(_) => {
+        None => {
             let mut bytes = [0; 32];
             rng.fill(&mut bytes);
             let bytes = Secret::new(bytes);
-            create(directory, &path, &bytes).map_err(fail)?;
+            keep(directory, &bytes)?;
             Ok(SealKey::new(&bytes))
         }
     }
 }
 
-fn load(path: &Path, mut file: File) -> Result<SealKey> {
+/// Keeps a key where there is none.
+pub fn keep(directory: &Path, bytes: &Secret<[u8; 32]>) -> Result<()> {
+    let path = directory.join(NAME);
+    create(directory, &path, bytes).map_err(|error| Failure::file(&path, &error))
+}
+
+/// The key, if there is one.
+pub fn load(directory: &Path) -> Result<Option<Secret<[u8; 32]>>> {
+    let path = directory.join(NAME);
+    match File::open(&path) {
+        Ok(file) => read(&path, file).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::file(&path, &error)),
+    }
+}
+
+fn read(path: &Path, mut file: File) -> Result<Secret<[u8; 32]>> {
     let fail = |error: io::Error| Failure::file(path, &error);
     let shown = path.display();
     let mode = file.metadata().map_err(fail)?.permissions().mode();
@@ -55,7 +68,7 @@ fn load(path: &Path, mut file: File) -> Result<SealKey> {
     let Some(key) = bytes.first_chunk::<32>().filter(|_| len == 32) else {
         return Err(Failure::new(format!("{shown}: not 32 bytes: restore it from a backup")));
     };
-    Ok(SealKey::new(&Secret::new(*key)))
+    Ok(Secret::new(*key))
 }
 
 /// The name appears with the bytes in it: a start that was cut off leaves no half a key.

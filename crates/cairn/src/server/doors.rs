@@ -1,29 +1,51 @@
 //! The doors of a server: sockets, TLS, and what answers on them.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_doors::admit::Admit;
 use cairn_doors::http::HttpDoor;
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
 use cairn_doors::s3::{self, S3Config};
 use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
+use cairn_fs::Fs;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::Args;
-use super::open::Parts;
 use crate::failure::{Failure, Result};
 use crate::output;
+
+/// Where the doors are, and how they are protected.
+#[derive(clap::Args)]
+pub struct DoorArgs {
+    /// Where the S3 door listens; port 0 for any that is free
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
+    s3: SocketAddr,
+    /// Where the HTTP door listens, with health, metrics and administration
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    http: SocketAddr,
+    /// Certificate chain for both doors, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// A domain under which buckets are host names (bucket.DOMAIN); may be given several times
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Vec<String>,
+}
 
 /// The sockets of a server, bound before anything else is done.
 pub struct Sockets {
     s3: SocketAddr,
     http: SocketAddr,
     scheme: &'static str,
+    domains: Vec<String>,
     /// Taken when the doors open.
     listeners: Mutex<Option<[TcpListener; 2]>>,
 }
@@ -38,39 +60,42 @@ impl Served {
     }
 }
 
-pub fn load_tls(args: &Args) -> Result<Option<Arc<Tls>>> {
-    match (&args.tls_cert, &args.tls_key) {
-        (Some(certificate), Some(key)) => {
-            let what = format!("TLS with {} and {}", certificate.display(), key.display());
-            let loaded = Tls::load(certificate, key);
-            Ok(Some(loaded.map_err(|error| Failure::from(error).of(what))?))
+impl DoorArgs {
+    pub fn load_tls(&self) -> Result<Option<Arc<Tls>>> {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let what = format!("TLS with {} and {}", certificate.display(), key.display());
+                let loaded = Tls::load(certificate, key);
+                Ok(Some(loaded.map_err(|error| Failure::from(error).of(what))?))
+            }
+            _ => Ok(None),
         }
-        _ => Ok(None),
     }
-}
 
-/// Binds both addresses. Must be called within a runtime.
-pub fn listen(args: &Args, has_tls: bool) -> Result<Sockets> {
-    let bind = |door: &str, address: SocketAddr| {
-        let listener = serve::listen(address)
-            .map_err(|error| Failure::new(format!("{door} door on {address}: {error}")))?;
-        let bound = listener.local_addr()?;
-        if !has_tls && !bound.ip().is_loopback() {
-            tracing::warn!(
-                address = %bound,
-                "the {door} door is reachable from other machines WITHOUT TLS: who listens on the \
-                 way reads all that is sent; use --tls-cert and --tls-key, or a proxy with TLS"
-            );
-        }
-        Ok::<_, Failure>((listener, bound))
-    };
-    let ((s3, s3_bound), (http, http_bound)) = (bind("S3", args.s3)?, bind("HTTP", args.http)?);
-    Ok(Sockets {
-        s3: s3_bound,
-        http: http_bound,
-        scheme: if has_tls { "https" } else { "http" },
-        listeners: Mutex::new(Some([s3, http])),
-    })
+    /// Binds both addresses. Must be called within a runtime.
+    pub fn listen(&self, has_tls: bool) -> Result<Sockets> {
+        let bind = |door: &str, address: SocketAddr| {
+            let listener = serve::listen(address)
+                .map_err(|error| Failure::new(format!("{door} door on {address}: {error}")))?;
+            let bound = listener.local_addr()?;
+            if !has_tls && !bound.ip().is_loopback() {
+                tracing::warn!(
+                    address = %bound,
+                    "the {door} door is reachable from other machines WITHOUT TLS: who listens on the \
+                     way reads all that is sent; use --tls-cert and --tls-key, or a proxy with TLS"
+                );
+            }
+            Ok::<_, Failure>((listener, bound))
+        };
+        let ((s3, s3_bound), (http, http_bound)) = (bind("S3", self.s3)?, bind("HTTP", self.http)?);
+        Ok(Sockets {
+            s3: s3_bound,
+            http: http_bound,
+            scheme: if has_tls { "https" } else { "http" },
+            domains: self.domain.clone(),
+            listeners: Mutex::new(Some([s3, http])),
+        })
+    }
 }
 
 impl Sockets {
@@ -91,8 +116,8 @@ impl Sockets {
 
 /// Opens the doors.
 pub fn start(
-    args: &Args,
-    parts: &Parts,
+    fs: &Fs,
+    admit: &Arc<Admit>,
     sockets: &Sockets,
     tls: Option<Arc<Tls>>,
     stopped: &watch::Receiver<bool>,
@@ -100,11 +125,11 @@ pub fn start(
     let taken = sockets.listeners.lock().take();
     let [s3, http] = taken.ok_or_else(|| Failure::new("the doors are open already"))?;
     let connections = Arc::new(Connections::default());
-    let metrics = Metrics::new(parts.fs.clone(), Arc::clone(&connections));
+    let metrics = Metrics::new(fs.clone(), Arc::clone(&connections));
     let serving = Serving { tls: tls.clone(), limits: Limits::default(), connections };
-    let http_door = HttpDoor::new(Arc::clone(&parts.admit), metrics);
-    let config = S3Config { domains: args.domain.clone(), ..S3Config::default() };
-    let s3_door = s3::service(parts.fs.clone(), Arc::clone(&parts.admit), config);
+    let http_door = HttpDoor::new(Arc::clone(admit), metrics);
+    let config = S3Config { domains: sockets.domains.clone(), ..S3Config::default() };
+    let s3_door = s3::service(fs.clone(), Arc::clone(admit), config);
     let mut served = JoinSet::new();
     served.spawn(serve::serve(s3, s3_door, serving.clone(), stopped.clone()));
     served.spawn(serve::serve(http, http_door, serving, stopped.clone()));

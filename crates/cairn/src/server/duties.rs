@@ -18,6 +18,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::open::Parts;
+use crate::dir::DataDir;
 use crate::offline::scrub;
 
 /// How often there is a look whether there is garbage.
@@ -50,31 +51,43 @@ impl Duties {
 
 pub fn start(parts: &Parts, scrub_days: u32, stopped: &watch::Receiver<bool>) -> Duties {
     let mut duties = JoinSet::new();
-    let (fs, blocks) = (parts.fs.clone(), parts.blocks.clone());
-    duties.spawn(until(stopped.clone(), collect_garbage(fs)));
+    duties.spawn(until(stopped.clone(), collect_garbage(parts.fs.clone())));
+    look_after(&mut duties, &parts.blocks, Some(&parts.engine), &parts.dir, scrub_days, stopped);
+    Duties(duties)
+}
+
+/// What a store of blocks needs, whoever uses it.
+pub fn look_after(
+    duties: &mut JoinSet<()>,
+    blocks: &Store,
+    engine: Option<&Arc<dyn Engine>>,
+    dir: &DataDir,
+    scrub_days: u32,
+    stopped: &watch::Receiver<bool>,
+) {
     duties.spawn(until(stopped.clone(), compact(blocks.clone())));
     if scrub_days > 0 {
         let scrubber = Scrubber {
-            blocks,
-            engine: Arc::clone(&parts.engine),
-            file: parts.dir.scrub(),
+            blocks: blocks.clone(),
+            engine: engine.cloned(),
+            file: dir.scrub(),
             period_secs: u64::from(scrub_days) * 24 * 3600,
             stopped: stopped.clone(),
         };
         duties.spawn(scrubber.run());
     }
-    Duties(duties)
 }
 
 /// Does `work` until the server stops.
-async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
+pub async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
     tokio::select! {
         _ = stopped.wait_for(|stop| *stop) => {}
         () = work => {}
     }
 }
 
-async fn collect_garbage(fs: Fs) {
+/// Looks for garbage now and then, for ever.
+pub async fn collect_garbage(fs: Fs) {
     let mut timer = interval(GARBAGE_PERIOD);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for look in 0u64.. {
@@ -136,7 +149,8 @@ async fn compact(blocks: Store) {
 
 struct Scrubber {
     blocks: Store,
-    engine: Arc<dyn Engine>,
+    /// What says which object a block belongs to, where that is in this process.
+    engine: Option<Arc<dyn Engine>>,
     /// When the last one ended, and what it found.
     file: PathBuf,
     period_secs: u64,
@@ -201,20 +215,26 @@ impl Scrubber {
         for damage in scrub::bad_blocks(&report) {
             tracing::error!(block = %damage.block, what = damage.what, "scrub: a damaged block");
         }
-        match self.engine.snapshot().map_err(Into::into).and_then(|all| scrub::name(&*all, &report))
-        {
-            Ok(damaged) => {
-                for object in damaged {
-                    let (start, end) = (object.start, object.end);
-                    tracing::error!(object = object.object, start, end, "scrub: a damaged object");
-                }
-            }
-            Err(error) => tracing::error!(%error, "scrub: damaged objects were not named"),
+        if let Some(engine) = &self.engine {
+            name_objects(&**engine, &report);
         }
         if !report.stopped {
             self.note(&report);
             tracing::info!(blocks, bytes, damaged = sick, "scrub finished");
         }
+    }
+}
+
+fn name_objects(engine: &dyn Engine, report: &ScrubReport) {
+    let snapshot = engine.snapshot().map_err(Into::into);
+    match snapshot.and_then(|all| scrub::name(&*all, report)) {
+        Ok(damaged) => {
+            for object in damaged {
+                let (start, end) = (object.start, object.end);
+                tracing::error!(object = object.object, start, end, "scrub: a damaged object");
+            }
+        }
+        Err(error) => tracing::error!(%error, "scrub: damaged objects were not named"),
     }
 }
 

@@ -8,6 +8,16 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::{Failure, Result};
 
+/// What is logged, and how.
+#[derive(clap::Args)]
+pub struct LogArgs {
+    /// What is logged to stderr: error, warn, info, debug, trace, or a filter by module
+    #[arg(long, value_name = "LEVEL", env = "CAIRN_LOG", default_value = "info")]
+    log: String,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    log_format: Format,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Format {
     Text,
@@ -18,7 +28,13 @@ pub enum Format {
 /// The S3 library calls every refusal of a client an error of the server.
 const QUIET: &str = "s3s=off";
 
-pub fn start(filter: &str, format: Format) -> Result<()> {
+impl LogArgs {
+    pub fn start(&self) -> Result<()> {
+        start(&self.log, self.log_format)
+    }
+}
+
+fn start(filter: &str, format: Format) -> Result<()> {
     let filter = match filter.contains("s3s") {
         true => filter.to_owned(),
         false => format!("{filter},{QUIET}"),

@@ -1,28 +1,24 @@
 //! `cairn server`: the whole store in one process.
 
-mod doors;
-mod duties;
-mod log;
+pub mod doors;
+pub mod duties;
+pub mod log;
 mod open;
-mod signals;
-mod welcome;
+pub mod process;
+pub mod signals;
+pub mod welcome;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use rustix::fs::Mode;
-use rustix::process::{Resource, getrlimit, setrlimit, umask};
 use tokio::sync::watch;
 
 use crate::failure::{Failure, Result};
 use crate::metadata::MetaArgs;
 use open::Parts;
 
-/// Threads for calls that wait for a disk.
-const BLOCKING_THREADS: usize = 128;
 /// How long answers may take to fail once the store has.
 const FAILED_GRACE: Duration = Duration::from_secs(2);
 
@@ -59,21 +55,8 @@ pub struct Args {
     /// Start although the database has standbys to which a failover may lose acknowledged changes
     #[arg(long)]
     accept_lossy_failover: bool,
-    /// Where the S3 door listens; port 0 for any that is free
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
-    s3: SocketAddr,
-    /// Where the HTTP door listens, with health, metrics and administration
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
-    http: SocketAddr,
-    /// Certificate chain for both doors, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// Its private key, PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// A domain under which buckets are host names (bucket.DOMAIN); may be given several times
-    #[arg(long, value_name = "DOMAIN")]
-    domain: Vec<String>,
+    #[command(flatten)]
+    doors: doors::DoorArgs,
     /// What an acknowledged write has reached
     #[arg(long, value_enum, default_value_t = Durability::Sync)]
     durability: Durability,
@@ -84,11 +67,8 @@ pub struct Args {
     /// Days between two scrubs, which read and verify every block slowly; 0 for never
     #[arg(long, value_name = "N", default_value_t = 7)]
     scrub_days: u32,
-    /// What is logged to stderr: error, warn, info, debug, trace, or a filter by module
-    #[arg(long, value_name = "LEVEL", env = "CAIRN_LOG", default_value = "info")]
-    log: String,
-    #[arg(long, value_enum, default_value_t = log::Format::Text)]
-    log_format: log::Format,
+    #[command(flatten)]
+    log: log::LogArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -100,40 +80,20 @@ enum Durability {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    log::start(&args.log, args.log_format)?;
-    // What is stored is for this user's eyes alone.
-    umask(Mode::RWXG | Mode::RWXO);
-    raise_file_limit();
     let preset = welcome::preset()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .max_blocking_threads(BLOCKING_THREADS)
-        .enable_all()
-        .build()?;
-    let ended = runtime.block_on(serve(args, preset));
-    // What still waits for a disk is not waited for: all that was acknowledged is durable.
-    runtime.shutdown_background();
-    ended
-}
-
-/// Each connection and each segment is an open file.
-fn raise_file_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the limit of open files was not raised");
-    }
+    process::run(&args.log, serve(args, preset))
 }
 
 async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
-    let tls = doors::load_tls(args)?;
-    let sockets = doors::listen(args, tls.is_some())?;
+    let tls = args.doors.load_tls()?;
+    let sockets = args.doors.listen(tls.is_some())?;
     let parts = Parts::open(args).await?;
     let is_preset = preset.is_some();
     let new = cairn_doors::admit::ensure_root(&parts.admit, preset).await?;
     let (stop, stopped) = watch::channel(false);
     let duties = duties::start(&parts, args.scrub_days, &stopped);
-    let served = doors::start(args, &parts, &sockets, tls.clone(), &stopped)?;
+    let served = doors::start(&parts.fs, &parts.admit, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     match new {
         Some(credential) => welcome::show(&credential, &sockets)?,

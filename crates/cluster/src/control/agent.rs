@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::messages::{Beat, Beaten, Method};
-use crate::identity::{Identity, KnownNode, Loaded, Pins};
+use crate::identity::{Directory, Identity, KnownNode, Loaded, Pins};
 use crate::wire::tls::{TlsDialer, Trust};
 use crate::wire::{Peer, Reconnect, Retry, Service, Terms};
 
@@ -49,10 +49,9 @@ impl NodeView {
     }
 
     /// Takes a map, if it is newer.
-    pub fn adopt(&self, map: ClusterMap) {
-        let map = Arc::new(map);
+    pub fn adopt(&self, map: &Arc<ClusterMap>) {
         self.map.rcu(|old| match old.epoch < map.epoch {
-            true => Arc::clone(&map),
+            true => Arc::clone(map),
             false => Arc::clone(old),
         });
     }
@@ -82,6 +81,7 @@ pub struct Agent {
     recalls: Recalls,
     view: Arc<NodeView>,
     identity: Arc<Identity>,
+    directory: Arc<Directory>,
     clock: Arc<dyn Clock>,
     /// Where masters were when this node joined.
     addresses: Vec<String>,
@@ -92,6 +92,7 @@ pub struct Agent {
 
 impl Agent {
     pub fn new(
+        directory: Arc<Directory>,
         loaded: &Loaded,
         role: Role,
         view: Arc<NodeView>,
@@ -123,6 +124,7 @@ impl Agent {
             recalls,
             view,
             identity,
+            directory,
             clock,
             addresses,
             epoch,
@@ -181,7 +183,7 @@ impl Agent {
         addresses.extend(self.addresses.iter().cloned());
         addresses.dedup();
         self.reconnect.set_addresses(addresses);
-        self.view.adopt(map);
+        self.view.adopt(&Arc::new(map));
         self.epoch.send_replace(self.view.map().epoch);
         Ok(())
     }
@@ -215,7 +217,7 @@ impl Agent {
     }
 
     /// Beats until it is dropped. `beat` says how the node fares.
-    pub async fn beat(&self, beat: impl Fn() -> Beat + Send, renewed: impl Fn(&CertificateDer<'_>)) {
+    pub async fn beat(&self, beat: impl Fn() -> Beat + Send) {
         let mut timer = interval(BEAT);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut was_heard = true;
@@ -230,7 +232,7 @@ impl Agent {
             was_heard = beaten.is_ok();
             if was_heard
                 && self.identity.is_due(self.clock.now())
-                && let Err(error) = self.renew(&renewed).await
+                && let Err(error) = self.renew().await
             {
                 tracing::warn!(%error, "the certificate was not renewed");
             }
@@ -244,11 +246,11 @@ impl Agent {
         map.map_or(Ok(()), |row| self.adopt(&row))
     }
 
-    async fn renew(&self, renewed: &impl Fn(&CertificateDer<'_>)) -> Result<()> {
+    async fn renew(&self) -> Result<()> {
         let answer = self.ask(Method::Certify, Bytes::new(), PATIENCE).await?;
         let certificate = CertificateDer::from(answer.to_vec());
         self.identity.renew(certificate.clone(), self.clock.now())?;
-        renewed(&certificate);
+        self.directory.save_node_certificate(&certificate)?;
         tracing::info!("certificate renewed");
         Ok(())
     }

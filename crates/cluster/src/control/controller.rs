@@ -70,18 +70,7 @@ impl Controller {
     ) -> Controller {
         let started = clock.monotonic();
         let seen = Mutex::default();
-        Controller {
-            master,
-            sessions,
-            keeper,
-            desk,
-            node,
-            clock,
-            secrets,
-            settings,
-            started,
-            seen,
-        }
+        Controller { master, sessions, keeper, desk, node, clock, secrets, settings, started, seen }
     }
 
     /// Answers what a node asks for.
@@ -140,9 +129,8 @@ impl Controller {
         let CaughtUp { group: id, epoch } = caught;
         let edited = self.keeper.edit(|map| {
             let group = map.groups.get_mut(&id).filter(|group| group.changed <= epoch);
-            let member = group.and_then(|group| {
-                group.members.iter_mut().find(|member| member.node == node)
-            });
+            let member =
+                group.and_then(|group| group.members.iter_mut().find(|member| member.node == node));
             let changed = || Error::Conflict(format!("group {id} has changed since epoch {epoch}"));
             member.ok_or_else(changed)?.in_sync = true;
             Ok(())

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use cairn_auth::Caller;
-use cairn_base::{
-    Applicant, ClusterMap, Error, JoinGrant, NodeId, Pin, Result, Role, Timestamp, TokenId,
-};
+use cairn_base::{Applicant, ClusterMap, Error, JoinGrant, NodeId, Result, Timestamp, TokenId};
 use cairn_meta::Master;
 use cairn_meta::ops::cluster::{GetMap, IssueToken, PutMap, RedeemToken};
 
-use crate::identity::{Pins, Tokens};
+use super::agent::NodeView;
+use crate::identity::Tokens;
 
 /// How often a change is tried that others come before.
 const ATTEMPTS: usize = 20;
@@ -20,13 +19,15 @@ const ATTEMPTS: usize = 20;
 pub struct Keeper {
     master: Master,
     current: ArcSwap<ClusterMap>,
+    /// What this node goes by when it lets others in.
+    view: Arc<NodeView>,
 }
 
 impl Keeper {
     /// # Errors
     /// `NotFound` if the metadata is not that of a cluster.
-    pub async fn start(master: Master) -> Result<Arc<Keeper>> {
-        let keeper = Keeper { master, current: ArcSwap::default() };
+    pub async fn start(master: Master, view: Arc<NodeView>) -> Result<Arc<Keeper>> {
+        let keeper = Keeper { master, current: ArcSwap::default(), view };
         keeper.load().await?;
         Ok(Arc::new(keeper))
     }
@@ -44,6 +45,7 @@ impl Keeper {
     }
 
     fn offer(&self, map: Arc<ClusterMap>) {
+        self.view.adopt(&map);
         self.current.rcu(|known| match known.epoch < map.epoch {
             true => Arc::clone(&map),
             false => Arc::clone(known),
@@ -77,18 +79,6 @@ impl Keeper {
             }
         }
         Err(Error::Unavailable("the cluster map changes too fast".into()))
-    }
-}
-
-impl Pins for Keeper {
-    fn pin(&self, node: NodeId) -> Option<Pin> {
-        self.current.load().pin(node)
-    }
-
-    fn nodes(&self, role: Role) -> Vec<(NodeId, Pin)> {
-        let map = self.current.load();
-        let all = map.nodes.iter().map(|(node, one)| (*node, one.pin));
-        all.filter(|(_, pin)| pin.roles.contains(role)).collect()
     }
 }
 

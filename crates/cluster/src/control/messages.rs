@@ -37,9 +37,8 @@ impl Method {
     pub fn from_number(number: u16) -> Result<Method> {
         use Method::{Beat, CaughtUp, Certify, Edit, Extra, Issue, Map, Recall};
         use Method::{Secrets, Serves, Status};
-        let all = [
-            Recall, Serves, Beat, Map, Issue, Secrets, Certify, CaughtUp, Extra, Status, Edit,
-        ];
+        let all =
+            [Recall, Serves, Beat, Map, Issue, Secrets, Certify, CaughtUp, Extra, Status, Edit];
         let found = all.into_iter().find(|method| *method as u16 == number);
         found.ok_or_else(|| Error::NotImplemented(format!("method {number} of a node")))
     }
@@ -135,7 +134,10 @@ pub enum Edit {
     Undrain(NodeId),
     /// Forgets a node that no group needs any more.
     Remove(NodeId),
-    Replicas { replicas: u8, minimum: u8 },
+    Replicas {
+        replicas: u8,
+        minimum: u8,
+    },
     /// Groups with so many replicas are wanted too.
     Count(u8),
 }

@@ -260,8 +260,12 @@ mod tests {
         map.nodes.get_mut(&NodeId(1)).unwrap().is_up = false;
         let soon = BTreeMap::from([(NodeId(1), Duration::from_secs(1))]);
         let waiting = settle(map.clone(), &soon);
-        let had: Vec<GroupId> =
-            map.groups.iter().filter(|(_, group)| group.has(NodeId(1))).map(|(id, _)| *id).collect();
+        let had: Vec<GroupId> = map
+            .groups
+            .iter()
+            .filter(|(_, group)| group.has(NodeId(1)))
+            .map(|(id, _)| *id)
+            .collect();
         assert!(had.iter().all(|id| waiting.groups[id].members.len() == 3));
         let away = BTreeMap::from([(NodeId(1), Duration::from_secs(60))]);
         let healing = settle(waiting, &away);

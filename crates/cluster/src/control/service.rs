@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{Error, Result, Role};
+use cairn_base::{Applicant, Error, JoinGrant, NodeId, Result, Role, Timestamp, TokenId};
 use cairn_meta::session::host::{self, Answer};
 use cairn_meta::session::{self, Recall, Reply};
 use cairn_meta::wire;
@@ -15,8 +16,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::controller::Controller;
 use super::messages::Method;
+use crate::identity::Tokens;
 use crate::wire::{Peer, Service};
 
+const STANDS_BY: &str = "this master stands by";
 /// How long a session may take to take a recall.
 const RECALL: Duration = Duration::from_secs(10);
 
@@ -32,6 +35,23 @@ impl ControlService {
     pub fn serve(&self, controller: Option<Arc<Controller>>) {
         self.active.store(controller);
     }
+
+    fn serving(&self) -> Result<Arc<Controller>> {
+        let active = self.active.load_full();
+        active.ok_or_else(|| Error::Unavailable(STANDS_BY.into()))
+    }
+}
+
+/// Where nodes are admitted: by the master that serves.
+#[async_trait]
+impl Tokens for ControlService {
+    async fn issue(&self, id: TokenId, grant: JoinGrant) -> Result<()> {
+        self.serving()?.keeper.issue(id, grant).await
+    }
+
+    async fn redeem(&self, id: TokenId, applicant: Applicant, now: Timestamp) -> Result<NodeId> {
+        self.serving()?.keeper.redeem(id, applicant, now).await
+    }
 }
 
 impl Service for ControlService {
@@ -40,7 +60,6 @@ impl Service for ControlService {
     fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply {
         let (active, peer) = (self.active.load_full(), peer.clone());
         Box::pin(async move {
-            const STANDS_BY: &str = "this master stands by";
             match (active, session::Method::from_number(method)) {
                 (Some(active), Ok(method)) => converse(&active, &peer, method, &payload).await,
                 (Some(active), Err(_)) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cairn_base::{ClusterId, Error, NodeId, Result, Rng, Role, Roles, Timestamp};
+use cairn_base::{ClusterId, Error, NodeId, Result, Rng, Role, Roles, Secret, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyUsagePurpose, SanType, SerialNumber,
@@ -47,6 +47,11 @@ impl Ca {
             ));
         }
         Ok(Ca { key, authority })
+    }
+
+    /// Its private key, for another master.
+    pub fn to_pem(&self) -> Secret<String> {
+        self.key.to_pem()
     }
 
     pub fn authority(&self) -> &Authority {

@@ -107,6 +107,12 @@ impl Directory {
         self.save_certificate(CA_CERTIFICATE, ca.authority().certificate())
     }
 
+    /// Keeps the private key of the authority whose certificate is here, as another master told it.
+    pub fn keep_authority(&self, identity: &Identity, pem: &Secret<String>) -> Result<()> {
+        let certificate = identity.authority().certificate().clone();
+        self.save_ca(&Ca::load(identity.cluster(), NodeKey::from_pem(pem)?, certificate)?)
+    }
+
     /// # Errors
     /// `NotFound` if the authority is not kept here.
     pub fn load_ca(&self, cluster: ClusterId) -> Result<Ca> {

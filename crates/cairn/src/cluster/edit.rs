@@ -1,0 +1,66 @@
+//! Changes of the cluster map that an operator wants.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cairn_base::NodeId;
+use cairn_cluster::control::messages::{Edit, Method};
+
+use super::reach;
+use crate::failure::Result;
+use crate::output;
+
+#[derive(clap::Args)]
+pub struct NodeArgs {
+    /// The directory of a master
+    dir: PathBuf,
+    /// The node, as `cairn cluster status` shows it
+    #[arg(value_parser = node)]
+    node: NodeId,
+}
+
+fn node(text: &str) -> Result<NodeId, String> {
+    let number = u64::from_str_radix(text, 16);
+    number.map(NodeId).map_err(|_| format!("{text:?} is not the number of a node"))
+}
+
+pub fn drain(args: &NodeArgs) -> Result<ExitCode> {
+    reach::tell(&args.dir, Method::Edit, &Edit::Drain(args.node))?;
+    let (node, dir) = (args.node, args.dir.display());
+    output::line(format!(
+        "node {node} drains; when it is in no group: cairn cluster remove {dir} {node}"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn undrain(args: &NodeArgs) -> Result<ExitCode> {
+    reach::tell(&args.dir, Method::Edit, &Edit::Undrain(args.node))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn remove(args: &NodeArgs) -> Result<ExitCode> {
+    reach::tell(&args.dir, Method::Edit, &Edit::Remove(args.node))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Say how many replicas new blocks get, and with how few a write is still acknowledged
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  cairn cluster replicas /srv/cairn-master 3 --minimum 2")]
+pub struct ReplicasArgs {
+    /// The directory of a master
+    dir: PathBuf,
+    /// Replicas of a block
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
+    replicas: u8,
+    /// The fewest that may do while nodes are away
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    minimum: Option<u8>,
+}
+
+pub fn replicas(args: &ReplicasArgs) -> Result<ExitCode> {
+    let replicas = args.replicas;
+    let minimum = args.minimum.unwrap_or(replicas.min(2));
+    reach::tell(&args.dir, Method::Edit, &Edit::Replicas { replicas, minimum })?;
+    Ok(ExitCode::SUCCESS)
+}

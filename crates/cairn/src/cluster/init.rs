@@ -1,0 +1,148 @@
+//! `cairn cluster init`: a new cluster, with this node as its first master.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use cairn_auth::{Caller, NewCredential};
+use cairn_base::clock::RealClock;
+use cairn_base::map::Node;
+use cairn_base::rng::RealRng;
+use cairn_base::{Clock, ClusterId, ClusterMap, NodeId, Pin, Rng, Role, Roles, Secret};
+use cairn_cluster::identity::{Ca, Directory, Joined, KnownNode};
+use cairn_meta::Master;
+use cairn_meta::ops::cluster::{GetMap, PutMap};
+use cairn_meta::ops::credentials::AddAccessKey;
+use cairn_meta::ops::sessions::Format;
+
+use crate::dir::DataDir;
+use crate::failure::{Failure, Result};
+use crate::metadata::{MetaArgs, Metadata};
+use crate::node::addresses;
+use crate::output;
+use crate::server::{process, welcome};
+
+/// Make a new cluster, with a first master in DIR
+///
+/// Makes the authority that vouches for nodes, the metadata, and the first credentials of users,
+/// which are printed, once. Nothing runs yet: start `cairn master DIR` next.
+#[derive(clap::Args)]
+#[command(after_help = "Environment:
+  CAIRN_ROOT_KEY, CAIRN_ROOT_SECRET  an access key of root to use instead of a generated one
+
+Examples:
+  cairn cluster init /srv/cairn-master --address 10.0.0.1:7400
+  cairn cluster init /srv/cairn-master --address 10.0.0.1:7400 \\
+      --meta postgres://cairn:password@db/cairn --replicas 3 --minimum 2")]
+pub struct Args {
+    /// The directory of the first master: missing or empty
+    dir: PathBuf,
+    /// Under which host:port other nodes will reach this master
+    #[arg(long, value_name = "HOST:PORT", value_parser = addresses)]
+    address: String,
+    #[command(flatten)]
+    meta: MetaArgs,
+    /// Replicas of a block
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
+    replicas: u8,
+    /// The fewest replicas with which a write is acknowledged while nodes are away; 2 if there
+    /// are to be that many
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    minimum: Option<u8>,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let preset = welcome::preset()?;
+    let minimum = args.minimum.unwrap_or(args.replicas.min(2));
+    if minimum > args.replicas {
+        return Err(Failure::usage("--minimum is more than --replicas"));
+    }
+    process::keep_private();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let rng: Arc<dyn Rng> = Arc::new(RealRng);
+    let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
+    let shown = args.dir.display();
+    if args.dir.join("cluster.toml").exists() {
+        return Err(Failure::new(format!("{shown}: is a node of a cluster already")));
+    }
+    let dir = DataDir::open_or_create(&args.dir, args.meta.place(), &*rng)?;
+    let seal = dir.seal_key(&*rng)?;
+    let cluster = ClusterId(u128::from_be_bytes(dir.format.cluster));
+    let directory = Directory::open(&args.dir)?;
+    let ca = Ca::init(cluster, clock.now(), &*rng)?;
+    let key = directory.key()?;
+    let (node, roles) = (NodeId(1), Roles::from(Role::Master));
+    let certificate = ca.issue(node, roles, &key.public(), clock.now(), &*rng)?;
+    let pin = Pin { key: key.public().hash(), roles };
+
+    let metadata = match args.meta.database() {
+        None => Metadata::in_directory(&dir)?,
+        Some(config) => Metadata::in_database(&config)?,
+    };
+    let credential = match preset {
+        Some((id, secret)) => NewCredential { id, secret },
+        None => cairn_auth::generate(&*rng),
+    };
+    let sealed = seal.seal(&*rng, &credential.id, &credential.secret);
+    let first = ClusterMap {
+        epoch: 1,
+        replicas: args.replicas,
+        minimum,
+        nodes: [(node, Node { address: args.address.clone(), ..Node::new(pin) })].into(),
+        next_node: 2,
+        next_group: 1,
+        ..ClusterMap::default()
+    };
+    runtime.block_on(fill(&metadata, &dir, &clock, first, &credential.id, sealed))?;
+    directory.save_ca(&ca)?;
+    let masters = vec![KnownNode { node, pin }];
+    let authority = ca.authority().clone();
+    let joined = Joined { node, roles, certificate, authority, masters };
+    directory.save(&joined, std::slice::from_ref(&args.address))?;
+    show(&credential, args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the first rows.
+async fn fill(
+    metadata: &Metadata,
+    dir: &DataDir,
+    clock: &Arc<dyn Clock>,
+    map: ClusterMap,
+    id: &str,
+    sealed: Vec<u8>,
+) -> Result<()> {
+    let system = Caller::system();
+    let (engine, clock) = (Arc::clone(&metadata.engine), Arc::clone(clock));
+    let config = metadata.config.clone();
+    let master = tokio::task::block_in_place(|| Master::start(engine, clock, config))?;
+    let (_, is_new) = master.run(&system, Format { cluster: dir.format.cluster_number() }).await?;
+    if !is_new || master.read(&system, GetMap).await?.is_some() {
+        return Err(metadata.foreign("holds metadata already"));
+    }
+    let (id, user) = (id.to_owned(), "root".to_owned());
+    master.run(&system, AddAccessKey { id, sealed, user, replace: false }).await?;
+    master.run(&system, PutMap { map: map.encode() }).await?;
+    tokio::task::block_in_place(|| master.stop());
+    Ok(())
+}
+
+fn show(credential: &NewCredential, args: &Args) -> Result<()> {
+    let (id, secret, dir) = (&credential.id, credential.secret.expose(), args.dir.display());
+    let address = &args.address;
+    let text = Secret::new(format!(
+        "A new cluster. Its first credentials, shown only this once:
+
+  access key  {id}
+  secret key  {secret}
+
+Next:
+
+  cairn master {dir} --listen {address}
+  cairn cluster token {dir} --role chunkserver     one for each disk
+  cairn cluster token {dir} --role gateway         one for each gateway
+"
+    ));
+    output::line(text.expose())
+}

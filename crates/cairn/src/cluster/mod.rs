@@ -1,0 +1,57 @@
+//! `cairn cluster`: making a cluster, letting nodes in, looking at it, changing it.
+
+mod edit;
+mod init;
+mod join;
+mod reach;
+mod status;
+mod token;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::failure::Result;
+
+/// Make a cluster of many machines, let nodes in, look at it
+///
+/// Commands that ask the cluster take the directory of one of its nodes: they speak as that node.
+/// What changes the cluster needs the directory of a master.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn cluster init /srv/cairn-master --address 10.0.0.1:7400
+  cairn cluster token /srv/cairn-master --role chunkserver
+  cairn cluster join /srv/cairn-disk TOKEN        (on the new node)
+  cairn cluster status /srv/cairn-master")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Init(init::Args),
+    Token(token::Args),
+    Join(join::Args),
+    Status(status::Args),
+    /// Move the blocks of a chunkserver elsewhere; it goes on serving meanwhile
+    Drain(edit::NodeArgs),
+    /// Take a drain back
+    Undrain(edit::NodeArgs),
+    /// Forget a node that was drained, or that held no blocks: it is no longer let in
+    Remove(edit::NodeArgs),
+    Replicas(edit::ReplicasArgs),
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    match &args.command {
+        Command::Init(args) => init::run(args),
+        Command::Token(args) => token::run(args),
+        Command::Join(args) => join::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Drain(args) => edit::drain(args),
+        Command::Undrain(args) => edit::undrain(args),
+        Command::Remove(args) => edit::remove(args),
+        Command::Replicas(args) => edit::replicas(args),
+    }
+}

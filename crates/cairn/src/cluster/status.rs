@@ -1,0 +1,194 @@
+//! `cairn cluster status`: who is there, and whether everything is whole.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use cairn_base::{ClusterMap, NodeId};
+use cairn_cluster::control::messages::{Method, NodeStatus, Status};
+use serde_json::{Value, json};
+
+use super::reach;
+use crate::failure::Result;
+use crate::output;
+
+/// Show nodes, groups and sessions of a cluster
+///
+/// Exit code 1 if anything is not as it should be: a node is down, a group lacks a replica.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn cluster status /srv/cairn-master
+  cairn cluster status /srv/cairn-master --json | jq .groups")]
+pub struct Args {
+    /// The directory of any node
+    dir: PathBuf,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Groups by how they fare.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Health {
+    whole: u64,
+    /// Fewer replicas than wanted, or members that are away or catching up; all can be read.
+    degraded: u64,
+    /// No member with all blocks is up.
+    unreadable: u64,
+    /// Of all, those that take writes.
+    writable: u64,
+}
+
+fn health(map: &ClusterMap) -> Health {
+    let mut health = Health::default();
+    for group in map.groups.values() {
+        let present = group.in_sync().filter(|node| map.is_up(*node)).count();
+        health.writable += u64::from(map.takes_writes(group));
+        match present {
+            0 => health.unreadable += 1,
+            _ if present >= usize::from(group.wanted) => health.whole += 1,
+            _ => health.degraded += 1,
+        }
+    }
+    health
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let status: Status = reach::ask(&args.dir, None, Method::Status, &())?;
+    let map = ClusterMap::decode(&status.map)?;
+    let health = health(&map);
+    match args.json {
+        true => output::line(
+            serde_json::to_string_pretty(&to_json(&status, &map, health))
+                .map_err(|error| crate::failure::Failure::new(error.to_string()))?,
+        )?,
+        false => print(&status, &map, health)?,
+    }
+    let all_up = map.nodes.values().all(|node| node.is_up);
+    let good = all_up && health.degraded == 0 && health.unreadable == 0;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn groups_of(map: &ClusterMap, node: NodeId) -> usize {
+    map.groups.values().filter(|group| group.has(node)).count()
+}
+
+fn to_json(status: &Status, map: &ClusterMap, health: Health) -> Value {
+    let said: BTreeMap<NodeId, &NodeStatus> =
+        status.nodes.iter().map(|one| (one.node, one)).collect();
+    let nodes: Vec<Value> = map
+        .nodes
+        .iter()
+        .map(|(id, node)| {
+            let beat = said.get(id).map(|one| &one.beat);
+            let copying: Vec<Value> = beat
+                .map(|beat| &beat.copying[..])
+                .unwrap_or_default()
+                .iter()
+                .map(|one| json!({"group": one.group.0, "blocks": one.blocks, "bytes": one.bytes}))
+                .collect();
+            json!({
+                "node": id.to_string(),
+                "roles": node.pin.roles.iter().map(|role| role.word()).collect::<Vec<_>>(),
+                "address": node.address,
+                "zone": node.zone,
+                "up": node.is_up,
+                "draining": node.is_draining,
+                "groups": groups_of(map, *id),
+                "silent_ms": said.get(id).map(|one| one.silent_ms),
+                "blocks": beat.map(|beat| beat.store.blocks),
+                "live_bytes": beat.map(|beat| beat.store.live_bytes),
+                "free_bytes": beat.map(|beat| beat.store.free_bytes),
+                "corrupt": beat.map(|beat| beat.store.corrupt),
+                "healed": beat.map(|beat| beat.store.healed),
+                "copying": copying,
+            })
+        })
+        .collect();
+    let groups: Vec<Value> = map
+        .groups
+        .iter()
+        .map(|(id, group)| {
+            let catching = group.members.iter().filter(|member| !member.in_sync);
+            json!({
+                "group": id.0,
+                "wanted": group.wanted,
+                "in_sync": group.in_sync().map(|node| node.to_string()).collect::<Vec<_>>(),
+                "catching_up": catching.map(|one| one.node.to_string()).collect::<Vec<_>>(),
+                "takes_writes": map.takes_writes(group),
+            })
+        })
+        .collect();
+    let sessions: Vec<Value> = status
+        .sessions
+        .iter()
+        .map(|(session, node, silent)| {
+            let session = format!("{session:x}");
+            json!({"session": session, "node": node.to_string(), "silent_ms": silent})
+        })
+        .collect();
+    json!({
+        "epoch": map.epoch,
+        "replicas": map.replicas,
+        "minimum": map.minimum,
+        "master": status.master.to_string(),
+        "batch": status.batch,
+        "health": {
+            "whole": health.whole,
+            "degraded": health.degraded,
+            "unreadable": health.unreadable,
+            "writable": health.writable,
+        },
+        "nodes": nodes,
+        "groups": groups,
+        "sessions": sessions,
+    })
+}
+
+fn print(status: &Status, map: &ClusterMap, health: Health) -> Result<()> {
+    let said: BTreeMap<NodeId, &NodeStatus> =
+        status.nodes.iter().map(|one| (one.node, one)).collect();
+    output::line(format!(
+        "epoch {}, {} replicas, at least {}; node {} serves as master",
+        map.epoch, map.replicas, map.minimum, status.master
+    ))?;
+    output::line(format!(
+        "groups: {} whole, {} degraded, {} unreadable; {} take writes",
+        health.whole, health.degraded, health.unreadable, health.writable
+    ))?;
+    output::line(format!("sessions: {}", status.sessions.len()))?;
+    output::line("")?;
+    let row = |cells: [&str; 8]| {
+        let [node, state, roles, address, groups, blocks, free, copying] = cells;
+        format!(
+            "{node:>5} {state:<9} {roles:<12} {address:<22} {groups:>6} {blocks:>9} {free:>9} \
+             {copying}"
+        )
+    };
+    output::line(row(["node", "state", "role", "address", "groups", "blocks", "free GiB", ""]))?;
+    for (id, node) in &map.nodes {
+        let beat = said.get(id).map(|one| &one.beat).filter(|beat| beat.disk != 0);
+        let state = match (node.is_up, node.is_draining) {
+            (false, _) => "DOWN",
+            (true, true) => "draining",
+            (true, false) => "up",
+        };
+        let number = |number: Option<u64>| number.map_or(String::new(), |n| n.to_string());
+        let copying: u64 = beat.map_or(0, |beat| beat.copying.iter().map(|one| one.blocks).sum());
+        let copying = match beat.map_or(0, |beat| beat.copying.len()) {
+            0 => String::new(),
+            groups => format!("copying {groups} groups, {copying} blocks done"),
+        };
+        output::line(row([
+            &id.to_string(),
+            state,
+            &node.pin.roles.to_string(),
+            &node.address,
+            &groups_of(map, *id).to_string(),
+            &number(beat.map(|beat| beat.store.blocks)),
+            &number(beat.map(|beat| beat.store.free_bytes >> 30)),
+            &copying,
+        ]))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Where a node listens for others.
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+use crate::failure::{Failure, Result};
+use crate::node::addresses;
+
+#[derive(clap::Args)]
+pub struct ListenArgs {
+    /// Where this node listens for other nodes; all that is said there is encrypted, and only
+    /// nodes of the cluster are let in
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7400")]
+    listen: SocketAddr,
+    /// Under which host:port other nodes reach it, if that is not where it listens
+    #[arg(long, value_name = "HOST:PORT", value_parser = addresses)]
+    address: Option<String>,
+}
+
+impl ListenArgs {
+    /// Binds, and says under which address others reach it.
+    pub async fn bind(&self) -> Result<(TcpListener, String)> {
+        let listen = self.listen;
+        let bound = TcpListener::bind(listen).await;
+        let listener = bound.map_err(|error| Failure::new(format!("{listen}: {error}")))?;
+        let local = listener.local_addr()?;
+        match &self.address {
+            Some(address) => Ok((listener, address.clone())),
+            None if local.ip().is_unspecified() => Err(Failure::usage(format!(
+                "--listen {listen} is every address of this machine: say by --address HOST:PORT \
+                 under which one other nodes reach it"
+            ))),
+            None => Ok((listener, local.to_string())),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `cairn master`: owns the namespace, or stands by for the one that does.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_base::{Role, Secret};
+use cairn_cluster::control::messages::{Method, Secrets};
+use cairn_cluster::control::{ControlService, Controller, Keeper, Settings};
+use cairn_cluster::identity::Desk;
+use cairn_cluster::wire::tls::TlsListener;
+use cairn_cluster::wire::{Terms, serve};
+use cairn_meta::Master;
+use cairn_meta::engine::postgres;
+use cairn_meta::ops::sessions::Format;
+use cairn_meta::session::{LEASE, host::Sessions};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::ThisNode;
+use super::listen;
+use super::this::beat_of;
+use crate::dir::DataDir;
+use crate::failure::{Failure, Result};
+use crate::metadata::{MetaArgs, Metadata};
+use crate::server::{log, process, signals::Signals};
+
+/// How long requests in progress have when the master stops.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Serve the metadata of a cluster, or stand by for the master that does
+///
+/// DIR is what `cairn cluster init` made, or `cairn cluster join` with a token for a master. With
+/// --meta several masters share one PostgreSQL database: one serves, the others take over within
+/// seconds when it fails. Without, the metadata are in DIR and there is one master.
+#[derive(clap::Args)]
+#[command(args_override_self = true)]
+#[command(after_help = "Examples:
+  cairn master /srv/cairn-master --listen 10.0.0.1:7400
+  cairn master /srv/cairn-master --listen 10.0.0.1:7400 \\
+      --meta postgres://cairn:password@db/cairn")]
+pub struct Args {
+    /// The directory of this node
+    dir: PathBuf,
+    #[command(flatten)]
+    listen: listen::ListenArgs,
+    #[command(flatten)]
+    meta: MetaArgs,
+    /// Serve although the database has standbys to which a failover may lose acknowledged changes
+    #[arg(long)]
+    accept_lossy_failover: bool,
+    /// Seconds that a chunkserver may be away before its blocks are copied elsewhere
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    repair_after: u64,
+    #[command(flatten)]
+    log: log::LogArgs,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    process::run(&args.log, run_master(args))
+}
+
+async fn run_master(args: &Args) -> Result<ExitCode> {
+    let mut signals = Signals::new()?;
+    let node = ThisNode::open(&args.dir, Role::Master)?;
+    let cluster = node.loaded.identity.cluster();
+    let dir = DataDir::of_node(&args.dir, cluster, args.meta.place(), &*node.rng)?;
+    let (tcp, address) = args.listen.bind().await?;
+    node.beat(move || beat_of(address.clone()));
+    let secrets = tokio::select! {
+        secrets = secrets(&node, &dir) => secrets?,
+        () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
+    };
+    let service = ControlService::default();
+    let desk = Arc::new(Desk {
+        ca: node.directory.load_ca(cluster)?,
+        tokens: Arc::new(service.clone()),
+        pins: node.trust().pins,
+        clock: Arc::clone(&node.clock),
+        rng: Arc::clone(&node.rng),
+    });
+    let listener = Arc::new(TlsListener::new(tcp, node.trust(), Some(Arc::clone(&desk)))?);
+    let terms = Terms::new(cluster, node.loaded.identity.node(), Role::Master);
+    let (stop, stopped) = watch::channel(false);
+    let served = tokio::spawn(serve(listener, terms, service.clone(), DRAIN, stopped.clone()));
+    let office = Office { args, node: &node, dir: &dir, service: &service, desk, secrets };
+    let ended = tokio::select! {
+        ended = office.take_turns() => ended,
+        () = signals.stop(None) => Ok(()),
+    };
+    tracing::info!("stopping");
+    service.serve(None);
+    let _ = stop.send(true);
+    let _ = tokio::time::timeout(DRAIN, served).await;
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// The keys of the cluster: those in the directory, or, the first time, those of the master that
+/// serves.
+async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
+    let cluster = node.loaded.identity.cluster();
+    if node.directory.load_ca(cluster).is_err() || dir.seal_bytes()?.is_none() {
+        tracing::info!("asking the master that serves for the keys of the cluster");
+        let told: Secrets = loop {
+            match node.agent.call(Method::Secrets, &()).await {
+                Ok(secrets) => break secrets,
+                Err(error @ cairn_base::Error::Unavailable(_)) => {
+                    tracing::warn!(%error, "no master serves yet");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let (Some(seal), Some(authority)) = (told.seal, told.authority) else {
+            return Err(Failure::new("the master that serves gives no keys to this node"));
+        };
+        node.directory.keep_authority(&node.loaded.identity, &Secret::new(authority))?;
+        if dir.seal_bytes()?.is_none() {
+            dir.keep_seal(&Secret::new(seal))?;
+        }
+    }
+    let seal = dir.seal_bytes()?.map(|seal| *seal.expose());
+    let authority = node.directory.load_ca(cluster)?.to_pem().expose().clone();
+    Ok(Secrets { seal, authority: Some(authority) })
+}
+
+/// What a master needs to serve.
+struct Office<'a> {
+    args: &'a Args,
+    node: &'a ThisNode,
+    dir: &'a DataDir,
+    service: &'a ControlService,
+    desk: Arc<Desk>,
+    secrets: Secrets,
+}
+
+impl Office<'_> {
+    /// Serves whenever it is this master's turn.
+    async fn take_turns(&self) -> Result<()> {
+        loop {
+            let reason = self.serve_once().await?;
+            self.service.serve(None);
+            match self.args.meta.database() {
+                Some(_) => tracing::error!(reason, "this master serves no longer, it stands by"),
+                // What is in the directory is read again by the next process only.
+                None => return Err(Failure::new(format!("the master stopped: {reason}"))),
+            }
+        }
+    }
+
+    /// Serves until it cannot; says why.
+    async fn serve_once(&self) -> Result<String> {
+        let metadata = self.open().await?;
+        let (engine, config) = (Arc::clone(&metadata.engine), metadata.config.clone());
+        let clock = Arc::clone(&self.node.clock);
+        let starting = tokio::task::spawn_blocking(move || Master::start(engine, clock, config));
+        let ended = |error| Failure::new(format!("starting: {error}"));
+        let master = starting.await.map_err(ended)??;
+        let controller = self.controller(&master).await?;
+        self.service.serve(Some(Arc::clone(&controller)));
+        tracing::info!(metadata = metadata.shown, "this master serves");
+        let mut duties = JoinSet::new();
+        duties.spawn(look_around(Arc::clone(&controller)));
+        duties.spawn(tick(Arc::clone(&controller)));
+        let reason = master.wait_failed().await;
+        duties.shutdown().await;
+        self.service.serve(None);
+        let stopping = tokio::task::spawn_blocking(move || master.stop());
+        stopping.await.map_err(ended)?;
+        Ok(reason)
+    }
+
+    async fn open(&self) -> Result<Metadata> {
+        let opening = match self.args.meta.database() {
+            None => Metadata::in_directory(self.dir)?,
+            Some(config) => {
+                let accept_lossy_failover = self.args.accept_lossy_failover;
+                let config = postgres::Config { accept_lossy_failover, ..config };
+                tokio::task::block_in_place(|| Metadata::in_known_database(&config))?
+            }
+        };
+        match tokio::task::block_in_place(|| opening.has_store(self.dir))? {
+            true => Ok(opening),
+            false => Err(opening.foreign("has no metadata of this cluster")),
+        }
+    }
+
+    async fn controller(&self, master: &Master) -> Result<Arc<Controller>> {
+        let clock = Arc::clone(&self.node.clock);
+        let format = Format { cluster: self.dir.format.cluster_number() };
+        master.run(&Caller::system(), format).await?;
+        let sessions = Sessions::start(master.clone(), Arc::clone(&clock), LEASE).await?;
+        let keeper = Keeper::start(master.clone(), Arc::clone(&self.node.view)).await?;
+        let patience = Duration::from_secs(self.args.repair_after);
+        Ok(Arc::new(Controller::new(
+            self.node.loaded.identity.node(),
+            (master.clone(), sessions),
+            keeper,
+            Arc::clone(&self.desk),
+            self.secrets.clone(),
+            clock,
+            Settings { patience, ..Settings::default() },
+        )))
+    }
+}
+
+async fn look_around(controller: Arc<Controller>) {
+    let mut timer = interval(Duration::from_millis(500));
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        if let Err(error) = controller.look_around().await {
+            tracing::warn!(%error, "the cluster map was not brought up to date");
+        }
+    }
+}
+
+async fn tick(controller: Arc<Controller>) {
+    let mut timer = interval(Duration::from_millis(250));
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        if let Err(error) = controller.sessions.tick().await {
+            tracing::warn!(%error, "sessions that lapsed were not ended");
+        }
+    }
+}

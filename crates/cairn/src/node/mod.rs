@@ -1,0 +1,7 @@
+//! The roles of a cluster's nodes: `cairn master`, `cairn chunkserver`, `cairn gateway`.
+
+mod listen;
+pub mod master;
+mod this;
+
+pub use this::{ThisNode, addresses};

@@ -1,0 +1,79 @@
+//! A node as it starts: who it is, whom it knows, and how it reaches the masters.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cairn_base::clock::RealClock;
+use cairn_base::rng::RealRng;
+use cairn_base::{Clock, Rng, Role};
+use cairn_cluster::control::messages::Beat;
+use cairn_cluster::control::{Agent, NodeView};
+use cairn_cluster::identity::{Directory, Loaded, Pins};
+use cairn_cluster::wire::tls::Trust;
+
+use crate::failure::{Failure, Result};
+
+pub struct ThisNode {
+    pub loaded: Loaded,
+    pub directory: Arc<Directory>,
+    pub view: Arc<NodeView>,
+    pub agent: Arc<Agent>,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+}
+
+impl ThisNode {
+    /// Reads who the node is that `path` belongs to. Must be called within a runtime.
+    pub fn open(path: &Path, role: Role) -> Result<ThisNode> {
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
+        let rng: Arc<dyn Rng> = Arc::new(RealRng);
+        let shown = path.display().to_string();
+        let of = |error: cairn_base::Error| Failure::from(error).of(&shown);
+        if !path.exists() {
+            return Err(Failure::new(format!("{shown}: does not exist: cairn cluster join")));
+        }
+        let directory = Arc::new(Directory::open(path).map_err(of)?);
+        let loaded = directory.load(clock.now()).map_err(of)?.ok_or_else(|| {
+            Failure::new(format!(
+                "{shown}: not a node of a cluster: cairn cluster join {shown} TOKEN"
+            ))
+        })?;
+        if !loaded.roles.contains(role) {
+            let roles = loaded.roles;
+            return Err(Failure::new(format!("{shown}: joined as {roles}, not as {role}")));
+        }
+        let view = NodeView::new(loaded.masters.clone());
+        let (known, time) = (Arc::clone(&view), Arc::clone(&clock));
+        let kept = Arc::clone(&directory);
+        let agent = Agent::new(kept, &loaded, role, known, time, Arc::clone(&rng))?;
+        Ok(ThisNode { loaded, directory, view, agent, clock, rng })
+    }
+
+    pub fn trust(&self) -> Trust {
+        Trust {
+            identity: Arc::clone(&self.loaded.identity),
+            pins: Arc::clone(&self.view) as Arc<dyn Pins>,
+            clock: Arc::clone(&self.clock),
+        }
+    }
+
+    /// Keeps the masters informed, for ever.
+    pub fn beat(&self, beat: impl Fn() -> Beat + Send + Sync + 'static) {
+        let agent = Arc::clone(&self.agent);
+        tokio::spawn(async move { agent.beat(beat).await });
+    }
+}
+
+/// What every beat says besides.
+pub fn beat_of(address: String) -> Beat {
+    Beat { address, weight: 1, version: env!("CARGO_PKG_VERSION").into(), ..Beat::default() }
+}
+
+/// Checks that `address` is `host:port`.
+pub fn addresses(address: &str) -> Result<String, String> {
+    let split = address.rsplit_once(':');
+    let fits = split.is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if fits { Ok(address.into()) } else { Err(format!("{address:?} is not host:port")) }
+}
