@@ -6,8 +6,11 @@
 //!   identity   who is who: keys, certificates, pins, how a node joins
 //!      │
 //!   wire       one multiplexed connection for each pair of nodes, over TLS
+//!      │
+//!   data       blocks between nodes, over HTTP in the same TLS
 //! ```
 
+pub mod data;
 pub mod identity;
 pub mod limits;
 pub mod wire;
