@@ -68,7 +68,7 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let (sick, to_heal) = mpsc::channel::<Sick>(SICK);
     let (own, map) = (node.loaded.identity.node(), Arc::clone(&node.agent) as _);
     let served = Chunkserver::new(own, store.clone(), map, Arc::clone(&pool), Some(sick));
-    let copies = Arc::new(Copies::new(Arc::clone(&node.agent), Arc::clone(&served)));
+    let copies = Arc::new(Copies::new(Arc::clone(&node.agent), Arc::clone(&served), store.clone()));
     beat(args, &node, &dir, address, &store, &served, &copies);
 
     let taker = Some(served.taker());
