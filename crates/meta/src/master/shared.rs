@@ -15,7 +15,7 @@ use super::inbox::Inbox;
 use super::op::Job;
 use super::settle::Unsettled;
 use super::stats::{Counters, Stats};
-use crate::engine::{Engine, Fence};
+use crate::engine::{Engine, Fence, Lease};
 
 /// The last published batch, and who waits for it.
 pub struct Durable {
@@ -68,6 +68,8 @@ pub struct Shared {
     pub unsettled: Arc<Unsettled>,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
+    /// What it takes to answer from memory, if anything.
+    lease: Option<Arc<Lease>>,
     failure: OnceLock<String>,
     failed: watch::Sender<bool>,
     clock: Arc<dyn Clock>,
@@ -82,6 +84,7 @@ impl Shared {
         fence: Fence,
     ) -> Shared {
         Shared {
+            lease: engine.lease(),
             engine,
             cache: RowCache::new(config.cache_bytes),
             durable: Durable::new(fence.batch),
@@ -109,6 +112,31 @@ impl Shared {
     /// Time for measuring.
     pub fn monotonic_us(&self) -> u64 {
         u64::try_from(self.clock.monotonic().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Has the master fail when another takes over.
+    pub fn watch_lease(self: &Arc<Self>) {
+        let Some(lease) = &self.lease else { return };
+        let shared = Arc::downgrade(self);
+        lease.when_fenced(move |reason| {
+            if let Some(shared) = shared.upgrade() {
+                shared.fail(format!("outcome unknown: {reason}"));
+            }
+        });
+    }
+
+    /// Whether what is in memory is as it is in the engine.
+    ///
+    /// # Errors
+    /// `Unavailable` when the master has failed, or another may have taken over.
+    pub fn check_serving(&self) -> Result<()> {
+        if self.failure().is_some() {
+            return Err(self.gone());
+        }
+        match &self.lease {
+            Some(lease) if !lease.is_held() => Err(lease.refusal()),
+            _ => Ok(()),
+        }
     }
 
     /// Why the master ended, if it did so by itself.
