@@ -24,16 +24,10 @@ impl Committer {
     /// Returns when the master ends.
     pub fn run(mut self) {
         while let Some(batch) = self.next() {
-            match batch.changes.is_empty() {
-                // Nothing proves that the fence still is what it was.
-                true => match self.shared.check_serving() {
-                    Ok(()) => self.shared.answer(batch.jobs),
-                    Err(error) => {
-                        let text = error.to_string();
-                        self.refuse_all(batch.jobs, || Error::Unavailable(text.clone()));
-                    }
-                },
-                false => self.commit(batch),
+            if batch.changes.is_empty() {
+                self.shared.answer_unchanged(batch.jobs);
+            } else {
+                self.commit(batch);
             }
         }
     }
@@ -95,19 +89,11 @@ impl Committer {
     /// Operations that wanted to change rows are told why they could not.
     fn refuse(&self, batch: Batch, error: &Error) {
         let (changed, redo): (Vec<Job>, _) = batch.jobs.into_iter().partition(|job| job.changed);
-        self.refuse_all(changed, || match error {
+        self.shared.refuse(changed, || match error {
             Error::Full(what) => Error::Full(what.clone()),
             other => Error::Unavailable(format!("nothing was changed: {other}")),
         });
         self.start_over(redo);
-    }
-
-    fn refuse_all(&self, jobs: Vec<Job>, error: impl Fn() -> Error) {
-        let refused = jobs.len();
-        for job in jobs {
-            job.refuse(error());
-        }
-        self.shared.permits.add_permits(refused);
     }
 
     /// Finds out whether a batch was committed.

@@ -36,8 +36,7 @@ pub fn is_current<R>(shared: &Shared, memo: &Memo<R>) -> bool {
         Cached::Row(row) => Some(row),
         Cached::Newer | Cached::Missing => None,
     };
-    let current =
-        shared.check_serving().is_ok() && memo.is_current(batch, now) && shared.unsettled.holds(stamp);
+    let current = shared.serves() && memo.is_current(batch, now) && shared.unsettled.holds(stamp);
     if current {
         shared.counters.reads_cached.add(1);
     }

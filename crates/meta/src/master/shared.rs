@@ -130,12 +130,17 @@ impl Shared {
     /// # Errors
     /// `Unavailable` when the master has failed, or another may have taken over.
     pub fn check_serving(&self) -> Result<()> {
-        if self.failure().is_some() {
-            return Err(self.gone());
-        }
+        if self.serves() { Ok(()) } else { Err(self.refusal()) }
+    }
+
+    pub fn serves(&self) -> bool {
+        self.failure().is_none() && self.lease.as_ref().is_none_or(|lease| lease.is_held())
+    }
+
+    fn refusal(&self) -> Error {
         match &self.lease {
-            Some(lease) if !lease.is_held() => Err(lease.refusal()),
-            _ => Ok(()),
+            Some(lease) if self.failure().is_none() => lease.refusal(),
+            _ => self.gone(),
         }
     }
 
@@ -206,6 +211,28 @@ impl Shared {
             self.counters.ops.add(count as u64);
             self.permits.add_permits(count);
         }
+    }
+
+    /// As `answer`, for operations that changed nothing: no commit proves that what they saw is
+    /// how things are.
+    pub fn answer_unchanged(&self, jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        if self.serves() {
+            self.answer(jobs);
+        } else {
+            self.refuse(jobs, || self.refusal());
+        }
+    }
+
+    /// Answers operations with an error.
+    pub fn refuse(&self, jobs: Vec<Job>, error: impl Fn() -> Error) {
+        let refused = jobs.len();
+        for job in jobs {
+            job.refuse(error());
+        }
+        self.permits.add_permits(refused);
     }
 
     pub fn stats(&self) -> Stats {

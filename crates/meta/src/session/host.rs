@@ -189,6 +189,10 @@ impl Sessions {
         let lease = read.lease.then_some(read.session);
         let visitor = Reading { master: &self.master, caller, lease };
         let (reply, mut rows) = wire::visit(read.verb, &read.fields, visitor)?.await;
+        if let Err(error @ Error::Unavailable(_)) = reply {
+            self.master.check_serving()?;
+            return Ok(Some(ReadReply { reply: Err(error), rows: Vec::new() }));
+        }
         rows.retain(|(_, row)| row.as_ref().is_none_or(|row| row.len() <= LEASED_ROW_BYTES));
         Ok(Some(ReadReply { reply, rows }))
     }

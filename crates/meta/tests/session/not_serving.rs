@@ -10,13 +10,14 @@ use cairn_base::clock::RealClock;
 use cairn_base::{Result, SessionId};
 use cairn_meta::engine::{Change, CommitError, Engine, Fence, Lease, Memory, Snapshot};
 use cairn_meta::master::{Config, Master};
-use cairn_meta::ops::buckets::GetBucket;
-use cairn_meta::ops::sessions::{Format, OpenSession};
+use cairn_meta::ops::sessions::{Format, ListSessions, OpenSession};
 use cairn_meta::session::host::{Answer, Peer, Sessions};
 use cairn_meta::session::{Attach, Attached, Method, Read, ReadReply, Renew, Renewed, Reply, Run};
-use cairn_meta::{Verb, WireVerb, wire};
+use cairn_meta::{WireVerb, wire};
 
+/// Of sessions.
 const LENGTH: Duration = Duration::from_secs(600);
+const LEASE: Duration = Duration::from_secs(2);
 const SESSION: SessionId = SessionId(7);
 const PEER: Peer = Peer { id: 1 };
 
@@ -61,7 +62,7 @@ struct Rig {
 
 impl Rig {
     async fn new() -> Rig {
-        let lease = Arc::new(Lease::new("rig".into(), LENGTH, Instant::now()));
+        let lease = Arc::new(Lease::new("rig".into(), LEASE, Instant::now()));
         let engine = Arc::new(Leased { memory: Memory::new(), lease: Arc::clone(&lease) });
         let clock = Arc::new(RealClock::default());
         let master = Master::start(engine, clock.clone(), Config::default()).unwrap();
@@ -85,23 +86,76 @@ impl Rig {
         self.ask(Method::Renew, &Renew { session: SESSION, reads_from: 0 }).await
     }
 
-    async fn read(&self, lease: bool) -> Result<Bytes, Option<String>> {
-        let (verb, fields) = encoded(&lookup());
-        let caller = Caller::system().relay();
+    async fn read(&self, lease: bool) -> Reply<ReadReply> {
+        let (verb, fields) = encoded(&list());
+        let caller = Caller::system().to_relayed();
         let read = Read { session: SESSION, caller, verb, fields, lease };
-        match self.ask::<ReadReply>(Method::Read, &read).await {
-            Reply::Done(ReadReply { reply: Err(error), .. }) => Err(Some(error.to_string())),
-            Reply::Done(ReadReply { reply: Ok(bytes), .. }) => Ok(bytes),
-            Reply::NotServing(_) => Err(None),
-            other => panic!("{other:?}"),
-        }
+        self.ask(Method::Read, &read).await
+    }
+
+    /// Asks again for something that is done.
+    async fn run(&self) -> Reply<Bytes> {
+        let (verb, fields) = encoded(&OpenSession { session: SESSION });
+        let caller = Caller::system().to_relayed();
+        let run = Run { session: SESSION, slot: 0, sequence: 1, caller, verb, fields };
+        self.ask(Method::Run, &run).await
     }
 }
 
-fn lookup() -> GetBucket {
-    GetBucket { name: "none".into() }
+fn list() -> ListSessions {
+    ListSessions { after: None, limit: 10 }
 }
 
 fn encoded<V: WireVerb>(verb: &V) -> (u16, Bytes) {
     (V::NUMBER, wire::encode(verb).unwrap())
+}
+
+#[tokio::test]
+async fn while_the_lease_is_lost_nothing_is_answered_from_memory() {
+    let rig = Rig::new().await;
+    let system = Caller::system();
+    let attach = Attach { session: SESSION };
+    assert!(matches!(rig.ask::<Attached>(Method::Attach, &attach).await, Reply::Done(_)));
+    for lease in [false, true] {
+        assert!(matches!(rig.read(lease).await, Reply::Done(ReadReply { reply: Ok(_), .. })));
+    }
+    assert!(matches!(rig.run().await, Reply::Done(_)));
+    assert!(matches!(rig.renew().await, Reply::Done(_)));
+    let cluster = Format { cluster: 1 };
+    let memo = rig.master.read_memo(&system, &cluster).unwrap().unwrap();
+    assert!(rig.master.is_current(&memo));
+
+    while rig.lease.is_held() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(matches!(rig.renew().await, Reply::NotServing(_)));
+    for lease in [false, true] {
+        assert!(matches!(rig.read(lease).await, Reply::NotServing(_)), "{lease}");
+    }
+    assert!(matches!(rig.run().await, Reply::NotServing(_)));
+    assert!(matches!(rig.ask::<Attached>(Method::Attach, &attach).await, Reply::NotServing(_)));
+    assert!(!rig.master.is_current(&memo));
+    let refused = rig.master.read_now(&system, &cluster).unwrap().unwrap_err();
+    assert!(refused.to_string().contains("not the active master"), "{refused}");
+    assert_eq!(rig.master.run(&system, cluster.clone()).await.unwrap_err().kind(), "unavailable");
+    // The engine takes it, and so proves that nobody took over.
+    let other = SessionId(8);
+    rig.master.run(&system, OpenSession { session: other }).await.unwrap();
+
+    rig.lease.extend(Instant::now());
+    assert!(matches!(rig.read(true).await, Reply::Done(ReadReply { reply: Ok(_), .. })));
+    assert!(matches!(rig.renew().await, Reply::Done(_)));
+    assert_eq!(rig.master.read(&system, cluster).await.unwrap(), (1, false));
+    assert_eq!(rig.master.failed(), None);
+}
+
+#[tokio::test]
+async fn who_is_fenced_fails_and_who_stops_gives_up() {
+    let rig = Rig::new().await;
+    rig.lease.fence("another master took over".into());
+    assert!(rig.master.wait_failed().await.contains("another master took over"));
+    assert_eq!(rig.master.read(&Caller::system(), list()).await.unwrap_err().kind(), "unavailable");
+    let rig = Rig::new().await;
+    rig.master.stop();
+    assert!(!rig.lease.is_held());
 }

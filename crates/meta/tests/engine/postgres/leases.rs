@@ -197,7 +197,8 @@ fn a_long_commit_is_not_the_end_of_a_master() {
     let config = config(server, server.port());
     let active = Active::start(&config);
     let schema = &config.schema;
-    let hold = format!("BEGIN; SELECT 1 FROM {schema}.fence FOR UPDATE; SELECT pg_sleep(2); COMMIT");
+    let hold =
+        format!("BEGIN; SELECT 1 FROM {schema}.fence FOR UPDATE; SELECT pg_sleep(2); COMMIT");
     std::thread::scope(|scope| {
         let held = scope.spawn(|| server.sql(&hold));
         std::thread::sleep(Duration::from_millis(200) + LEASE);
