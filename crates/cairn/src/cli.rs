@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::client::{bucket, gc, get, key, ls, put, rm, stat};
 use crate::failure::Result;
-use crate::offline::{fsck, scrub};
+use crate::offline::{fsck, meta, scrub};
 use crate::server;
 
 /// One store, many doors: keeps files and serves them through S3 and HTTP
@@ -40,6 +40,7 @@ enum Command {
     Gc(gc::Args),
     Fsck(fsck::Args),
     Scrub(scrub::Args),
+    Meta(meta::Args),
 }
 
 impl Cli {
@@ -56,6 +57,7 @@ impl Cli {
             Command::Gc(args) => gc::run(args),
             Command::Fsck(args) => fsck::run(args),
             Command::Scrub(args) => scrub::run(args),
+            Command::Meta(args) => meta::run(args),
         }
     }
 }

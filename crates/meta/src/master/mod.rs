@@ -54,7 +54,7 @@ use op::Job;
 use shared::Shared;
 
 use crate::Verb;
-use crate::engine::Engine;
+use crate::engine::{Engine, Snapshot};
 
 /// How long a dropped master may take to finish what it accepted.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -230,6 +230,18 @@ impl Master {
     /// Whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
         read::is_current(&self.owner.shared, memo)
+    }
+
+    /// All rows as they are in the engine, of a batch that reads have seen. Blocks.
+    ///
+    /// # Errors
+    /// Those of the engine; `Unavailable` when the master has failed, or may have been replaced.
+    pub fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        let shared = &self.owner.shared;
+        shared.check_serving()?;
+        let snapshot = shared.engine.snapshot()?;
+        shared.wait_published(snapshot.batch())?;
+        Ok(snapshot)
     }
 
     /// The last batch that is durable and seen by reads.
