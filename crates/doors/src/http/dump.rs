@@ -36,6 +36,9 @@ impl Write for Pieces {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
         let sent = self.sender.blocking_send(Ok(piece.into()));
         sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone"))
