@@ -5,6 +5,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use cairn_meta::dump::{self, Contents, Summary};
 use cairn_meta::engine::{Engine, postgres};
@@ -85,29 +86,48 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn dump(args: &DumpArgs) -> Result<()> {
-    let source: Box<dyn Fn(&mut dyn Write) -> Result<Summary>> =
+/// Where a dump comes from.
+enum Source<'a> {
+    Engine {
+        engine: Arc<dyn Engine>,
+        /// Kept from being used by others meanwhile.
+        _dir: Option<DataDir>,
+    },
+    Server(&'a Connection),
+}
+
+impl Source<'_> {
+    fn find(args: &DumpArgs) -> Result<Source<'_>> {
         match (&args.dir, args.meta.database()) {
-            (Some(_), Some(_)) => return Err(one_of_two()),
+            (Some(_), Some(_)) => Err(one_of_two()),
             (Some(dir), None) => {
                 let dir = DataDir::open(dir, MetaPlace::Directory)?;
                 let engine = store::frozen_engine(&dir)?;
-                Box::new(move |out| {
-                    let _in_use = &dir;
-                    of_engine(&*engine, out)
-                })
+                Ok(Source::Engine { engine, _dir: Some(dir) })
             }
             (None, Some(config)) => {
                 // Nothing is written, so nothing can be lost.
                 let config = postgres::Config { accept_lossy_failover: true, ..config };
-                let metadata = Metadata::in_known_database(&config)?;
-                Box::new(move |out| of_engine(&*metadata.engine, out))
+                let engine = Metadata::in_known_database(&config)?.engine;
+                Ok(Source::Engine { engine, _dir: None })
             }
-            (None, None) => Box::new(|out| of_server(&args.connection, out)),
-        };
+            (None, None) => Ok(Source::Server(&args.connection)),
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> Result<Summary> {
+        match self {
+            Source::Engine { engine, .. } => of_engine(&**engine, out),
+            Source::Server(connection) => of_server(connection, out),
+        }
+    }
+}
+
+fn dump(args: &DumpArgs) -> Result<()> {
+    let source = Source::find(args)?;
     let summary = match args.file.as_os_str() == "-" {
-        true => source(&mut io::stdout().lock())?,
-        false => to_file(&args.file, &*source)?,
+        true => source.write(&mut io::stdout().lock())?,
+        false => to_file(&args.file, &source)?,
     };
     show("dumped", &summary);
     Ok(())
@@ -158,7 +178,7 @@ impl Read for Tee<'_> {
 }
 
 /// The file appears when all of it is durable. Nobody else may read it.
-fn to_file(path: &Path, source: &dyn Fn(&mut dyn Write) -> Result<Summary>) -> Result<Summary> {
+fn to_file(path: &Path, source: &Source<'_>) -> Result<Summary> {
     let fail = |error: io::Error| Failure::file(path, &error);
     let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
         return Err(Failure::usage(format!("{}: not a file's name", path.display())));
@@ -168,7 +188,7 @@ fn to_file(path: &Path, source: &dyn Fn(&mut dyn Write) -> Result<Summary>) -> R
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(&part);
     let file = file.map_err(|error| Failure::file(&part, &error))?;
     let mut out = BufWriter::with_capacity(BUFFER, &file);
-    let written = source(&mut out).and_then(|summary| {
+    let written = source.write(&mut out).and_then(|summary| {
         out.flush().and_then(|()| file.sync_all()).map_err(fail)?;
         fs::rename(&part, path).map_err(fail)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
