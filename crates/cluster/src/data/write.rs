@@ -66,7 +66,7 @@ impl Shared {
                 return Err(Error::Unavailable(text));
             }
         };
-        // Only now, and not there: a deletion that is late must not find the block that was written.
+        // Only now, and not there: a deletion that is late must not find what was written.
         tried.partial.retain(|partial| *partial != group);
         self.clean_up(block, tried.partial);
         Ok(group)
