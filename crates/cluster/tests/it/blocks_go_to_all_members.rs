@@ -5,7 +5,7 @@ use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::{BlockId, Error, GroupId};
 use cairn_blocks::{Blocks, Wish};
 
-use crate::support::data::{World, block, data, owner};
+use crate::support::data::{World, block, data, owner, until};
 
 fn wish(replicas: u8) -> Wish {
     Wish { replicas, group: None }
@@ -74,6 +74,10 @@ async fn nothing_is_acknowledged_before_the_last_member_has_it() {
         assert!(matches!(written, Err(Error::Full(_))), "{written:?}");
         assert!(!world.holders(1, counter).contains(&12));
     }
+    // What the others got of it goes, so that they do not run full as well.
+    until(|| (0..6).all(|counter| world.holders(1, counter).is_empty())).await;
+    let unused = world.blocks.delete(GroupId(9), &[block(1)]).await;
+    assert!(matches!(unused, Err(Error::Unavailable(_))), "{unused:?}");
     world.servers[&12].disk.set_capacity(None);
     world.write(7, &data(7, 100)).await.unwrap();
     assert_eq!(world.holders(1, 7), [11, 12, 13]);
