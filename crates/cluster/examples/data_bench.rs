@@ -1,7 +1,8 @@
 //! Blocks over loopback TLS in one process: three chunkservers and one client.
 //!
-//! `data_bench [SECONDS]` measures GET of 155 KB by 10 readers, and PUT of 1 MiB by 4 writers to one
-//! replica and to three, without syncs (tmpfs or not: the directory is the system's temporary one).
+//! `data_bench [SECONDS]` measures GET of 155 KB by 1 and by 10 readers, and PUT of 1 MiB, with its
+//! deletion, by 4 writers to one replica and to three. Nothing waits for a sync; the blocks are in
+//! the system's temporary directory.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

@@ -141,7 +141,7 @@ async fn an_inventory_has_what_any_member_has() {
         // Each block is on another choice of members: none, one, two or all.
         let mut is_anywhere = false;
         for (at, server) in world.servers.values().enumerate() {
-            if counter % 7 >> at & 1 == 1 {
+            if ((counter % 7) >> at) & 1 == 1 {
                 let (id, owner) = (block(counter), owner(counter));
                 server.store.put(GroupId(1), id, owner, data(counter, 10)).await.unwrap();
                 is_anywhere = true;
