@@ -159,9 +159,9 @@ async fn main() {
         map.nodes.insert(id, node);
     }
     let member = |id| Member { node: NodeId(id), in_sync: true };
-    map.groups.insert(GroupId(1), Group { wanted: 1, members: vec![member(11)] });
+    map.groups.insert(GroupId(1), Group { wanted: 1, changed: 1, members: vec![member(11)] });
     let three = [11, 12, 13].map(member).to_vec();
-    map.groups.insert(GroupId(3), Group { wanted: 3, members: three });
+    map.groups.insert(GroupId(3), Group { wanted: 3, changed: 1, members: three });
     *world.map.map.lock() = Arc::new(map);
     let trust = world.trust(GATEWAY, Role::Gateway);
     let blocks = Replicated::new(Arc::clone(&world.map) as _, pool(&trust), Loads::default());

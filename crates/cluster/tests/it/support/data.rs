@@ -228,7 +228,7 @@ fn config() -> Config {
 
 pub fn group(wanted: u8, members: &[u64]) -> Group {
     let member = |node: &u64| Member { node: NodeId(*node), in_sync: true };
-    Group { wanted, members: members.iter().map(member).collect() }
+    Group { wanted, changed: 1, members: members.iter().map(member).collect() }
 }
 
 pub fn block(counter: u64) -> BlockId {
