@@ -95,7 +95,7 @@ impl Server {
         let (admit, root) = runtime.block_on(store(dir.path()));
         let connections = Arc::new(Connections::default());
         let metrics = Metrics::new(admit.fs().clone(), Arc::clone(&connections));
-        let door = HttpDoor::new(Arc::clone(&admit), metrics);
+        let door = HttpDoor::new(Arc::clone(&admit), metrics, None);
         let tls = setup.tls.then(|| {
             write_certificate(dir.path(), "first.test");
             Tls::load(&dir.path().join("cert.pem"), &dir.path().join("key.pem")).unwrap()
