@@ -76,7 +76,8 @@ impl<'a> Maker<'a> {
         for name in [ETAG, LAST_MODIFIED, ACCEPT_RANGES, X_CONTENT_TYPE_OPTIONS] {
             own.remove(name);
         }
-        let expires = now.secs().saturating_add(lifetime.as_secs().cast_signed());
+        // The second that has begun does not count.
+        let expires = now.secs().saturating_add(1 + lifetime.as_secs().cast_signed());
         Ok(Maker { redirects, object, place, lifetime, expires, headers: own })
     }
 
@@ -99,7 +100,7 @@ impl<'a> Maker<'a> {
             layout,
         };
         let path = link.to_path(&self.redirects.key, &*self.redirects.rng)?;
-        self.object.hold(self.lifetime.min(limits::LINK_LIFETIME));
+        self.object.hold(self.lifetime.min(limits::LINK_LIFETIME) + Duration::from_secs(1));
         Some((url.trim_end_matches('/').into(), path))
     }
 }
