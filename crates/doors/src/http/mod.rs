@@ -157,6 +157,10 @@ impl Inner {
         let caller = self.admit.caller_now(headers)?;
         let Ok(Target::Object { bucket, key }) = Target::parse(uri.path()) else { return None };
         let opened = self.fs().open_now(&caller, &bucket, &key)?;
+        if self.redirects.is_some() && opened.as_ref().is_ok_and(|object| object.bucket().redirect)
+        {
+            return None;
+        }
         timing.lap("open");
         let read = Read { method, headers, query: None, key: &key };
         let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));

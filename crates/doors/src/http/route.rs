@@ -137,7 +137,9 @@ async fn read(door: &Inner, request: &Request<'_>, place: (&str, &str), query: &
         let maker = Maker::new(redirects, &object, place, query, now)?;
         return Ok(info::info(&maker, &object, query, headers).await?);
     }
-    if query.is_set("redirect")
+    let by_setting = object.bucket().redirect && redirects.is_some();
+    let is_sent = !query.is_set("no-redirect") && (query.is_set("redirect") || by_setting);
+    if is_sent
         && parts.method == Method::GET
         && let Some(sent) = redirect(redirects, &object, &read, place, query, now).await?
     {

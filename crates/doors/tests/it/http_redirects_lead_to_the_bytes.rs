@@ -141,6 +141,32 @@ fn what_has_no_blocks_or_no_other_place_is_sent_at_once() {
 }
 
 #[test]
+fn a_bucket_can_redirect_every_get() {
+    let server = redirecting();
+    let root = server.root();
+    let data = pattern(100_000);
+    root.put("/storage/bucket/a", &data).expect(201);
+    root.get("/storage/bucket/a").expect(200);
+    assert_eq!(root.get("/storage/bucket").expect(200).json()["redirect"], "off");
+    root.call("PATCH", "/storage/bucket?redirect=maybe", &[], b"").expect(400);
+    root.call("PATCH", "/storage/bucket", &[], br#"{"redirect":"on"}"#).expect(204);
+    assert_eq!(root.get("/storage/bucket").expect(200).json()["redirect"], "on");
+    for _ in 0..3 {
+        assert!(server.linked().get(&link(&server, "/storage/bucket/a")).expect(200).body == data);
+    }
+    assert!(root.get("/storage/bucket/a?no-redirect").expect(200).body == data);
+    root.call("HEAD", "/storage/bucket/a", &[], b"").expect(200);
+    root.call("PATCH", "/storage/bucket?redirect=off", &[], b"").expect(204);
+    assert!(root.get("/storage/bucket/a").expect(200).body == data);
+    // Where nobody can be sent anywhere, it changes nothing.
+    let alone = Server::start();
+    alone.root().put("/storage/bucket", b"").expect(201);
+    alone.root().put("/storage/bucket/a", &data).expect(201);
+    alone.root().call("PATCH", "/storage/bucket?redirect=on", &[], b"").expect(204);
+    assert!(alone.root().get("/storage/bucket/a").expect(200).body == data);
+}
+
+#[test]
 fn the_info_names_parts_that_are_the_whole() {
     let server = redirecting();
     let (root, linked) = (server.root(), server.linked());
