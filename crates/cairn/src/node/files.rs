@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -25,6 +26,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::failure::{Failure, Result};
 
+/// How long downloads in progress have when the chunkserver stops.
+const DRAIN: Duration = Duration::from_secs(10);
 /// Memory for what is on the way to clients, KiB.
 const MEMORY_KIB: usize = 128 << 10;
 
@@ -117,7 +120,8 @@ impl Files {
             tokio::spawn(Arc::clone(tls).watch());
         }
         let connections = Arc::new(Connections::default());
-        let serving = Serving { tls: self.tls.clone(), limits: Limits::default(), connections };
+        let limits = Limits { drain: DRAIN, ..Limits::default() };
+        let serving = Serving { tls: self.tls.clone(), limits, connections };
         tracing::info!(url = self.url, "serving clients");
         // Nobody else sets it.
         let _ = self.shown.set(self.url);
