@@ -117,8 +117,9 @@ fn what_a_link_leads_to_is_the_object() {
         let (code, ..) = run(&mut gateway.client(&["bucket", "create", "bucket"]));
         (code == 0).then_some(())
     });
+    // More than one chunk of extents.
     let data: Vec<u8> =
-        (0..21u32 << 18).flat_map(|word| word.wrapping_mul(7).to_le_bytes()).collect();
+        (0..68u32 << 18).flat_map(|word| word.wrapping_mul(7).to_le_bytes()).collect();
     eventually(|| gateway.put("bucket/a", &data).then_some(()));
     let url = format!("{}/storage/bucket/a", gateway.http);
     let sent = eventually(|| {
