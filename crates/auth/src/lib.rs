@@ -12,6 +12,7 @@
 mod access;
 mod caller;
 mod credential;
+mod link;
 mod seal;
 
 pub use access::{Action, BucketAccess, Rights, Visibility, decide, decide_admin};
@@ -20,4 +21,5 @@ pub use credential::{
     AccessKeyId, NewCredential, SecretKey, TOKEN_PREFIX, TokenHash, check_access_key_id,
     check_secret_key, generate, generate_token, hash_token, token_id, verify_secret, verify_token,
 };
+pub use link::LinkKey;
 pub use seal::{SealKey, Sealed};

@@ -106,6 +106,14 @@ impl ClusterMap {
         self.nodes.iter().filter(move |(_, node)| fits(node)).map(|(id, node)| (*id, node))
     }
 
+    /// The URLs of members of a group that are up, have all of it, and have a door for clients.
+    pub fn urls_of(&self, group: GroupId) -> impl Iterator<Item = &str> {
+        let members = self.groups.get(&group).into_iter().flat_map(Group::in_sync);
+        let nodes = members.filter_map(|node| self.nodes.get(&node));
+        let fits = |node: &&Node| node.is_up && node.pin.roles.contains(Role::Chunkserver);
+        nodes.filter(fits).map(|node| node.url.as_str()).filter(|url| !url.is_empty())
+    }
+
     /// Makes this map the one that follows `former`: counts the epoch on, and notes it in the
     /// groups that changed.
     pub fn follow(&mut self, former: &ClusterMap) {
@@ -337,6 +345,23 @@ mod tests {
         let mut behind = map();
         behind.groups.get_mut(&GroupId(1)).unwrap().members[0].in_sync = false;
         assert!(!takes(&behind));
+    }
+
+    #[test]
+    fn clients_are_sent_to_members_that_have_all_and_a_door() {
+        let mut map = map();
+        let urls = |map: &ClusterMap| -> Vec<String> {
+            map.urls_of(GroupId(1)).map(str::to_owned).collect()
+        };
+        assert!(urls(&map).is_empty());
+        for (id, node) in &mut map.nodes {
+            node.url = format!("http://{id}");
+        }
+        assert_eq!(urls(&map), ["http://3", "http://1", "http://2"]);
+        map.groups.get_mut(&GroupId(1)).unwrap().members[0].in_sync = false;
+        map.nodes.get_mut(&NodeId(1)).unwrap().is_up = false;
+        assert_eq!(urls(&map), ["http://2"]);
+        assert_eq!(map.urls_of(GroupId(9)).count(), 0);
     }
 
     #[test]

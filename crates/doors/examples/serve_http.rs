@@ -38,6 +38,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let serving = Serving::default();
     let metrics = Metrics::new(admit.fs().clone(), Arc::clone(&serving.connections));
     let (_stop, stopped) = watch::channel(false);
-    serve(listen(address.parse()?)?, HttpDoor::new(admit, metrics), serving, stopped).await;
+    serve(listen(address.parse()?)?, HttpDoor::new(admit, metrics, None), serving, stopped).await;
     Ok(())
 }

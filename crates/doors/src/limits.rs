@@ -39,6 +39,20 @@ pub const FAILURES_WINDOW: Duration = Duration::from_secs(60);
 /// Sources whose failures are remembered.
 pub const FAILURE_SOURCES: usize = 4096;
 
+/// The path of a link to an object, bytes: with the host still far below what clients and proxies
+/// take.
+pub const LINK_BYTES: usize = 7 << 10;
+/// Extents of an object that one link can name.
+pub const LINK_EXTENTS: usize = 1000;
+/// How long a link opens if nothing is said, and how long the blocks it names are kept.
+pub const LINK_LIFETIME: Duration = Duration::from_secs(10 * 60);
+/// How long a link opens at most.
+pub const LINK_LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Extents of an object whose parts are listed.
+pub const INFO_EXTENTS: usize = 16 << 10;
+/// Blocks of one part in that list.
+pub const PART_BLOCKS: usize = 64;
+
 /// What an operator may want to change.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -103,6 +103,7 @@ impl Fs {
             client.set_reads_from(Box::new(move |settled| match reading.upgrade() {
                 Some(inner) => {
                     inner.readers.advance(settled);
+                    inner.readers.let_go(inner.clock.monotonic());
                     inner.readers.settled()
                 }
                 None => settled,

@@ -219,6 +219,7 @@ impl Fs {
     /// Deletes the freed blocks that no reader can want any more.
     async fn free_blocks(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
         let elsewhere = self.inner.reads_floor.get().map_or(u64::MAX, |floor| floor());
+        self.inner.readers.let_go(self.inner.clock.monotonic());
         let before = self.inner.readers.settled().min(elsewhere).saturating_add(1);
         loop {
             let blocks = self.read(caller, ListFreed { before, limit: PAGE }).await?;

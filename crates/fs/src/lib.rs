@@ -7,6 +7,7 @@
 //!   door ──► Fs::begin ─► BodyWriter::push … finish ─► Written ─► Fs::put_object | put_part
 //!            │              blocks, several at once, durable        one operation publishes them
 //!            ├─► Fs::open ─► Object ─► read(range) ─► stream of Bytes from cache or blocks
+//!            │                 └─► layout ─► Layout::read, where there is no metadata
 //!            └─► Fs::run | read (any other operation of the metadata)
 //! ```
 
@@ -15,6 +16,7 @@ mod cache;
 mod digest;
 mod fs;
 mod gc;
+mod layout;
 mod multipart;
 mod object;
 mod opened;
@@ -27,6 +29,7 @@ pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};
 pub use digest::{Digester, Digests, combine_checksums, hex};
 pub use fs::{Config, Fs, Stats};
 pub use gc::GcReport;
+pub use layout::{BlockReader, Layout};
 pub use multipart::{Completed, PartSource};
 pub use object::{ByteStream, Object};
 pub use write::{BodyWriter, PutRequest, Written};

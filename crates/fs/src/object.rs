@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
-use cairn_base::{Error, Ino, Result, limits};
+use cairn_base::{BodyId, Error, Ino, Result, limits};
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::Fs;
@@ -20,18 +20,18 @@ use crate::rows::{Bucket, Content, Extent, Inode, ObjectAttributes, Place};
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
 
 /// Zeros for holes.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+pub(crate) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Pieces of a stream that are fetched ahead of the one being sent.
-const READ_AHEAD: usize = 2;
+pub(crate) const READ_AHEAD: usize = 2;
 
 /// An object that is open for reading: one state of it, whatever happens to it meanwhile.
 #[derive(Clone)]
 pub struct Object {
-    fs: Fs,
+    pub(crate) fs: Fs,
     opened: Arc<OpenedObject>,
     /// Keeps the blocks of this state from being freed.
-    guard: ReadGuard,
+    pub(crate) guard: ReadGuard,
 }
 
 impl Fs {
@@ -172,20 +172,12 @@ impl Object {
             }
         };
         let object = self.clone();
-        let first_known = self.opened.extents.clone();
         let steps = windows(range);
         stream::iter(steps)
             .then(move |window| {
                 let object = object.clone();
-                let known = first_known.clone();
                 async move {
-                    let extents = if window.end <= limits::CHUNK_BYTES {
-                        known.iter().filter_map(|e| e.slice(window.start, window.end)).collect()
-                    } else {
-                        let (start, end) = (window.start, window.end);
-                        let verb = ReadExtents { body, start, end };
-                        object.fs.inner.meta.read(&Caller::system(), verb).await?
-                    };
+                    let extents = object.extents(body, window.clone()).await?;
                     Ok::<_, Error>(stream::iter(pieces(extents, window).into_iter().map(Ok)))
                 }
             })
@@ -199,6 +191,17 @@ impl Object {
             })
             .try_buffered(READ_AHEAD)
             .boxed()
+    }
+
+    /// What of a window of its body lies where.
+    pub(crate) async fn extents(&self, body: BodyId, window: Range<u64>) -> Result<Vec<Extent>> {
+        let Range { start, end } = window;
+        if end <= limits::CHUNK_BYTES {
+            let known = self.opened.extents.iter();
+            return Ok(known.filter_map(|extent| extent.slice(start, end)).collect());
+        }
+        let verb = ReadExtents { body, start, end };
+        self.fs.inner.meta.read(&Caller::system(), verb).await
     }
 
     async fn piece(&self, piece: Piece) -> Result<Bytes> {
@@ -218,7 +221,7 @@ impl Object {
 }
 
 /// What a stream sends in one piece.
-enum Piece {
+pub(crate) enum Piece {
     /// Zeros, at most as many as [`ZEROS`] has.
     Hole(usize),
     Data(Extent),
@@ -234,7 +237,7 @@ fn hole_pieces(len: u64) -> impl Iterator<Item = usize> + Send {
 }
 
 /// `range` cut at the borders of chunks.
-fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
+pub(crate) fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
     let mut start = range.start;
     std::iter::from_fn(move || {
         (start < range.end).then(|| {
@@ -247,7 +250,7 @@ fn windows(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
 }
 
 /// The pieces of a window: its extents, cut to what is sent at once, and the holes between.
-fn pieces(extents: Vec<Extent>, window: Range<u64>) -> Vec<Piece> {
+pub(crate) fn pieces(extents: Vec<Extent>, window: Range<u64>) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut at = window.start;
     for extent in extents {

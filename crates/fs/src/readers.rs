@@ -2,10 +2,12 @@
 //!
 //! Readers come in generations. A pass of the garbage collector notes the last durable batch and
 //! starts a new generation; once the last reader of the old one is gone, nobody reads a state
-//! older than that batch. Entering costs a reader one atomic increment.
+//! older than that batch. Entering costs a reader one atomic increment. A generation can be held
+//! for some time, for readers of another process that were told where the blocks are.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -22,11 +24,17 @@ pub(crate) struct Readers {
     current: ArcSwap<Generation>,
     /// Former generations, oldest first, and the batch each of them may not read before.
     former: Mutex<VecDeque<(u64, ReadGuard)>>,
+    /// Each until when, on the monotonic clock.
+    held: Mutex<Vec<(ReadGuard, Duration)>>,
 }
 
 impl Default for Readers {
     fn default() -> Readers {
-        Readers { current: ArcSwap::from_pointee(Generation), former: Mutex::new(VecDeque::new()) }
+        Readers {
+            current: ArcSwap::from_pointee(Generation),
+            former: Mutex::new(VecDeque::new()),
+            held: Mutex::new(Vec::new()),
+        }
     }
 }
 
@@ -40,6 +48,20 @@ impl Readers {
     pub(crate) fn advance(&self, durable: u64) {
         let old = self.current.swap(Arc::new(Generation));
         self.former.lock().push_back((durable, old));
+    }
+
+    /// Has a generation count as read from until then.
+    pub(crate) fn hold(&self, guard: &ReadGuard, until: Duration) {
+        let mut held = self.held.lock();
+        match held.iter_mut().rev().find(|(known, _)| Arc::ptr_eq(known, guard)) {
+            Some((_, known)) => *known = until.max(*known),
+            None => held.push((Arc::clone(guard), until)),
+        }
+    }
+
+    /// Lets go of what was to be held until now.
+    pub(crate) fn let_go(&self, now: Duration) {
+        self.held.lock().retain(|(_, until)| *until > now);
     }
 
     /// The newest batch whose freed blocks nobody can be reading any more; 0 for none.
@@ -74,5 +96,19 @@ mod tests {
         drop(early);
         assert_eq!(readers.settled(), 30);
         assert_eq!(readers.settled(), 0);
+    }
+
+    #[test]
+    fn a_generation_is_held_for_some_time() {
+        let readers = Readers::default();
+        let reader = readers.enter();
+        readers.hold(&reader, Duration::from_secs(5));
+        readers.hold(&reader, Duration::from_secs(3));
+        drop(reader);
+        readers.advance(10);
+        readers.let_go(Duration::from_secs(4));
+        assert_eq!(readers.settled(), 0);
+        readers.let_go(Duration::from_secs(5));
+        assert_eq!(readers.settled(), 10);
     }
 }

@@ -89,6 +89,7 @@ pub struct Bucket {
     pub visibility: String,
     pub created: String,
     pub cache_control: String,
+    pub redirect: String,
     pub objects: u64,
     pub bytes: u64,
     pub uploads: u64,

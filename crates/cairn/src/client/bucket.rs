@@ -57,6 +57,9 @@ enum Command {
         /// In a cluster: replicas of what is written from now on, 1 to 5; 0 for as many as usual
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=5))]
         replicas: Option<u8>,
+        /// In a cluster: on, and downloads over HTTP go straight to chunkservers; or off
+        #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
+        redirect: Option<String>,
     },
     /// Delete an empty bucket
     #[command(after_help = "Example:\n  cairn rm -r old/ && cairn bucket rm old")]
@@ -81,6 +84,8 @@ struct Change<'a> {
     grant: Option<Grant<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     replicas: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redirect: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -97,13 +102,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             server.send("PUT", &format!("{}?visibility={visibility}", bucket_path(name)))?;
         }
         Command::Ls { json } => list(&server, *json)?,
-        Command::Set { name, visibility, cache_control, grant, replicas } => {
+        Command::Set { name, visibility, cache_control, grant, replicas, redirect } => {
             let grant = grant.as_deref().map(parse_grant).transpose()?;
             let change = Change {
                 visibility: visibility.as_deref(),
                 cache_control: cache_control.as_deref(),
                 grant,
                 replicas: *replicas,
+                redirect: redirect.as_deref(),
             };
             server.send_json("PATCH", &bucket_path(name), &change)?;
         }
@@ -150,6 +156,7 @@ fn show(bucket: &Bucket) -> Result<()> {
     output::line(format!("owner          {}", bucket.owner))?;
     output::line(format!("visibility     {}", bucket.visibility))?;
     output::line(format!("cache control  {}", bucket.cache_control))?;
+    output::line(format!("redirect       {}", bucket.redirect))?;
     output::line(format!("created        {}", bucket.created))?;
     output::line(format!("files          {}", bucket.objects))?;
     output::line(format!("size           {} ({size})", bucket.bytes))?;

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_base::{RealDisk, Role};
 use cairn_blocks::Store;
 use cairn_cluster::control::messages::{Beat, StoreState};
-use cairn_cluster::data::{Chunkserver, Pool, Sick};
+use cairn_cluster::data::{Chunkserver, MapSource, Pool, Replicated, Sick};
 use cairn_cluster::wire::tls::{TlsDialer, TlsListener};
 use cairn_cluster::wire::{NoService, Terms, serve};
 use tokio::sync::{mpsc, watch};
@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use super::ThisNode;
 use super::copies::Copies;
+use super::files::{self, Files, Near};
 use super::listen;
 use super::this::beat_of;
 use crate::dir::{DataDir, MetaPlace};
@@ -33,13 +34,16 @@ const SICK: usize = 1000;
 /// its own. Blocks that do not check out are replaced by what other replicas have.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
-#[command(after_help = "Example:
-  cairn chunkserver /srv/disk1/cairn --listen 10.0.0.2:7400 --zone rack1")]
+#[command(after_help = "Examples:
+  cairn chunkserver /srv/disk1/cairn --listen 10.0.0.2:7400 --zone rack1
+  cairn chunkserver /srv/disk1/cairn --listen 10.0.0.2:7400 --http 10.0.0.2:8081")]
 pub struct Args {
     /// The directory of this node
     dir: PathBuf,
     #[command(flatten)]
     listen: listen::ListenArgs,
+    #[command(flatten)]
+    files: files::FilesArgs,
     /// Nodes of one zone may fail together: replicas are put in different ones
     #[arg(long, value_name = "NAME", default_value = "")]
     zone: String,
@@ -63,13 +67,16 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let cluster = node.loaded.identity.cluster();
     let dir = DataDir::of_node(&args.dir, cluster, MetaPlace::Directory, &*node.rng)?;
     let (tcp, address) = args.listen.bind().await?;
+    let files = args.files.bind()?;
     let store = open(&dir).await?;
     let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
     let (sick, to_heal) = mpsc::channel::<Sick>(SICK);
-    let (own, map) = (node.loaded.identity.node(), Arc::clone(&node.agent) as _);
-    let served = Chunkserver::new(own, store.clone(), map, Arc::clone(&pool), Some(sick));
+    let own = node.loaded.identity.node();
+    let map = Arc::clone(&node.agent) as Arc<dyn MapSource>;
+    let served = Chunkserver::new(own, store.clone(), Arc::clone(&map), pool.clone(), Some(sick));
     let copies = Arc::new(Copies::new(Arc::clone(&node.agent), Arc::clone(&served), store.clone()));
-    beat(args, &node, &dir, address, &store, &served, &copies);
+    let url = files.as_ref().map(Files::shown).unwrap_or_default();
+    beat(args, &node, &dir, (address, url), &store, &served, &copies);
 
     let taker = Some(served.taker());
     let listener = Arc::new(TlsListener::with_blocks(tcp, node.trust(), None, taker)?);
@@ -80,8 +87,14 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     duties::look_after(&mut work, &store, None, &dir, args.scrub_days, &stopped);
     work.spawn(duties::until(stopped.clone(), Arc::clone(&copies).keep_up()));
     work.spawn(duties::until(stopped.clone(), Arc::clone(&copies).heal(to_heal)));
+    let tls = files.as_ref().and_then(|files| files.tls.clone());
+    if let Some(files) = files {
+        let near = Near::new(Arc::clone(&served), Replicated::new(map, pool, node.agent.loads()));
+        let (agent, clock) = (Arc::clone(&node.agent), Arc::clone(&node.clock));
+        work.spawn(files.serve(agent, clock, near, stopped.clone()));
+    }
     tracing::info!(node = %own, "serving blocks");
-    signals.stop(None).await;
+    signals.stop(tls.as_deref()).await;
     tracing::info!("stopping");
     let _ = stop.send(true);
     let drained = async {
@@ -124,7 +137,7 @@ fn beat(
     args: &Args,
     node: &ThisNode,
     dir: &DataDir,
-    address: String,
+    (address, url): (String, Arc<OnceLock<String>>),
     store: &Store,
     served: &Arc<Chunkserver>,
     copies: &Arc<Copies>,
@@ -142,6 +155,7 @@ fn beat(
             healed: served.healed(),
         };
         let (zone, copying) = (zone.clone(), copies.progress());
-        Beat { zone, weight, disk, store: state, copying, ..beat_of(address.clone()) }
+        let url = url.get().cloned().unwrap_or_default();
+        Beat { zone, weight, disk, url, store: state, copying, ..beat_of(address.clone()) }
     });
 }

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_auth::SealKey;
+use cairn_auth::{LinkKey, SealKey};
 use cairn_base::{Error, Role, Secret};
 use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::data::{Pool, Replicated};
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_doors::admit::Admit;
+use cairn_doors::http::Redirects;
 use cairn_fs::Fs;
 use cairn_meta::Meta;
 use cairn_meta::session::client::{self, Client};
@@ -64,12 +65,12 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     let _lock = Lock::take(&args.dir)?;
     let url = sockets.http_url();
     node.beat(move || super::this::with_url(beat_of(String::new()), &url));
-    let (fs, admit) = tokio::select! {
+    let (fs, admit, redirects) = tokio::select! {
         opened = open(args, &node) => opened?,
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
     };
     let (stop, stopped) = watch::channel(false);
-    let served = doors::start(&fs, &admit, &sockets, tls.clone(), &stopped)?;
+    let served = doors::start(&fs, &admit, Some(redirects), &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
     tokio::select! {
@@ -90,11 +91,13 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
 }
 
 /// Opens a session with whatever master serves; goes on trying until there is one.
-async fn open(args: &Args, node: &ThisNode) -> Result<(Fs, Arc<Admit>)> {
-    let seal = loop {
+async fn open(args: &Args, node: &ThisNode) -> Result<(Fs, Arc<Admit>, Redirects)> {
+    let (seal, links) = loop {
         match node.agent.call::<_, Secrets>(Method::Secrets, &()).await {
-            Ok(Secrets { seal: Some(seal), .. }) => break SealKey::new(&Secret::new(seal)),
-            Ok(_) => return Err(Failure::new("the master gives no key to this node")),
+            Ok(Secrets { seal: Some(seal), links: Some(links), .. }) => {
+                break (SealKey::new(&Secret::new(seal)), LinkKey::new(&Secret::new(links)));
+            }
+            Ok(_) => return Err(Failure::new("the master gives no keys to this node")),
             Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
             Err(error) => return Err(error.into()),
         }
@@ -116,7 +119,18 @@ async fn open(args: &Args, node: &ThisNode) -> Result<(Fs, Arc<Admit>)> {
         cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
     let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), Arc::clone(&node.clock), config);
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
-    Ok((fs, admit))
+    Ok((fs, admit, redirects(node, links)))
+}
+
+/// Sends clients to any chunkserver of a group.
+fn redirects(node: &ThisNode, key: LinkKey) -> Redirects {
+    let (view, rng) = (Arc::clone(&node.view), Arc::clone(&node.rng));
+    Redirects::new(key, Arc::clone(&node.rng), move |group| {
+        let map = view.map();
+        let urls: Vec<&str> = map.urls_of(group).collect();
+        let turn = rng.next_u64().checked_rem(urls.len() as u64)?;
+        urls.get(turn as usize).map(|url| (*url).to_owned())
+    })
 }
 
 /// Deletes what was written and will not be published, for ever.

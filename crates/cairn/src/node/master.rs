@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_auth::Caller;
+use cairn_auth::{Caller, LinkKey};
 use cairn_base::{Role, Secret, SessionId};
 use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::control::{ControlService, Controller, Keeper, Settings};
@@ -128,7 +128,8 @@ async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
     }
     let seal = dir.seal_bytes()?.map(|seal| *seal.expose());
     let authority = node.directory.load_ca(cluster)?.to_pem().expose().clone();
-    Ok(Secrets { seal, authority: Some(authority) })
+    let links = seal.map(|seal| *LinkKey::derive(&Secret::new(seal)).expose());
+    Ok(Secrets { seal, authority: Some(authority), links })
 }
 
 /// What a master needs to serve.

@@ -2,6 +2,7 @@
 
 pub mod chunkserver;
 mod copies;
+mod files;
 pub mod gateway;
 mod listen;
 pub mod master;

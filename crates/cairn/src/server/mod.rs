@@ -93,7 +93,7 @@ async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let new = cairn_doors::admit::ensure_root(&parts.admit, preset).await?;
     let (stop, stopped) = watch::channel(false);
     let duties = duties::start(&parts, args.scrub_days, &stopped);
-    let served = doors::start(&parts.fs, &parts.admit, &sockets, tls.clone(), &stopped)?;
+    let served = doors::start(&parts.fs, &parts.admit, None, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     match new {
         Some(credential) => welcome::show(&credential, &sockets)?,

@@ -112,6 +112,7 @@ impl Controller {
         Secrets {
             seal: self.secrets.seal.filter(|_| unseals),
             authority: self.secrets.authority.clone().filter(|_| is_master),
+            links: self.secrets.links.filter(|_| unseals || roles.contains(Role::Chunkserver)),
         }
     }
 

@@ -113,6 +113,8 @@ pub struct Secrets {
     pub seal: Option<[u8; 32]>,
     /// The private key of the authority, PEM; for masters.
     pub authority: Option<String>,
+    /// With which links to objects are encrypted; for all that make or open them.
+    pub links: Option<[u8; 32]>,
 }
 
 /// A member has copied all that the members in sync have.

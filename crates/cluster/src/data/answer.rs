@@ -1,10 +1,11 @@
 //! What a chunkserver answers, but for PUT.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::{ClusterMap, Error, GroupId, Result, Role};
+use cairn_base::{BlockId, ClusterMap, Error, GroupId, Result, Role};
 use cairn_blocks::Blocks;
 use http::header::{CONNECTION, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -109,6 +110,12 @@ impl Chunkserver {
         }
         let room = Arc::clone(&self.gets).acquire_many_owned(range.len() as u32).await;
         let _room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
+        let bytes = self.read(group, block, range).await?;
+        Ok(done(status, Bytes::from_owner(Held { bytes, _room })))
+    }
+
+    /// Bytes of a block that is here. Who asks sees to it that they are not too many.
+    pub async fn read(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
         let now = match range.len() <= GET_INLINE_BYTES {
             true => self.store.get_now(group, block, range.clone()),
             false => Ok(None),
@@ -121,7 +128,7 @@ impl Chunkserver {
         if let Err(Error::Corrupt { .. }) = &read {
             self.found_corrupt(group, block);
         }
-        Ok(done(status, Bytes::from_owner(Held { bytes: read?, _room })))
+        read
     }
 
     async fn inventory(

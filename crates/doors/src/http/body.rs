@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 use cairn_fs::ByteStream;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use http_body::{Frame, SizeHint};
 
 use crate::metrics::{Pending, VerbStats};
@@ -40,6 +40,15 @@ impl Body {
     /// A stream whose length nobody knows; what comes in it says where it ends.
     pub fn unmeasured(stream: ByteStream) -> Body {
         Body::Stream(Streaming { stream, remaining: None, pending: None })
+    }
+
+    /// Waits for the first piece of a stream: where it fails, the reply can still be another one.
+    pub(super) async fn primed(self) -> Result<Body> {
+        let Body::Stream(mut streaming) = self else { return Ok(self) };
+        let first = streaming.stream.next().await.transpose()?;
+        let first = stream::iter(first.map(Ok));
+        streaming.stream = first.chain(streaming.stream).boxed();
+        Ok(Body::Stream(streaming))
     }
 
     /// Counts the reply that this is the body of: at once if all of it is at hand.

@@ -22,6 +22,7 @@ struct ShownBucket {
     visibility: &'static str,
     created: String,
     cache_control: String,
+    redirect: &'static str,
     objects: u64,
     bytes: u64,
     uploads: u32,
@@ -44,6 +45,7 @@ async fn shown(fs: &Fs, opened: Opened, usage: Usage) -> Result<ShownBucket> {
         visibility: bucket.visibility.as_str(),
         created: rfc3339(bucket.created),
         cache_control: bucket.cache_control,
+        redirect: if bucket.redirect { "on" } else { "off" },
         objects: usage.objects,
         bytes: usage.bytes,
         uploads: usage.uploads,
@@ -88,6 +90,8 @@ struct Change {
     grant: Option<Grant>,
     /// Of blocks written from now on; 0 for as many as is usual in the cluster.
     replicas: Option<u8>,
+    /// `on`: a GET without `no-redirect` is sent to where the data is; or `off`.
+    redirect: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -118,7 +122,15 @@ impl Change {
         };
         let replicas = query.get("replicas").map(number).transpose()?;
         let (visibility, cache_control) = (text("visibility"), text("cache_control"));
-        Ok(Change { visibility, cache_control, grant, replicas })
+        Ok(Change { visibility, cache_control, grant, replicas, redirect: text("redirect") })
+    }
+}
+
+fn is_on(word: &str) -> Result<bool> {
+    match word {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Error::Invalid(format!("redirect {word:?}: use on or off"))),
     }
 }
 
@@ -141,6 +153,7 @@ pub async fn update(
         cache_control: change.cache_control,
         grant,
         replicas: change.replicas,
+        redirect: change.redirect.as_deref().map(is_on).transpose()?,
         tags: None,
     };
     fs.run(caller, verb).await?;

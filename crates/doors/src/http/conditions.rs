@@ -1,8 +1,7 @@
 //! If-Match and its like (RFC 9110, section 13).
 
 use cairn_base::Timestamp;
-use cairn_fs::Object;
-use cairn_fs::ops::conditions::{Conditions, Current, EtagMatch};
+use cairn_fs::ops::conditions::{Conditions, EtagMatch};
 use http::header::{
     HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
 };
@@ -28,12 +27,16 @@ pub fn of_change(headers: &HeaderMap) -> Conditions {
 }
 
 /// Decides whether an object is to be sent: `NotModified` or `PreconditionFailed` if not.
-pub fn check_read(headers: &HeaderMap, object: &Object) -> cairn_base::Result<()> {
+pub fn check_read(
+    headers: &HeaderMap,
+    etag: &str,
+    modified: Timestamp,
+    size: u64,
+) -> cairn_base::Result<()> {
     const NAMES: [HeaderName; 4] =
         [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE];
     if NAMES.iter().any(|name| headers.contains_key(name)) {
-        let current = Current { ino: object.ino(), inode: object.inode() };
-        return of_read(headers).check_read(current);
+        return of_read(headers).check_read_of(|| etag.to_owned(), modified, size);
     }
     Ok(())
 }

@@ -4,15 +4,15 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use cairn_base::{Error, Result};
-use cairn_fs::Object;
+use cairn_base::{Error, Result, Timestamp};
+use cairn_fs::{ByteStream, Object};
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use super::range::Wanted;
 use super::target::Query;
-use super::{Body, conditions, content_type, headers, range};
+use super::{Body, OCTET_STREAM, conditions, content_type, headers, range};
 
 /// What of a request matters to a read.
 pub struct Read<'a> {
@@ -22,20 +22,69 @@ pub struct Read<'a> {
     pub key: &'a str,
 }
 
-/// The reply to a GET or HEAD of an open object.
-pub fn reply(read: &Read<'_>, object: &Object, boundary: impl Fn() -> String) -> Result<Reply> {
+/// What is read: an object, or what a link says of one.
+pub trait Source: Clone + Send + 'static {
+    /// Without quotes.
+    fn etag(&self) -> String;
+    fn modified(&self) -> Timestamp;
+    fn size(&self) -> u64;
+    /// Sets what is said of it whether it is sent or not: what a 304 has, too.
+    fn validators(&self, etag: &str, headers: &mut HeaderMap);
+    /// Sets what is said of it where it is sent, but for its length.
+    fn describe(&self, headers: &mut HeaderMap);
+    /// The bytes of `range`, if they are in memory in one piece.
+    fn read_now(&self, range: Range<u64>) -> Option<Bytes>;
+    fn read(&self, range: Range<u64>) -> ByteStream;
+}
+
+impl Source for Object {
+    fn etag(&self) -> String {
+        Object::etag(self)
+    }
+
+    fn modified(&self) -> Timestamp {
+        self.inode().mtime
+    }
+
+    fn size(&self) -> u64 {
+        Object::size(self)
+    }
+
+    fn validators(&self, etag: &str, headers: &mut HeaderMap) {
+        headers::validators(self, etag, headers);
+    }
+
+    fn describe(&self, headers: &mut HeaderMap) {
+        headers::describe(self, headers);
+    }
+
+    fn read_now(&self, range: Range<u64>) -> Option<Bytes> {
+        Object::read_now(self, range)
+    }
+
+    fn read(&self, range: Range<u64>) -> ByteStream {
+        Object::read(self, range)
+    }
+}
+
+/// The reply to a GET or HEAD of what is open.
+pub fn reply<S: Source>(
+    read: &Read<'_>,
+    object: &S,
+    boundary: impl Fn() -> String,
+) -> Result<Reply> {
     let etag = object.etag();
     let mut reply = Response::new(Body::empty());
     reply.headers_mut().reserve(12);
-    headers::validators(object, &etag, reply.headers_mut());
-    match conditions::check_read(read.headers, object) {
+    object.validators(&etag, reply.headers_mut());
+    match conditions::check_read(read.headers, &etag, object.modified(), object.size()) {
         Err(Error::NotModified(_)) => {
             *reply.status_mut() = StatusCode::NOT_MODIFIED;
             return Ok(reply);
         }
         checked => checked?,
     }
-    headers::describe(object, reply.headers_mut());
+    object.describe(reply.headers_mut());
     if let Some(query) = read.query {
         disposition(&Query::parse(Some(query))?, read.key, reply.headers_mut());
     }
@@ -63,16 +112,16 @@ fn unsayable() -> Error {
     Error::Invalid("a header that cannot be sent".into())
 }
 
-fn wanted(headers: &HeaderMap, etag: &str, object: &Object) -> Result<Wanted> {
+fn wanted<S: Source>(headers: &HeaderMap, etag: &str, object: &S) -> Result<Wanted> {
     let Some(range) = headers.get(RANGE) else { return Ok(Wanted::Whole) };
     let Ok(range) = range.to_str() else { return Ok(Wanted::Whole) };
-    if !conditions::range_counts(headers, etag, object.inode().mtime) {
+    if !conditions::range_counts(headers, etag, object.modified()) {
         return Ok(Wanted::Whole);
     }
     range::select(range, object.size())
 }
 
-fn bytes_of(object: &Object, range: Range<u64>) -> Body {
+fn bytes_of<S: Source>(object: &S, range: Range<u64>) -> Body {
     match object.read_now(range.clone()) {
         Some(bytes) => Body::Full(bytes),
         None => Body::stream(object.read(range.clone()), range.end - range.start),
@@ -80,7 +129,7 @@ fn bytes_of(object: &Object, range: Range<u64>) -> Body {
 }
 
 /// `?download` and `?download=<name>`: to be saved, not shown.
-fn disposition(query: &Query, key: &str, headers: &mut HeaderMap) {
+pub fn disposition(query: &Query, key: &str, headers: &mut HeaderMap) {
     if query.is_set("download") {
         let wanted = query.get("download").filter(|name| !matches!(*name, "" | "1" | "true"));
         let name = wanted.unwrap_or_else(|| content_type::last_component(key));
@@ -93,14 +142,15 @@ fn content_range(range: &Range<u64>, size: u64) -> String {
 }
 
 /// Turns a reply into one of several parts (`multipart/byteranges`).
-fn several(
+fn several<S: Source>(
     reply: &mut Reply,
-    object: &Object,
+    object: &S,
     ranges: &[Range<u64>],
     boundary: &str,
 ) -> Result<()> {
     let size = object.size();
-    let own_type = headers::content_type(object);
+    let own_type = reply.headers().get(CONTENT_TYPE).cloned();
+    let own_type = own_type.unwrap_or(HeaderValue::from_static(OCTET_STREAM));
     let mut parts = Vec::with_capacity(ranges.len());
     let mut length = 0;
     for range in ranges {

@@ -94,7 +94,7 @@ pub fn describe(object: &Object, headers: &mut HeaderMap) {
 }
 
 /// The stored type, or by default that of bytes.
-pub fn content_type(object: &Object) -> HeaderValue {
+fn content_type(object: &Object) -> HeaderValue {
     match object.attributes() {
         Some(object) if !object.content_type.is_empty() => {
             HeaderValue::from_str(&object.content_type)

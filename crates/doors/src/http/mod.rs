@@ -3,6 +3,8 @@
 //! ```text
 //!   request ──► Caller (admit) ──► Target (path, decoded once) ──► a verb ──► reply
 //!      └── GET, HEAD of what is in memory: the same, without waiting for anything
+//!
+//!   /files/<link>, at a chunkserver ──► files ──► reply
 //! ```
 
 mod admin;
@@ -16,18 +18,24 @@ mod delete;
 mod digest;
 mod dump;
 mod error;
+mod files;
 mod get;
 mod headers;
 mod health;
+mod info;
+mod link;
 mod list;
 mod put;
 mod range;
+mod redirect;
 mod reply;
 mod route;
 mod target;
 mod timing;
 
 pub use body::Body;
+pub use files::FilesDoor;
+pub use redirect::Redirects;
 pub use reply::Reply;
 
 use std::sync::Arc;
@@ -68,6 +76,8 @@ struct Inner {
     ids: RequestIds,
     /// Memory for records on their way to the end of an object, KiB.
     append_memory: Semaphore,
+    /// Where clients may be sent; none where all is here.
+    redirects: Option<Redirects>,
 }
 
 /// What a request counts as in the metrics.
@@ -104,11 +114,13 @@ impl Kind {
 }
 
 impl HttpDoor {
-    pub fn new(admit: Arc<Admit>, metrics: Arc<Metrics>) -> HttpDoor {
+    /// `redirects` if blocks are on other servers that clients can reach.
+    pub fn new(admit: Arc<Admit>, metrics: Arc<Metrics>, redirects: Option<Redirects>) -> HttpDoor {
         let stats = Kind::NAMES.map(|verb| metrics.verb("http", verb));
         let ids = RequestIds::new(admit.rng().next_u64());
         let append_memory = Semaphore::new(limits::APPEND_KIB);
-        HttpDoor { inner: Arc::new(Inner { admit, metrics, stats, ids, append_memory }) }
+        let inner = Inner { admit, metrics, stats, ids, append_memory, redirects };
+        HttpDoor { inner: Arc::new(inner) }
     }
 }
 
@@ -145,6 +157,10 @@ impl Inner {
         let caller = self.admit.caller_now(headers)?;
         let Ok(Target::Object { bucket, key }) = Target::parse(uri.path()) else { return None };
         let opened = self.fs().open_now(&caller, &bucket, &key)?;
+        if self.redirects.is_some() && opened.as_ref().is_ok_and(|object| object.bucket().redirect)
+        {
+            return None;
+        }
         timing.lap("open");
         let read = Read { method, headers, query: None, key: &key };
         let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));

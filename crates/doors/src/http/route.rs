@@ -8,8 +8,9 @@ use http::{HeaderValue, Method, Response};
 
 use super::error::Failure;
 use super::get::{self, Read};
+use super::redirect::{Maker, redirect};
 use super::target::{Query, Target};
-use super::{Body, Inner, admin, append, buckets, delete, health, list, no_content, put};
+use super::{Body, Inner, admin, append, buckets, delete, health, info, list, no_content, put};
 use crate::limits;
 use crate::metrics::VerbStats;
 use crate::serve::Peer;
@@ -43,7 +44,9 @@ pub async fn route(
             let prefix = format!("{key}/");
             Ok(list::list(door.fs(), request.caller, &bucket, &prefix, &query).await?)
         }
-        Target::Object { bucket, key } => object(door, request, (&bucket, &key), upload).await,
+        Target::Object { bucket, key } => {
+            object(door, request, (&bucket, &key), &query, upload).await
+        }
         Target::Prefix { bucket, prefix } if !prefix.is_empty() => {
             below(door, request, (&bucket, &prefix), &query).await
         }
@@ -106,16 +109,13 @@ async fn object(
     door: &Inner,
     request: &Request<'_>,
     (bucket, key): (&str, &str),
+    query: &Query,
     upload: &mut Upload,
 ) -> Outcome {
     let (fs, caller, parts) = (door.fs(), request.caller, request.parts);
     let (headers, place, stats) = (&parts.headers, (bucket, key), request.stats);
     Ok(match parts.method.as_str() {
-        "GET" | "HEAD" => {
-            let object = fs.open(caller, bucket, key).await?;
-            let read = Read { method: &parts.method, headers, query: parts.uri.query(), key };
-            get::reply(&read, &object, || door.ids.next())?
-        }
+        "GET" | "HEAD" => read(door, request, place, query).await?,
         "PUT" => put::put(fs, caller, place, headers, upload, stats).await?,
         "POST" => {
             let memory = &door.append_memory;
@@ -124,6 +124,28 @@ async fn object(
         "DELETE" => delete::delete(fs, caller, bucket, key, headers).await?,
         _ => other(request, OBJECT)?,
     })
+}
+
+/// A GET or HEAD: the object, where it is, or where its parts are.
+async fn read(door: &Inner, request: &Request<'_>, place: (&str, &str), query: &Query) -> Outcome {
+    let ((bucket, key), parts) = (place, request.parts);
+    let object = door.fs().open(request.caller, bucket, key).await?;
+    let (headers, now) = (&parts.headers, door.fs().clock().now());
+    let redirects = door.redirects.as_ref();
+    let read = Read { method: &parts.method, headers, query: parts.uri.query(), key };
+    if query.is_set("download-info") {
+        let maker = Maker::new(redirects, &object, place, query, now)?;
+        return Ok(info::info(&maker, &object, query, headers).await?);
+    }
+    let by_setting = object.bucket().redirect && redirects.is_some();
+    let is_sent = !query.is_set("no-redirect") && (query.is_set("redirect") || by_setting);
+    if is_sent
+        && parts.method == Method::GET
+        && let Some(sent) = redirect(redirects, &object, &read, place, query, now).await?
+    {
+        return Ok(sent);
+    }
+    Ok(get::reply(&read, &object, || door.ids.next())?)
 }
 
 async fn below(

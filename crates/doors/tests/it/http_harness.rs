@@ -2,24 +2,27 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use cairn_auth::{Caller, NewCredential, SealKey};
+use bytes::Bytes;
+use cairn_auth::{Caller, LinkKey, NewCredential, SealKey};
 use cairn_base::rng::SeededRng;
-use cairn_base::{Clock, RealDisk, Secret, clock::RealClock};
-use cairn_blocks::Store;
+use cairn_base::{BlockId, Clock, GroupId, RealDisk, Result, Secret, clock::RealClock};
+use cairn_blocks::{Blocks, Store};
 use cairn_doors::admit::{Admit, ensure_root};
-use cairn_doors::http::HttpDoor;
+use cairn_doors::http::{FilesDoor, HttpDoor, Redirects};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
 use cairn_doors::serve::{Serving, listen, serve};
 use cairn_doors::tls::Tls;
-use cairn_fs::Fs;
 use cairn_fs::ops::credentials::AddAccessKey;
+use cairn_fs::{BlockReader, Fs};
 use cairn_meta::Master;
 use cairn_meta::engine::Memory;
 use tokio::runtime::Runtime;
@@ -27,6 +30,8 @@ use tokio::sync::watch;
 
 pub struct Server {
     pub address: SocketAddr,
+    /// The door for links, if there is one.
+    pub files: Option<SocketAddr>,
     pub admit: Arc<Admit>,
     pub root: NewCredential,
     pub connections: Arc<Connections>,
@@ -81,6 +86,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Whether it has a certificate (see [`Server::certificate`]).
     pub tls: bool,
+    /// Whether clients can be sent to a door for links, that of a chunkserver.
+    pub redirects: bool,
 }
 
 impl Server {
@@ -95,7 +102,6 @@ impl Server {
         let (admit, root) = runtime.block_on(store(dir.path()));
         let connections = Arc::new(Connections::default());
         let metrics = Metrics::new(admit.fs().clone(), Arc::clone(&connections));
-        let door = HttpDoor::new(Arc::clone(&admit), metrics);
         let tls = setup.tls.then(|| {
             write_certificate(dir.path(), "first.test");
             Tls::load(&dir.path().join("cert.pem"), &dir.path().join("key.pem")).unwrap()
@@ -105,13 +111,18 @@ impl Server {
         }
         let serving = Serving { tls, limits: setup.limits, connections: Arc::clone(&connections) };
         let (stop, stopped) = watch::channel(false);
+        let (files, redirects) = match setup.redirects {
+            true => runtime.block_on(files(&admit, &stopped)),
+            false => (None, None),
+        };
+        let door = HttpDoor::new(Arc::clone(&admit), metrics, redirects);
         let (address, served) = runtime.block_on(async {
             let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
             let address = listener.local_addr().unwrap();
             (address, tokio::spawn(serve(listener, door, serving, stopped)))
         });
         let served = Some(served);
-        Server { address, admit, root, connections, runtime, stop, served, dir, log }
+        Server { address, files, admit, root, connections, runtime, stop, served, dir, log }
     }
 
     pub fn fs(&self) -> &Fs {
@@ -132,6 +143,11 @@ impl Server {
 
     pub fn anonymous(&self) -> Client {
         Client { address: self.address, authorization: None }
+    }
+
+    /// Who fetches what links name.
+    pub fn linked(&self) -> Client {
+        Client { address: self.files.expect("a door for links"), authorization: None }
     }
 
     pub fn client(&self, id: &str, secret: &str) -> Client {
@@ -159,6 +175,32 @@ impl Server {
         let served = self.served.take().unwrap();
         self.runtime.block_on(served).unwrap();
     }
+}
+
+/// Blocks as a chunkserver reads them.
+struct Reader(Arc<dyn Blocks>);
+
+#[async_trait]
+impl BlockReader for Reader {
+    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        self.0.get(group, block, range).await
+    }
+}
+
+/// Opens a door for links, and says how clients are sent there.
+async fn files(
+    admit: &Admit,
+    stopped: &watch::Receiver<bool>,
+) -> (Option<SocketAddr>, Option<Redirects>) {
+    let key = || LinkKey::new(&LinkKey::derive(&Secret::new([9; 32])));
+    let blocks = Arc::new(Reader(Arc::clone(admit.fs().blocks())));
+    let door = FilesDoor::new(key(), blocks, Arc::clone(admit.fs().clock()), &SeededRng::new(8));
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, door, Serving::default(), stopped.clone()));
+    let place = move |_| Some(format!("http://{address}/"));
+    let redirects = Redirects::new(key(), Arc::new(SeededRng::new(9)), place);
+    (Some(address), Some(redirects))
 }
 
 async fn store(dir: &Path) -> (Arc<Admit>, NewCredential) {

@@ -13,6 +13,7 @@ mod http_objects_are_what_was_put;
 mod http_only_the_right_callers_may;
 mod http_over_tls;
 mod http_ranges_match_a_model;
+mod http_redirects_lead_to_the_bytes;
 mod http_uploads_are_whole_or_nothing;
 mod s3_bodies_are_verified;
 mod s3_conditions;

@@ -37,6 +37,7 @@ fn a_right_that_was_taken_away() {
             grant: None,
             tags: None,
             replicas: None,
+            redirect: None,
         };
         world.fs.run(&root(), show(Visibility::Public)).await.unwrap();
         for _ in 0..3 {

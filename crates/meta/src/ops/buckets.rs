@@ -147,6 +147,8 @@ pub struct UpdateBucket {
     pub tags: Option<Vec<(String, String)>>,
     /// Of blocks written from now on; 0 for as many as is usual.
     pub replicas: Option<u8>,
+    /// Whether clients of the HTTP door are sent to where the data is.
+    pub redirect: Option<bool>,
 }
 
 impl Verb for UpdateBucket {
@@ -175,6 +177,9 @@ impl Verb for UpdateBucket {
         if let Some(replicas) = self.replicas {
             super::cluster::want_replicas(view, replicas)?;
             opened.bucket.replicas = replicas;
+        }
+        if let Some(redirect) = self.redirect {
+            opened.bucket.redirect = redirect;
         }
         store(view, keys::bucket(opened.id), &opened.bucket);
         Ok(opened)

@@ -55,7 +55,8 @@ impl Conditions {
             }
             return Ok(());
         };
-        match self.failed(current) {
+        let Current { ino, inode } = current;
+        match self.failed(|| inode.etag(ino), inode.mtime, inode.size) {
             Some(condition) => Err(Error::PreconditionFailed(condition.into())),
             None => Ok(()),
         }
@@ -63,7 +64,18 @@ impl Conditions {
 
     /// For a request that reads the object: `NotModified` where the caller's copy is current.
     pub fn check_read(&self, current: Current<'_>) -> Result<(), Error> {
-        match self.failed(current) {
+        let Current { ino, inode } = current;
+        self.check_read_of(|| inode.etag(ino), inode.mtime, inode.size)
+    }
+
+    /// As [`Conditions::check_read`] where no more is known of the object than this.
+    pub fn check_read_of(
+        &self,
+        etag: impl Fn() -> String,
+        modified: Timestamp,
+        size: u64,
+    ) -> Result<(), Error> {
+        match self.failed(etag, modified, size) {
             Some(condition @ ("If-None-Match" | "If-Modified-Since")) => {
                 Err(Error::NotModified(condition.into()))
             }
@@ -74,25 +86,29 @@ impl Conditions {
 
     /// The first condition that does not hold. A date is only looked at where there is no ETag
     /// to the same end (RFC 9110, section 13.2.2); dates on the wire have whole seconds.
-    fn failed(&self, current: Current<'_>) -> Option<&'static str> {
-        let Current { ino, inode } = current;
-        let modified = inode.mtime.secs();
+    fn failed(
+        &self,
+        etag: impl Fn() -> String,
+        modified: Timestamp,
+        size: u64,
+    ) -> Option<&'static str> {
+        let modified = modified.secs();
         if let Some(wanted) = &self.if_match {
-            if !wanted.matches(&inode.etag(ino)) {
+            if !wanted.matches(&etag()) {
                 return Some("If-Match");
             }
         } else if self.if_unmodified_since.is_some_and(|since| modified > since.secs()) {
             return Some("If-Unmodified-Since");
         }
         if let Some(unwanted) = &self.if_none_match {
-            if unwanted.matches(&inode.etag(ino)) {
+            if unwanted.matches(&etag()) {
                 return Some("If-None-Match");
             }
         } else if self.if_modified_since.is_some_and(|since| modified <= since.secs()) {
             return Some("If-Modified-Since");
         }
         match self.if_size {
-            Some(size) if size != inode.size => Some("If-Match-Size"),
+            Some(wanted) if wanted != size => Some("If-Match-Size"),
             _ => None,
         }
     }

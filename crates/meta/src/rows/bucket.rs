@@ -42,6 +42,8 @@ pub struct Bucket {
     pub tags: Vec<(String, String)>,
     /// Replicas of its blocks; 0 for as many as is usual in the cluster.
     pub replicas: u8,
+    /// Clients of the HTTP door are sent to where the data is without asking for it.
+    pub redirect: bool,
     pub unknown: Vec<u8>,
 }
 
@@ -79,7 +81,8 @@ impl Row for Bucket {
         if !self.tags.is_empty() {
             writer.bytes(8, &encode_pairs(&self.tags));
         }
-        writer.number(9, self.replicas.into()).raw(&self.unknown);
+        writer.number(9, self.replicas.into()).number(10, self.redirect.into());
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
@@ -109,6 +112,7 @@ impl Row for Bucket {
                 7 => bucket.grants.push(decode_grant(&field.value)?),
                 8 => bucket.tags = decode_pairs(&field.value)?,
                 9 => bucket.replicas = narrow("replicas", field.number()?)?,
+                10 => bucket.redirect = field.number()? != 0,
                 _ => field.keep(&mut bucket.unknown),
             }
         }

@@ -1,0 +1,215 @@
+//! The door of a chunkserver for clients that a gateway sent there.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_auth::LinkKey;
+use cairn_base::rng::RealRng;
+use cairn_base::{BlockId, Clock, Error, GroupId, Result as StoreResult, Secret};
+use cairn_blocks::Blocks;
+use cairn_cluster::control::Agent;
+use cairn_cluster::control::messages::{Method, Secrets};
+use cairn_cluster::data::{Chunkserver, Replicated};
+use cairn_doors::http::FilesDoor;
+use cairn_doors::limits::Limits;
+use cairn_doors::metrics::Connections;
+use cairn_doors::serve::{self, Serving};
+use cairn_doors::tls::Tls;
+use cairn_fs::BlockReader;
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::failure::{Failure, Result};
+
+/// How long downloads in progress have when the chunkserver stops.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Memory for what is on the way to clients, KiB.
+const MEMORY_KIB: usize = 128 << 10;
+
+#[derive(clap::Args)]
+pub struct FilesArgs {
+    /// Where clients fetch what a gateway sent them here for; nothing else is served there.
+    /// Without this none are sent here
+    #[arg(long, value_name = "ADDR")]
+    http: Option<SocketAddr>,
+    /// Under which URL clients reach that, if it is not where it listens
+    #[arg(long, value_name = "URL", requires = "http", value_parser = url)]
+    url: Option<String>,
+    /// Certificate chain for clients, PEM
+    #[arg(long, value_name = "FILE", requires_all = ["http", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires_all = ["http", "tls_cert"])]
+    tls_key: Option<PathBuf>,
+}
+
+/// A door that is bound and not yet open.
+pub struct Files {
+    listener: TcpListener,
+    url: String,
+    pub tls: Option<Arc<Tls>>,
+    /// Set when it is open.
+    shown: Arc<OnceLock<String>>,
+}
+
+impl FilesArgs {
+    /// Must be called within a runtime.
+    pub fn bind(&self) -> Result<Option<Files>> {
+        let Some(address) = self.http else { return Ok(None) };
+        let tls = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let what = format!("TLS with {} and {}", certificate.display(), key.display());
+                let loaded = Tls::load(certificate, key);
+                Some(loaded.map_err(|error| Failure::from(error).of(what))?)
+            }
+            _ => None,
+        };
+        let listener = serve::listen(address)
+            .map_err(|error| Failure::new(format!("HTTP door on {address}: {error}")))?;
+        let local = listener.local_addr()?;
+        let url = match &self.url {
+            Some(url) => url.clone(),
+            None if local.ip().is_unspecified() => {
+                return Err(Failure::usage(format!(
+                    "--http {address} is every address of this machine: say by --url URL under \
+                     which one clients reach it"
+                )));
+            }
+            None => format!("{}://{local}", if tls.is_some() { "https" } else { "http" }),
+        };
+        if tls.is_none() && !local.ip().is_loopback() {
+            tracing::warn!(
+                address = %local,
+                "clients fetch objects WITHOUT TLS here: who listens on the way reads them"
+            );
+        }
+        Ok(Some(Files { listener, url, tls, shown: Arc::default() }))
+    }
+}
+
+impl Files {
+    /// The URL, once the door is open.
+    pub fn shown(&self) -> Arc<OnceLock<String>> {
+        Arc::clone(&self.shown)
+    }
+
+    /// Serves until it is to stop, as soon as a master has given the key of links.
+    pub async fn serve(
+        self,
+        agent: Arc<Agent>,
+        clock: Arc<dyn Clock>,
+        blocks: Near,
+        mut stopped: watch::Receiver<bool>,
+    ) {
+        let key = tokio::select! {
+            key = link_key(&agent) => key,
+            _ = stopped.wait_for(|stop| *stop) => return,
+        };
+        let Some(key) = key else {
+            tracing::error!("the master gives this node no key of links: no client is served");
+            return;
+        };
+        let door = FilesDoor::new(key, Arc::new(blocks), clock, &RealRng);
+        if let Some(tls) = &self.tls {
+            // Never ends by itself.
+            tokio::spawn(Arc::clone(tls).watch());
+        }
+        let connections = Arc::new(Connections::default());
+        let limits = Limits { drain: DRAIN, ..Limits::default() };
+        let serving = Serving { tls: self.tls.clone(), limits, connections };
+        tracing::info!(url = self.url, "serving clients");
+        // Nobody else sets it.
+        let _ = self.shown.set(self.url);
+        serve::serve(self.listener, door, serving, stopped).await;
+    }
+}
+
+/// Asks for the key until there is a master; `None` if that gives none.
+async fn link_key(agent: &Agent) -> Option<LinkKey> {
+    loop {
+        match agent.call::<_, Secrets>(Method::Secrets, &()).await {
+            Ok(secrets) => return secrets.links.map(|key| LinkKey::new(&Secret::new(key))),
+            Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
+            Err(error) => {
+                tracing::error!(%error, "asking for the key of links");
+                return None;
+            }
+        }
+    }
+}
+
+/// Blocks of this node, and where it has not got one, those of others.
+pub struct Near {
+    own: Arc<Chunkserver>,
+    others: Replicated,
+    /// For what is on the way to clients, KiB. Not that of other nodes: slow clients must not
+    /// keep them waiting.
+    memory: Arc<Semaphore>,
+}
+
+/// Bytes that count as on the way until they are dropped.
+struct Held {
+    bytes: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Near {
+    pub fn new(own: Arc<Chunkserver>, others: Replicated) -> Near {
+        Near { own, others, memory: Arc::new(Semaphore::new(MEMORY_KIB)) }
+    }
+}
+
+#[async_trait]
+impl BlockReader for Near {
+    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> StoreResult<Bytes> {
+        let kib = range.len().div_ceil(1024).min(MEMORY_KIB) as u32;
+        let room = Arc::clone(&self.memory).acquire_many_owned(kib).await;
+        let _room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
+        let bytes = match self.own.read(group, block, range.clone()).await {
+            Err(Error::NotFound(_) | Error::Corrupt { .. } | Error::Io(_)) => {
+                self.others.get(group, block, range).await?
+            }
+            done => done?,
+        };
+        Ok(Bytes::from_owner(Held { bytes, _room }))
+    }
+}
+
+/// Checks a URL as it will stand before `/files/`.
+fn url(url: &str) -> Result<String, String> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]%".contains(&byte);
+    let fits = rest.is_some_and(|rest| {
+        !rest.is_empty() && !rest.starts_with(['/', ':']) && rest.bytes().all(is_plain)
+    });
+    if fits && url.len() <= 255 {
+        return Ok(url.trim_end_matches('/').into());
+    }
+    Err(format!("{url:?} is not http://HOST, https://HOST:PORT or the like"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn urls_of_doors() {
+        for good in ["http://a", "https://a.example:8443", "http://[::1]:80", "https://a/b"] {
+            assert_eq!(super::url(good).unwrap(), good);
+        }
+        assert_eq!(super::url("http://a/").unwrap(), "http://a");
+        let long = format!("http://{}", "a".repeat(255));
+        for bad in ["a:80", "ftp://a", "http://", "http:///x", "http://a b", "http://a?x", &long] {
+            assert!(super::url(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A master, chunkservers and a gateway: clients fetch from the chunkservers.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{KEY, SECRET, Server, cairn, run};
+
+const NODES: usize = 4;
+
+/// A process that is killed when this is dropped.
+struct Node(Child);
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn ok(args: &[&str]) -> String {
+    let mut command = cairn(args);
+    command.env("CAIRN_ROOT_KEY", KEY).env("CAIRN_ROOT_SECRET", SECRET);
+    let (code, stdout, stderr) = run(&mut command);
+    assert_eq!(code, 0, "{args:?}: {stderr}");
+    stdout.trim().to_owned()
+}
+
+fn node(args: &[&str]) -> Node {
+    let mut command = cairn(args);
+    Node(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+fn free_ports<const N: usize>() -> [u16; N] {
+    let probes = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    probes.map(|probe| probe.local_addr().unwrap().port())
+}
+
+struct Cluster {
+    gateway: Server,
+    doors: Vec<String>,
+    _nodes: Vec<Node>,
+}
+
+impl Cluster {
+    fn start(dir: &Path) -> Cluster {
+        let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+        let [port] = free_ports::<1>();
+        let (master, address) = (path("m"), format!("127.0.0.1:{port}"));
+        ok(&["cluster", "init", &master, "--address", &address, "--replicas", "2"]);
+        let mut nodes = vec![node(&["master", &master, "--listen", &address])];
+        let join = |name: &str, role: &str| {
+            let token = eventually(|| {
+                let (code, token, _) =
+                    run(&mut cairn(&["cluster", "token", &master, "--role", role]));
+                (code == 0).then(|| token.trim().to_owned())
+            });
+            ok(&["cluster", "join", &path(name), &token]);
+            path(name)
+        };
+        let mut doors = Vec::new();
+        for (at, port) in free_ports::<NODES>().into_iter().enumerate() {
+            let directory = join(&format!("c{at}"), "chunkserver");
+            let http = format!("127.0.0.1:{port}");
+            doors.push(format!("http://{http}"));
+            let args = ["chunkserver", &directory, "--listen", "127.0.0.1:0", "--http", &http];
+            nodes.push(node(&args));
+        }
+        let directory = join("g", "gateway");
+        let doors_of = ["--s3", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let gateway =
+            Server::spawn(cairn(&[&["gateway", directory.as_str()], &doors_of[..]].concat()));
+        Cluster { gateway, doors, _nodes: nodes }
+    }
+}
+
+fn eventually<T>(mut done: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(done) = done() {
+            return done;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not happen");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+struct Reply {
+    status: u16,
+    location: String,
+    body: Vec<u8>,
+}
+
+/// GET of a URL, with the key of root if it is to be sent.
+fn get(url: &str, is_root: bool) -> Reply {
+    use base64::Engine as _;
+    let config = ureq::Agent::config_builder().max_redirects(0).http_status_as_error(false);
+    let agent: ureq::Agent = config.build().into();
+    let mut request = agent.get(url);
+    if is_root {
+        let basic = base64::engine::general_purpose::STANDARD.encode(format!("{KEY}:{SECRET}"));
+        request = request.header("Authorization", format!("Basic {basic}"));
+    }
+    let mut reply = request.call().unwrap();
+    let location = reply.headers().get("location").map(|text| text.to_str().unwrap().to_owned());
+    let body = reply.body_mut().with_config().limit(100 << 20).read_to_vec().unwrap();
+    Reply { status: reply.status().as_u16(), location: location.unwrap_or_default(), body }
+}
+
+#[test]
+fn what_a_link_leads_to_is_the_object() {
+    let dir = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(dir.path());
+    let gateway = &cluster.gateway;
+    eventually(|| {
+        let (code, ..) = run(&mut gateway.client(&["bucket", "create", "bucket"]));
+        (code == 0).then_some(())
+    });
+    let data: Vec<u8> =
+        (0..21u32 << 18).flat_map(|word| word.wrapping_mul(7).to_le_bytes()).collect();
+    eventually(|| gateway.put("bucket/a", &data).then_some(()));
+    let url = format!("{}/storage/bucket/a", gateway.http);
+    let sent = eventually(|| {
+        let sent = get(&format!("{url}?redirect"), true);
+        (sent.status == 307).then_some(sent)
+    });
+    let (door, path) = sent.location.split_at(sent.location.find("/files/").unwrap());
+    assert!(cluster.doors.iter().any(|known| known == door), "{door}");
+    // Whoever is asked fetches what it lacks from others: with two replicas on four nodes, there
+    // are two that have nothing of it.
+    for door in &cluster.doors {
+        let got = get(&format!("{door}{path}"), false);
+        assert_eq!(got.status, 200, "{door}");
+        assert!(got.body == data, "{door}");
+    }
+    assert_eq!(get(&format!("{door}{}", &path[..path.len() - 1]), false).status, 403);
+    assert_eq!(get(&format!("{door}/storage/bucket/a"), true).status, 404);
+    assert_eq!(get(&format!("{url}?redirect"), false).status, 401);
+    let info = get(&format!("{url}?download-info"), true);
+    let info: serde_json::Value = serde_json::from_slice(&info.body).unwrap();
+    let mut whole = Vec::new();
+    for part in info["parts"].as_array().unwrap() {
+        let text = |name: &str| part[name].as_str().unwrap().to_owned();
+        let url = format!("{}://{}{}", text("scheme"), text("host"), text("path"));
+        whole.extend(get(&url, false).body);
+    }
+    assert!(whole == data);
+
+    assert_eq!(get(&url, true).status, 200);
+    gateway.ok(&["bucket", "set", "bucket", "--redirect", "on"]);
+    assert_eq!(get(&url, true).status, 307);
+    assert_eq!(get(&format!("{url}?no-redirect"), true).status, 200);
+    assert!(gateway.get("bucket/a").unwrap() == data);
+    assert!(gateway.ok(&["bucket", "stat", "bucket"]).contains("redirect       on"));
+}

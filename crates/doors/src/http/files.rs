@@ -1,0 +1,166 @@
+//! The door of a chunkserver: `GET` and `HEAD` of `/files/<link>`, and `/healthz`. It knows no
+//! user, no name and no metadata: what may be fetched is what the link says.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_auth::LinkKey;
+use cairn_base::{Clock, Error, Result, Rng, Timestamp};
+use cairn_fs::{BlockReader, ByteStream};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, ETAG, LAST_MODIFIED, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+
+use super::error::{self, Failure, RequestIds};
+use super::get::{self, Read, Source};
+use super::link::{self, Link};
+use super::{Body, Reply, headers, health, reply};
+use crate::serve::{Door, Peer};
+use crate::upload::Upload;
+
+const METHODS: &str = "GET, HEAD";
+
+/// Serves what links name, out of blocks.
+#[derive(Clone)]
+pub struct FilesDoor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    key: LinkKey,
+    blocks: Arc<dyn BlockReader>,
+    clock: Arc<dyn Clock>,
+    ids: RequestIds,
+}
+
+impl FilesDoor {
+    pub fn new(
+        key: LinkKey,
+        blocks: Arc<dyn BlockReader>,
+        clock: Arc<dyn Clock>,
+        rng: &dyn Rng,
+    ) -> FilesDoor {
+        let ids = RequestIds::new(rng.next_u64());
+        FilesDoor { inner: Arc::new(Inner { key, blocks, clock, ids }) }
+    }
+}
+
+impl Door for FilesDoor {
+    type Body = Body;
+    type Reply = Reply;
+
+    fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
+        let inner = Arc::clone(&self.inner);
+        Reply::Later(Box::pin(async move { inner.answer(peer, request).await }))
+    }
+}
+
+impl Inner {
+    async fn answer(&self, peer: Peer, request: Request<Upload>) -> Response<Body> {
+        let (parts, upload) = request.into_parts();
+        let outcome = self.route(&parts.method, parts.uri.path(), &parts.headers, peer).await;
+        let mut reply = outcome.unwrap_or_else(|failure| {
+            let is_anonymous = false;
+            let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
+            if !upload.linger() {
+                let close = HeaderValue::from_static("close");
+                reply.headers_mut().insert(http::header::CONNECTION, close);
+            }
+            reply
+        });
+        if parts.method == Method::HEAD {
+            reply::strip_body(&mut reply);
+        }
+        reply
+    }
+
+    async fn route(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        peer: Peer,
+    ) -> Result<Response<Body>, Failure> {
+        let token = path.strip_prefix(link::PATH);
+        if token.is_none() && path != "/healthz" {
+            return Err(Error::NotFound("this path: here are only files with a link".into()).into());
+        }
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return Err(Failure::Method { allow: METHODS });
+        }
+        match token {
+            None => Ok(health::health()),
+            Some(token) => Ok(self.file(token, method, headers, peer).await?),
+        }
+    }
+
+    async fn file(
+        &self,
+        token: &str,
+        method: &Method,
+        headers: &HeaderMap,
+        peer: Peer,
+    ) -> Result<Response<Body>> {
+        let link = Link::open(token, &self.key, self.clock.now())?;
+        tracing::debug!(peer = %peer.address, %method, bucket = link.bucket, key = link.key);
+        let linked = Linked { link: Arc::new(link), blocks: Arc::clone(&self.blocks) };
+        let read = Read { method, headers, query: None, key: &linked.link.key };
+        let (head, body) = get::reply(&read, &linked, || self.ids.next())?.into_parts();
+        match body.primed().await {
+            Ok(body) => Ok(Response::from_parts(head, body)),
+            Err(Error::NotFound(_)) => {
+                let text = "the object: it was changed or deleted since this link was made";
+                Err(Error::NotFound(text.into()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A link with the blocks that it names.
+#[derive(Clone)]
+struct Linked {
+    link: Arc<Link>,
+    blocks: Arc<dyn BlockReader>,
+}
+
+impl Source for Linked {
+    fn etag(&self) -> String {
+        self.link.etag.clone()
+    }
+
+    fn modified(&self) -> Timestamp {
+        self.link.modified
+    }
+
+    fn size(&self) -> u64 {
+        self.link.layout.size()
+    }
+
+    fn validators(&self, etag: &str, headers: &mut HeaderMap) {
+        headers.insert(ETAG, headers::quoted(etag));
+        headers.insert(LAST_MODIFIED, headers::http_date(self.link.modified));
+        // What a page links to must not learn under which link it was fetched.
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        if let Some(value) = self.link.headers.get(CACHE_CONTROL) {
+            headers.insert(CACHE_CONTROL, value.clone());
+        }
+    }
+
+    fn describe(&self, headers: &mut HeaderMap) {
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        for (name, value) in &self.link.headers {
+            headers.insert(name, value.clone());
+        }
+    }
+
+    fn read_now(&self, range: std::ops::Range<u64>) -> Option<Bytes> {
+        range.is_empty().then(Bytes::new)
+    }
+
+    fn read(&self, range: std::ops::Range<u64>) -> ByteStream {
+        self.link.layout.read(&self.blocks, range)
+    }
+}

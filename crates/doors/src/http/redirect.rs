@@ -1,0 +1,143 @@
+//! Sending clients to where the data is: `?redirect` and `?download-info` of an object.
+//!
+//! ```text
+//!   GET /storage/<bucket>/<path>?redirect ──► 307 Location: <chunkserver>/files/<link>
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::LinkKey;
+use cairn_base::{Error, GroupId, Result, Rng, Timestamp};
+use cairn_fs::rows::Place;
+use cairn_fs::{Layout, Object};
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, ETAG, LAST_MODIFIED, LOCATION, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use super::get::{Read, Reply, disposition};
+use super::link::Link;
+use super::target::Query;
+use super::{Body, conditions, headers};
+use crate::limits;
+
+/// How links are made, and where they lead.
+pub struct Redirects {
+    key: LinkKey,
+    rng: Arc<dyn Rng>,
+    place: Box<dyn Fn(GroupId) -> Option<String> + Send + Sync>,
+}
+
+impl Redirects {
+    /// `place` names the URL of a chunkserver that has all blocks of a group, if there is one
+    /// with a door for clients.
+    pub fn new(
+        key: LinkKey,
+        rng: Arc<dyn Rng>,
+        place: impl Fn(GroupId) -> Option<String> + Send + Sync + 'static,
+    ) -> Redirects {
+        Redirects { key, rng, place: Box::new(place) }
+    }
+}
+
+/// What the links of one request have in common.
+pub struct Maker<'a> {
+    redirects: &'a Redirects,
+    object: &'a Object,
+    place: (&'a str, &'a str),
+    lifetime: Duration,
+    /// Second.
+    pub expires: i64,
+    headers: HeaderMap,
+}
+
+impl<'a> Maker<'a> {
+    /// # Errors
+    /// `NotImplemented` where there is nowhere to send a client to, `Invalid` for a time that
+    /// links may not live.
+    pub fn new(
+        redirects: Option<&'a Redirects>,
+        object: &'a Object,
+        place: (&'a str, &'a str),
+        query: &Query,
+        now: Timestamp,
+    ) -> Result<Maker<'a>> {
+        let redirects = redirects.ok_or_else(|| {
+            let text = "redirects: this server has all blocks itself, there is nowhere to go";
+            Error::NotImplemented(text.into())
+        })?;
+        let lifetime = lifetime(query)?;
+        let mut own = HeaderMap::new();
+        headers::validators(object, "", &mut own);
+        headers::describe(object, &mut own);
+        disposition(query, place.1, &mut own);
+        // These are the same for all, or have a field of their own.
+        for name in [ETAG, LAST_MODIFIED, ACCEPT_RANGES, X_CONTENT_TYPE_OPTIONS] {
+            own.remove(name);
+        }
+        // The second that has begun does not count.
+        let expires = now.secs().saturating_add(1 + lifetime.as_secs().cast_signed());
+        Ok(Maker { redirects, object, place, lifetime, expires, headers: own })
+    }
+
+    /// A chunkserver for `layout`, and the path there; `None` where it must be fetched here. Has
+    /// the blocks kept for as long as links live if nothing else is said.
+    pub fn link(&self, layout: Layout, etag: String) -> Option<(String, String)> {
+        let group = layout.extents().iter().find_map(|extent| match extent.place {
+            Place::Block { group, .. } => Some(group),
+            _ => None,
+        });
+        let url = (self.redirects.place)(group?)?;
+        let (bucket, key) = self.place;
+        let link = Link {
+            bucket: bucket.into(),
+            key: key.into(),
+            expires: self.expires,
+            etag,
+            modified: self.object.inode().mtime,
+            headers: self.headers.clone(),
+            layout,
+        };
+        let path = link.to_path(&self.redirects.key, &*self.redirects.rng)?;
+        self.object.hold(self.lifetime.min(limits::LINK_LIFETIME) + Duration::from_secs(1));
+        Some((url.trim_end_matches('/').into(), path))
+    }
+}
+
+/// The query's `expires`, in seconds.
+fn lifetime(query: &Query) -> Result<Duration> {
+    let Some(text) = query.get("expires") else { return Ok(limits::LINK_LIFETIME) };
+    let seconds = text.parse::<u64>().ok();
+    let time = seconds
+        .map(Duration::from_secs)
+        .filter(|time| (Duration::from_secs(1)..=limits::LINK_LIFETIME_MAX).contains(time));
+    let most = limits::LINK_LIFETIME_MAX.as_secs();
+    time.ok_or_else(|| Error::Invalid(format!("expires: use 1 to {most} seconds")))
+}
+
+/// Where a GET is to go; `None` for what is served here: small objects, those in very many
+/// pieces, and all where no chunkserver has a door; and what conditions decide.
+pub async fn redirect(
+    redirects: Option<&Redirects>,
+    object: &Object,
+    read: &Read<'_>,
+    place: (&str, &str),
+    query: &Query,
+    now: Timestamp,
+) -> Result<Option<Reply>> {
+    let maker = Maker::new(redirects, object, place, query, now)?;
+    let etag = object.etag();
+    let modified = object.inode().mtime;
+    if conditions::check_read(read.headers, &etag, modified, object.size()).is_err() {
+        return Ok(None);
+    }
+    let Some(layout) = object.layout(limits::LINK_EXTENTS).await? else { return Ok(None) };
+    let Some((url, path)) = maker.link(layout, etag) else { return Ok(None) };
+    let Ok(location) = HeaderValue::try_from(format!("{url}{path}")) else { return Ok(None) };
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    reply.headers_mut().insert(LOCATION, location);
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(Some(reply))
+}

@@ -1,0 +1,134 @@
+//! Where the bytes of one state of an object lie: who knows that reads them without the metadata.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_base::{BlockId, Error, GroupId, Result};
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::object::{ByteStream, Object, Piece, READ_AHEAD, ZEROS, pieces, windows};
+use crate::rows::{Content, Extent, Place};
+
+/// Blocks for those who only read.
+#[async_trait]
+pub trait BlockReader: Send + Sync + 'static {
+    /// Bytes `range` of a block, verified; `NotFound` if there is no such block.
+    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes>;
+}
+
+/// The extents of an object or of a part of it: in order, apart from each other, in blocks or
+/// inline. What none covers is zeros.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    size: u64,
+    extents: Arc<[Extent]>,
+}
+
+impl Layout {
+    /// # Errors
+    /// `Invalid` if the extents are not as they have to be.
+    pub fn new(size: u64, extents: Vec<Extent>) -> Result<Layout> {
+        let mut at = 0;
+        for extent in &extents {
+            let fits = match &extent.place {
+                Place::Block { offset, .. } => {
+                    let end = u64::from(*offset).checked_add(extent.len);
+                    end.is_some_and(|end| end <= u64::from(u32::MAX))
+                }
+                Place::Inline(bytes) => bytes.len() as u64 == extent.len,
+                Place::Body { .. } => false,
+            };
+            let end = extent.offset.checked_add(extent.len).filter(|end| *end <= size);
+            match end {
+                Some(end) if fits && extent.offset >= at && extent.len > 0 => at = end,
+                _ => return Err(Error::Invalid(format!("extent at {}", extent.offset))),
+            }
+        }
+        Ok(Layout { size, extents: extents.into() })
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// The bytes of `range` as if they were all.
+    pub fn part(&self, range: Range<u64>) -> Layout {
+        let cut = |extent: &Extent| {
+            let part = extent.slice(range.start, range.end)?;
+            Some(Extent { offset: part.offset - range.start, ..part })
+        };
+        let extents: Vec<Extent> = self.extents.iter().filter_map(cut).collect();
+        Layout { size: range.end.saturating_sub(range.start), extents: extents.into() }
+    }
+
+    /// The bytes of `range`, which must lie in it. An error ends it: what came before is right.
+    pub fn read(&self, blocks: &Arc<dyn BlockReader>, range: Range<u64>) -> ByteStream {
+        if range.start > range.end || range.end > self.size {
+            let error = Error::RangeNotSatisfiable { size: self.size };
+            return stream::once(async { Err(error) }).boxed();
+        }
+        let (extents, blocks) = (Arc::clone(&self.extents), Arc::clone(blocks));
+        let steps = windows(range).flat_map(move |window| {
+            let within = extents.iter().filter_map(|e| e.slice(window.start, window.end));
+            pieces(within.collect(), window)
+        });
+        stream::iter(steps.map(Ok))
+            .map_ok(move |piece| fetch(Arc::clone(&blocks), piece))
+            .try_buffered(READ_AHEAD)
+            .boxed()
+    }
+}
+
+async fn fetch(blocks: Arc<dyn BlockReader>, piece: Piece) -> Result<Bytes> {
+    match piece {
+        Piece::Hole(len) => Ok(Bytes::from_static(&ZEROS[..len])),
+        Piece::Data(Extent { place: Place::Inline(bytes), .. }) => Ok(bytes),
+        Piece::Data(Extent { place: Place::Block { group, block, offset }, len, .. }) => {
+            let bytes = blocks.get(group, block, offset..offset + len as u32).await?;
+            if bytes.len() as u64 != len {
+                return Err(Error::corrupt("length of a block's part", bytes.len(), len));
+            }
+            Ok(bytes)
+        }
+        Piece::Data(extent) => {
+            Err(Error::corrupt("leaf extent", format!("{extent:?}"), "a block or bytes"))
+        }
+    }
+}
+
+impl Object {
+    /// Where its bytes lie; `None` where that takes more than `most` extents.
+    pub async fn layout(&self, most: usize) -> Result<Option<Layout>> {
+        let mut all: Vec<Extent> = Vec::new();
+        match &self.inode().content {
+            Content::Empty => {}
+            Content::Inline(bytes) => {
+                let len = self.size().min(bytes.len() as u64);
+                let place = Place::Inline(bytes.slice(..len as usize));
+                all.extend((len > 0).then_some(Extent { offset: 0, len, place }));
+            }
+            Content::Body(body) => {
+                for window in windows(0..self.size()) {
+                    all.extend(self.extents(*body, window).await?);
+                    if all.len() > most {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        Layout::new(self.size(), all).map(Some)
+    }
+
+    /// Has the blocks of this state kept for so long, as far as that is with this process: while
+    /// it runs. All that is freed from now on waits as well.
+    pub fn hold(&self, time: Duration) {
+        self.fs.inner.readers.hold(&self.guard, self.fs.inner.clock.monotonic() + time);
+    }
+}
