@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::client::{bucket, gc, get, key, ls, put, rm, stat};
 use crate::cluster;
 use crate::failure::Result;
-use crate::node::master;
+use crate::node::{chunkserver, gateway, master};
 use crate::offline::{fsck, scrub};
 use crate::server;
 
@@ -33,6 +33,8 @@ pub struct Cli {
 enum Command {
     Server(server::Args),
     Master(master::Args),
+    Chunkserver(chunkserver::Args),
+    Gateway(gateway::Args),
     Cluster(cluster::Args),
     Put(put::Args),
     Get(get::Args),
@@ -51,6 +53,8 @@ impl Cli {
         match &self.command {
             Command::Server(args) => server::run(args),
             Command::Master(args) => master::run(args),
+            Command::Chunkserver(args) => chunkserver::run(args),
+            Command::Gateway(args) => gateway::run(args),
             Command::Cluster(args) => cluster::run(args),
             Command::Put(args) => put::run(args),
             Command::Get(args) => get::run(args),

@@ -6,9 +6,13 @@
 //!   identity   who is who: keys, certificates, pins, how a node joins
 //!      │
 //!   wire       one multiplexed connection for each pair of nodes, over TLS
+//!      │
+//!   data       blocks between nodes, over HTTP in the same TLS
+//!   control    who is up, the cluster map, sessions of gateways with the master
 //! ```
 
 pub mod control;
+pub mod data;
 pub mod identity;
 pub mod limits;
 pub mod wire;

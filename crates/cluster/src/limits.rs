@@ -1,4 +1,4 @@
-//! Every limit of the connections between nodes.
+//! Every limit of the connections between nodes, and of moving blocks over them.
 
 use std::time::Duration;
 
@@ -41,3 +41,60 @@ pub const CERTIFICATE: Duration = Duration::from_secs(30 * 24 * 3600);
 pub const AUTHORITY: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
 /// Certificates begin that much in the past: clocks of nodes differ.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(3600);
+
+/// Connections for blocks that a chunkserver has open.
+pub const DATA_CONNECTIONS: usize = 4096;
+/// A connection for blocks over which no byte went for that long ends, at the latest after twice
+/// that.
+pub const DATA_IDLE: Duration = Duration::from_secs(60);
+/// What hyper reads into, bytes: the head of a request or answer fits.
+pub const DATA_BUFFER_BYTES: usize = 256 << 10;
+/// Headers of a request or answer.
+pub const DATA_HEADERS: usize = 32;
+/// Blocks that a chunkserver is receiving at one place of their chains, bytes.
+pub const PUT_BYTES: usize = 64 << 20;
+/// What one of them counts for at least: that many more have no use.
+pub const PUT_BYTES_MIN: usize = 256 << 10;
+/// Answers that a chunkserver has read and not sent, bytes.
+pub const GET_BYTES: usize = 256 << 20;
+/// Up to this length a block is read on the thread of the connection if it is in memory, bytes.
+pub const GET_INLINE_BYTES: usize = 512 << 10;
+/// Blocks in one request to delete.
+pub const DELETE_BLOCKS: usize = 1000;
+/// Blocks in one page of an inventory.
+pub const INVENTORY_BLOCKS: usize = 8192;
+/// An error as an answer, bytes.
+pub const ERROR_BYTES: usize = 16 << 10;
+
+/// Connections for blocks that a node keeps to each other one while it has no use for them, and
+/// for how long: less than the other side keeps them.
+pub const IDLE_CONNECTIONS: usize = 32;
+pub const IDLE: Duration = Duration::from_secs(30);
+/// Requests for blocks of one client that a node has not answered yet.
+pub const NODE_REQUESTS: usize = 256;
+
+/// Writing a block, all attempts together; how many these are, and each of them.
+pub const WRITE: Duration = Duration::from_secs(10);
+pub const WRITE_ATTEMPTS: usize = 6;
+pub const WRITE_ATTEMPT: Duration = Duration::from_secs(4);
+/// So much sooner than the node before it a node gives up the one after it, so that the one that
+/// does not answer is named, and not those that wait for it.
+pub const HOP: Duration = Duration::from_millis(300);
+/// A chunkserver works on one PUT at most that long, whatever the writer says.
+pub const PUT: Duration = Duration::from_secs(30);
+/// One node's time to answer a GET, and when the next node is asked too.
+pub const GET: Duration = Duration::from_secs(5);
+pub const HEDGE: Duration = Duration::from_millis(500);
+/// One node's time to answer any other request about blocks.
+pub const DATA_CALL: Duration = Duration::from_secs(10);
+/// How long a node that failed is avoided.
+pub const SUSPECT: Duration = Duration::from_secs(2);
+/// Waiting for a newer map, before looking again.
+pub const REFRESH: Duration = Duration::from_millis(500);
+/// A member with less space is not written to while there are others, bytes.
+pub const ROOM_BYTES: u64 = 1 << 30;
+
+/// Blocks copied at the same time by a member that catches up.
+pub const COPIES: usize = 4;
+/// Blocks that could not be copied after which catching up gives up.
+pub const COPIES_FAILED: usize = 1000;

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::{Role, Secret};
+use cairn_base::{Role, Secret, SessionId};
 use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::control::{ControlService, Controller, Keeper, Settings};
+use cairn_cluster::data::{Pool, Replicated};
 use cairn_cluster::identity::Desk;
-use cairn_cluster::wire::tls::TlsListener;
+use cairn_cluster::wire::tls::{TlsDialer, TlsListener};
 use cairn_cluster::wire::{Terms, serve};
-use cairn_meta::Master;
+use cairn_fs::Fs;
 use cairn_meta::engine::postgres;
 use cairn_meta::ops::sessions::Format;
 use cairn_meta::session::{LEASE, host::Sessions};
+use cairn_meta::{Master, Meta};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
@@ -26,7 +28,7 @@ use super::this::beat_of;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
-use crate::server::{log, process, signals::Signals};
+use crate::server::{duties, log, process, signals::Signals};
 
 /// How long requests in progress have when the master stops.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -164,6 +166,7 @@ impl Office<'_> {
         let mut duties = JoinSet::new();
         duties.spawn(look_around(Arc::clone(&controller)));
         duties.spawn(tick(Arc::clone(&controller)));
+        duties.spawn(collect_garbage(self.fs(&controller)?, controller));
         let reason = master.wait_failed().await;
         duties.shutdown().await;
         self.service.serve(None);
@@ -185,6 +188,21 @@ impl Office<'_> {
             true => Ok(opening),
             false => Err(opening.foreign("has no metadata of this cluster")),
         }
+    }
+
+    /// The store as this master sees it, to collect garbage: it writes no blocks, and so needs no
+    /// session.
+    fn fs(&self, controller: &Controller) -> Result<Fs> {
+        let node = self.node;
+        let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
+        let map = Arc::clone(&controller.keeper) as _;
+        let blocks = Arc::new(Replicated::new(map, pool, node.agent.loads()));
+        let meta = Meta::Local { master: controller.master.clone(), session: SessionId(0) };
+        let config = cairn_fs::Config { cache_bytes: 0, ..cairn_fs::Config::default() };
+        let fs = Fs::over(meta, blocks, Arc::clone(&node.clock), config);
+        let sessions = Arc::clone(&controller.sessions);
+        fs.set_reads_floor(move || sessions.reads_from());
+        Ok(fs)
     }
 
     async fn controller(&self, master: &Master) -> Result<Arc<Controller>> {
@@ -225,5 +243,12 @@ async fn tick(controller: Arc<Controller>) {
         if let Err(error) = controller.sessions.tick().await {
             tracing::warn!(%error, "sessions that lapsed were not ended");
         }
+    }
+}
+
+/// Once changes may be made: sessions of a former master may hold leases until then.
+async fn collect_garbage(fs: Fs, controller: Arc<Controller>) {
+    if controller.sessions.opened().await.is_ok() {
+        duties::collect_garbage(fs).await;
     }
 }

@@ -1,5 +1,8 @@
 //! The roles of a cluster's nodes: `cairn master`, `cairn chunkserver`, `cairn gateway`.
 
+pub mod chunkserver;
+mod copies;
+pub mod gateway;
 mod listen;
 pub mod master;
 mod this;

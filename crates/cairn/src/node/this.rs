@@ -69,6 +69,11 @@ pub fn beat_of(address: String) -> Beat {
     Beat { address, weight: 1, version: env!("CARGO_PKG_VERSION").into(), ..Beat::default() }
 }
 
+/// The same, of a node with a door for clients.
+pub fn with_url(beat: Beat, url: &str) -> Beat {
+    Beat { url: url.into(), ..beat }
+}
+
 /// Checks that `address` is `host:port`.
 pub fn addresses(address: &str) -> Result<String, String> {
     let split = address.rsplit_once(':');

@@ -1,6 +1,5 @@
 //! A node's side: it beats, has the map, and finds the master that serves.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use bytes::Bytes;
 use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role};
 use cairn_meta::session::{self, Dialed, Lost};
 use cairn_meta::wire;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::messages::{Beat, Beaten, Method};
+use crate::data::{Loads, MapSource, NodeLoad};
 use crate::identity::{Directory, Identity, KnownNode, Loaded, Pins};
 use crate::wire::tls::{TlsDialer, Trust};
 use crate::wire::{Peer, Reconnect, Retry, Service, Terms};
@@ -86,8 +86,7 @@ pub struct Agent {
     /// Where masters were when this node joined.
     addresses: Vec<String>,
     epoch: watch::Sender<u64>,
-    /// Free bytes of chunkservers.
-    free: Arc<RwLock<HashMap<NodeId, u64>>>,
+    loads: Loads,
 }
 
 impl Agent {
@@ -118,7 +117,7 @@ impl Agent {
             rng,
             Retry { most: Duration::from_millis(500), ..Retry::default() },
         );
-        let (epoch, free) = (watch::Sender::new(0), Arc::default());
+        let (epoch, loads) = (watch::Sender::new(0), Loads::default());
         Ok(Arc::new(Agent {
             reconnect,
             recalls,
@@ -128,7 +127,7 @@ impl Agent {
             clock,
             addresses,
             epoch,
-            free,
+            loads,
         }))
     }
 
@@ -145,33 +144,15 @@ impl Agent {
         self.epoch.subscribe()
     }
 
-    /// Free bytes of chunkservers, as the master heard last.
-    pub fn free_bytes(&self) -> Arc<RwLock<HashMap<NodeId, u64>>> {
-        Arc::clone(&self.free)
+    /// How full chunkservers are, as the master heard last.
+    pub fn loads(&self) -> Loads {
+        Arc::clone(&self.loads)
     }
 
     /// Waits until there is a map.
     pub async fn has_map(&self) {
         // The sender lives in `self`.
         let _ = self.epoch.subscribe().wait_for(|epoch| *epoch > 0).await;
-    }
-
-    /// A map at least as new as `epoch`.
-    ///
-    /// # Errors
-    /// `Unavailable` if no master has one.
-    pub async fn at_least(&self, epoch: u64) -> Result<Arc<ClusterMap>> {
-        let map = self.view.map();
-        if map.epoch >= epoch {
-            return Ok(map);
-        }
-        let row = self.ask(Method::Map, Bytes::new(), PATIENCE).await?;
-        self.adopt(&row)?;
-        let map = self.view.map();
-        match map.epoch >= epoch {
-            true => Ok(map),
-            false => Err(Error::Unavailable(format!("no master has a map of epoch {epoch}"))),
-        }
     }
 
     fn adopt(&self, row: &Bytes) -> Result<()> {
@@ -197,7 +178,12 @@ impl Agent {
         wire::decode(&self.ask(method, wire::encode(message)?, ANSWER).await?)
     }
 
-    /// As [`Agent::call`] where the answer is bytes, or says no more than that it was done.
+    /// As [`Agent::call`] where the answer says no more than that it was done.
+    pub async fn tell<M: Serialize>(&self, method: Method, message: &M) -> Result<()> {
+        self.ask(method, wire::encode(message)?, ANSWER).await.map(drop)
+    }
+
+    /// As [`Agent::call`] where the answer is bytes.
     pub async fn ask(&self, method: Method, message: Bytes, within: Duration) -> Result<Bytes> {
         let deadline = Instant::now() + within;
         loop {
@@ -242,7 +228,9 @@ impl Agent {
     async fn beat_once(&self, beat: Beat) -> Result<()> {
         let answer = self.ask(Method::Beat, wire::encode(&beat)?, PATIENCE).await?;
         let Beaten { map, free_bytes } = wire::decode(&answer)?;
-        *self.free.write() = free_bytes.into_iter().collect();
+        let loads =
+            free_bytes.into_iter().map(|(node, free_bytes)| (node, NodeLoad { free_bytes }));
+        *self.loads.write() = loads.collect();
         map.map_or(Ok(()), |row| self.adopt(&row))
     }
 
@@ -253,6 +241,27 @@ impl Agent {
         self.directory.save_node_certificate(&certificate)?;
         tracing::info!("certificate renewed");
         Ok(())
+    }
+}
+
+#[async_trait]
+impl MapSource for Agent {
+    fn current(&self) -> Arc<ClusterMap> {
+        self.view.map()
+    }
+
+    async fn at_least(&self, epoch: u64) -> Result<Arc<ClusterMap>> {
+        let map = self.view.map();
+        if map.epoch >= epoch {
+            return Ok(map);
+        }
+        let row = self.ask(Method::Map, Bytes::new(), PATIENCE).await?;
+        self.adopt(&row)?;
+        let map = self.view.map();
+        match map.epoch >= epoch {
+            true => Ok(map),
+            false => Err(Error::Unavailable(format!("no master has a map of epoch {epoch}"))),
+        }
     }
 }
 

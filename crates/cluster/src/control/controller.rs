@@ -14,14 +14,11 @@ use parking_lot::Mutex;
 
 use super::keeper::Keeper;
 use super::messages::{
-    Beat, Beaten, CaughtUp, Edit, Extra, Issue, Method, NodeStatus, Secrets, Status,
+    Beat, Beaten, CaughtUp, EXTRA_BLOCKS, Edit, Extra, Issue, Method, NodeStatus, Secrets, Status,
 };
 use super::plan::{Patience, plan};
 use crate::identity::{Desk, Tokens};
 use crate::wire::PeerInfo;
-
-/// Blocks in one message about blocks.
-pub const EXTRA_BLOCKS: usize = 500;
 
 /// When nodes are given up.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,7 @@ use cairn_meta::Master;
 use cairn_meta::ops::cluster::{GetMap, IssueToken, PutMap, RedeemToken};
 
 use super::agent::NodeView;
+use crate::data::MapSource;
 use crate::identity::Tokens;
 
 /// How often a change is tried that others come before.
@@ -79,6 +80,21 @@ impl Keeper {
             }
         }
         Err(Error::Unavailable("the cluster map changes too fast".into()))
+    }
+}
+
+#[async_trait]
+impl MapSource for Keeper {
+    fn current(&self) -> Arc<ClusterMap> {
+        Keeper::current(self)
+    }
+
+    async fn at_least(&self, epoch: u64) -> Result<Arc<ClusterMap>> {
+        let map = self.current();
+        match map.epoch >= epoch {
+            true => Ok(map),
+            false => Err(Error::Unavailable(format!("no map of epoch {epoch} yet"))),
+        }
     }
 }
 

@@ -5,6 +5,9 @@ use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, NodeId, Owner, Result, Timestamp, TokenId};
 use serde::{Deserialize, Serialize};
 
+/// Blocks in one message about blocks.
+pub const EXTRA_BLOCKS: usize = 500;
+
 /// What can be asked; the number is what crosses the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]

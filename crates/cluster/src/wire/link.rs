@@ -40,6 +40,9 @@ impl fmt::Debug for Authenticated {
     }
 }
 
+/// Takes over links of another protocol than `cairn-wire`: goes on with them in tasks of its own.
+pub type Taker = Arc<dyn Fn(Link) + Send + Sync>;
+
 /// `Denied` once the peer is no longer admitted: its node was removed, its certificate expired.
 pub type Standing = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 

@@ -1,8 +1,9 @@
 //! The network that nodes use: TCP with TLS 1.3, in which both sides show their certificates.
 //!
 //! What a client says first (ALPN) decides what it may do: `cairn-wire/1` is for nodes of the
-//! cluster only; `cairn-join/1` leads to the desk where nodes are admitted, and nowhere else. There
-//! is no session resumption: each connection asks the cluster map anew.
+//! cluster only, and so is `cairn-blocks/1`, over which blocks move; `cairn-join/1` leads to the desk
+//! where nodes are admitted, and nowhere else. There is no session resumption: each connection asks
+//! the cluster map anew.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cairn_base::{Clock, Error, Result};
 use rustls::client::Resumption;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{Acceptor, NoServerSessionStorage};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -23,10 +25,10 @@ use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream, client};
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsConnector, TlsStream, client};
 
 pub(crate) use super::link::lost;
-use super::link::{Authenticated, Dial, Handshake, Link, Listen, Standing};
+use super::link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Taker};
 use crate::identity::{
     Applying, ByToken, Clocked, Desk, Identity, JoinToken, Mutual, NodeKey, Pins, PublicKey, Usage,
 };
@@ -34,6 +36,7 @@ use crate::limits::{DIAL, JOINS, READ_BYTES};
 
 const WIRE: &[u8] = b"cairn-wire/1";
 const JOIN: &[u8] = b"cairn-join/1";
+const BLOCKS: &[u8] = b"cairn-blocks/1";
 /// How often a certificate is verified again while its connection lasts.
 const VERIFY_AGAIN: Duration = Duration::from_secs(60);
 
@@ -96,18 +99,37 @@ pub struct TlsDialer {
 }
 
 impl TlsDialer {
+    /// Dials to ask.
     pub fn new(trust: Trust) -> Result<TlsDialer> {
+        TlsDialer::speaking(WIRE, trust)
+    }
+
+    /// Dials to move blocks.
+    pub fn for_blocks(trust: Trust) -> Result<TlsDialer> {
+        TlsDialer::speaking(BLOCKS, trust)
+    }
+
+    fn speaking(protocol: &[u8], trust: Trust) -> Result<TlsDialer> {
         let verifier = Arc::new(trust.mutual());
         let time = Arc::new(Clocked(Arc::clone(&trust.clock)));
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_details(provider, time)
+        let config = ClientConfig::builder_with_details(provider(protocol), time)
             .with_protocol_versions(&[&TLS13])
             .map_err(invalid)?
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_client_cert_resolver(Arc::clone(&trust.identity) as _);
-        Ok(TlsDialer { trust, connector: connector(config, WIRE) })
+        Ok(TlsDialer { trust, connector: connector(config, protocol) })
     }
+}
+
+/// For blocks the cipher that takes the least time is asked for first.
+fn provider(protocol: &[u8]) -> Arc<CryptoProvider> {
+    let mut provider = aws_lc_rs::default_provider();
+    if protocol == BLOCKS {
+        let fast = TLS13_AES_128_GCM_SHA256.suite();
+        provider.cipher_suites.sort_by_key(|suite| suite.suite() != fast);
+    }
+    Arc::new(provider)
 }
 
 fn connector(mut config: ClientConfig, protocol: &[u8]) -> TlsConnector {
@@ -160,7 +182,8 @@ pub(crate) async fn dial_to_join(
     dial(&connector(config, JOIN), address).await
 }
 
-/// Listens for nodes of the cluster and, where there is a desk, for those that ask to join.
+/// Listens for nodes of the cluster: those that ask, those that move blocks where there is who takes
+/// them and, where there is a desk, those that ask to join.
 pub struct TlsListener {
     tcp: TcpListener,
     shared: Arc<Shared>,
@@ -169,18 +192,33 @@ pub struct TlsListener {
 struct Shared {
     trust: Trust,
     wire: Arc<ServerConfig>,
+    blocks: Option<(Arc<ServerConfig>, Taker)>,
     join: Option<(Arc<ServerConfig>, Arc<Desk>)>,
     joins: Semaphore,
 }
 
 impl TlsListener {
     pub fn new(tcp: TcpListener, trust: Trust, desk: Option<Arc<Desk>>) -> Result<TlsListener> {
+        TlsListener::with_blocks(tcp, trust, desk, None)
+    }
+
+    /// As `new`; `blocks` takes the connections of nodes that move blocks.
+    pub fn with_blocks(
+        tcp: TcpListener,
+        trust: Trust,
+        desk: Option<Arc<Desk>>,
+        blocks: Option<Taker>,
+    ) -> Result<TlsListener> {
         let wire = server(&trust, Arc::new(trust.mutual()), WIRE)?;
         let join = match desk {
             Some(desk) => Some((server(&trust, Arc::new(Applying), JOIN)?, desk)),
             None => None,
         };
-        let shared = Shared { trust, wire, join, joins: Semaphore::new(JOINS) };
+        let blocks = match blocks {
+            Some(taker) => Some((server(&trust, Arc::new(trust.mutual()), BLOCKS)?, taker)),
+            None => None,
+        };
+        let shared = Shared { trust, wire, blocks, join, joins: Semaphore::new(JOINS) };
         Ok(TlsListener { tcp, shared: Arc::new(shared) })
     }
 
@@ -195,8 +233,7 @@ fn server(
     protocol: &[u8],
 ) -> Result<Arc<ServerConfig>> {
     let time = Arc::new(Clocked(Arc::clone(&trust.clock)));
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_details(provider, time)
+    let mut config = ServerConfig::builder_with_details(provider(protocol), time)
         .with_protocol_versions(&[&TLS13])
         .map_err(invalid)?
         .with_client_cert_verifier(verifier)
@@ -226,9 +263,8 @@ impl Shared {
             let hello = start.client_hello();
             hello.alpn().is_some_and(|asked| asked.eq([protocol]))
         };
-        let (asks_wire, asks_join) = (asks_for(WIRE), asks_for(JOIN));
-        match &self.join {
-            Some((config, desk)) if asks_join => {
+        match (&self.join, &self.blocks) {
+            (Some((config, desk)), _) if asks_for(JOIN) => {
                 let turn = self.joins.acquire().await;
                 let _turn = turn.map_err(|_| Error::Unavailable("stopped".into()))?;
                 let mut stream = start.into_stream(Arc::clone(config)).await.map_err(lost())?;
@@ -238,14 +274,25 @@ impl Shared {
                 desk.serve(&mut stream, &public.ok_or_else(none)??).await?;
                 Ok(None)
             }
-            _ if asks_wire => {
-                let wire = Arc::clone(&self.wire);
-                let stream = start.into_stream(wire).await.map_err(lost())?;
-                let shown = stream.get_ref().1.peer_certificates();
-                let peer = self.trust.authenticate(shown, Usage::Client, address.to_string())?;
-                Ok(Some(Link { stream: Box::new(TlsStream::Server(stream)), peer }))
+            (_, Some((config, taker))) if asks_for(BLOCKS) => {
+                taker(self.admit(start, config, address).await?);
+                Ok(None)
             }
+            _ if asks_for(WIRE) => Ok(Some(self.admit(start, &self.wire, address).await?)),
             _ => Err(Error::Invalid("handshake: for a protocol that is not spoken here".into())),
         }
+    }
+
+    /// The rest of the handshake with a node of the cluster.
+    async fn admit(
+        &self,
+        start: StartHandshake<Buffered>,
+        config: &Arc<ServerConfig>,
+        address: SocketAddr,
+    ) -> Result<Link> {
+        let stream = start.into_stream(Arc::clone(config)).await.map_err(lost("handshake"))?;
+        let shown = stream.get_ref().1.peer_certificates();
+        let peer = self.trust.authenticate(shown, Usage::Client, address.to_string())?;
+        Ok(Link { stream: Box::new(TlsStream::Server(stream)), peer })
     }
 }

@@ -183,7 +183,7 @@ impl Leases {
         changed: impl Iterator<Item = &'a Bytes> + Clone,
         batch: u64,
     ) -> Option<Arc<Settle>> {
-        let settle = Settle::new(Arc::clone(&self.unsettled));
+        let settle = Settle::new(Arc::clone(&self.unsettled), batch);
         for seen in self.seen.get_mut().drain(..) {
             seen.precede(&settle);
         }

@@ -1,5 +1,6 @@
 //! Waiting until nobody holds a lease on what an operation changed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +11,7 @@ use super::op::Job;
 /// What an operation waits for besides the disk: that recalls are acknowledged, those of its own
 /// and those of operations whose changes it saw.
 pub struct Settle {
+    batch: u64,
     state: Mutex<State>,
     unsettled: Arc<Unsettled>,
 }
@@ -19,8 +21,8 @@ pub struct Settle {
 pub struct Unsettled {
     begun: AtomicU64,
     done: AtomicU64,
-    /// The last batch that is known to have settled.
-    batch: AtomicU64,
+    /// How many operations of which batches are not settled.
+    batches: Mutex<BTreeMap<u64, usize>>,
 }
 
 /// Nothing was unsettled when this was made.
@@ -36,10 +38,26 @@ impl Unsettled {
 
     /// The last batch that has settled, where `durable` is durable.
     pub fn settled(&self, durable: u64) -> u64 {
-        match self.stamp() {
-            Some(_) => self.batch.fetch_max(durable, Ordering::SeqCst).max(durable),
-            None => self.batch.load(Ordering::SeqCst),
+        // What is durable was counted here before.
+        let first = self.batches.lock().first_key_value().map(|(batch, _)| *batch);
+        first.map_or(durable, |first| durable.min(first.saturating_sub(1)))
+    }
+
+    fn begin(&self, batch: u64) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        *self.batches.lock().entry(batch).or_default() += 1;
+    }
+
+    fn end(&self, batch: u64) {
+        let mut batches = self.batches.lock();
+        if let Some(left) = batches.get_mut(&batch) {
+            *left -= 1;
+            if *left == 0 {
+                batches.remove(&batch);
+            }
         }
+        drop(batches);
+        self.done.fetch_add(1, Ordering::SeqCst);
     }
 
     /// What was read since `stamp` was made has settled.
@@ -59,10 +77,10 @@ struct State {
 
 impl Settle {
     /// Waits for nothing but the caller, who must call [`Settle::done`] once.
-    pub fn new(unsettled: Arc<Unsettled>) -> Arc<Settle> {
-        unsettled.begun.fetch_add(1, Ordering::SeqCst);
+    pub fn new(unsettled: Arc<Unsettled>, batch: u64) -> Arc<Settle> {
+        unsettled.begin(batch);
         let state = State { left: 1, followers: Vec::new(), held: None };
-        Arc::new(Settle { state: Mutex::new(state), unsettled })
+        Arc::new(Settle { batch, state: Mutex::new(state), unsettled })
     }
 
     /// Waits for one more [`Settle::done`].
@@ -90,7 +108,7 @@ impl Settle {
         if state.left > 0 {
             return;
         }
-        self.unsettled.done.fetch_add(1, Ordering::SeqCst);
+        self.unsettled.end(self.batch);
         ready.extend(state.held.take());
         let followers = std::mem::take(&mut state.followers);
         drop(state);

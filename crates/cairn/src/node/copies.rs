@@ -1,0 +1,173 @@
+//! What a chunkserver does so that each of its groups is whole here: it catches up with the other
+//! members, heals blocks that do not check out, and forgets groups it is no longer in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cairn_base::{BlockId, ClusterMap, GroupId, Owner, Result};
+use cairn_blocks::{Blocks, Store};
+use cairn_cluster::control::Agent;
+use cairn_cluster::control::messages::{CaughtUp, Copying, EXTRA_BLOCKS, Extra, Method};
+use cairn_cluster::data::repair::{self, Options, Progress};
+use cairn_cluster::data::{Chunkserver, MapSource, Sick};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// Groups that are copied at the same time.
+const GROUPS: usize = 2;
+/// How often all groups are looked at, if the map does not change.
+const PERIOD: Duration = Duration::from_secs(2);
+/// Before a block that could not be healed is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Blocks deleted at once.
+const PAGE: usize = 500;
+
+pub struct Copies {
+    agent: Arc<Agent>,
+    served: Arc<Chunkserver>,
+    store: Store,
+    running: Mutex<BTreeMap<GroupId, Arc<Progress>>>,
+}
+
+impl Copies {
+    pub fn new(agent: Arc<Agent>, served: Arc<Chunkserver>, store: Store) -> Copies {
+        Copies { agent, served, store, running: Mutex::default() }
+    }
+
+    /// How far it is with each group that it copies.
+    pub fn progress(&self) -> Vec<Copying> {
+        let running = self.running.lock();
+        let one = |(group, progress): (&GroupId, &Arc<Progress>)| Copying {
+            group: *group,
+            blocks: progress.copied_blocks.load(Ordering::Relaxed),
+            bytes: progress.copied_bytes.load(Ordering::Relaxed),
+        };
+        running.iter().map(one).collect()
+    }
+
+    /// Catches up wherever the map says that it must, for ever.
+    pub async fn keep_up(self: Arc<Self>) {
+        let mut epochs = self.agent.epochs();
+        let mut work = JoinSet::new();
+        loop {
+            let map = self.agent.current();
+            let own = self.agent.node();
+            for (id, group) in &map.groups {
+                let behind =
+                    group.members.iter().any(|member| member.node == own && !member.in_sync);
+                if behind && work.len() < GROUPS && self.begin(*id) {
+                    let (copies, map) = (Arc::clone(&self), Arc::clone(&map));
+                    let id = *id;
+                    work.spawn(async move {
+                        if let Err(error) = copies.catch_up(id, &map).await {
+                            tracing::warn!(group = %id, %error, "did not catch up");
+                        }
+                        copies.running.lock().remove(&id);
+                    });
+                }
+            }
+            self.forget_groups(&map).await;
+            tokio::select! {
+                _ = timeout(PERIOD, epochs.changed()) => {}
+                Some(_) = work.join_next() => {}
+            }
+        }
+    }
+
+    /// Whether nobody else copies the group.
+    fn begin(&self, group: GroupId) -> bool {
+        let mut running = self.running.lock();
+        let is_new = !running.contains_key(&group);
+        if is_new {
+            running.insert(group, Arc::default());
+        }
+        is_new
+    }
+
+    async fn catch_up(&self, group: GroupId, map: &ClusterMap) -> Result<()> {
+        let (cancel, canceled) = watch::channel(false);
+        let mut options = Options::new(canceled);
+        if let Some(progress) = self.running.lock().get(&group) {
+            options.progress = Arc::clone(progress);
+        }
+        tracing::info!(%group, "catching up");
+        let report = tokio::select! {
+            report = repair::catch_up(&self.served, group, map, &options) => report?,
+            () = self.is_over(group) => {
+                tracing::info!(%group, "catching up is no longer asked for");
+                return Ok(());
+            }
+        };
+        drop(cancel);
+        let (blocks, bytes, failed) =
+            (report.copied_blocks, report.copied_bytes, report.failed.len());
+        tracing::info!(%group, blocks, bytes, failed, extra = report.extra.len(), "copied");
+        self.tell_of_extra(group, &report.extra).await?;
+        if !report.is_complete() {
+            sleep(PAUSE).await;
+            return Ok(());
+        }
+        let caught = CaughtUp { group, epoch: report.epoch };
+        self.agent.tell(Method::CaughtUp, &caught).await
+    }
+
+    /// Waits until this node need not catch up in a group.
+    async fn is_over(&self, group: GroupId) {
+        let own = self.agent.node();
+        let mut epochs = self.agent.epochs();
+        loop {
+            let map = self.agent.current();
+            let members = map.groups.get(&group).map(|group| &group.members[..]);
+            let behind = |all: &[cairn_base::map::Member]| {
+                all.iter().any(|member| member.node == own && !member.in_sync)
+            };
+            if !members.is_some_and(behind) || epochs.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The master decides whether what only this node has was ever published.
+    async fn tell_of_extra(&self, group: GroupId, extra: &[(BlockId, Owner)]) -> Result<()> {
+        for page in extra.chunks(EXTRA_BLOCKS) {
+            let extra = Extra { group, blocks: page.to_vec() };
+            self.agent.tell(Method::Extra, &extra).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the blocks of groups that others hold now, all of them in sync.
+    async fn forget_groups(&self, map: &ClusterMap) {
+        let own = self.agent.node();
+        for id in self.store.groups() {
+            let Some(group) = map.groups.get(&id) else { continue };
+            if group.has(own) || !map.takes_writes(group) || self.running.lock().contains_key(&id) {
+                continue;
+            }
+            let blocks = self.store.inventory_now(id, None, PAGE);
+            let blocks: Vec<BlockId> = blocks.iter().map(|info| info.block).collect();
+            match self.store.delete(id, &blocks).await {
+                Ok(()) => tracing::info!(group = %id, blocks = blocks.len(), "left to others"),
+                Err(error) => tracing::warn!(group = %id, %error, "blocks were not deleted"),
+            }
+        }
+    }
+
+    /// Heals what readers found not to check out, for ever.
+    pub async fn heal(self: Arc<Self>, mut sick: mpsc::Receiver<Sick>) {
+        while let Some(Sick { group, block }) = sick.recv().await {
+            match repair::heal(&self.served, group, block).await {
+                Ok(true) => tracing::warn!(%group, %block, "a corrupt block was replaced"),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::error!(%group, %block, %error, "a corrupt block was not replaced");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `cairn gateway`: serves the doors of a cluster. Keeps nothing but caches.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::SealKey;
+use cairn_base::{Error, Role, Secret};
+use cairn_cluster::control::messages::{Method, Secrets};
+use cairn_cluster::data::{Pool, Replicated};
+use cairn_cluster::wire::tls::TlsDialer;
+use cairn_doors::admit::Admit;
+use cairn_fs::Fs;
+use cairn_meta::Meta;
+use cairn_meta::session::client::{self, Client};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::ThisNode;
+use super::this::beat_of;
+use crate::dir::lock::Lock;
+use crate::failure::{Failure, Result};
+use crate::server::{doors, log, process, signals::Signals};
+
+/// Between two looks for blocks that were written and not published.
+const CLEAN_PERIOD: Duration = Duration::from_secs(10);
+
+/// Serve the S3 and HTTP doors of a cluster
+///
+/// Any number of gateways may run; they keep nothing but caches, and each shows what any other has
+/// acknowledged. DIR is what `cairn cluster join` made with a token for a gateway.
+#[derive(clap::Args)]
+#[command(args_override_self = true)]
+#[command(after_help = "Example:
+  cairn gateway /srv/cairn-gateway --s3 0.0.0.0:9000 --http 0.0.0.0:8080 \\
+      --tls-cert fullchain.pem --tls-key privkey.pem")]
+pub struct Args {
+    /// The directory of this node
+    dir: PathBuf,
+    #[command(flatten)]
+    doors: doors::DoorArgs,
+    /// Memory for blocks that are read often, MiB
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..1 << 24))]
+    cache_mib: u64,
+    /// Memory for metadata that may be used without asking the master, MiB
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
+    meta_cache_mib: usize,
+    #[command(flatten)]
+    log: log::LogArgs,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    process::run(&args.log, run_gateway(args))
+}
+
+async fn run_gateway(args: &Args) -> Result<ExitCode> {
+    let mut signals = Signals::new()?;
+    let tls = args.doors.load_tls()?;
+    let sockets = args.doors.listen(tls.is_some())?;
+    let node = ThisNode::open(&args.dir, Role::Gateway)?;
+    let _lock = Lock::take(&args.dir)?;
+    let url = sockets.http_url();
+    node.beat(move || super::this::with_url(beat_of(String::new()), &url));
+    let (fs, admit) = tokio::select! {
+        opened = open(args, &node) => opened?,
+        () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
+    };
+    let (stop, stopped) = watch::channel(false);
+    let served = doors::start(&fs, &admit, &sockets, tls.clone(), &stopped)?;
+    sockets.announce()?;
+    tracing::info!("serving");
+    tokio::select! {
+        () = signals.stop(tls.as_deref()) => {}
+        () = clean(&fs) => {}
+    }
+    tracing::info!("stopping");
+    let _ = stop.send(true);
+    tokio::select! {
+        () = served.join() => {}
+        () = signals.again() => tracing::warn!("stopping at once"),
+    }
+    if let Err(error) = fs.drop_abandoned().await {
+        tracing::debug!(%error, "blocks that were not published stay for the garbage collector");
+    }
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens a session with whatever master serves; goes on trying until there is one.
+async fn open(args: &Args, node: &ThisNode) -> Result<(Fs, Arc<Admit>)> {
+    let seal = loop {
+        match node.agent.call::<_, Secrets>(Method::Secrets, &()).await {
+            Ok(Secrets { seal: Some(seal), .. }) => break SealKey::new(&Secret::new(seal)),
+            Ok(_) => return Err(Failure::new("the master gives no key to this node")),
+            Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
+            Err(error) => return Err(error.into()),
+        }
+    };
+    node.agent.has_map().await;
+    let config = client::Config { cache_bytes: args.meta_cache_mib << 20 };
+    let client = loop {
+        let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
+        let dialer = Arc::clone(&node.agent) as _;
+        match Client::start(dialer, clock, rng, config.clone()).await {
+            Ok(client) => break client,
+            Err(error) => tracing::warn!(%error, "no session with a master yet"),
+        }
+    };
+    let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
+    let map = Arc::clone(&node.agent) as _;
+    let blocks = Replicated::new(map, pool, node.agent.loads());
+    let config =
+        cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
+    let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), Arc::clone(&node.clock), config);
+    let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
+    Ok((fs, admit))
+}
+
+/// Deletes what was written and will not be published, for ever.
+async fn clean(fs: &Fs) {
+    let mut timer = interval(CLEAN_PERIOD);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        if let Err(error) = fs.drop_abandoned().await {
+            tracing::debug!(%error, "blocks that were not published stay for the garbage collector");
+        }
+    }
+}

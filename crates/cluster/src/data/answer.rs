@@ -1,0 +1,194 @@
+//! What a chunkserver answers, but for PUT.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::limits::BLOCK_BYTES;
+use cairn_base::{ClusterMap, Error, GroupId, Result, Role};
+use cairn_blocks::Blocks;
+use http::header::{CONNECTION, HeaderValue};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+
+use super::Chunkserver;
+use super::ask::Key;
+use super::body::{self, Outgoing};
+use super::form::{self, EPOCH, FAILED, PageQuery, Path, Refused, STALE};
+use crate::limits::{DATA_CALL, GET_INLINE_BYTES};
+use crate::wire::Authenticated;
+
+type Answer = Response<Outgoing>;
+
+/// Bytes that count as being sent until they are dropped.
+struct Held {
+    bytes: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Chunkserver {
+    pub(super) async fn answer(&self, peer: &Authenticated, request: Request<Incoming>) -> Answer {
+        let standing = (peer.standing)();
+        let is_gone = standing.is_err();
+        let answered = match standing {
+            Ok(()) => self.route(peer, request).await,
+            Err(error) => Err(error.into()),
+        };
+        let mut answer = answered.unwrap_or_else(refusal);
+        let headers = answer.headers_mut();
+        headers.insert(EPOCH, HeaderValue::from(self.map.current().epoch));
+        if is_gone {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer
+    }
+
+    async fn route(
+        &self,
+        peer: &Authenticated,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Refused> {
+        let (head, mut body) = request.into_parts();
+        let uri = &head.uri;
+        let (path, epoch) = (Path::parse(uri.path())?, form::epoch(&head.headers)?);
+        match (head.method, path) {
+            (Method::GET, Path::Block(group, block)) => {
+                self.get(Key { group, block }, &head.headers).await
+            }
+            (Method::PUT, Path::Block(group, block)) => {
+                self.put(Key { group, block }, epoch, &head.headers, &mut body).await?;
+                Ok(done(StatusCode::OK, Bytes::new()))
+            }
+            (Method::GET, Path::Group(group)) => {
+                let query = PageQuery::parse(uri.query())?;
+                self.inventory(group, epoch, query).await
+            }
+            (Method::DELETE, Path::Group(group)) => {
+                self.delete(peer, group, epoch, &head.headers, &mut body).await
+            }
+            (Method::GET, Path::Usage) => {
+                let usage = self.store.usage().await?;
+                Ok(done(StatusCode::OK, form::encode_usage(&usage)))
+            }
+            (method, _) => {
+                let text = format!("{method} of {}", uri.path());
+                Err(Error::NotImplemented(text).into())
+            }
+        }
+    }
+
+    /// The current map, at least of this epoch.
+    pub(super) async fn adopt(&self, epoch: u64) -> Result<Arc<ClusterMap>> {
+        let map = self.map.current();
+        if map.epoch >= epoch {
+            return Ok(map);
+        }
+        let late = || Error::Unavailable(format!("node {}: no map of epoch {epoch}", self.own));
+        timeout(DATA_CALL, self.map.at_least(epoch)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Whatever the epoch: who has a block can show it.
+    async fn get(&self, key: Key, headers: &HeaderMap) -> Result<Answer, Refused> {
+        let Key { group, block } = key;
+        let asked = form::range(headers)?;
+        let status = if asked.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+        let range = match asked {
+            Some(range) => range,
+            None => 0..self.store.stat(group, block)?.length,
+        };
+        if range.len() > BLOCK_BYTES {
+            let size = u64::from(self.store.stat(group, block)?.length);
+            return Err(Error::RangeNotSatisfiable { size }.into());
+        }
+        let room = Arc::clone(&self.gets).acquire_many_owned(range.len() as u32).await;
+        let _room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
+        let now = match range.len() <= GET_INLINE_BYTES {
+            true => self.store.get_now(group, block, range.clone()),
+            false => Ok(None),
+        };
+        let read = match now {
+            Ok(None) => self.store.get(group, block, range).await,
+            Ok(Some(bytes)) => Ok(bytes),
+            Err(error) => Err(error),
+        };
+        if let Err(Error::Corrupt { .. }) = &read {
+            self.found_corrupt(group, block);
+        }
+        Ok(done(status, Bytes::from_owner(Held { bytes: read?, _room })))
+    }
+
+    async fn inventory(
+        &self,
+        group: GroupId,
+        epoch: u64,
+        query: PageQuery,
+    ) -> Result<Answer, Refused> {
+        self.adopt(epoch).await?;
+        self.running.settled(group, epoch).await;
+        let page = self.store.inventory_now(group, query.after, query.limit);
+        Ok(done(StatusCode::OK, form::encode_page(&page)))
+    }
+
+    async fn delete(
+        &self,
+        peer: &Authenticated,
+        group: GroupId,
+        epoch: u64,
+        headers: &HeaderMap,
+        body: &mut Incoming,
+    ) -> Result<Answer, Refused> {
+        if !peer.roles.contains(Role::Master) && !peer.roles.contains(Role::Gateway) {
+            let (node, roles) = (peer.node, peer.roles);
+            let text = format!("node {node} is {roles}: masters and gateways delete blocks");
+            return Err(Error::Denied(text).into());
+        }
+        let length = form::length(headers)?;
+        if length > form::IDS_BYTES as u64 {
+            let text = format!("{length} bytes to delete: {} at most", form::IDS_BYTES);
+            return Err(Error::TooLarge(text).into());
+        }
+        let reading = timeout(DATA_CALL, body::read(body, length as usize, None));
+        let late = |_| Error::Unavailable("the body did not come".into());
+        let blocks = form::decode_ids(&reading.await.map_err(late)??)?;
+        let map = self.adopt(epoch).await?;
+        if epoch < map.epoch {
+            return Err(stale(&map, epoch, "deleting blocks".into()));
+        }
+        self.copying.delete(group, &blocks);
+        self.store.delete(group, &blocks).await?;
+        Ok(done(StatusCode::OK, Bytes::new()))
+    }
+}
+
+/// What was to be done goes by an older map than the one here.
+pub(super) fn stale(map: &ClusterMap, epoch: u64, what: String) -> Refused {
+    let text = format!("{what}: by the map of epoch {epoch}, and this is {}", map.epoch);
+    Refused { error: Error::Conflict(text), node: None, stale: epoch < map.epoch, epoch: map.epoch }
+}
+
+fn done(status: StatusCode, bytes: Bytes) -> Answer {
+    let mut answer = Response::new(Outgoing::Whole(bytes));
+    *answer.status_mut() = status;
+    answer
+}
+
+fn refusal(refused: Refused) -> Answer {
+    let mut answer = done(form::status(&refused.error), refused.error.to_bytes());
+    let headers = answer.headers_mut();
+    if let Some(node) = refused.node
+        && let Ok(text) = HeaderValue::try_from(node.to_string())
+    {
+        headers.insert(FAILED, text);
+    }
+    if refused.stale {
+        headers.insert(STALE, HeaderValue::from(refused.epoch));
+    }
+    answer
+}

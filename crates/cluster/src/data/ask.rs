@@ -1,0 +1,197 @@
+//! The requests about blocks, from the side that asks.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::limits::BLOCK_BYTES;
+use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId};
+use cairn_blocks::{BlockInfo, Usage};
+use http::header::{HOST, RANGE};
+use http::request::Builder;
+use http::{Method, Request};
+use tokio::time::timeout;
+
+use super::body::{self, Outgoing};
+use super::form::{self, CHAIN, CRC32C, EPOCH, OWNER, Order, Refused, TIMEOUT};
+use super::pool::{Answered, Pool};
+use crate::limits::{DATA_CALL, ERROR_BYTES, GET};
+
+/// A block of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Key {
+    pub group: GroupId,
+    pub block: BlockId,
+}
+
+impl Key {
+    fn path(self) -> String {
+        format!("/blocks/{}/{}", self.group, self.block)
+    }
+}
+
+fn request(method: Method, path: &str, epoch: u64) -> Builder {
+    Request::builder().method(method).uri(path).header(HOST, "cairn").header(EPOCH, epoch)
+}
+
+fn whole(builder: Builder, body: Bytes) -> Request<Outgoing> {
+    builder.body(Outgoing::Whole(body)).expect("paths and headers are made of ids")
+}
+
+fn put_request(epoch: u64, key: Key, order: &Order, body: Outgoing) -> Request<Outgoing> {
+    request(Method::PUT, &key.path(), epoch)
+        .header(OWNER, form::owner(order.owner))
+        .header(CRC32C, format!("{:08x}", order.crc32c))
+        .header(CHAIN, form::chain(&order.chain))
+        .header(TIMEOUT, order.timeout.as_millis().min(u128::from(u32::MAX)) as u64)
+        .body(body)
+        .expect("paths and headers are made of ids")
+}
+
+impl Pool {
+    /// Writes a block by the chain of `order`, which begins at `node`.
+    pub(super) async fn put(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        key: Key,
+        order: &Order,
+        data: &Bytes,
+    ) -> Result<(), Refused> {
+        let make = || put_request(map.epoch, key, order, Outgoing::Whole(data.clone()));
+        let answered = self.send(map, node, make).await;
+        self.finish(node, answered, 0).await.map(drop)
+    }
+
+    /// Writes a block that comes in pieces by the rest of the chain of `order`.
+    pub(super) async fn relay(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        key: Key,
+        order: &Order,
+        body: Outgoing,
+    ) -> Result<(), Refused> {
+        let request = put_request(map.epoch, key, order, body);
+        let answered = self.send_once(map, node, request).await;
+        self.finish(node, answered, 0).await.map(drop)
+    }
+
+    /// Bytes of a block: `range`, which is not empty, or all.
+    pub(super) async fn get(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        key: Key,
+        range: Option<Range<u32>>,
+    ) -> Result<Bytes, Refused> {
+        let path = key.path();
+        let bounds = range.as_ref().map(|range| format!("bytes={}-{}", range.start, range.end - 1));
+        let make = || {
+            let builder = request(Method::GET, &path, map.epoch);
+            let builder = match &bounds {
+                Some(bounds) => builder.header(RANGE, bounds),
+                None => builder,
+            };
+            whole(builder, Bytes::new())
+        };
+        let limit = range.as_ref().map_or(BLOCK_BYTES, ExactSizeIterator::len);
+        let bytes = self.ask(map, node, make, limit, GET).await?;
+        match range {
+            Some(range) if bytes.len() != range.len() => {
+                let text = format!("{} bytes of block {} for {range:?}", bytes.len(), key.block);
+                Err(Refused::by(node, Error::Unavailable(text)))
+            }
+            _ => Ok(bytes),
+        }
+    }
+
+    pub(super) async fn delete(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        group: GroupId,
+        blocks: &[BlockId],
+    ) -> Result<(), Refused> {
+        let (path, ids) = (format!("/blocks/{group}"), form::encode_ids(blocks));
+        let make = || whole(request(Method::DELETE, &path, map.epoch), ids.clone());
+        self.ask(map, node, make, 0, DATA_CALL).await.map(drop)
+    }
+
+    /// One page of what a node has of a group, once every PUT is over there that began under an
+    /// older map.
+    pub(super) async fn inventory(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        group: GroupId,
+        after: Option<BlockId>,
+        limit: usize,
+    ) -> Result<Vec<BlockInfo>, Refused> {
+        let after_text = after.map_or_else(String::new, |block| format!("after={block}&"));
+        let path = format!("/blocks/{group}?{after_text}limit={limit}");
+        let make = || whole(request(Method::GET, &path, map.epoch), Bytes::new());
+        let bytes = self.ask(map, node, make, form::PAGE_BYTES, DATA_CALL).await?;
+        let page = form::decode_page(&bytes).map_err(|error| Refused::by(node, error))?;
+        let is_after = page.first().is_none_or(|first| Some(first.block) > after);
+        if page.len() > limit || !is_after {
+            let text = format!("another page of group {group} than the one asked for");
+            return Err(Refused::by(node, Error::Unavailable(text)));
+        }
+        Ok(page)
+    }
+
+    pub(super) async fn usage(&self, map: &ClusterMap, node: NodeId) -> Result<Usage, Refused> {
+        let make = || whole(request(Method::GET, "/usage", map.epoch), Bytes::new());
+        let bytes = self.ask(map, node, make, form::USAGE_BYTES, DATA_CALL).await?;
+        form::decode_usage(&bytes).map_err(|error| Refused::by(node, error))
+    }
+
+    async fn ask(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        make: impl Fn() -> Request<Outgoing>,
+        limit: usize,
+        within: Duration,
+    ) -> Result<Bytes, Refused> {
+        let asking = async { self.finish(node, self.send(map, node, make).await, limit).await };
+        timeout(within, asking).await.unwrap_or_else(|_| Err(late(node, within)))
+    }
+
+    /// The body of an answer, at most `limit` bytes; or what it refuses with.
+    async fn finish(
+        &self,
+        node: NodeId,
+        answered: cairn_base::Result<Answered>,
+        limit: usize,
+    ) -> Result<Bytes, Refused> {
+        let failed = |error| Refused::by(node, error);
+        let (response, connection) = answered.map_err(failed)?;
+        let (head, mut incoming) = response.into_parts();
+        let limit = if head.status.is_success() { limit } else { ERROR_BYTES };
+        let length = form::length(&head.headers).map_err(failed)? as usize;
+        if length > limit {
+            let text = format!("node {node} answers with {length} bytes: {limit} at most");
+            return Err(failed(Error::Unavailable(text)));
+        }
+        let bytes = body::read(&mut incoming, length, None).await.map_err(failed)?;
+        self.keep(connection);
+        if head.status.is_success() {
+            return Ok(bytes);
+        }
+        let unclear = |_| Error::Unavailable(format!("node {node} answers {}", head.status));
+        let stale = form::stale(&head.headers);
+        Err(Refused {
+            error: Error::from_bytes(&bytes).unwrap_or_else(unclear),
+            node: form::failed(&head.headers).or(Some(node)),
+            stale: stale.is_some(),
+            epoch: stale.or(form::epoch(&head.headers).ok()).unwrap_or(0),
+        })
+    }
+}
+
+pub(super) fn late(node: NodeId, within: Duration) -> Refused {
+    let text = format!("node {node} did not answer within {within:?}");
+    Refused::by(node, Error::Unavailable(text))
+}

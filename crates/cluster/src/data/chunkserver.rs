@@ -1,0 +1,227 @@
+//! The side that has the blocks: its state, and its connections.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use cairn_base::map::REPLICAS_MAX;
+use cairn_base::{BlockId, Error, GroupId, NodeId, Result, Role};
+use cairn_blocks::Store;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, interval_at, timeout};
+
+use super::running::{Copying, Running};
+use super::{MapSource, Pool};
+use crate::limits::{DATA_BUFFER_BYTES, DATA_CONNECTIONS, DATA_IDLE, GET_BYTES, PUT_BYTES};
+use crate::wire::{Link, Stream, Taker};
+
+/// A block that was found not to check out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Sick {
+    pub group: GroupId,
+    pub block: BlockId,
+}
+
+/// Serves the blocks of one store to other nodes.
+pub struct Chunkserver {
+    pub(super) own: NodeId,
+    pub(super) store: Store,
+    pub(super) map: Arc<dyn MapSource>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) running: Running,
+    pub(super) copying: Copying,
+    /// Room for blocks that are being received, one for each place in a chain: who waits for the
+    /// next in its chain waits for room of a later place only, so that no two wait for each other.
+    pub(super) puts: [Semaphore; REPLICAS_MAX as usize],
+    pub(super) gets: Arc<Semaphore>,
+    pub(super) healed: AtomicU64,
+    on_corrupt: Option<mpsc::Sender<Sick>>,
+    slots: Arc<Semaphore>,
+    phase: watch::Sender<Phase>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+enum Phase {
+    Serving,
+    /// Requests that have begun are answered, no others.
+    Draining,
+    Ended,
+}
+
+impl Chunkserver {
+    /// `on_corrupt` gets the blocks that a reader found not to check out here; one that has no
+    /// room left misses some.
+    pub fn new(
+        own: NodeId,
+        store: Store,
+        map: Arc<dyn MapSource>,
+        pool: Arc<Pool>,
+        on_corrupt: Option<mpsc::Sender<Sick>>,
+    ) -> Arc<Chunkserver> {
+        Arc::new(Chunkserver {
+            own,
+            store,
+            map,
+            pool,
+            running: Running::default(),
+            copying: Copying::default(),
+            puts: [const { Semaphore::const_new(PUT_BYTES) }; REPLICAS_MAX as usize],
+            gets: Arc::new(Semaphore::new(GET_BYTES)),
+            healed: AtomicU64::new(0),
+            on_corrupt,
+            slots: Arc::new(Semaphore::new(DATA_CONNECTIONS)),
+            phase: watch::Sender::new(Phase::Serving),
+        })
+    }
+
+    /// For [`crate::wire::tls::TlsListener::with_blocks`].
+    pub fn taker(self: &Arc<Self>) -> Taker {
+        let server = Arc::clone(self);
+        Arc::new(move |link| server.take(link))
+    }
+
+    /// Blocks that were replaced by what another member has, since this was made.
+    pub fn healed(&self) -> u64 {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    /// Serves a connection of a node that was authenticated, in a task of its own.
+    pub fn take(self: &Arc<Self>, link: Link) {
+        let address = link.peer.address.clone();
+        if !Role::ALL.into_iter().any(|role| link.peer.roles.contains(role)) {
+            tracing::warn!(%address, node = %link.peer.node, "no role: not served");
+            return;
+        }
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
+            tracing::warn!(%address, "more than {DATA_CONNECTIONS} connections for blocks");
+            return;
+        };
+        let server = Arc::clone(self);
+        tokio::spawn(async move {
+            let _slot = slot;
+            if let Err(error) = server.converse(link).await {
+                tracing::debug!(%address, %error, "connection for blocks ended");
+            }
+        });
+    }
+
+    async fn converse(self: Arc<Self>, link: Link) -> Result<()> {
+        let moved = Arc::new(AtomicBool::new(true));
+        let watched = Watched { stream: link.stream, moved: Arc::clone(&moved) };
+        let mut phase = self.phase.subscribe();
+        let (server, peer) = (self, Arc::new(link.peer));
+        let service = service_fn(move |request| {
+            let (server, peer) = (Arc::clone(&server), Arc::clone(&peer));
+            async move { Ok::<_, Infallible>(server.answer(&peer, request).await) }
+        });
+        let connection = http1::Builder::new()
+            .max_buf_size(DATA_BUFFER_BYTES)
+            .auto_date_header(false)
+            .serve_connection(TokioIo::new(watched), service);
+        let mut connection = pin!(connection);
+        let mut ticks = interval_at(Instant::now() + DATA_IDLE, DATA_IDLE);
+        let mut draining = false;
+        let broken = |error| Error::Unavailable(format!("{error}"));
+        loop {
+            let next = if draining { Phase::Ended } else { Phase::Draining };
+            tokio::select! {
+                ended = connection.as_mut() => return ended.map_err(broken),
+                _ = phase.wait_for(|phase| *phase >= next) => {
+                    if draining {
+                        return Ok(());
+                    }
+                    draining = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                _ = ticks.tick() => {
+                    if !moved.swap(false, Ordering::Relaxed) {
+                        return Err(Error::Unavailable(format!("idle for {DATA_IDLE:?}")));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes no more requests, answers those that have begun, for at most `drain`, and ends all
+    /// connections.
+    pub async fn stop(&self, drain: Duration) {
+        self.phase.send_replace(Phase::Draining);
+        if timeout(drain, self.slots.acquire_many(DATA_CONNECTIONS as u32)).await.is_err() {
+            tracing::warn!("requests for blocks unanswered at the stop");
+            self.phase.send_replace(Phase::Ended);
+        }
+    }
+
+    pub(super) fn found_corrupt(&self, group: GroupId, block: BlockId) {
+        if let Some(hook) = &self.on_corrupt {
+            // Full: the next reader finds it again.
+            let _ = hook.try_send(Sick { group, block });
+        }
+    }
+}
+
+/// Notes that bytes go.
+struct Watched {
+    stream: Box<dyn Stream>,
+    moved: Arc<AtomicBool>,
+}
+
+impl Watched {
+    fn note<T>(&self, polled: Poll<T>) -> Poll<T> {
+        if polled.is_ready() {
+            self.moved.store(true, Ordering::Relaxed);
+        }
+        polled
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.note(polled)
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.note(polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.note(polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,57 @@
+//! Blocks between nodes: HTTP/1.1 in TLS, in which both sides show their certificates.
+//!
+//! It is not: the place where blocks are (that is `blocks`), who decides which groups there are (that
+//! is the master, by the cluster map), a cache.
+//!
+//! ```text
+//!   fs ──► Replicated ──► Pool ══ HTTP ══► Chunkserver ──► Store
+//!              │                               │  Pool ══► the next member of the chain
+//!          MapSource                       MapSource
+//!                                              │
+//!                               repair: catch up, heal  ◄── other members
+//! ```
+//!
+//! A block is written to all members of its group: the writer sends it to one, each sends it on to
+//! the next while it receives it, and answers when it has it and those after it have. Every request
+//! names the epoch of its sender's map; docs/protocol.md has the bytes.
+
+mod answer;
+mod ask;
+mod body;
+mod chunkserver;
+#[deny(clippy::indexing_slicing)]
+mod form;
+mod nodes;
+mod place;
+mod pool;
+mod put;
+mod read;
+pub mod repair;
+mod replicated;
+mod running;
+mod write;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cairn_base::{ClusterMap, Result};
+
+pub use chunkserver::{Chunkserver, Sick};
+pub use form::Refused;
+pub use nodes::{Loads, NodeLoad};
+pub use pool::Pool;
+pub use replicated::Replicated;
+
+/// Where this node's copy of the cluster map is.
+#[async_trait]
+pub trait MapSource: Send + Sync + 'static {
+    /// The copy, from memory. Its epoch never goes back.
+    fn current(&self) -> Arc<ClusterMap>;
+
+    /// A map of this epoch or a newer one, which is current from then on: asks for it if the copy
+    /// is older.
+    ///
+    /// # Errors
+    /// `Unavailable` if there is none to be had.
+    async fn at_least(&self, epoch: u64) -> Result<Arc<ClusterMap>>;
+}

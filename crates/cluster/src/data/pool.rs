@@ -1,0 +1,142 @@
+//! Connections to chunkservers that are kept while there is use for them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cairn_base::{ClusterMap, Error, NodeId, Result};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::body::Outgoing;
+use crate::limits::{DATA_BUFFER_BYTES, IDLE, IDLE_CONNECTIONS};
+use crate::wire::Dial;
+
+/// Asks chunkservers for blocks. One for each process, for all that it asks.
+pub struct Pool {
+    dialer: Arc<dyn Dial>,
+    idle: Mutex<HashMap<NodeId, Vec<Connection>>>,
+}
+
+/// An open connection that nobody uses, or one person.
+pub(super) struct Connection {
+    sender: SendRequest<Outgoing>,
+    node: NodeId,
+    address: String,
+    since: Instant,
+}
+
+/// An answer of which the head has come. The connection is kept once the body has.
+pub(super) type Answered = (Response<Incoming>, Connection);
+
+impl Pool {
+    /// `dialer`: as [`crate::wire::tls::TlsDialer::for_blocks`].
+    pub fn new(dialer: Arc<dyn Dial>) -> Arc<Pool> {
+        Arc::new(Pool { dialer, idle: Mutex::default() })
+    }
+
+    /// Sends a request that may be sent twice. Where a connection that was kept turns out to be
+    /// gone, it is sent over a new one.
+    pub(super) async fn send(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        make: impl Fn() -> Request<Outgoing>,
+    ) -> Result<Answered> {
+        let address = address(map, node)?;
+        if let Some(mut kept) = self.kept(node, address).await
+            && let Ok(response) = kept.sender.send_request(make()).await
+        {
+            return Ok((response, kept));
+        }
+        self.send_fresh(node, address, make()).await
+    }
+
+    /// Sends a request that can be sent once only.
+    pub(super) async fn send_once(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        request: Request<Outgoing>,
+    ) -> Result<Answered> {
+        let address = address(map, node)?;
+        match self.kept(node, address).await {
+            Some(mut kept) => {
+                let answer = kept.sender.send_request(request).await;
+                Ok((answer.map_err(|error| gone(node, &error))?, kept))
+            }
+            None => self.send_fresh(node, address, request).await,
+        }
+    }
+
+    async fn send_fresh(
+        &self,
+        node: NodeId,
+        address: &str,
+        request: Request<Outgoing>,
+    ) -> Result<Answered> {
+        let mut fresh = self.dial(node, address).await?;
+        let answer = fresh.sender.send_request(request).await;
+        Ok((answer.map_err(|error| gone(node, &error))?, fresh))
+    }
+
+    async fn dial(&self, node: NodeId, address: &str) -> Result<Connection> {
+        let link = self.dialer.dial(address).await?;
+        if link.peer.node != node {
+            let there = link.peer.node;
+            return Err(Error::Denied(format!("at {address} is node {there}, not node {node}")));
+        }
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(DATA_BUFFER_BYTES)
+            .handshake(TokioIo::new(link.stream))
+            .await
+            .map_err(|error| gone(node, &error))?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%node, %error, "connection for blocks ended");
+            }
+        });
+        Ok(Connection { sender, node, address: address.to_owned(), since: Instant::now() })
+    }
+
+    /// A connection that is still open, as far as can be told.
+    async fn kept(&self, node: NodeId, address: &str) -> Option<Connection> {
+        loop {
+            let mut kept = self.idle.lock().get_mut(&node)?.pop()?;
+            let fits = kept.address == address && kept.since.elapsed() < IDLE;
+            if fits && kept.sender.ready().await.is_ok() {
+                return Some(kept);
+            }
+        }
+    }
+
+    /// For the next one: the answer was read to its end.
+    pub(super) fn keep(&self, mut connection: Connection) {
+        if connection.sender.is_closed() {
+            return;
+        }
+        connection.since = Instant::now();
+        let mut idle = self.idle.lock();
+        let kept = idle.entry(connection.node).or_default();
+        if kept.len() >= IDLE_CONNECTIONS {
+            kept.retain(|kept| !kept.sender.is_closed() && kept.since.elapsed() < IDLE);
+        }
+        if kept.len() < IDLE_CONNECTIONS {
+            kept.push(connection);
+        }
+    }
+}
+
+fn address(map: &ClusterMap, node: NodeId) -> Result<&str> {
+    let unknown = || Error::Unavailable(format!("node {node} has no address in the cluster map"));
+    let found = map.nodes.get(&node).ok_or_else(unknown)?;
+    if found.address.is_empty() { Err(unknown()) } else { Ok(&found.address) }
+}
+
+pub(super) fn gone(node: NodeId, error: &hyper::Error) -> Error {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    Error::Unavailable(format!("node {node}: {error}{}", cause.unwrap_or_default()))
+}

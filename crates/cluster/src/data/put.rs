@@ -1,0 +1,177 @@
+//! PUT at a chunkserver: receiving a block, keeping it, and sending it on meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::checksum::crc32c;
+use cairn_base::limits::BLOCK_BYTES;
+use cairn_base::{ClusterMap, Error, NodeId, Owner, Result};
+use cairn_blocks::Blocks;
+use http::HeaderMap;
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::Chunkserver;
+use super::answer::stale;
+use super::ask::{Key, late};
+use super::body::{self, Outgoing};
+use super::form::{Order, Refused};
+use crate::limits::{HOP, PUT, PUT_BYTES_MIN};
+
+/// Between two looks at a block that somebody else is writing.
+const PAUSE: Duration = Duration::from_millis(20);
+/// What is not received of a block that is refused is dropped for at most that long.
+const DRAIN: Duration = Duration::from_secs(2);
+
+impl Chunkserver {
+    pub(super) async fn put(
+        &self,
+        key: Key,
+        epoch: u64,
+        headers: &HeaderMap,
+        incoming: &mut Incoming,
+    ) -> Result<(), Refused> {
+        let order = Order::parse(headers)?;
+        let within = order.timeout.min(PUT);
+        let deadline = Instant::now() + within;
+        let put = timeout_at(deadline, self.receive(key, epoch, order, deadline, incoming)).await;
+        let put = put.unwrap_or_else(|_| Err(late(self.own, within)));
+        if put.is_err() {
+            // Else the writer may find its connection broken before it has read why.
+            let _ = timeout(DRAIN, body::drain(incoming, BLOCK_BYTES)).await;
+        }
+        put
+    }
+
+    async fn receive(
+        &self,
+        key: Key,
+        epoch: u64,
+        order: Order,
+        deadline: Instant,
+        incoming: &mut Incoming,
+    ) -> Result<(), Refused> {
+        let failed = |error| Refused::by(self.own, error);
+        self.adopt(epoch).await.map_err(failed)?;
+        let (map, _ticket) = self.running.begin(key.group, &*self.map);
+        let at = self.admit(&map, key, epoch, &order)?;
+        let room = self.puts.get(at).or(self.puts.last()).expect("there is a place");
+        let bytes = order.length.max(PUT_BYTES_MIN) as u32;
+        let _room = room
+            .acquire_many(bytes)
+            .await
+            .map_err(|_| failed(Error::Unavailable("stopped".into())))?;
+        let Some(next) = order.chain.get(at + 1).copied() else {
+            let data = received(incoming, &order, None).await?;
+            return self.keep(key, order.owner, data).await.map_err(failed);
+        };
+        let (sender, relay) = Outgoing::relay(order.length);
+        let next_failed = AtomicBool::new(false);
+        let local = async {
+            let data = received(incoming, &order, Some(sender)).await?;
+            if next_failed.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.keep(key, order.owner, data).await.map_err(failed)
+        };
+        let onward = async {
+            let sent = self.send_on(&map, next, key, &order, deadline, relay).await;
+            next_failed.store(sent.is_err(), Ordering::Relaxed);
+            sent
+        };
+        both(local, onward).await
+    }
+
+    /// The place of this node in the chain, if by its map the block may be written by this chain.
+    fn admit(
+        &self,
+        map: &ClusterMap,
+        key: Key,
+        epoch: u64,
+        order: &Order,
+    ) -> Result<usize, Refused> {
+        let refused = |why: &str| Err(stale(map, epoch, format!("group {} {why}", key.group)));
+        let Some(group) = map.groups.get(&key.group) else {
+            return refused("is not known");
+        };
+        if !map.takes_writes(group) {
+            return refused("takes no writes");
+        }
+        // All of them, or a member that was added since would lack a block that is acknowledged.
+        let chain = &order.chain;
+        let is_whole = chain.len() == group.members.len() && chain.iter().all(|id| group.has(*id));
+        match chain.iter().position(|node| *node == self.own) {
+            Some(at) if is_whole => Ok(at),
+            _ => refused("has other members"),
+        }
+    }
+
+    async fn send_on(
+        &self,
+        map: &ClusterMap,
+        next: NodeId,
+        key: Key,
+        order: &Order,
+        deadline: Instant,
+        relay: Outgoing,
+    ) -> Result<(), Refused> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let within = left.saturating_sub(HOP);
+        let order = Order { timeout: within.saturating_sub(HOP), ..order.clone() };
+        let sending = self.pool.relay(map, next, key, &order, relay);
+        timeout(within, sending).await.unwrap_or_else(|_| Err(late(next, within)))
+    }
+
+    /// Writes a block here. The same block once more is no error: a writer that did not hear that
+    /// it was written writes it again.
+    pub(super) async fn keep(&self, key: Key, owner: Owner, data: Bytes) -> Result<()> {
+        let Key { group, block } = key;
+        loop {
+            match self.store.put(group, block, owner, data.clone()).await {
+                Err(Error::Conflict(_)) => sleep(PAUSE).await,
+                Err(Error::Exists(text)) => {
+                    let length = data.len() as u32;
+                    let known = self.store.stat(group, block)?;
+                    let is_same = (known.owner, known.length) == (owner, length)
+                        && self.store.get(group, block, 0..length).await? == data;
+                    return if is_same { Ok(()) } else { Err(Error::Exists(text)) };
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+/// The whole block, as its writer meant it.
+async fn received(
+    incoming: &mut Incoming,
+    order: &Order,
+    relay: Option<mpsc::UnboundedSender<Bytes>>,
+) -> Result<Bytes> {
+    let data = body::read(incoming, order.length, relay).await?;
+    let (got, expected) = (crc32c(&data), order.crc32c);
+    if got != expected {
+        let text = format!("a block with crc32c {got:08x}, sent as {expected:08x}");
+        return Err(Error::BadDigest(text));
+    }
+    Ok(data)
+}
+
+/// Runs both; ends early if the first fails, and not before the first has ended if the second
+/// does: it reads what the writer sends.
+async fn both(
+    first: impl Future<Output = Result<(), Refused>>,
+    second: impl Future<Output = Result<(), Refused>>,
+) -> Result<(), Refused> {
+    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
+    tokio::select! {
+        biased;
+        done = first.as_mut() => {
+            done?;
+            second.await
+        }
+        done = second.as_mut() => first.await.and(done),
+    }
+}

@@ -1,0 +1,113 @@
+//! Reading a block from whichever member has it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Result};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::sleep;
+
+use super::ask::Key;
+use super::form::Refused;
+use super::replicated::{Shared, said};
+use crate::limits::HEDGE;
+
+impl Shared {
+    pub(super) async fn get(
+        &self,
+        group: GroupId,
+        block: BlockId,
+        range: Range<u32>,
+    ) -> Result<Bytes> {
+        if range.start > range.end {
+            return Err(Error::Invalid(format!("range {range:?} of block {block}")));
+        }
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let key = Key { group, block };
+        let map = self.map_of(group).await;
+        let first = match self.get_by(&map, key, &range).await {
+            Err(refused) if refused.epoch > map.epoch => refused,
+            done => return done.map_err(said),
+        };
+        // The block may be with others by now.
+        let newer = self.map.at_least(first.epoch).await;
+        match newer {
+            Ok(map) => self.get_by(&map, key, &range).await.map_err(said),
+            Err(_) => Err(said(first)),
+        }
+    }
+
+    /// Asks one member after the other, and the next one as well where one is slow.
+    async fn get_by(
+        &self,
+        map: &Arc<ClusterMap>,
+        key: Key,
+        range: &Range<u32>,
+    ) -> Result<Bytes, Refused> {
+        let mut members = self.order(map, key.group).into_iter();
+        let mut asking = FuturesUnordered::new();
+        let text = format!("group {} is not in cluster map {}", key.group, map.epoch);
+        let mut worst = Refused::from(Error::Unavailable(text));
+        asking.extend(members.next().map(|node| self.get_of(map, node, key, range)));
+        while !asking.is_empty() {
+            tokio::select! {
+                biased;
+                Some((node, got)) = asking.next() => match got {
+                    Ok(bytes) => return Ok(bytes),
+                    Err(refused) => {
+                        if is_final(&refused.error) {
+                            return Err(refused);
+                        }
+                        self.note(node, &refused);
+                        let epoch = worst.epoch.max(refused.epoch);
+                        if weight(&refused.error) >= weight(&worst.error) {
+                            worst = refused;
+                        }
+                        worst.epoch = epoch;
+                    }
+                },
+                () = sleep(HEDGE), if members.len() > 0 => {}
+            }
+            asking.extend(members.next().map(|node| self.get_of(map, node, key, range)));
+        }
+        Err(worst)
+    }
+
+    async fn get_of(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        key: Key,
+        range: &Range<u32>,
+    ) -> (NodeId, Result<Bytes, Refused>) {
+        let in_flight = self.nodes.enter(node);
+        let _turn = in_flight.turn().await;
+        (node, self.pool.get(map, node, key, Some(range.clone())).await)
+    }
+
+    fn note(&self, node: NodeId, refused: &Refused) {
+        if matches!(refused.error, Error::Unavailable(_) | Error::Denied(_) | Error::Io(_)) {
+            self.nodes.suspect(node);
+        }
+    }
+}
+
+/// No other member will say anything else.
+fn is_final(error: &Error) -> bool {
+    matches!(error, Error::RangeNotSatisfiable { .. } | Error::Invalid(_))
+}
+
+/// How much an error tells: that a block is broken more than that it is not there, and that more
+/// than that somebody is not.
+fn weight(error: &Error) -> u8 {
+    match error {
+        Error::Corrupt { .. } => 3,
+        Error::NotFound(_) => 2,
+        Error::Unavailable(_) => 0,
+        _ => 1,
+    }
+}

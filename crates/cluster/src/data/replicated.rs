@@ -1,0 +1,226 @@
+//! Blocks that are on several nodes, as one.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_base::rng::RealRng;
+use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role};
+use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
+
+use super::form::Refused;
+use super::nodes::{Loads, Nodes};
+use super::{MapSource, Pool};
+use crate::limits::{DELETE_BLOCKS, INVENTORY_BLOCKS};
+
+/// Deletions of what failed writers left that go on at the same time; further ones are not begun.
+const CLEANUPS: usize = 16;
+
+/// The blocks of a cluster. Clones are the same client.
+#[derive(Clone)]
+pub struct Replicated {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub map: Arc<dyn MapSource>,
+    pub pool: Arc<Pool>,
+    pub nodes: Nodes,
+    pub loads: Loads,
+    pub rng: RealRng,
+    pub cleanups: Arc<Semaphore>,
+}
+
+impl Replicated {
+    pub fn new(map: Arc<dyn MapSource>, pool: Arc<Pool>, loads: Loads) -> Replicated {
+        let (nodes, cleanups) = (Nodes::new(), Arc::new(Semaphore::new(CLEANUPS)));
+        Replicated { shared: Arc::new(Shared { map, pool, nodes, loads, rng: RealRng, cleanups }) }
+    }
+
+    /// Nodes that failed just now, and are avoided.
+    pub fn suspects(&self) -> Vec<NodeId> {
+        self.shared.nodes.suspects()
+    }
+}
+
+impl Shared {
+    /// The nodes to ask for a block, the best first.
+    pub(super) fn order(&self, map: &ClusterMap, group: GroupId) -> Vec<NodeId> {
+        let members = map.groups.get(&group).map(|group| &group.members[..]).unwrap_or_default();
+        let turn = self.rng.next_u64();
+        let key = |at: usize, node: NodeId, in_sync: bool| {
+            let shuffled = (at as u64).wrapping_add(turn) % members.len() as u64;
+            let is_ready = in_sync && map.is_up(node);
+            (!is_ready, self.nodes.is_suspect(node), self.nodes.in_flight(node), shuffled)
+        };
+        let keyed = members.iter().enumerate();
+        let mut keyed: Vec<_> = keyed.map(|(at, m)| (key(at, m.node, m.in_sync), m.node)).collect();
+        keyed.sort_unstable();
+        keyed.into_iter().map(|(_, node)| node).collect()
+    }
+
+    fn group_members_up(&self, map: &ClusterMap, group: GroupId) -> Vec<NodeId> {
+        let members = map.groups.get(&group).map(|group| &group.members[..]).unwrap_or_default();
+        members.iter().map(|member| member.node).filter(|node| map.is_up(*node)).collect()
+    }
+
+    /// Deletes on every member that is up.
+    pub(super) async fn delete_all(
+        &self,
+        map: &ClusterMap,
+        group: GroupId,
+        blocks: &[BlockId],
+    ) -> Result<(), Refused> {
+        for page in blocks.chunks(DELETE_BLOCKS) {
+            let up = self.group_members_up(map, group);
+            let each = up.into_iter().map(|node| async move {
+                let in_flight = self.nodes.enter(node);
+                let _turn = in_flight.turn().await;
+                self.pool.delete(map, node, group, page).await
+            });
+            join_all(each).await.into_iter().collect::<Result<(), Refused>>()?;
+        }
+        Ok(())
+    }
+
+    /// A map that has this group; the newest there is if none has.
+    pub(super) async fn map_of(&self, group: GroupId) -> Arc<ClusterMap> {
+        let map = self.map.current();
+        if map.groups.contains_key(&group) {
+            return map;
+        }
+        self.newer(map.epoch).await
+    }
+
+    async fn page(
+        &self,
+        map: &ClusterMap,
+        group: GroupId,
+        after: Option<BlockId>,
+        limit: usize,
+    ) -> Result<Vec<BlockInfo>, Refused> {
+        let up = self.group_members_up(map, group);
+        if up.is_empty() {
+            let text = format!("no member of group {group} is up");
+            return Err(Error::Unavailable(text).into());
+        }
+        let each = up.into_iter().map(|node| async move {
+            let in_flight = self.nodes.enter(node);
+            let _turn = in_flight.turn().await;
+            self.pool.inventory(map, node, group, after, limit).await
+        });
+        let pages: Vec<_> = join_all(each).await.into_iter().collect::<Result<_, Refused>>()?;
+        Ok(merge(&pages, limit))
+    }
+}
+
+/// The blocks that any of these pages has, as far as all of them reach, at most `limit`.
+pub(super) fn merge(pages: &[Vec<BlockInfo>], limit: usize) -> Vec<BlockInfo> {
+    let all = pages.iter().flatten().map(|info| (info.block, *info));
+    let union: BTreeMap<BlockId, BlockInfo> = all.collect();
+    let end = end_of(pages, limit);
+    let within = |info: &BlockInfo| end.is_none_or(|end| info.block <= end);
+    union.into_values().filter(within).take(limit).collect()
+}
+
+/// Where the first of the full pages ends: after that, one may lack what it has.
+pub(super) fn end_of(pages: &[Vec<BlockInfo>], limit: usize) -> Option<BlockId> {
+    let full = pages.iter().filter(|page| page.len() >= limit);
+    full.filter_map(|page| page.last()).map(|last| last.block).min()
+}
+
+#[async_trait]
+impl Blocks for Replicated {
+    async fn write(
+        &self,
+        wish: Wish,
+        block: BlockId,
+        owner: Owner,
+        data: Bytes,
+    ) -> Result<GroupId> {
+        self.shared.write(wish, block, owner, data).await
+    }
+
+    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        self.shared.get(group, block, range).await
+    }
+
+    fn get_now(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Option<Bytes>> {
+        Ok(None)
+    }
+
+    /// On all members that are up; those that are not hear of it when they catch up.
+    async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()> {
+        let shared = &self.shared;
+        let map = shared.map_of(group).await;
+        match shared.delete_all(&map, group, blocks).await {
+            Err(refused) if refused.stale => {
+                let map = shared.map.at_least(refused.epoch).await?;
+                Ok(shared.delete_all(&map, group, blocks).await.map_err(said)?)
+            }
+            done => done.map_err(said),
+        }
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        self.shared.map.current().groups.keys().copied().collect()
+    }
+
+    async fn inventory(
+        &self,
+        group: GroupId,
+        mut after: Option<BlockId>,
+        limit: usize,
+    ) -> Result<Vec<BlockInfo>> {
+        let map = self.shared.map_of(group).await;
+        let mut all: Vec<BlockInfo> = Vec::new();
+        while all.len() < limit {
+            let most = (limit - all.len()).min(INVENTORY_BLOCKS);
+            let page = self.shared.page(&map, group, after, most).await.map_err(said)?;
+            let is_last = page.len() < most;
+            after = page.last().map(|info| info.block).or(after);
+            all.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The sum over all chunkservers; one that does not answer counts as nothing.
+    async fn usage(&self) -> Result<Usage> {
+        let map = self.shared.map.current();
+        let is_asked = |node: &&NodeId| {
+            let found = map.nodes.get(node);
+            found.is_some_and(|node| node.is_up && node.pin.roles.contains(Role::Chunkserver))
+        };
+        let each = map.nodes.keys().filter(is_asked);
+        let each = each.map(|node| self.shared.pool.usage(&map, *node));
+        let mut sum = Usage::default();
+        for usage in join_all(each).await.into_iter().flatten() {
+            sum.blocks += usage.blocks;
+            sum.live_bytes += usage.live_bytes;
+            sum.dead_bytes += usage.dead_bytes;
+            sum.free_bytes += usage.free_bytes;
+            sum.segments += usage.segments;
+            sum.poisoned_segments += usage.poisoned_segments;
+            sum.damaged_segments += usage.damaged_segments;
+            sum.corrupt_reads += usage.corrupt_reads;
+        }
+        Ok(sum)
+    }
+}
+
+/// The error with the node that it is of.
+pub(super) fn said(refused: Refused) -> Error {
+    match (refused.node, refused.error) {
+        (Some(node), Error::Unavailable(text)) if !text.starts_with("node ") => {
+            Error::Unavailable(format!("node {node}: {text}"))
+        }
+        (_, error) => error,
+    }
+}
