@@ -49,7 +49,7 @@ class History:
     unanswered until `answered` says what it did, or `refused` that it did nothing."""
 
     def __init__(self):
-        self.lock, self.ops, self.began = threading.Lock(), [], time.monotonic()
+        self.lock, self.sent_ops, self.began = threading.Lock(), {}, time.monotonic()
 
     def now(self):
         return time.monotonic() - self.began
@@ -57,7 +57,7 @@ class History:
     def sent(self, key, client, what, **effect):
         op = Op(key, client, what, self.now(), **effect)
         with self.lock:
-            self.ops.append(op)
+            self.sent_ops[id(op)] = op
         return op
 
     def answered(self, op, **effect):
@@ -68,7 +68,12 @@ class History:
     def refused(self, op):
         """It did nothing and saw nothing."""
         with self.lock:
-            self.ops.remove(op)
+            del self.sent_ops[id(op)]
+
+    @property
+    def ops(self):
+        with self.lock:
+            return list(self.sent_ops.values())
 
     def keys(self):
         by_key = {}
@@ -120,9 +125,10 @@ class Search:
         # Those without an answer go last: they never end, and hold up nobody.
         self.ops = sorted(needed(ops), key=lambda op: (not op.is_certain, op.began))
         self.certain, self.left = sum(op.is_certain for op in self.ops), 0
-        self.first, self.placed, self.order, self.state = 0, 0, [], ABSENT
-        self.makers, self.wanted, self.readers = Counter(), Counter(), Counter()
-        self.strangers = 0
+        self.placed = bytearray(len(self.ops))
+        self.first, self.order, self.state = 0, [], ABSENT
+        self.makers, self.wanted = Counter(), Counter()
+        self.readers, self.others = Counter(), Counter()
         for op in self.ops:
             self._count(op, 1)
         self.seen, self.steps, self.farthest = set(), 0, ([], [])
@@ -151,9 +157,6 @@ class Search:
                 return f"{op.key}: OUT OF THIN AIR: nobody made what this saw: {op}"
         return None
 
-    def _is_placed(self, index):
-        return self.placed >> index & 1
-
     def _candidates(self):
         """Indices of those not placed that began before any of those not placed ended."""
         found, earliest = [], math.inf
@@ -161,11 +164,18 @@ class Search:
             op = self.ops[index]
             if op.began > earliest:
                 break
-            if not self._is_placed(index):
+            if not self.placed[index]:
                 found.append(index)
                 earliest = min(earliest, op.ended)
-        found += (n for n in range(self.certain, len(self.ops)) if not self._is_placed(n))
-        return [index for index in found if self.ops[index].began <= earliest]
+        return [index for index in found + self._unanswered() if self.ops[index].began <= earliest]
+
+    def _unanswered(self):
+        """Of those without an answer the first of each kind: another would serve no better."""
+        found = {}
+        for index in range(self.certain, len(self.ops)):
+            if not self.placed[index]:
+                found.setdefault((self.ops[index].state, self.ops[index].makes), index)
+        return list(found.values())
 
     def _place_observers(self):
         """Those that see the state as it is. That never hurts."""
@@ -179,7 +189,7 @@ class Search:
 
     def _place_unread(self):
         """A write that nobody read, where nobody needs the state before either: nor does that."""
-        if self.strangers or self.wanted[self.state]:
+        if self.wanted[self.state] or self._minds_strangers():
             return False
         for index in self._candidates():
             op = self.ops[index]
@@ -189,11 +199,18 @@ class Search:
                 return True
         return False
 
+    def _minds_strangers(self):
+        """Whether a state may still be met that some operation must not meet."""
+        return any(
+            count > 0 and (other == self.state or self.makers[other] > 0)
+            for other, count in self.others.items()
+        )
+
     def _options(self):
         """Writes that could come next, the likeliest last; none if this was tried before."""
         self.steps += 1
         assert self.steps < STEPS_MAX, f"{self.ops[0].key}: undecided after {self.steps} steps"
-        at = self.first, self.placed >> self.first, self.state
+        at = self.first, bytes(self.placed[self.first : self.placed.rfind(1) + 1]), self.state
         if at in self.seen:
             return []
         self.seen.add(at)
@@ -211,17 +228,17 @@ class Search:
     def _place(self, index):
         op = self.ops[index]
         self._count(op, -1)
-        self.placed |= 1 << index
+        self.placed[index] = 1
         self.order.append(index)
         if op.makes is not None:
             self.state = op.makes
-        while self._is_placed(self.first) and self.first < self.certain:
+        while self.first < self.certain and self.placed[self.first]:
             self.first += 1
 
     def _take_back(self, count, state):
         while len(self.order) > count:
             index = self.order.pop()
-            self.placed &= ~(1 << index)
+            self.placed[index] = 0
             self.first = min(self.first, index)
             self._count(self.ops[index], 1)
         self.state = state
@@ -233,16 +250,21 @@ class Search:
         if op.is_certain:
             self.left += change
             self.readers[op.state] += change
-            self.strangers += change * (op.other is not None)
+            if op.other is not None:
+                self.others[op.other] += change
 
     def _note_farthest(self):
         if len(self.order) >= len(self.farthest[0]):
-            stuck = [index for index in self._candidates() if self.ops[index].is_certain]
-            self.farthest = list(self.order), stuck
+            next_ones = [index for index in self._candidates() if self.ops[index].is_certain]
+            left = [index for index in range(self.certain) if not self.placed[index]]
+            saw = [index for index in left if self.ops[index].state == self.state]
+            self.farthest = list(self.order), next_ones, saw
 
     def _explain(self):
-        order, stuck = self.farthest
+        order, next_ones, saw = self.farthest
+        show = lambda indices: [f"  {self.ops[index]}" for index in indices]  # noqa: E731
         lines = [f"{self.ops[0].key}: NO ORDER explains it. Farthest after {len(order)} operations:"]
-        lines += [f"  {self.ops[index]}" for index in order[-8:]]
-        lines += ["but then none of these fits:"] + [f"  {self.ops[index]}" for index in stuck[:12]]
+        lines += show(order[-8:]) + ["One of these would have to be next:"] + show(next_ones[:12])
+        if saw:
+            lines += ["But these saw what was before it:"] + show(saw[:4])
         return "\n".join(lines)
