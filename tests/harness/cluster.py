@@ -54,6 +54,7 @@ class Cluster:
         self.has_postgres, self.repair_after = postgres, repair_after
         self.disks = disks or {}
         self.nodes, self.database = {}, None
+        self.keep = bool(os.environ.get("CAIRN_TEST_KEEP"))
         self.open = contextlib.ExitStack()
 
     def __enter__(self):
@@ -69,19 +70,16 @@ class Cluster:
                 self.add(name)
             self.wait_whole()
         except BaseException:
-            self.close(keep=True)
+            self.__exit__(BaseException)
             raise
         return self
 
     def __exit__(self, kind, *_):
-        self.close(keep=kind is not None)
-
-    def close(self, keep=False):
         self.heal()
         for node in self.nodes.values():
             node.kill()
         self.open.close()
-        if not keep and not os.environ.get("CAIRN_TEST_KEEP"):
+        if kind is None and not self.keep:
             shutil.rmtree(self.work, ignore_errors=True)
 
     # Making it.
