@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks a cluster again and again under load and checks everything that clients saw.
 
-    target/venv/bin/python tests/cluster/episodes.py [--episodes N] [--seed S] [--only FAULT] [--keep]
+    target/venv/bin/python tests/cluster/episodes.py [--episodes N] [--seed S] [--only FAULT]
 
 Each episode: one fault strikes a running load, lasts, and ends; then the cluster must become whole
 by itself. At the end the history must be linearizable, everything acknowledged must be there

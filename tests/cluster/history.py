@@ -263,7 +263,8 @@ class Search:
     def _explain(self):
         order, next_ones, saw = self.farthest
         show = lambda indices: [f"  {self.ops[index]}" for index in indices]  # noqa: E731
-        lines = [f"{self.ops[0].key}: NO ORDER explains it. Farthest after {len(order)} operations:"]
+        key, count = self.ops[0].key, len(order)
+        lines = [f"{key}: NO ORDER explains it. Farthest after {count} operations:"]
         lines += show(order[-8:]) + ["One of these would have to be next:"] + show(next_ones[:12])
         if saw:
             lines += ["But these saw what was before it:"] + show(saw[:4])

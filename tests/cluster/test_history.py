@@ -40,12 +40,15 @@ VALID = {
     "seen before it was acknowledged": [
         op("put", 0, 9, "a"), op("read", 1, 2, ABSENT), op("read", 3, 4, "a"),
     ],
-    "unanswered, never done": [op("put", 0, 1, "a"), op("put", 2, None, "b"), op("read", 9, 10, "a")],
+    "unanswered, never done": [
+        op("put", 0, 1, "a"), op("put", 2, None, "b"), op("read", 9, 10, "a"),
+    ],
     "unanswered, done late": [
         op("put", 0, 1, "a"), op("put", 2, None, "b"), op("read", 5, 6, "a"), op("read", 7, 8, "b"),
     ],
     "unanswered delete, done late": [
-        op("put", 0, 1, "a"), op("delete", 2, None), op("read", 3, 4, "a"), op("read", 7, 8, ABSENT),
+        op("put", 0, 1, "a"), op("delete", 2, None), op("read", 3, 4, "a"),
+        op("read", 7, 8, ABSENT),
     ],
     "deleted and made again": [
         op("create", 0, 1, "a"), op("delete", 2, 3), op("create", 4, 5, "b"), op("read", 6, 7, "b"),
@@ -180,8 +183,8 @@ def test_a_value_that_comes_back_is_found(clients):
 
 
 def test_many_operations_are_checked_in_time(capsys):
-    spent = {}
-    for kinds, clients, each in ((KINDS, 10, 1000), (FEWER_KINDS, 20, 1000), (FEWER_KINDS, 50, 300)):
+    mixes, spent = ((KINDS, 10, 1000), (FEWER_KINDS, 20, 1000), (FEWER_KINDS, 50, 300)), {}
+    for kinds, clients, each in mixes:
         histories = [Simulated(seed, clients, kinds).run(each) for seed in range(OPS // each)]
         began = time.monotonic()
         assert not any(check(ops) for ops in histories)

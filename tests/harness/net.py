@@ -94,7 +94,8 @@ class Network:
     def close(self):
         """Removes everything, as far as it was made."""
         steps = [lambda: run("nft", "delete", "table", "bridge", self.table)]
-        steps += [lambda node=node: remove_namespace(self.namespace(node)) for node in self.addresses]
+        inside = map(self.namespace, self.addresses)
+        steps += [lambda name=name: remove_namespace(name) for name in inside]
         steps += [lambda: run("ip", "link", "delete", self.bridge)]
         for step in steps:
             try:
