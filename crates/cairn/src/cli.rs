@@ -8,7 +8,7 @@ use crate::client::{bucket, gc, get, key, ls, put, rm, stat};
 use crate::cluster;
 use crate::failure::Result;
 use crate::node::{chunkserver, gateway, master};
-use crate::offline::{fsck, scrub};
+use crate::offline::{fsck, meta, scrub};
 use crate::server;
 
 /// One store, many doors: keeps files and serves them through S3 and HTTP
@@ -46,6 +46,7 @@ enum Command {
     Gc(gc::Args),
     Fsck(fsck::Args),
     Scrub(scrub::Args),
+    Meta(meta::Args),
 }
 
 impl Cli {
@@ -66,6 +67,7 @@ impl Cli {
             Command::Gc(args) => gc::run(args),
             Command::Fsck(args) => fsck::run(args),
             Command::Scrub(args) => scrub::run(args),
+            Command::Meta(args) => meta::run(args),
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
-//!   cairn fsck, scrub, key --dir ──► offline/: the same without doors
+//!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //! ```
 

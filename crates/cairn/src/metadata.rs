@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use cairn_base::{RealDisk, Secret};
+use cairn_meta::dump::{self, Contents};
 use cairn_meta::engine::{Embedded, Engine, Postgres, postgres};
-use cairn_meta::rows::decode_number;
-use cairn_meta::{keys, master};
+use cairn_meta::master;
 
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
@@ -88,12 +88,33 @@ impl Metadata {
 
     /// Whether there are metadata of a store; refuses those of another than `dir`'s. Blocks.
     pub fn has_store(&self, dir: &DataDir) -> Result<bool> {
-        let (_, rows) = self.engine.read(&[keys::config("cluster")])?;
-        match rows.into_iter().flatten().next() {
-            None => Ok(false),
-            Some(row) if decode_number(&row)? == dir.format.cluster_number() => Ok(true),
-            Some(_) => Err(self.foreign("is the metadata of another store")),
+        match dump::contents(&*self.engine)? {
+            Contents::Nothing => Ok(false),
+            Contents::Store(cluster) if cluster == dir.format.cluster_number() => Ok(true),
+            Contents::Store(_) => Err(self.foreign("is the metadata of another store")),
+            Contents::Part => Err(self.unfinished()),
         }
+    }
+
+    /// A load into it did not end.
+    pub fn unfinished(&self) -> Failure {
+        let remedy = match self.embedded {
+            Some(_) => "remove that directory",
+            None => "drop that schema",
+        };
+        let shown = &self.shown;
+        let text = "holds a part of a dump, of which the load did not end";
+        Failure::new(format!("{shown}: {text}: {remedy} and load it again (cairn meta load)"))
+    }
+
+    /// Nothing can be loaded into it.
+    pub fn occupied(&self) -> Failure {
+        let remedy = match self.embedded {
+            Some(_) => "move that directory away",
+            None => "name another schema (--meta-schema)",
+        };
+        let text = "is the metadata of a store already";
+        Failure::new(format!("{}: {text}: {remedy} and load again", self.shown))
     }
 
     /// It is not what belongs to the directory.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cairn_auth::{Caller, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
-use cairn_base::{Clock, Ino, Rng, Role, SessionId};
+use cairn_base::{Clock, Ino, Rng, Role, SessionId, UserId};
 use cairn_cluster::control::{Agent, NodeView};
 use cairn_cluster::identity::Directory;
 use cairn_meta::ops::buckets::CreateBucket;
@@ -43,12 +43,12 @@ async fn main() {
     let name = format!("bench-{:x}", client.session().0);
     let (kind, visibility) = (BucketKind::Posix, Visibility::Private);
     let bucket = CreateBucket { name, kind, visibility };
-    let bucket = client.run(&Caller::user(UserId::ROOT), bucket).await.unwrap().ino();
+    let bucket = client.run(&Caller::verified(UserId::ROOT), bucket).await.unwrap().ino();
     let mut parents = Vec::new();
     for n in 0..DIRECTORIES {
         let name = format!("directory-{n}").into_bytes();
         let verb = Mkdir { parent: bucket, name, mode: 0o755 };
-        parents.push(client.run(&Caller::user(UserId::ROOT), verb).await.unwrap().0);
+        parents.push(client.run(&Caller::verified(UserId::ROOT), verb).await.unwrap().0);
     }
     let session = SessionId(RealRng.next_u64());
     let (link, _recalls) = agent.dial().await.unwrap();
@@ -80,7 +80,7 @@ async fn lookups(
     let verb = Lookup { parent, name: b"directory-7".to_vec() };
     let read = Read {
         session,
-        caller: Caller::user(UserId::ROOT).to_relayed(),
+        caller: Caller::verified(UserId::ROOT).to_relayed(),
         verb: Lookup::NUMBER,
         fields: wire::encode(&verb).unwrap(),
         lease: false,
@@ -105,7 +105,7 @@ async fn creates(client: &Client, parents: &[Ino], in_flight: usize, length: Dur
         let name = format!("file-{number}").into_bytes();
         let (client, verb) =
             (client.clone(), Create { parent, name, mode: 0o644, exclusive: true });
-        async move { drop(client.run(&Caller::user(UserId::ROOT), verb).await.unwrap()) }
+        async move { drop(client.run(&Caller::verified(UserId::ROOT), verb).await.unwrap()) }
     })
     .await
 }

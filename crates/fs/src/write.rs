@@ -54,8 +54,8 @@ struct Draft {
     chunks: BTreeMap<u32, Extents>,
     /// Where blocks begin that are on their way.
     pending: BTreeSet<u64>,
-    /// Where the block before went.
-    group: Option<GroupId>,
+    /// Where blocks should go: to where the one before went.
+    wish: Wish,
     staged: bool,
 }
 
@@ -74,17 +74,19 @@ impl Fs {
     /// visible until what [`BodyWriter::finish`] gives is put somewhere.
     pub async fn begin(&self, caller: &Caller, bucket: &str) -> Result<BodyWriter> {
         let may = MayWrite { bucket: bucket.into() };
-        match self.read_now(caller, &may) {
+        let replicas = match self.read_now(caller, &may) {
             Some(decided) => decided?,
             None => self.read(caller, may).await?,
-        }
+        };
         self.inner.meta.check_space()?;
+        let mut draft = Draft::empty(self);
+        draft.wish.replicas = replicas;
         Ok(BodyWriter {
             fs: self.clone(),
             buffer: BytesMut::new(),
             permits: Vec::new(),
             puts: JoinSet::new(),
-            draft: Draft::empty(self),
+            draft,
         })
     }
 
@@ -211,7 +213,7 @@ impl BodyWriter {
         let inner = self.fs.inner.clone();
         let (offset, len) = (self.draft.size, data.len() as u64);
         let (block, owner) = self.draft.add_block(data.len());
-        let wish = Wish { group: self.draft.group, ..Wish::default() };
+        let wish = self.draft.wish;
         let put = async move {
             let group = inner.blocks.write(wish, block, owner, data).await?;
             Ok(Extent { offset, len, place: Place::Block { group, block, offset: 0 } })
@@ -296,7 +298,7 @@ impl Draft {
             size: 0,
             chunks: BTreeMap::new(),
             pending: BTreeSet::new(),
-            group: None,
+            wish: Wish::default(),
             staged: false,
         }
     }
@@ -316,7 +318,7 @@ impl Draft {
     fn landed(&mut self, extent: Extent) {
         self.pending.remove(&extent.offset);
         if let Place::Block { group, .. } = extent.place {
-            self.group = Some(group);
+            self.wish.group = Some(group);
         }
         let extents = &mut self.chunks.entry(chunk_at(extent.offset)).or_default().extents;
         let at = extents.partition_point(|before| before.offset < extent.offset);

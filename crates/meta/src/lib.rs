@@ -13,6 +13,7 @@
 //! ```
 
 pub mod check;
+pub mod dump;
 pub mod engine;
 pub mod keys;
 pub mod master;

@@ -1,11 +1,13 @@
 //! The metadata as the rest of the store uses it, wherever the master is.
 
-use cairn_auth::Caller;
-use cairn_base::{Result, SessionId};
+use std::io::Write;
+
+use cairn_auth::{Caller, decide_admin};
+use cairn_base::{Error, Result, SessionId};
 
 use crate::master::{self, Memo};
 use crate::session::client::{self, Client};
-use crate::{Master, WireVerb};
+use crate::{Master, WireVerb, dump};
 
 /// The way to the metadata: the master in this process, or a session with one on another machine.
 /// Clones are the same.
@@ -69,6 +71,20 @@ impl Meta {
             Meta::Local { master, .. } => master.is_current(memo),
             Meta::Remote(client) => client.is_current(memo),
         }
+    }
+
+    /// Writes a dump of all rows as they are now. Blocks.
+    ///
+    /// # Errors
+    /// `Denied` to anybody but root; `NotImplemented` where the master is on another machine;
+    /// those of [`dump::write`].
+    pub fn dump(&self, caller: &Caller, out: &mut dyn Write) -> Result<dump::Summary> {
+        decide_admin(caller, "a dump of the metadata")?;
+        let Meta::Local { master, .. } = self else {
+            let text = "a dump through a gateway: ask the master, or dump its database";
+            return Err(Error::NotImplemented(text.into()));
+        };
+        dump::write(&*master.snapshot()?, out, &mut |_| {})
     }
 
     /// The session whose blocks may be published now.

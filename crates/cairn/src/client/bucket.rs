@@ -54,6 +54,9 @@ enum Command {
         /// What a user may do from now on: read, write, admin, all or none
         #[arg(long, value_name = "USER:RIGHTS")]
         grant: Option<String>,
+        /// In a cluster: replicas of what is written from now on, 1 to 5; 0 for as many as usual
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=5))]
+        replicas: Option<u8>,
     },
     /// Delete an empty bucket
     #[command(after_help = "Example:\n  cairn rm -r old/ && cairn bucket rm old")]
@@ -76,6 +79,8 @@ struct Change<'a> {
     cache_control: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     grant: Option<Grant<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicas: Option<u8>,
 }
 
 #[derive(Serialize)]
@@ -92,12 +97,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             server.send("PUT", &format!("{}?visibility={visibility}", bucket_path(name)))?;
         }
         Command::Ls { json } => list(&server, *json)?,
-        Command::Set { name, visibility, cache_control, grant } => {
+        Command::Set { name, visibility, cache_control, grant, replicas } => {
             let grant = grant.as_deref().map(parse_grant).transpose()?;
             let change = Change {
                 visibility: visibility.as_deref(),
                 cache_control: cache_control.as_deref(),
                 grant,
+                replicas: *replicas,
             };
             server.send_json("PATCH", &bucket_path(name), &change)?;
         }

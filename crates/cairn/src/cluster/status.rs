@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use cairn_base::map::Node;
 use cairn_base::{ClusterMap, NodeId};
 use cairn_cluster::control::messages::{Method, NodeStatus, Status};
 use serde_json::{Value, json};
@@ -79,31 +80,7 @@ fn to_json(status: &Status, map: &ClusterMap, health: Health) -> Value {
     let nodes: Vec<Value> = map
         .nodes
         .iter()
-        .map(|(id, node)| {
-            let beat = said.get(id).map(|one| &one.beat);
-            let copying: Vec<Value> = beat
-                .map(|beat| &beat.copying[..])
-                .unwrap_or_default()
-                .iter()
-                .map(|one| json!({"group": one.group.0, "blocks": one.blocks, "bytes": one.bytes}))
-                .collect();
-            json!({
-                "node": id.to_string(),
-                "roles": node.pin.roles.iter().map(|role| role.word()).collect::<Vec<_>>(),
-                "address": node.address,
-                "zone": node.zone,
-                "up": node.is_up,
-                "draining": node.is_draining,
-                "groups": groups_of(map, *id),
-                "silent_ms": said.get(id).map(|one| one.silent_ms),
-                "blocks": beat.map(|beat| beat.store.blocks),
-                "live_bytes": beat.map(|beat| beat.store.live_bytes),
-                "free_bytes": beat.map(|beat| beat.store.free_bytes),
-                "corrupt": beat.map(|beat| beat.store.corrupt),
-                "healed": beat.map(|beat| beat.store.healed),
-                "copying": copying,
-            })
-        })
+        .map(|(id, node)| node_json(map, *id, node, said.get(id).copied()))
         .collect();
     let groups: Vec<Value> = map
         .groups
@@ -142,6 +119,30 @@ fn to_json(status: &Status, map: &ClusterMap, health: Health) -> Value {
         "nodes": nodes,
         "groups": groups,
         "sessions": sessions,
+    })
+}
+
+fn node_json(map: &ClusterMap, id: NodeId, node: &Node, said: Option<&NodeStatus>) -> Value {
+    let beat = said.map(|one| &one.beat);
+    let copying = beat.map(|beat| &beat.copying[..]).unwrap_or_default().iter();
+    let copying: Vec<Value> = copying
+        .map(|one| json!({"group": one.group.0, "blocks": one.blocks, "bytes": one.bytes}))
+        .collect();
+    json!({
+        "node": id.to_string(),
+        "roles": node.pin.roles.iter().map(|role| role.word()).collect::<Vec<_>>(),
+        "address": node.address,
+        "zone": node.zone,
+        "up": node.is_up,
+        "draining": node.is_draining,
+        "groups": groups_of(map, id),
+        "silent_ms": said.map(|one| one.silent_ms),
+        "blocks": beat.map(|beat| beat.store.blocks),
+        "live_bytes": beat.map(|beat| beat.store.live_bytes),
+        "free_bytes": beat.map(|beat| beat.store.free_bytes),
+        "corrupt": beat.map(|beat| beat.store.corrupt),
+        "healed": beat.map(|beat| beat.store.healed),
+        "copying": copying,
     })
 }
 

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 const GROUPS: usize = 2;
 /// How often all groups are looked at, if the map does not change.
 const PERIOD: Duration = Duration::from_secs(2);
-/// Before a block that could not be healed is tried again.
+/// After something that did not work.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Blocks deleted at once.
 const PAGE: usize = 500;
@@ -65,7 +65,10 @@ impl Copies {
                     work.spawn(async move {
                         if let Err(error) = copies.catch_up(id, &map).await {
                             tracing::warn!(group = %id, %error, "did not catch up");
+                            sleep(PAUSE).await;
                         }
+                        // Either way there is, or soon will be, a newer map.
+                        let _ = copies.agent.at_least(map.epoch + 1).await;
                         copies.running.lock().remove(&id);
                     });
                 }
@@ -108,8 +111,8 @@ impl Copies {
         tracing::info!(%group, blocks, bytes, failed, extra = report.extra.len(), "copied");
         self.tell_of_extra(group, &report.extra).await?;
         if !report.is_complete() {
-            sleep(PAUSE).await;
-            return Ok(());
+            let text = format!("{failed} blocks could not be copied");
+            return Err(cairn_base::Error::Unavailable(text));
         }
         let caught = CaughtUp { group, epoch: report.epoch };
         self.agent.tell(Method::CaughtUp, &caught).await

@@ -47,7 +47,7 @@ pub struct Args {
     /// Memory for metadata that may be used without asking the master, MiB
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
-    meta_cache_mib: usize,
+    meta_cache_mib: u64,
     #[command(flatten)]
     log: log::LogArgs,
 }
@@ -100,7 +100,7 @@ async fn open(args: &Args, node: &ThisNode) -> Result<(Fs, Arc<Admit>)> {
         }
     };
     node.agent.has_map().await;
-    let config = client::Config { cache_bytes: args.meta_cache_mib << 20 };
+    let config = client::Config { cache_bytes: (args.meta_cache_mib << 20) as usize };
     let client = loop {
         let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
         let dialer = Arc::clone(&node.agent) as _;

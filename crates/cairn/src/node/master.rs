@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cairn_auth::Caller;
@@ -20,7 +21,7 @@ use cairn_meta::session::{LEASE, host::Sessions};
 use cairn_meta::{Master, Meta};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::ThisNode;
 use super::listen;
@@ -32,6 +33,8 @@ use crate::server::{duties, log, process, signals::Signals};
 
 /// How long requests in progress have when the master stops.
 const DRAIN: Duration = Duration::from_secs(5);
+/// Before this master tries to serve again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Serve the metadata of a cluster, or stand by for the master that does
 ///
@@ -141,14 +144,22 @@ struct Office<'a> {
 impl Office<'_> {
     /// Serves whenever it is this master's turn.
     async fn take_turns(&self) -> Result<()> {
+        let mut has_served = false;
         loop {
-            let reason = self.serve_once().await?;
+            let ended = self.serve_once().await;
             self.service.serve(None);
-            match self.args.meta.database() {
-                Some(_) => tracing::error!(reason, "this master serves no longer, it stands by"),
+            if self.args.meta.database().is_none() {
                 // What is in the directory is read again by the next process only.
-                None => return Err(Failure::new(format!("the master stopped: {reason}"))),
+                let reason = ended?;
+                return Err(Failure::new(format!("the master stopped: {reason}")));
             }
+            match ended {
+                Ok(reason) => tracing::error!(reason, "this master serves no longer, it stands by"),
+                Err(failure) if has_served => tracing::error!(%failure, "not serving"),
+                Err(failure) => return Err(failure),
+            }
+            has_served = true;
+            sleep(PAUSE).await;
         }
     }
 
@@ -176,17 +187,19 @@ impl Office<'_> {
     }
 
     async fn open(&self) -> Result<Metadata> {
-        let opening = match self.args.meta.database() {
+        let opened = match self.args.meta.database() {
             None => Metadata::in_directory(self.dir)?,
             Some(config) => {
                 let accept_lossy_failover = self.args.accept_lossy_failover;
                 let config = postgres::Config { accept_lossy_failover, ..config };
+                let turn = wait_for_turn(config.clone()).await?;
+                let config = postgres::Config { turn: Some(turn), ..config };
                 tokio::task::block_in_place(|| Metadata::in_known_database(&config))?
             }
         };
-        match tokio::task::block_in_place(|| opening.has_store(self.dir))? {
-            true => Ok(opening),
-            false => Err(opening.foreign("has no metadata of this cluster")),
+        match tokio::task::block_in_place(|| opened.has_store(self.dir))? {
+            true => Ok(opened),
+            false => Err(opened.foreign("has no metadata of this cluster")),
         }
     }
 
@@ -222,6 +235,35 @@ impl Office<'_> {
             Settings { patience, ..Settings::default() },
         )))
     }
+}
+
+/// Tells a thread that nobody waits for it any more.
+#[derive(Default)]
+struct Stop(Arc<AtomicBool>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits until no other master serves.
+async fn wait_for_turn(config: postgres::Config) -> Result<postgres::Turn> {
+    let stop = Stop::default();
+    let stopped = Arc::clone(&stop.0);
+    let waiting = tokio::task::spawn_blocking(move || {
+        let told = |state: postgres::Standby| match state {
+            postgres::Standby::Waiting { epoch } => {
+                tracing::info!(epoch, "another master serves, this one stands by");
+            }
+            postgres::Standby::Unreachable(error) => {
+                tracing::warn!(%error, "the database does not answer");
+            }
+        };
+        postgres::wait_for_turn(&config, &|| stopped.load(Ordering::Relaxed), &told)
+    });
+    let turn = waiting.await.map_err(|error| Failure::new(format!("waiting: {error}")))??;
+    turn.ok_or_else(|| Failure::new("stopped"))
 }
 
 async fn look_around(controller: Arc<Controller>) {

@@ -4,5 +4,6 @@ pub mod damage;
 pub mod frozen;
 pub mod fsck;
 pub mod key;
+pub mod meta;
 pub mod scrub;
 pub mod store;

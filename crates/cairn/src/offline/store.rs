@@ -53,7 +53,8 @@ fn require(part: &Path) -> Result<()> {
     Err(Failure::new(format!("{}: missing: restore it from a backup", part.display())))
 }
 
-fn frozen_engine(dir: &DataDir) -> Result<Arc<dyn Engine>> {
+/// The metadata in a directory.
+pub fn frozen_engine(dir: &DataDir) -> Result<Arc<dyn Engine>> {
     require(&dir.meta())?;
     let config = embedded::Config { background: false, ..embedded::Config::default() };
     let disk = Arc::new(FrozenDisk::open(&dir.meta()));

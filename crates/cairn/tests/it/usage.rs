@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 21] = [
+const COMMANDS: [&[&str]; 24] = [
     &[],
     &["server"],
     &["put"],
@@ -22,6 +22,9 @@ const COMMANDS: [&[&str]; 21] = [
     &["gc"],
     &["fsck"],
     &["scrub"],
+    &["meta"],
+    &["meta", "dump"],
+    &["meta", "load"],
 ];
 
 #[test]

@@ -37,7 +37,8 @@ impl Keeper {
         self.current.load_full()
     }
 
-    async fn load(&self) -> Result<Arc<ClusterMap>> {
+    /// Reads the map: operations other than edits change it too.
+    pub async fn load(&self) -> Result<Arc<ClusterMap>> {
         let row = self.master.read(&Caller::system(), GetMap).await?;
         let missing = || Error::NotFound("there is no cluster map: cairn cluster init".into());
         let map = Arc::new(ClusterMap::decode(&row.ok_or_else(missing)?)?);

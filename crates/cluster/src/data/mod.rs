@@ -1,7 +1,7 @@
 //! Blocks between nodes: HTTP/1.1 in TLS, in which both sides show their certificates.
 //!
-//! It is not: the place where blocks are (that is `blocks`), who decides which groups there are (that
-//! is the master, by the cluster map), a cache.
+//! It is not: the place where blocks are (that is `blocks`), who decides which groups there are
+//! (that is the master, by the cluster map), a cache.
 //!
 //! ```text
 //!   fs ──► Replicated ──► Pool ══ HTTP ══► Chunkserver ──► Store

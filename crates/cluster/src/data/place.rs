@@ -144,7 +144,7 @@ mod tests {
         for (at, (wanted, members)) in (1..).zip(groups) {
             let member = |node: &u64| Member { node: NodeId(*node), in_sync: true };
             let members = members.iter().map(member).collect();
-            map.groups.insert(GroupId(at), Group { wanted: *wanted, members });
+            map.groups.insert(GroupId(at), Group { wanted: *wanted, changed: 1, members });
         }
         map
     }

@@ -1,5 +1,5 @@
-//! Making a member whole again from the others: after it was away, and block by block where its disk
-//! does not give back what was written.
+//! Making a member whole again from the others: after it was away, and block by block where its
+//! disk does not give back what was written.
 //!
 //! It is not: who decides that a member is in sync (that is the master, told by a [`Report`]), who
 //! finds what does not check out (readers do, and `Store::scrub`).

@@ -20,7 +20,8 @@ use crate::limits::{DELETE_BLOCKS, INVENTORY_BLOCKS};
 /// Deletions of what failed writers left that go on at the same time; further ones are not begun.
 const CLEANUPS: usize = 16;
 
-/// The blocks of a cluster. Clones are the same client.
+/// The blocks of a cluster. Clones are the same client. The id of a block whose write failed must
+/// not be used again: what is left of it is being deleted.
 #[derive(Clone)]
 pub struct Replicated {
     pub(super) shared: Arc<Shared>,
@@ -63,26 +64,39 @@ impl Shared {
         keyed.into_iter().map(|(_, node)| node).collect()
     }
 
-    fn group_members_up(&self, map: &ClusterMap, group: GroupId) -> Vec<NodeId> {
+    fn members_up(&self, map: &ClusterMap, group: GroupId) -> Result<Vec<NodeId>> {
         let members = map.groups.get(&group).map(|group| &group.members[..]).unwrap_or_default();
-        members.iter().map(|member| member.node).filter(|node| map.is_up(*node)).collect()
+        let all = members.iter().map(|member| member.node);
+        let up: Vec<NodeId> = all.filter(|node| map.is_up(*node)).collect();
+        if up.is_empty() {
+            return Err(Error::Unavailable(format!("no member of group {group} is up")));
+        }
+        Ok(up)
     }
 
-    /// Deletes on every member that is up.
+    /// Deletes on every member that is up, of which there must be one: first on those in sync, so
+    /// that one that copies from them has copied a block before it is told to delete it, or finds
+    /// none to copy.
     pub(super) async fn delete_all(
         &self,
         map: &ClusterMap,
         group: GroupId,
         blocks: &[BlockId],
     ) -> Result<(), Refused> {
+        let up = self.members_up(map, group)?;
+        let in_sync = |node: &NodeId| {
+            map.groups.get(&group).is_some_and(|group| group.in_sync().any(|id| id == *node))
+        };
+        let (first, then): (Vec<NodeId>, Vec<NodeId>) = up.into_iter().partition(in_sync);
         for page in blocks.chunks(DELETE_BLOCKS) {
-            let up = self.group_members_up(map, group);
-            let each = up.into_iter().map(|node| async move {
-                let in_flight = self.nodes.enter(node);
-                let _turn = in_flight.turn().await;
-                self.pool.delete(map, node, group, page).await
-            });
-            join_all(each).await.into_iter().collect::<Result<(), Refused>>()?;
+            for nodes in [&first, &then] {
+                let each = nodes.iter().map(|node| async move {
+                    let in_flight = self.nodes.enter(*node);
+                    let _turn = in_flight.turn().await;
+                    self.pool.delete(map, *node, group, page).await
+                });
+                join_all(each).await.into_iter().collect::<Result<(), Refused>>()?;
+            }
         }
         Ok(())
     }
@@ -103,12 +117,8 @@ impl Shared {
         after: Option<BlockId>,
         limit: usize,
     ) -> Result<Vec<BlockInfo>, Refused> {
-        let up = self.group_members_up(map, group);
-        if up.is_empty() {
-            let text = format!("no member of group {group} is up");
-            return Err(Error::Unavailable(text).into());
-        }
-        let each = up.into_iter().map(|node| async move {
+        let each = self.members_up(map, group)?;
+        let each = each.into_iter().map(|node| async move {
             let in_flight = self.nodes.enter(node);
             let _turn = in_flight.turn().await;
             self.pool.inventory(map, node, group, after, limit).await

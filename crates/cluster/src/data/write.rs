@@ -56,20 +56,23 @@ impl Shared {
         let (crc32c, deadline) = (crc32c(&data), Instant::now() + WRITE);
         let sent = Sent { wish, block, owner, data, crc32c, deadline };
         let mut tried = Tried::default();
-        let written = timeout_at(deadline, self.attempts(&sent, &mut tried)).await;
-        let group = match written {
-            Ok(written) => written?,
+        let written = match timeout_at(deadline, self.attempts(&sent, &mut tried)).await {
+            Ok(written) => written,
             Err(_) => {
                 let last = tried.last.take();
                 let why = last.map_or_else(|| "no answer".to_owned(), |error| error.to_string());
                 let text = format!("block {block} was not written within {WRITE:?}: {why}");
-                return Err(Error::Unavailable(text));
+                Err(Error::Unavailable(text))
             }
         };
-        // Only now, and not there: a deletion that is late must not find the block that was written.
-        tried.partial.retain(|partial| *partial != group);
+        // Only now, and not there: a deletion that is late must not find what was written.
+        match &written {
+            Ok(group) => tried.partial.retain(|partial| partial != group),
+            Err(Error::Exists(_)) => tried.partial.clear(),
+            Err(_) => {}
+        }
         self.clean_up(block, tried.partial);
-        Ok(group)
+        written
     }
 
     async fn attempts(&self, sent: &Sent, tried: &mut Tried) -> Result<GroupId> {

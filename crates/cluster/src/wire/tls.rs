@@ -1,9 +1,9 @@
 //! The network that nodes use: TCP with TLS 1.3, in which both sides show their certificates.
 //!
 //! What a client says first (ALPN) decides what it may do: `cairn-wire/1` is for nodes of the
-//! cluster only, and so is `cairn-blocks/1`, over which blocks move; `cairn-join/1` leads to the desk
-//! where nodes are admitted, and nowhere else. There is no session resumption: each connection asks
-//! the cluster map anew.
+//! cluster only, and so is `cairn-blocks/1`, over which blocks move; `cairn-join/1` leads to the
+//! desk where nodes are admitted, and nowhere else. There is no session resumption: each connection
+//! asks the cluster map anew.
 
 use std::io;
 use std::net::SocketAddr;
@@ -182,8 +182,8 @@ pub(crate) async fn dial_to_join(
     dial(&connector(config, JOIN), address).await
 }
 
-/// Listens for nodes of the cluster: those that ask, those that move blocks where there is who takes
-/// them and, where there is a desk, those that ask to join.
+/// Listens for nodes of the cluster: those that ask, those that move blocks where there is who
+/// takes them and, where there is a desk, those that ask to join.
 pub struct TlsListener {
     tcp: TcpListener,
     shared: Arc<Shared>,

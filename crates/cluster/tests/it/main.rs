@@ -2,13 +2,19 @@
 #![allow(clippy::unwrap_used)]
 mod support;
 
+mod a_failing_member_is_left_out;
+mod a_member_catches_up;
 mod a_node_joins_by_its_token;
 mod a_peer_that_goes_away_is_left_in_order;
 mod a_silent_peer_is_dropped;
+mod blocks_go_to_all_members;
 mod calls_are_answered;
 mod calls_have_limits;
 mod identities_survive_on_disk;
+mod only_nodes_move_blocks;
 mod only_nodes_of_the_map_are_admitted;
+mod stale_maps_are_refused;
 mod strange_bytes_end_the_connection;
+mod strange_requests_for_blocks_change_nothing;
 mod the_one_that_serves_is_found_again;
 mod tokens_admit_once;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::target::Query;
-use super::{Body, json_of, no_content, rfc3339};
+use super::{Body, dump, json_of, no_content, rfc3339};
 use crate::admit::Admit;
 
 /// One request to `/admin/`.
@@ -44,6 +44,7 @@ pub async fn reply(
         }
         ("POST", ("tokens", "")) => Ok(add_token(admit, caller, parse(request.json)?).await?),
         ("GET", ("status", "")) => Ok(status(admit).await?),
+        ("GET", ("meta", "dump")) => Ok(dump::reply(admit.fs(), caller).await?),
         ("POST", ("gc", "")) => {
             let dry_run = request.query.is_set("dry_run");
             let report = admit.fs().collect_garbage(caller, dry_run).await?;
@@ -52,7 +53,7 @@ pub async fn reply(
         (_, ("keys", "")) => Err(Failure::Method { allow: "GET, POST" }),
         (_, ("keys" | "tokens", id)) if !id.is_empty() => Err(Failure::Method { allow: "DELETE" }),
         (_, ("tokens" | "gc", "")) => Err(Failure::Method { allow: "POST" }),
-        (_, ("status", "")) => Err(Failure::Method { allow: "GET" }),
+        (_, ("status", "") | ("meta", "dump")) => Err(Failure::Method { allow: "GET" }),
         _ => Err(Error::NotFound(format!("/admin/{path}")).into()),
     }
 }

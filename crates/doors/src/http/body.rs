@@ -19,11 +19,11 @@ pub enum Body {
     Stream(Streaming),
 }
 
-/// A stream of exactly `remaining` bytes. Anything else ends the connection: a client never takes
-/// a part for the whole.
+/// A stream of exactly `remaining` bytes, if that is known before. Anything else ends the
+/// connection: a client never takes a part for the whole.
 pub struct Streaming {
     stream: ByteStream,
-    remaining: u64,
+    remaining: Option<u64>,
     /// Counts the reply when the last byte was taken, or the client is gone.
     pending: Option<Pending>,
 }
@@ -34,7 +34,12 @@ impl Body {
     }
 
     pub fn stream(stream: ByteStream, length: u64) -> Body {
-        Body::Stream(Streaming { stream, remaining: length, pending: None })
+        Body::Stream(Streaming { stream, remaining: Some(length), pending: None })
+    }
+
+    /// A stream whose length nobody knows; what comes in it says where it ends.
+    pub fn unmeasured(stream: ByteStream) -> Body {
+        Body::Stream(Streaming { stream, remaining: None, pending: None })
     }
 
     /// Counts the reply that this is the body of: at once if all of it is at hand.
@@ -54,9 +59,10 @@ impl Body {
         }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    /// Its length, if that is known.
+    pub(super) fn len(&self) -> Option<u64> {
         match self {
-            Body::Full(bytes) => bytes.len() as u64,
+            Body::Full(bytes) => Some(bytes.len() as u64),
             Body::Stream(streaming) => streaming.remaining,
         }
     }
@@ -69,12 +75,14 @@ impl Streaming {
             Poll::Ready(next) => next,
         };
         let piece = match next {
-            None if self.remaining == 0 => return Poll::Ready(None),
+            None if self.remaining.is_none_or(|left| left == 0) => return Poll::Ready(None),
             None => Err(Error::corrupt("length of a body", "its end", "more bytes")),
-            Some(Ok(piece)) if piece.len() as u64 > self.remaining => {
-                Err(Error::corrupt("length of a body", piece.len(), self.remaining))
-            }
-            Some(piece) => piece,
+            Some(piece) => match (piece, self.remaining) {
+                (Ok(piece), Some(left)) if piece.len() as u64 > left => {
+                    Err(Error::corrupt("length of a body", piece.len(), left))
+                }
+                (piece, _) => piece,
+            },
         };
         Poll::Ready(Some(self.counted(piece)))
     }
@@ -82,7 +90,9 @@ impl Streaming {
     fn counted(&mut self, piece: Result<Bytes>) -> Result<Bytes> {
         match &piece {
             Ok(bytes) => {
-                self.remaining -= bytes.len() as u64;
+                if let Some(left) = &mut self.remaining {
+                    *left -= bytes.len() as u64;
+                }
                 if let Some(pending) = &mut self.pending {
                     pending.bytes_out += bytes.len() as u64;
                 }
@@ -116,10 +126,10 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.len() == 0
+        self.len() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.len())
+        self.len().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

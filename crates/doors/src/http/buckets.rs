@@ -86,6 +86,8 @@ struct Change {
     visibility: Option<String>,
     cache_control: Option<String>,
     grant: Option<Grant>,
+    /// Of blocks written from now on; 0 for as many as is usual in the cluster.
+    replicas: Option<u8>,
 }
 
 #[derive(Deserialize)]
@@ -111,7 +113,12 @@ impl Change {
             }
             Some(None) => return Err(Error::Invalid("grant: use <user>:<rights>".into())),
         };
-        Ok(Change { visibility: text("visibility"), cache_control: text("cache_control"), grant })
+        let number = |text: &str| {
+            text.parse::<u8>().map_err(|_| Error::Invalid(format!("replicas {text:?}: use 1 to 5")))
+        };
+        let replicas = query.get("replicas").map(number).transpose()?;
+        let (visibility, cache_control) = (text("visibility"), text("cache_control"));
+        Ok(Change { visibility, cache_control, grant, replicas })
     }
 }
 
@@ -133,6 +140,7 @@ pub async fn update(
         visibility: change.visibility.as_deref().map(Visibility::parse).transpose()?,
         cache_control: change.cache_control,
         grant,
+        replicas: change.replicas,
         tags: None,
     };
     fs.run(caller, verb).await?;

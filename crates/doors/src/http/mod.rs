@@ -14,6 +14,7 @@ mod content_type;
 mod date;
 mod delete;
 mod digest;
+mod dump;
 mod error;
 mod get;
 mod headers;

@@ -48,8 +48,8 @@ pub fn no_content() -> Response<Body> {
 /// What a HEAD gets: the length that a GET would have, and nothing of it.
 pub fn strip_body(reply: &mut Response<Body>) {
     let length = reply.body().len();
-    if length > 0 {
+    if let Some(length @ 1..) = length {
         reply.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-        *reply.body_mut() = Body::empty();
     }
+    *reply.body_mut() = Body::empty();
 }

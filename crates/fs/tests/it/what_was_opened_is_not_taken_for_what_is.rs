@@ -36,6 +36,7 @@ fn a_right_that_was_taken_away() {
             cache_control: None,
             grant: None,
             tags: None,
+            replicas: None,
         };
         world.fs.run(&root(), show(Visibility::Public)).await.unwrap();
         for _ in 0..3 {

@@ -1,19 +1,51 @@
-//! Sessions, users, access keys, tokens and counters.
+//! Sessions and their last replies, users, access keys, tokens and counters.
 
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use cairn_base::{Result, UserId};
+use cairn_base::{Result, SessionId, UserId};
 
 use super::About;
-use super::tables::{Checker, only_number};
+use super::tables::{Checker, number, only_number};
 use crate::keys;
-use crate::rows::{AccessKey, Row, Session, Token, User, decode_number};
+use crate::rows::{AccessKey, Row, Session, SessionState, Slot, Token, User, decode_number};
+use crate::session::SLOTS;
 
 pub fn check(checker: &mut Checker<'_>) -> Result<()> {
-    checker.each_row(b's', |key| only_number(key), |_, _, _: Session| {})?;
+    check_sessions(checker)?;
     let highest_user = check_users(checker)?;
     check_counters(checker, highest_user)
+}
+
+fn check_sessions(checker: &mut Checker<'_>) -> Result<()> {
+    let mut sessions: HashMap<SessionId, SessionState> = HashMap::new();
+    checker.each_row(
+        b's',
+        |key| only_number(key).map(SessionId),
+        |_, session, row: Session| {
+            sessions.insert(session, row.state);
+        },
+    )?;
+    checker.each_row(
+        b'q',
+        |key| slot(key),
+        |checker, (session, slot), _: Slot| {
+            let what = match sessions.get(&session) {
+                Some(SessionState::Live) => return,
+                Some(_) => "which has ended",
+                None => "which does not exist",
+            };
+            let what = format!("slot {slot} is of session {session}, {what}");
+            checker.report.add(About::Store, what);
+        },
+    )
+}
+
+/// The session and the slot of a key.
+fn slot(key: &[u8]) -> Option<(SessionId, u16)> {
+    let slot = key.get(9..)?.try_into().ok().map(u16::from_be_bytes)?;
+    let session = SessionId(number(key)?);
+    (slot < SLOTS).then_some((session, slot))
 }
 
 /// A row below `k`.

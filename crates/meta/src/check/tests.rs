@@ -10,7 +10,7 @@ use cairn_base::{BlockId, BodyId, GroupId, Ino, Result, SessionId, Timestamp, Us
 
 use super::{About, Piece, Report, check, name_inodes, name_pieces};
 use crate::engine::{Engine, Memory, Snapshot};
-use crate::master::{Config, Master};
+use crate::master::{Config, Master, Once};
 use crate::ops::append::Append;
 use crate::ops::body::Data;
 use crate::ops::buckets::CreateBucket;
@@ -23,7 +23,9 @@ use crate::ops::multipart::{
 };
 use crate::ops::put_object::{NewContent, PutObject};
 use crate::ops::sessions::{Format, OpenSession};
-use crate::rows::{BucketKind, Extent, Extents, ObjectAttributes, Place, Row, encode_number};
+use crate::rows::{
+    BucketKind, Extent, Extents, ObjectAttributes, Place, Row, Session, SessionState, encode_number,
+};
 use crate::{Verb, keys};
 
 const SESSION: SessionId = SessionId(77);
@@ -99,6 +101,7 @@ fn store() -> Rig {
     let mut rig = Rig::new();
     rig.system(Format { cluster: 5 });
     rig.system(OpenSession { session: SESSION });
+    keep_reply(&rig);
     let key =
         AddAccessKey { id: "AKEY".into(), sealed: vec![1], user: "root".into(), replace: false };
     rig.system(key);
@@ -115,6 +118,14 @@ fn store() -> Rig {
     multipart(&mut rig, "parts", true);
     multipart(&mut rig, "pending", false);
     rig
+}
+
+/// An operation that came from another machine.
+fn keep_reply(rig: &Rig) {
+    let (master, caller) = (&rig.master, Caller::system());
+    let once = Once { master, caller, session: SESSION, slot: 3, sequence: 1 };
+    let other = OpenSession { session: SessionId(78) };
+    rig.runtime.block_on(rig.master.run_once(once, other)).unwrap();
 }
 
 fn copy(rig: &Rig, source: &str, target: &str) {
@@ -239,8 +250,10 @@ fn any_missing_row_is_found() {
     let rig = store();
     let edited = Edited::of(&rig);
     for missing in edited.rows.keys() {
-        // That a credential or a session was there, nothing else says.
-        if missing.starts_with(b"ka") || missing.starts_with(b"kt") || missing[0] == b's' {
+        // That a credential, a reply or a session was there, nothing else says.
+        let tables: [&[u8]; 3] = [b"ka", b"kt", b"q"];
+        let unused = keys::session(SessionId(78));
+        if tables.iter().any(|table| missing.starts_with(table)) || *missing == unused {
             continue;
         }
         let mut rows = edited.rows.clone();
@@ -261,6 +274,28 @@ fn any_unreadable_row_is_found() {
         let report = findings(&Edited { rows });
         assert!(report.finding_count > 0 || bad[0] == b'x', "{bad:?}");
     }
+}
+
+#[test]
+fn replies_are_of_sessions_that_live() {
+    let edited = Edited::of(&store());
+    let slot_key = keys::slot(SESSION, 3);
+    let reply = edited.rows[&slot_key].clone();
+    let expect = |key: Bytes, row: Bytes, text: &str| {
+        let mut rows = edited.rows.clone();
+        rows.insert(key, row);
+        let report = findings(&Edited { rows });
+        assert_eq!(report.finding_count, 1, "{text}: {:?}", report.findings);
+        assert!(report.findings[0].what.contains(text), "{:?}", report.findings);
+    };
+    let ended = Session { state: SessionState::Ended, ..Session::default() };
+    expect(keys::session(SESSION), ended.encode(), "slot 3 is of session");
+    expect(keys::slot(SessionId(79), 0), reply.clone(), "which does not exist");
+    expect(keys::slot(SESSION, u16::MAX), reply.clone(), "unknown form");
+    expect([&slot_key[..], b"x"].concat().into(), reply, "unknown form");
+    let mut rows = edited.rows.clone();
+    rows.insert(slot_key.clone(), Bytes::from_static(b"\x09"));
+    assert_eq!(findings(&Edited { rows }).findings[0].about, About::Row(slot_key));
 }
 
 #[test]

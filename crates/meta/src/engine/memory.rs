@@ -80,9 +80,10 @@ impl Engine for Memory {
         Ok(self.state.lock().fence)
     }
 
-    fn take_over(&self) -> Result<Fence> {
+    fn take_over_at(&self, batch: u64) -> Result<Fence> {
         let mut state = self.state.lock();
         state.fence.epoch += 1;
+        state.fence.batch = state.fence.batch.max(batch);
         Ok(state.fence)
     }
 

@@ -2,13 +2,17 @@
 //! trait. Engines know nothing of inodes; they keep rows.
 
 pub mod embedded;
+mod lease;
 pub mod memory;
 pub mod postgres;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 
 pub use embedded::Embedded;
+pub use lease::Lease;
 pub use memory::{CommitFault, Memory};
 pub use postgres::Postgres;
 
@@ -47,7 +51,23 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Raises the epoch by one, durably, and returns the new fence: from now on commits with an
     /// older epoch are refused.
-    fn take_over(&self) -> Result<Fence>;
+    fn take_over(&self) -> Result<Fence> {
+        self.take_over_at(0)
+    }
+
+    /// As `take_over`, and raises the batch to `batch` if it is lower: rows that come from
+    /// elsewhere name batches up to that one.
+    fn take_over_at(&self, batch: u64) -> Result<Fence>;
+
+    /// What the master that took over last must hold to answer from memory; `None`: nothing, since
+    /// nobody else can take over.
+    fn lease(&self) -> Option<Arc<Lease>> {
+        None
+    }
+
+    /// The master that took over last has ended: another one need not wait until its lease runs
+    /// out. Blocks, but not for long.
+    fn give_up(&self) {}
 
     /// All rows as of the last durable batch. Later commits do not change what it shows.
     fn snapshot(&self) -> Result<Box<dyn Snapshot>>;

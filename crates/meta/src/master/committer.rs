@@ -25,7 +25,7 @@ impl Committer {
     pub fn run(mut self) {
         while let Some(batch) = self.next() {
             if batch.changes.is_empty() {
-                self.shared.answer(batch.jobs);
+                self.shared.answer_unchanged(batch.jobs);
             } else {
                 self.commit(batch);
             }
@@ -89,14 +89,10 @@ impl Committer {
     /// Operations that wanted to change rows are told why they could not.
     fn refuse(&self, batch: Batch, error: &Error) {
         let (changed, redo): (Vec<Job>, _) = batch.jobs.into_iter().partition(|job| job.changed);
-        let refused = changed.len();
-        for job in changed {
-            job.refuse(match error {
-                Error::Full(what) => Error::Full(what.clone()),
-                other => Error::Unavailable(format!("nothing was changed: {other}")),
-            });
-        }
-        self.shared.permits.add_permits(refused);
+        self.shared.refuse(changed, || match error {
+            Error::Full(what) => Error::Full(what.clone()),
+            other => Error::Unavailable(format!("nothing was changed: {other}")),
+        });
         self.start_over(redo);
     }
 

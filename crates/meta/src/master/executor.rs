@@ -274,7 +274,7 @@ impl Executor {
         }
         let jobs = std::mem::take(&mut pipe.open.jobs);
         MutexGuard::unlock_fair(pipe);
-        self.shared.answer(jobs);
+        self.shared.answer_unchanged(jobs);
         true
     }
 

@@ -54,7 +54,7 @@ use op::Job;
 use shared::Shared;
 
 use crate::Verb;
-use crate::engine::Engine;
+use crate::engine::{Engine, Snapshot};
 
 /// How long a dropped master may take to finish what it accepted.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -121,6 +121,7 @@ impl Master {
         let fence = engine.take_over()?;
         let shared = Arc::new(Shared::new(engine, clock, config, fence));
         let (alive, threads) = mpsc::channel();
+        shared.watch_lease();
         let owner = Owner { shared: Arc::clone(&shared), threads: Mutex::new(threads) };
         let master = Master { owner: Arc::new(owner) };
         let executor = Executor::new(Arc::clone(&shared));
@@ -193,7 +194,7 @@ impl Master {
     ///
     /// # Errors
     /// Those of the operation and of the engine; `Invalid` if it changes rows; `Unavailable` when
-    /// the master has failed.
+    /// the master has failed, or may have been replaced.
     pub async fn read<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         if let Some(result) = self.read_now(caller, &verb) {
             return result;
@@ -231,6 +232,18 @@ impl Master {
         read::is_current(&self.owner.shared, memo)
     }
 
+    /// All rows as they are in the engine, of a batch that reads have seen. Blocks.
+    ///
+    /// # Errors
+    /// Those of the engine; `Unavailable` when the master has failed, or may have been replaced.
+    pub fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        let shared = &self.owner.shared;
+        shared.check_serving()?;
+        let snapshot = shared.engine.snapshot()?;
+        shared.wait_published(snapshot.batch())?;
+        Ok(snapshot)
+    }
+
     /// The last batch that is durable and seen by reads.
     pub fn durable_batch(&self) -> u64 {
         self.owner.shared.durable.batch()
@@ -241,6 +254,16 @@ impl Master {
         self.owner.begin_stop();
         // An error is what it waits for: nobody sends.
         let _ = self.owner.threads.lock().recv();
+        self.owner.shared.engine.give_up();
+    }
+
+    /// Whether this is the master, as far as it can know.
+    ///
+    /// # Errors
+    /// `Unavailable` when it has failed, or could not renew its lease: then it answers no reads
+    /// until it has.
+    pub fn check_serving(&self) -> Result<()> {
+        self.owner.shared.check_serving()
     }
 
     /// Why the master ended without being told to. The process must then exit, and recover by

@@ -36,8 +36,7 @@ pub fn is_current<R>(shared: &Shared, memo: &Memo<R>) -> bool {
         Cached::Row(row) => Some(row),
         Cached::Newer | Cached::Missing => None,
     };
-    let current =
-        shared.failure().is_none() && memo.is_current(batch, now) && shared.unsettled.holds(stamp);
+    let current = shared.serves() && memo.is_current(batch, now) && shared.unsettled.holds(stamp);
     if current {
         shared.counters.reads_cached.add(1);
     }
@@ -51,8 +50,8 @@ pub fn on_cached<V: Verb>(
     verb: &V,
     trace: bool,
 ) -> Option<Result<Memo<V::Reply>>> {
-    if shared.failure().is_some() {
-        return Some(Err(shared.gone()));
+    if let Err(error) = shared.check_serving() {
+        return Some(Err(error));
     }
     let now = shared.now();
     let mut context = Context { caller: caller.clone(), now, batch: 0 };

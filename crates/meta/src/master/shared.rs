@@ -15,7 +15,7 @@ use super::inbox::Inbox;
 use super::op::Job;
 use super::settle::Unsettled;
 use super::stats::{Counters, Stats};
-use crate::engine::{Engine, Fence};
+use crate::engine::{Engine, Fence, Lease};
 
 /// The last published batch, and who waits for it.
 pub struct Durable {
@@ -68,6 +68,8 @@ pub struct Shared {
     pub unsettled: Arc<Unsettled>,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
+    /// What it takes to answer from memory, if anything.
+    lease: Option<Arc<Lease>>,
     failure: OnceLock<String>,
     failed: watch::Sender<bool>,
     clock: Arc<dyn Clock>,
@@ -82,6 +84,7 @@ impl Shared {
         fence: Fence,
     ) -> Shared {
         Shared {
+            lease: engine.lease(),
             engine,
             cache: RowCache::new(config.cache_bytes),
             durable: Durable::new(fence.batch),
@@ -109,6 +112,36 @@ impl Shared {
     /// Time for measuring.
     pub fn monotonic_us(&self) -> u64 {
         u64::try_from(self.clock.monotonic().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Has the master fail when another takes over.
+    pub fn watch_lease(self: &Arc<Self>) {
+        let Some(lease) = &self.lease else { return };
+        let shared = Arc::downgrade(self);
+        lease.when_fenced(move |reason| {
+            if let Some(shared) = shared.upgrade() {
+                shared.fail(format!("outcome unknown: {reason}"));
+            }
+        });
+    }
+
+    /// Whether what is in memory is as it is in the engine.
+    ///
+    /// # Errors
+    /// `Unavailable` when the master has failed, or another may have taken over.
+    pub fn check_serving(&self) -> Result<()> {
+        if self.serves() { Ok(()) } else { Err(self.refusal()) }
+    }
+
+    pub fn serves(&self) -> bool {
+        self.failure().is_none() && self.lease.as_ref().is_none_or(|lease| lease.is_held())
+    }
+
+    fn refusal(&self) -> Error {
+        match &self.lease {
+            Some(lease) if self.failure().is_none() => lease.refusal(),
+            _ => self.gone(),
+        }
     }
 
     /// Why the master ended, if it did so by itself.
@@ -178,6 +211,28 @@ impl Shared {
             self.counters.ops.add(count as u64);
             self.permits.add_permits(count);
         }
+    }
+
+    /// As `answer`, for operations that changed nothing: no commit proves that what they saw is
+    /// how things are.
+    pub fn answer_unchanged(&self, jobs: Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
+        if self.serves() {
+            self.answer(jobs);
+        } else {
+            self.refuse(jobs, || self.refusal());
+        }
+    }
+
+    /// Answers operations with an error.
+    pub fn refuse(&self, jobs: Vec<Job>, error: impl Fn() -> Error) {
+        let refused = jobs.len();
+        for job in jobs {
+            job.refuse(error());
+        }
+        self.permits.add_permits(refused);
     }
 
     pub fn stats(&self) -> Stats {

@@ -145,6 +145,8 @@ pub struct UpdateBucket {
     /// A user by name, and what it may do from now on.
     pub grant: Option<(String, Rights)>,
     pub tags: Option<Vec<(String, String)>>,
+    /// Of blocks written from now on; 0 for as many as is usual.
+    pub replicas: Option<u8>,
 }
 
 impl Verb for UpdateBucket {
@@ -169,6 +171,10 @@ impl Verb for UpdateBucket {
         if let Some(tags) = &self.tags {
             check_tags(tags, limits::BUCKET_TAGS)?;
             bucket.tags = tags.clone();
+        }
+        if let Some(replicas) = self.replicas {
+            super::cluster::want_replicas(view, replicas)?;
+            opened.bucket.replicas = replicas;
         }
         store(view, keys::bucket(opened.id), &opened.bucket);
         Ok(opened)

@@ -35,6 +35,23 @@ fn load_map(view: &mut View<'_>) -> Result<Option<ClusterMap>, Stop> {
     Ok(row.as_ref().map(ClusterMap::decode).transpose()?)
 }
 
+/// Notes in the map that a bucket asks for so many replicas, so that there will be groups for it.
+pub fn want_replicas(view: &mut View<'_>, replicas: u8) -> Result<(), Stop> {
+    let Some(former) = load_map(view)? else {
+        let text = "replicas: this store is one process on one machine, and keeps one";
+        return Err(Error::Invalid(text.into()).into());
+    };
+    if replicas == 0 || replicas == former.replicas || former.replica_counts.contains(&replicas) {
+        return Ok(());
+    }
+    let mut map = former.clone();
+    map.replica_counts.insert(replicas);
+    map.follow(&former);
+    map.check()?;
+    view.put(keys::map(), map.encode());
+    Ok(())
+}
+
 /// Replaces the map by one that follows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutMap {

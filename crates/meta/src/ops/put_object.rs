@@ -232,13 +232,14 @@ pub struct MayWrite {
 }
 
 impl Verb for MayWrite {
-    type Reply = ();
+    /// The replicas that its blocks should have; 0 for as many as is usual.
+    type Reply = u8;
     const NAME: &'static str = "may_write";
 
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<u8, Stop> {
         if self.bucket.is_empty() {
             return Err(no_bucket(&self.bucket));
         }
-        open_bucket(view, context, &self.bucket, Action::Write).map(|_| ())
+        Ok(open_bucket(view, context, &self.bucket, Action::Write)?.bucket.replicas)
     }
 }

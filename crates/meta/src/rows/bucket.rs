@@ -40,6 +40,8 @@ pub struct Bucket {
     /// What other users may do.
     pub grants: Vec<(UserId, Rights)>,
     pub tags: Vec<(String, String)>,
+    /// Replicas of its blocks; 0 for as many as is usual in the cluster.
+    pub replicas: u8,
     pub unknown: Vec<u8>,
 }
 
@@ -77,7 +79,7 @@ impl Row for Bucket {
         if !self.tags.is_empty() {
             writer.bytes(8, &encode_pairs(&self.tags));
         }
-        writer.raw(&self.unknown);
+        writer.number(9, self.replicas.into()).raw(&self.unknown);
         writer.finish()
     }
 
@@ -106,6 +108,7 @@ impl Row for Bucket {
                 6 => bucket.cache_control = field.text()?,
                 7 => bucket.grants.push(decode_grant(&field.value)?),
                 8 => bucket.tags = decode_pairs(&field.value)?,
+                9 => bucket.replicas = narrow("replicas", field.number()?)?,
                 _ => field.keep(&mut bucket.unknown),
             }
         }

@@ -114,7 +114,7 @@ impl Sessions {
         wire::encode(&match result {
             Ok(Some(done)) => Reply::Done(done),
             Ok(None) => Reply::NotAttached,
-            Err(error @ Error::Unavailable(_)) if self.master.failed().is_some() => {
+            Err(error @ Error::Unavailable(_)) if self.master.check_serving().is_err() => {
                 Reply::NotServing(error.to_string())
             }
             Err(error) => Reply::Failed(error),
@@ -162,6 +162,8 @@ impl Sessions {
         if !self.is_attached(peer, renew.session) {
             return Ok(None);
         }
+        // A session that is renewed goes on reading what it keeps: another master could not know.
+        self.master.check_serving()?;
         let settled = self.master.settled_batch();
         if let Some(live) = self.state.lock().live.get_mut(&renew.session) {
             live.renewed = self.clock.monotonic();
@@ -187,6 +189,10 @@ impl Sessions {
         let lease = read.lease.then_some(read.session);
         let visitor = Reading { master: &self.master, caller, lease };
         let (reply, mut rows) = wire::visit(read.verb, &read.fields, visitor)?.await;
+        if let Err(error @ Error::Unavailable(_)) = reply {
+            self.master.check_serving()?;
+            return Ok(Some(ReadReply { reply: Err(error), rows: Vec::new() }));
+        }
         rows.retain(|(_, row)| row.as_ref().is_none_or(|row| row.len() <= LEASED_ROW_BYTES));
         Ok(Some(ReadReply { reply, rows }))
     }

@@ -5,6 +5,7 @@
 mod bit_flips_in_the_log;
 mod conformance;
 mod disk_full_loses_nothing;
+mod dumps;
 mod io_errors_at_every_call;
 mod postgres;
 mod power_cuts;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod net;
+mod not_serving;
 mod recalls;
 mod slots;
 mod stale_reads;

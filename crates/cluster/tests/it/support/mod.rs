@@ -1,7 +1,9 @@
 //! A cluster of nodes in this process: its authority, its map, its clock.
 
+pub mod data;
 mod map;
 pub mod pair;
+pub mod raw;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -102,12 +102,14 @@ impl Core {
         Ok(())
     }
 
-    pub fn take_over(&self) -> Result<Fence> {
+    pub fn take_over_at(&self, batch: u64) -> Result<Fence> {
         let mut writer = self.writer.lock();
         let result = writer.log.record_bytes(&[]).map_err(CommitError::Failed);
         let result = result.and_then(|bytes| self.wait_for_room(&mut writer, bytes));
-        let fence = Fence { epoch: writer.fence.epoch + 1, ..writer.fence };
-        let result = result.and_then(|()| self.append(&mut writer, Kind::TakeOver, fence, vec![]));
+        let Fence { epoch, batch: last } = writer.fence;
+        let fence = Fence { epoch: epoch + 1, batch: last.max(batch) };
+        let kind = if batch > last { Kind::Advance } else { Kind::TakeOver };
+        let result = result.and_then(|()| self.append(&mut writer, kind, fence, vec![]));
         match result {
             Ok(()) => {
                 self.publish(writer, fence);

@@ -181,8 +181,8 @@ impl Engine for Embedded {
         Ok(self.core.view.read().fence)
     }
 
-    fn take_over(&self) -> Result<Fence> {
-        self.core.take_over()
+    fn take_over_at(&self, batch: u64) -> Result<Fence> {
+        self.core.take_over_at(batch)
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {

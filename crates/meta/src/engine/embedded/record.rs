@@ -27,6 +27,8 @@ pub enum Kind {
     Batch,
     /// No rows; the epoch is one more than before.
     TakeOver,
+    /// No rows; the epoch is one more than before, the batch number any that is higher.
+    Advance,
 }
 
 /// The header of a record.
@@ -109,6 +111,7 @@ impl Rest<'_> {
         let kind = match u16::from_le_bytes(self.take()?) {
             1 => Some(Kind::Batch),
             2 => Some(Kind::TakeOver),
+            3 => Some(Kind::Advance),
             _ => None,
         };
         if self.u64()? != log_id {
@@ -199,6 +202,7 @@ fn header_bytes(
     let kind: u16 = match draft.kind {
         Kind::Batch => 1,
         Kind::TakeOver => 2,
+        Kind::Advance => 3,
     };
     let mut head = Vec::with_capacity(HEADER_BYTES);
     head.extend_from_slice(&MAGIC);

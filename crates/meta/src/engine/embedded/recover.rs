@@ -67,6 +67,9 @@ fn replay(log: &Log, place: &Place, state: &mut Recovered) -> Result<bool> {
     let expected = match header.kind {
         Kind::Batch => Fence { epoch, batch: batch.wrapping_add(1) },
         Kind::TakeOver => Fence { epoch: epoch.wrapping_add(1), batch },
+        Kind::Advance => {
+            Fence { epoch: epoch.wrapping_add(1), batch: batch.max(header.fence.batch) }
+        }
     };
     if header.fence != expected {
         let what = format!("fence of log record {}", header.sequence);

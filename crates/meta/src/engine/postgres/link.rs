@@ -26,6 +26,7 @@ pub struct Target {
     url: Url,
     tls: Tls,
     patience: Duration,
+    lease: Duration,
     pub sql: Sql,
 }
 
@@ -34,7 +35,11 @@ impl Target {
         let sql = Sql::new(&config.schema)?;
         let url = Url::parse(config.url.expose())?;
         let tls = Tls::new(&url.trust)?;
-        Ok(Target { url, tls, patience: config.patience, sql })
+        let Config { patience, lease, .. } = *config;
+        if lease.is_zero() {
+            return Err(Error::Invalid("the lease of a master must be longer than nothing".into()));
+        }
+        Ok(Target { url, tls, patience, lease, sql })
     }
 
     /// Host, port and database, for messages.
@@ -44,7 +49,12 @@ impl Target {
 
     /// A connection to a server that is fit for use.
     pub fn connect(&self) -> Result<Link> {
-        let link = Link::open(self).map_err(|fault| fault.at(self))?;
+        self.connect_within(ANSWER_TIMEOUT)
+    }
+
+    /// As `connect`; what takes longer counts as lost.
+    pub fn connect_within(&self, limit: Duration) -> Result<Link> {
+        let link = Link::open(self, limit).map_err(|fault| fault.at(self))?;
         inspect::check_settings(self, &link)?;
         Ok(link)
     }
@@ -53,7 +63,7 @@ impl Target {
     pub fn reconnect(&self) -> Result<Link> {
         let deadline = Instant::now() + self.patience;
         loop {
-            match Link::open(self) {
+            match Link::open(self, ANSWER_TIMEOUT) {
                 Err(Fault::Lost { again: true, .. }) if Instant::now() < deadline => {
                     std::thread::sleep(RETRY_PAUSE);
                 }
@@ -69,6 +79,11 @@ impl Target {
     /// How long a call may wait.
     pub fn patience(&self) -> Duration {
         self.patience
+    }
+
+    /// How long a master may answer from memory without having renewed that right.
+    pub fn lease(&self) -> Duration {
+        self.lease
     }
 }
 
@@ -135,7 +150,7 @@ pub struct Link {
 }
 
 impl Link {
-    fn open(target: &Target) -> Result<Link, Fault> {
+    fn open(target: &Target, limit: Duration) -> Result<Link, Fault> {
         let failed = |error: &dyn std::fmt::Display| Fault::Lost {
             again: true,
             text: format!("connecting: {error}"),
@@ -146,7 +161,7 @@ impl Link {
             .build()
             .map_err(|error| failed(&error))?;
         let connecting = target.url.config.connect(target.tls.clone());
-        let connected = runtime.block_on(async { timeout(ANSWER_TIMEOUT, connecting).await });
+        let connected = runtime.block_on(async { timeout(limit, connecting).await });
         let (client, connection) =
             connected.map_err(|error| failed(&error))?.map_err(|error| Fault::new(&error))?;
         runtime.spawn(async move {
@@ -159,17 +174,27 @@ impl Link {
 
     /// Sends one statement, which is a transaction of its own unless one was begun.
     pub fn query(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Fault> {
-        self.wait(self.client.query_typed(sql, params))
+        self.query_within(ANSWER_TIMEOUT, sql, params)
+    }
+
+    /// As `query`; an answer that takes longer counts as lost.
+    pub fn query_within(
+        &self,
+        limit: Duration,
+        sql: &str,
+        params: &Params<'_>,
+    ) -> Result<Vec<Row>, Fault> {
+        self.wait(limit, self.client.query_typed(sql, params))
     }
 
     /// Sends statements that have no parameters and waits until all are done.
     pub fn execute(&self, sql: &str) -> Result<(), Fault> {
-        self.wait(self.client.batch_execute(sql))
+        self.wait(ANSWER_TIMEOUT, self.client.batch_execute(sql))
     }
 
     /// Sends `first`, then `second`, at once.
     pub fn pipeline(&self, first: &str, second: &str) -> Result<Vec<Row>, Fault> {
-        self.wait(async {
+        self.wait(ANSWER_TIMEOUT, async {
             let first = self.client.batch_execute(first);
             let ((), rows) = tokio::try_join!(first, self.client.query_typed(second, &[]))?;
             Ok(rows)
@@ -189,13 +214,14 @@ impl Link {
 
     fn wait<T>(
         &self,
+        limit: Duration,
         answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Fault> {
-        match self.runtime().block_on(async { timeout(ANSWER_TIMEOUT, answer).await }) {
+        match self.runtime().block_on(async { timeout(limit, answer).await }) {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(Fault::new(&error)),
             Err(_) => {
-                let text = format!("no answer within {} s", ANSWER_TIMEOUT.as_secs());
+                let text = format!("no answer within {} ms", limit.as_millis());
                 Err(Fault::Lost { again: true, text })
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   commit, fence ──► writer ──► one connection ──┐
-//!                                                 ├──► PostgreSQL, or a pooler before it
+//!   lease ───────────► keeper ──► one connection ──┼──► PostgreSQL, or a pooler before it
 //!   snapshot ──► pool ──► some connections ───────┘
 //! ```
 //!
@@ -14,26 +14,31 @@
 //! docs/format-postgres.md says what is stored, docs/decisions/0003 why.
 
 mod inspect;
+mod keeper;
 mod link;
 mod pool;
 mod schema;
 mod snapshot;
+mod standby;
 mod tls;
 mod url;
 mod writer;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cairn_base::{Result, Secret};
 use parking_lot::Mutex;
 
-use super::{Change, CommitError, Engine, Fence, Snapshot};
+use super::{Change, CommitError, Engine, Fence, Lease, Snapshot};
+use keeper::Keeper;
 use link::Target;
 use pool::Pool;
 use snapshot::Shown;
 use writer::Writer;
+
+pub use standby::{Standby, Turn, wait_for_turn};
 
 /// Which database, and how it is used.
 #[derive(Clone, Debug)]
@@ -49,6 +54,12 @@ pub struct Config {
     pub connections: usize,
     /// How long a call may wait for a connection after the last one was lost.
     pub patience: Duration,
+    /// How long a master that took over may answer from memory without having renewed that right,
+    /// and so the least that a standby waits.
+    pub lease: Duration,
+    /// What to take over from, see [`wait_for_turn`]. `None`: whatever there is, for who knows
+    /// that no other master serves; one that does might answer from memory for a lease.
+    pub turn: Option<Turn>,
 }
 
 impl Config {
@@ -59,6 +70,8 @@ impl Config {
             accept_lossy_failover: false,
             connections: 8,
             patience: Duration::from_secs(30),
+            lease: Duration::from_secs(3),
+            turn: None,
         }
     }
 }
@@ -67,6 +80,10 @@ impl Config {
 pub struct Postgres {
     writer: Mutex<Writer>,
     pool: Arc<Pool>,
+    target: Arc<Target>,
+    turn: Option<Turn>,
+    /// Since the last take-over.
+    keeper: Mutex<Option<Keeper>>,
 }
 
 impl Postgres {
@@ -93,8 +110,15 @@ impl Postgres {
         inspect::check_standbys(&target, &link, config.accept_lossy_failover)?;
         schema::prepare(&target, &link, create)?;
         let writer = Writer::new(Arc::clone(&target), link)?;
-        let pool = Arc::new(Pool::new(target, config.connections));
-        Ok(Postgres { writer: Mutex::new(writer), pool })
+        let pool = Arc::new(Pool::new(Arc::clone(&target), config.connections));
+        let (writer, keeper) = (Mutex::new(writer), Mutex::default());
+        Ok(Postgres { writer, pool, target, turn: config.turn, keeper })
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 
@@ -104,8 +128,24 @@ impl Engine for Postgres {
         self.writer.lock().fence()
     }
 
-    fn take_over(&self) -> Result<Fence> {
-        self.writer.lock().take_over()
+    fn take_over_at(&self, batch: u64) -> Result<Fence> {
+        let mut keeper = self.keeper.lock();
+        drop(keeper.take());
+        let sent = Instant::now();
+        let fence = self.writer.lock().take_over(batch, self.turn)?;
+        *keeper = Some(Keeper::start(Arc::clone(&self.target), fence.epoch, sent)?);
+        Ok(fence)
+    }
+
+    fn lease(&self) -> Option<Arc<Lease>> {
+        self.keeper.lock().as_ref().map(|keeper| Arc::clone(&keeper.lease))
+    }
+
+    fn give_up(&self) {
+        let keeper = self.keeper.lock().take();
+        if let Some(keeper) = keeper {
+            keeper.give_up();
+        }
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
@@ -117,6 +157,15 @@ impl Engine for Postgres {
     }
 
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
-        self.writer.lock().commit(expected, &changes)
+        let sent = Instant::now();
+        let result = self.writer.lock().commit(expected, &changes);
+        if result.is_ok()
+            && let Some(keeper) = &*self.keeper.lock()
+            && keeper.epoch == expected.epoch
+        {
+            // A commit proves as much as a renewal does.
+            keeper.lease.extend(sent);
+        }
+        result
     }
 }

@@ -25,7 +25,16 @@ pub struct Sql {
     pub commit: String,
     /// Parameters: epoch, attempt.
     pub raise_attempt: String,
+    /// Parameters: the least batch, milliseconds of the lease.
     pub take_over: String,
+    /// Parameters: those of `take_over`; epoch, heartbeat and batch that are expected.
+    pub take_turn: String,
+    /// Parameters: epoch. One row if done.
+    pub renew: String,
+    /// Parameters: epoch.
+    pub give_up: String,
+    /// What a standby looks at.
+    pub watch: String,
 }
 
 /// Settings that a pooler may have kept from others do not matter.
@@ -39,6 +48,13 @@ impl Sql {
                 "the schema {schema:?}: a name has 1 to {NAME_BYTES} of a-z, 0-9 and _"
             )));
         }
+        let take_over = |expected: &str| {
+            format!(
+                "UPDATE \"{schema}\".fence SET epoch = epoch + 1, batch = greatest(batch, $1), \
+                   heartbeat = 1, lease_ms = $2 WHERE {DURABLY}{expected} \
+                 RETURNING epoch, batch, attempt"
+            )
+        };
         let (rows, fence) = (format!("\"{schema}\".rows"), format!("\"{schema}\".fence"));
         Ok(Sql {
             fence: format!("SELECT epoch, batch, attempt FROM {fence}"),
@@ -63,10 +79,14 @@ impl Sql {
             raise_attempt: format!(
                 "UPDATE {fence} SET attempt = greatest(attempt, $2) WHERE epoch = $1 AND {DURABLY}"
             ),
-            take_over: format!(
-                "UPDATE {fence} SET epoch = epoch + 1 WHERE {DURABLY} \
-                 RETURNING epoch, batch, attempt"
+            take_over: take_over(""),
+            take_turn: take_over(" AND epoch = $3 AND heartbeat = $4 AND batch = $5"),
+            renew: format!(
+                "UPDATE {fence} SET heartbeat = heartbeat + 1 \
+                 WHERE epoch = $1 AND {DURABLY} RETURNING 1"
             ),
+            give_up: format!("UPDATE {fence} SET heartbeat = 0 WHERE epoch = $1 AND {DURABLY}"),
+            watch: format!("SELECT epoch, heartbeat, batch, lease_ms FROM {fence}"),
             schema: schema.to_owned(),
         })
     }
@@ -90,9 +110,11 @@ impl Sql {
              CREATE TABLE IF NOT EXISTS \"{schema}\".fence ( \
                single boolean NOT NULL PRIMARY KEY DEFAULT true CHECK (single), \
                format bigint NOT NULL, epoch bigint NOT NULL, batch bigint NOT NULL, \
-               attempt bigint NOT NULL) WITH (fillfactor = 10); \
-             INSERT INTO \"{schema}\".fence (format, epoch, batch, attempt) \
-               VALUES ({FORMAT}, 0, 0, 0) ON CONFLICT DO NOTHING; \
+               attempt bigint NOT NULL, heartbeat bigint NOT NULL, lease_ms bigint NOT NULL) \
+               WITH (fillfactor = 10); \
+             INSERT INTO \"{schema}\".fence \
+               (format, epoch, batch, attempt, heartbeat, lease_ms) \
+               VALUES ({FORMAT}, 0, 0, 0, 0, 0) ON CONFLICT DO NOTHING; \
              COMMIT"
         )
     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::link::{Fault, Link, Params, Target};
+use super::standby::Turn;
 use crate::engine::{Change, CommitError, Fence};
 
 /// How often a statement that may be done twice is sent before its connection counts as hopeless.
@@ -31,7 +32,7 @@ pub fn fence_of(target: &Target, rows: &[Row]) -> Result<(Fence, i64)> {
     }
 }
 
-fn signed(number: u64) -> Result<i64> {
+pub fn signed(number: u64) -> Result<i64> {
     let over = |_| Error::Invalid(format!("{number} is beyond the numbers of the database"));
     i64::try_from(number).map_err(over)
 }
@@ -48,11 +49,28 @@ impl Writer {
         Ok(self.read()?.0)
     }
 
-    pub fn take_over(&mut self) -> Result<Fence> {
+    /// Takes over with a batch that is at least `batch`; from `turn` only, if there is one.
+    pub fn take_over(&mut self, batch: u64, turn: Option<Turn>) -> Result<Fence> {
         let target = Arc::clone(&self.target);
+        let batch = signed(batch)?;
+        let lease_ms = i64::try_from(target.lease().as_millis()).unwrap_or(i64::MAX).max(1);
+        let given: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&batch, Type::INT8), (&lease_ms, Type::INT8)];
         // Not asked twice: it may be done although no answer came.
-        let answer = self.link()?.query(&target.sql.take_over, &[]);
+        let link = self.link()?;
+        let answer = match &turn {
+            None => link.query(&target.sql.take_over, &given),
+            Some(Turn { epoch, heartbeat, batch }) => {
+                let seen: [(&(dyn ToSql + Sync), Type); 3] =
+                    [(epoch, Type::INT8), (heartbeat, Type::INT8), (batch, Type::INT8)];
+                link.query(&target.sql.take_turn, &[&given[..], &seen[..]].concat())
+            }
+        };
         let rows = answer.map_err(|fault| self.fail(fault))?;
+        if rows.is_empty() && turn.is_some() {
+            let text = format!("{}: another master serves: wait for the turn", target.shown());
+            return Err(Error::Unavailable(text));
+        }
         let (fence, attempt) = fence_of(&target, &rows)?;
         self.attempt = attempt;
         // Commits of an older epoch are refused from now on.

@@ -2,7 +2,9 @@
 
 mod cuts;
 mod failover;
+mod gate;
 mod kills;
+mod leases;
 mod proxy;
 mod refusals;
 pub mod server;

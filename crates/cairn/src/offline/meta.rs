@@ -1,0 +1,254 @@
+//! `cairn meta`: a copy of the metadata in a file, and the way back.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use cairn_meta::dump::{self, Contents, Summary};
+use cairn_meta::engine::{Engine, postgres};
+use clap::Subcommand;
+
+use super::store;
+use crate::client::server::Connection;
+use crate::dir::{DataDir, MetaPlace};
+use crate::failure::{Failure, Result};
+use crate::metadata::{MetaArgs, Metadata};
+use crate::output;
+
+/// Bytes written or read at a time.
+const BUFFER: usize = 256 << 10;
+
+/// Copy the metadata of a store to a file, and load them into an empty one
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn meta dump /backup/metadata.dump
+  cairn meta load /backup/metadata.dump /srv/cairn")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Dump(DumpArgs),
+    Load(LoadArgs),
+}
+
+/// Write one consistent state of all metadata to a file
+///
+/// Of a running server, asked through its HTTP door as root, unless DIR or a database is named.
+/// Blocks are not part of it: a copy of the metadata fits the blocks as they were at that moment
+/// or later, as long as nothing was collected since; back up the data directory after it.
+#[derive(clap::Args)]
+#[command(allow_missing_positional = true)]
+#[command(after_help = "Examples:
+  cairn meta dump /backup/metadata.dump
+  cairn meta dump --server https://store.example:8080 - | zstd > metadata.dump.zst
+  cairn meta dump /srv/cairn /backup/metadata.dump           # no server uses it
+  CAIRN_META=postgres://... cairn meta dump metadata.dump    # servers may run")]
+struct DumpArgs {
+    /// The data directory of a store that no server uses
+    dir: Option<PathBuf>,
+    /// Where to write it; - for stdout
+    file: PathBuf,
+    #[command(flatten)]
+    meta: MetaArgs,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Load a dump into a store without metadata
+///
+/// DIR is the data directory whose metadata are lost: move what is left of DIR/meta away first.
+/// Without it the dump goes into the database of --meta, into a schema without rows. The dump is
+/// read twice: once to see that it is whole, before anything is changed.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn meta load /backup/metadata.dump /srv/cairn
+  CAIRN_META=postgres://... cairn meta load /backup/metadata.dump")]
+struct LoadArgs {
+    /// The dump
+    file: PathBuf,
+    /// The data directory that the metadata belong to
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    meta: MetaArgs,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    match &args.command {
+        Command::Dump(args) => dump(args)?,
+        Command::Load(args) => load(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where a dump comes from.
+enum Source<'a> {
+    Engine {
+        engine: Arc<dyn Engine>,
+        /// Kept from being used by others meanwhile.
+        _dir: Option<DataDir>,
+    },
+    Server(&'a Connection),
+}
+
+impl Source<'_> {
+    fn find(args: &DumpArgs) -> Result<Source<'_>> {
+        match (&args.dir, args.meta.database()) {
+            (Some(_), Some(_)) => Err(one_of_two()),
+            (Some(dir), None) => {
+                let dir = DataDir::open(dir, MetaPlace::Directory)?;
+                let engine = store::frozen_engine(&dir)?;
+                Ok(Source::Engine { engine, _dir: Some(dir) })
+            }
+            (None, Some(config)) => {
+                // Nothing is written, so nothing can be lost.
+                let config = postgres::Config { accept_lossy_failover: true, ..config };
+                let engine = Metadata::in_known_database(&config)?.engine;
+                Ok(Source::Engine { engine, _dir: None })
+            }
+            (None, None) => Ok(Source::Server(&args.connection)),
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> Result<Summary> {
+        match self {
+            Source::Engine { engine, .. } => of_engine(&**engine, out),
+            Source::Server(connection) => of_server(connection, out),
+        }
+    }
+}
+
+fn dump(args: &DumpArgs) -> Result<()> {
+    let source = Source::find(args)?;
+    let summary = match args.file.as_os_str() == "-" {
+        true => source.write(&mut io::stdout().lock())?,
+        false => to_file(&args.file, &source)?,
+    };
+    show("dumped", &summary);
+    Ok(())
+}
+
+fn one_of_two() -> Failure {
+    Failure::usage("name DIR or a database (--meta or CAIRN_META), not both")
+}
+
+fn show(done: &str, summary: &Summary) {
+    let Summary { cluster, batch, rows, bytes } = summary;
+    let bytes = output::human_bytes(*bytes);
+    output::complain(&format!("{done}: {rows} rows, {bytes}, store {cluster:016x} at {batch}"));
+}
+
+fn of_engine(engine: &dyn Engine, out: &mut dyn Write) -> Result<Summary> {
+    let bar = output::count_bar(0, "metadata rows");
+    let snapshot = engine.snapshot()?;
+    let summary = dump::write(&*snapshot, out, &mut |rows| bar.set_position(rows))?;
+    bar.finish_and_clear();
+    Ok(summary)
+}
+
+fn of_server(connection: &Connection, out: &mut dyn Write) -> Result<Summary> {
+    let reply = connection.open()?.send("GET", "/admin/meta/dump")?;
+    let (_, mut input) = reply.into_reader();
+    let bar = output::count_bar(0, "metadata rows");
+    // Whether all of it came is in it.
+    let mut tee = Tee { input: &mut input, out };
+    let summary = dump::verify(&mut tee, &mut |rows| bar.set_position(rows))?;
+    out.flush()?;
+    bar.finish_and_clear();
+    Ok(summary)
+}
+
+/// Writes what is read.
+struct Tee<'a> {
+    input: &'a mut dyn Read,
+    out: &'a mut dyn Write,
+}
+
+impl Read for Tee<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(bytes)?;
+        self.out.write_all(&bytes[..read])?;
+        Ok(read)
+    }
+}
+
+/// The file appears when all of it is durable. Nobody else may read it.
+fn to_file(path: &Path, source: &Source<'_>) -> Result<Summary> {
+    let fail = |error: io::Error| Failure::file(path, &error);
+    let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
+        return Err(Failure::usage(format!("{}: not a file's name", path.display())));
+    };
+    let part = path.with_file_name(format!(".{}.cairn-part", name.to_string_lossy()));
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&part);
+    let file = file.map_err(|error| Failure::file(&part, &error))?;
+    let mut out = BufWriter::with_capacity(BUFFER, &file);
+    let written = source.write(&mut out).and_then(|summary| {
+        out.flush().and_then(|()| file.sync_all()).map_err(fail)?;
+        fs::rename(&part, path).map_err(fail)?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))
+            .and_then(|dir| dir.sync_all())
+            .map_err(fail)?;
+        Ok(summary)
+    });
+    if written.is_err() {
+        // It may be gone, and there is a failure to report already.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+fn load(args: &LoadArgs) -> Result<()> {
+    let of_file = |failure: Failure| failure.of(args.file.display());
+    let summary =
+        read(&args.file, "checking rows", &mut |input, progress| dump::verify(input, progress));
+    let summary = summary.map_err(of_file)?;
+    let (metadata, _dir) = match (&args.dir, args.meta.database()) {
+        (Some(_), Some(_)) | (None, None) => return Err(one_of_two()),
+        (None, Some(config)) => (Metadata::in_database(&config)?, None),
+        (Some(dir), None) => {
+            let dir = DataDir::open(dir, MetaPlace::Directory)?;
+            if dir.format.cluster_number() != summary.cluster {
+                let text = "the metadata of another store than this directory's: load its own";
+                return Err(of_file(Failure::new(text)));
+            }
+            (Metadata::in_directory(&dir)?, Some(dir))
+        }
+    };
+    match dump::contents(&*metadata.engine)? {
+        Contents::Nothing => {}
+        Contents::Store(_) => return Err(metadata.occupied()),
+        Contents::Part => return Err(metadata.unfinished()),
+    }
+    let loaded = read(&args.file, "loading rows", &mut |input, progress| {
+        dump::load(&*metadata.engine, input, progress)
+    });
+    let loaded = loaded.map_err(|failure| match dump::contents(&*metadata.engine) {
+        Ok(Contents::Part) => of_file(failure.of(metadata.unfinished())),
+        _ => of_file(failure),
+    })?;
+    if let Some(embedded) = &metadata.embedded {
+        embedded.checkpoint()?;
+    }
+    show("loaded", &loaded);
+    Ok(())
+}
+
+/// What is done with a dump, and told how far it is.
+type Reading<'a> =
+    dyn FnMut(&mut dyn Read, &mut dyn FnMut(u64)) -> cairn_base::Result<Summary> + 'a;
+
+fn read(path: &Path, what: &str, reading: &mut Reading<'_>) -> Result<Summary> {
+    let file = File::open(path)?;
+    let bar = output::count_bar(0, what);
+    let mut input = BufReader::with_capacity(BUFFER, file);
+    let summary = reading(&mut input, &mut |rows| bar.set_position(rows))?;
+    bar.finish_and_clear();
+    Ok(summary)
+}

@@ -1,0 +1,135 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use cairn_base::RealDisk;
+use cairn_meta::engine::{Embedded, Engine, embedded};
+
+use crate::support::{Server, bytes, cairn, directory, run, server_command};
+
+/// A store with two objects, one of them in blocks; its directory, and a dump made while it ran.
+fn store() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let (directory, store) = directory();
+    let dump = directory.path().join("dump");
+    let server = Server::start(&store, &[]);
+    server.ok(&["bucket", "create", "photos"]);
+    assert!(server.put("photos/small", b"hello") && server.put("photos/large", &bytes(1, 3 << 20)));
+    server.ok(&["meta", "dump", text(&dump)]);
+    let refused = run(server.anonymous(&["meta", "dump", "/nonexistent/x"]).env("CAIRN_KEY", ""));
+    assert_eq!(refused.0, 1, "{}", refused.2);
+    assert_eq!(server.stop(), 0);
+    (directory, store, dump)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// It fails, and says so.
+fn fails(args: &[&str], wanted: &str) {
+    let (code, stdout, stderr) = run(&mut cairn(args));
+    assert_eq!((code, stdout.as_str()), (1, ""), "{args:?}: {stderr}");
+    assert!(stderr.starts_with("cairn: ") && stderr.lines().count() == 1, "{stderr}");
+    assert!(stderr.contains(wanted), "{wanted:?} is not in {stderr}");
+}
+
+#[test]
+fn of_a_server_that_runs_or_of_a_directory() {
+    let (_directory, store, dump) = store();
+    assert_eq!(fs::metadata(&dump).unwrap().permissions().mode() & 0o777, 0o600);
+    let offline = dump.with_file_name("offline");
+    let args = ["meta", "dump", text(&store), text(&offline)];
+    let (code, _, stderr) = run(&mut cairn(&args));
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("dumped: "), "{stderr}");
+    let piped = cairn(&["meta", "dump", text(&store), "-"]).stderr(Stdio::null()).output();
+    assert_eq!(piped.unwrap().stdout, fs::read(&offline).unwrap());
+    let server = Server::start(&store, &[]);
+    fails(&args, "in use by another cairn");
+    fails(&["meta", "load", text(&dump), text(&store)], "in use by another cairn");
+    drop(server);
+
+    fs::rename(store.join("meta"), store.join("lost")).unwrap();
+    for file in [&dump, &offline] {
+        let _ = fs::remove_dir_all(store.join("meta"));
+        let (code, _, stderr) = run(&mut cairn(&["meta", "load", text(file), text(&store)]));
+        assert_eq!(code, 0, "{stderr}");
+        let server = Server::start(&store, &[]);
+        assert_eq!(server.get("photos/small").unwrap(), b"hello");
+        assert_eq!(server.get("photos/large").unwrap(), bytes(1, 3 << 20));
+        assert!(server.put("photos/new", b"new"));
+        assert_eq!(server.stop(), 0);
+        let (code, stdout, _) = run(&mut cairn(&["fsck", text(&store)]));
+        assert_eq!(code, 0, "{stdout}");
+    }
+}
+
+#[test]
+fn but_not_into_what_is_not_empty_or_of_another_store() {
+    let (_directory, store, dump) = store();
+    let load = ["meta", "load", text(&dump), text(&store)];
+    fails(&load, "the metadata of a store already");
+    let (_other, other) = directory();
+    assert_eq!(Server::start(&other, &[]).stop(), 0);
+    fails(&["meta", "load", text(&dump), text(&other)], "another store");
+    let server = Server::start(&store, &[]);
+    assert_eq!(server.get("photos/small").unwrap(), b"hello");
+}
+
+#[test]
+fn but_not_from_what_is_not_whole() {
+    let (_directory, store, dump) = store();
+    fs::remove_dir_all(store.join("meta")).unwrap();
+    let whole = fs::read(&dump).unwrap();
+    let load = ["meta", "load", text(&dump), text(&store)];
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for (bytes, wanted) in [
+        (&whole[..whole.len() - 1], "cut off"),
+        (&whole[..40], "cut off"),
+        (&flipped, "do not check out"),
+        (b"hello", "not a dump"),
+    ] {
+        fs::write(&dump, bytes).unwrap();
+        fails(&load, wanted);
+        assert!(!store.join("meta").exists());
+    }
+    fs::write(&dump, &whole).unwrap();
+    let (code, _, stderr) = run(&mut cairn(&load));
+    assert_eq!(code, 0, "{stderr}");
+}
+
+#[test]
+fn a_part_of_it_is_no_store() {
+    let (_directory, store, dump) = store();
+    fs::remove_dir_all(store.join("meta")).unwrap();
+    // What a load leaves behind that is killed.
+    let disk = Arc::new(RealDisk::open(&store.join("meta")).unwrap());
+    let engine = Embedded::open(disk, embedded::Config::default()).unwrap();
+    let fence = engine.take_over_at(5).unwrap();
+    engine.commit(fence, vec![("b".into(), Some("row".into()))]).unwrap();
+    drop(engine);
+    let load = ["meta", "load", text(&dump), text(&store)];
+    fails(&load, "the load did not end");
+    let (code, _, stderr) = run(&mut server_command(&store, &["--log", "error"]));
+    assert_eq!(code, 1);
+    assert!(stderr.contains("the load did not end"), "{stderr}");
+    fs::remove_dir_all(store.join("meta")).unwrap();
+    let (code, _, stderr) = run(&mut cairn(&load));
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(Server::start(&store, &[]).get("photos/small").unwrap(), b"hello");
+}
+
+#[test]
+fn only_root_may_dump() {
+    let (_directory, store, _) = store();
+    let server = Server::start(&store, &[]);
+    let target = store.with_file_name("mine");
+    let (code, _, stderr) = run(&mut server.anonymous(&["meta", "dump", text(&target)]));
+    assert_eq!(code, 1, "{stderr}");
+    assert!(!target.exists());
+    let (code, _, _) = run(&mut cairn(&["meta", "dump", "--meta", "postgres://x", "dir", "file"]));
+    assert_eq!(code, 2);
+}

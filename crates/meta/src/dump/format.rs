@@ -1,0 +1,185 @@
+//! The bytes of a dump. Nothing here panics on any bytes. See docs/format-dump.md.
+#![deny(clippy::indexing_slicing)]
+
+use bytes::Bytes;
+use cairn_base::checksum::crc32c;
+use cairn_base::{Error, Result, limits};
+
+const MAGIC: [u8; 8] = *b"CAIRNDMP";
+const VERSION: u32 = 1;
+const SECTION: [u8; 4] = *b"SECT";
+const TRAILER: [u8; 4] = *b"TAIL";
+pub const HEADER_BYTES: usize = 36;
+/// Of a section and of the trailer.
+pub const HEAD_BYTES: usize = 32;
+/// A section with rows of more bytes does not exist.
+pub const BODY_BYTES: usize = limits::BATCH_BYTES;
+
+/// How a dump begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    pub cluster: u64,
+    pub batch: u64,
+}
+
+/// What precedes the rows of a section, or ends the dump.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Head {
+    Section { number: u64, rows: u32, body_bytes: u32, body_crc: u32, previous: u32 },
+    Trailer { sections: u64, rows: u64, previous: u32 },
+}
+
+/// Bytes that end in a checksum of those before, which the next ones name.
+fn sealed(mut bytes: Vec<u8>) -> (Vec<u8>, u32) {
+    let crc = crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    (bytes, crc)
+}
+
+/// The checksum at the end, if it is right.
+fn unseal(bytes: &[u8]) -> Option<u32> {
+    let (covered, crc) = bytes.split_last_chunk::<4>()?;
+    let crc = u32::from_le_bytes(*crc);
+    (crc32c(covered) == crc).then_some(crc)
+}
+
+impl Header {
+    pub fn encode(&self) -> (Vec<u8>, u32) {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&0u32.to_le_bytes());
+        out.extend_from_slice(&self.cluster.to_le_bytes());
+        out.extend_from_slice(&self.batch.to_le_bytes());
+        sealed(out)
+    }
+
+    /// The header and its checksum.
+    ///
+    /// # Errors
+    /// `Invalid` for what is no dump or one of a later version, `Corrupt` for one that was altered.
+    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<(Header, u32)> {
+        let mut rest = Rest(bytes);
+        if rest.take() != Some(MAGIC) {
+            return Err(Error::Invalid("not a dump of the metadata of a Cairn store".into()));
+        }
+        let version = rest.take().map(u32::from_le_bytes);
+        if version != Some(VERSION) {
+            return Err(Error::Invalid(format!(
+                "a dump of version {}, this version of Cairn knows {VERSION}: use the one that \
+                 wrote it",
+                version.unwrap_or_default()
+            )));
+        }
+        let _reserved: Option<[u8; 4]> = rest.take();
+        match (rest.u64(), rest.u64(), unseal(bytes)) {
+            (Some(cluster), Some(batch), Some(crc)) => Ok((Header { cluster, batch }, crc)),
+            _ => Err(altered("header")),
+        }
+    }
+}
+
+impl Head {
+    pub fn encode(&self) -> (Vec<u8>, u32) {
+        let mut out = Vec::with_capacity(HEAD_BYTES);
+        match *self {
+            Head::Section { number, rows, body_bytes, body_crc, previous } => {
+                out.extend_from_slice(&SECTION);
+                out.extend_from_slice(&rows.to_le_bytes());
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&body_bytes.to_le_bytes());
+                out.extend_from_slice(&body_crc.to_le_bytes());
+                out.extend_from_slice(&previous.to_le_bytes());
+            }
+            Head::Trailer { sections, rows, previous } => {
+                out.extend_from_slice(&TRAILER);
+                out.extend_from_slice(&0u32.to_le_bytes());
+                out.extend_from_slice(&sections.to_le_bytes());
+                out.extend_from_slice(&rows.to_le_bytes());
+                out.extend_from_slice(&previous.to_le_bytes());
+            }
+        }
+        sealed(out)
+    }
+
+    /// The head and its checksum; `None` for bytes that are none.
+    pub fn parse(bytes: &[u8; HEAD_BYTES]) -> Option<(Head, u32)> {
+        let crc = unseal(bytes)?;
+        let mut rest = Rest(bytes);
+        let kind: [u8; 4] = rest.take()?;
+        let small = rest.u32()?;
+        let number = rest.u64()?;
+        let head = match kind {
+            SECTION => {
+                let (body_bytes, body_crc, previous) = (rest.u32()?, rest.u32()?, rest.u32()?);
+                Head::Section { number, rows: small, body_bytes, body_crc, previous }
+            }
+            TRAILER => Head::Trailer { sections: number, rows: rest.u64()?, previous: rest.u32()? },
+            _ => return None,
+        };
+        Some((head, crc))
+    }
+}
+
+/// Appends a row to the body of a section.
+///
+/// # Errors
+/// `TooLarge` for one that no section could hold.
+pub fn put_row(body: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Result<()> {
+    let too_large = || Error::TooLarge(format!("a row of {} bytes", key.len() + value.len()));
+    if row_bytes(key, value) > BODY_BYTES {
+        return Err(too_large());
+    }
+    let key_len = u16::try_from(key.len()).map_err(|_| too_large())?;
+    let value_len = u32::try_from(value.len()).map_err(|_| too_large())?;
+    body.extend_from_slice(&key_len.to_le_bytes());
+    body.extend_from_slice(&value_len.to_le_bytes());
+    body.extend_from_slice(key);
+    body.extend_from_slice(value);
+    Ok(())
+}
+
+/// What a row takes in a body.
+pub fn row_bytes(key: &[u8], value: &[u8]) -> usize {
+    6 + key.len() + value.len()
+}
+
+/// The rows of a body, which share its memory; `None` if it is not exactly so many rows.
+pub fn take_rows(mut body: Bytes, rows: u32) -> Option<Vec<(Bytes, Bytes)>> {
+    // A row takes 6 bytes at least, so a false count cannot make this large.
+    let mut out = Vec::with_capacity((rows as usize).min(body.len() / 6));
+    for _ in 0..rows {
+        let mut rest = Rest(&body);
+        let key_len = usize::from(u16::from_le_bytes(rest.take()?));
+        let value_len = usize::try_from(rest.u32()?).ok()?;
+        if body.len() - 6 < key_len.checked_add(value_len)? {
+            return None;
+        }
+        let _ = body.split_to(6);
+        let key = body.split_to(key_len);
+        out.push((key, body.split_to(value_len)));
+    }
+    body.is_empty().then_some(out)
+}
+
+pub fn altered(what: &str) -> Error {
+    Error::corrupt(format!("{what} of the dump"), "bytes that do not check out", "what was written")
+}
+
+/// The bytes not read yet.
+struct Rest<'a>(&'a [u8]);
+
+impl Rest<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+}

@@ -1,0 +1,99 @@
+//! From a dump into an empty engine.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+
+use super::read::Reader;
+use super::{CLUSTER, Contents, Summary, contents};
+use crate::engine::{Change, CommitError, Engine, Fence};
+use crate::keys;
+
+/// Commits all rows of a dump, the one that makes them a store when the trailer was found right,
+/// last. Calls `progress` with the number of rows so far, now and then. Where it fails after the
+/// first rows the engine holds [`Contents::Part`].
+///
+/// # Errors
+/// `NotEmpty` if there is anything in the engine, of which nothing is changed then; those of
+/// [`super::verify`]; those of the engine.
+pub fn load(
+    engine: &dyn Engine,
+    input: &mut dyn Read,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Summary> {
+    require_nothing(engine)?;
+    let mut reader = Reader::open(input)?;
+    let fence = engine.take_over_at(reader.header.batch)?;
+    // Who came in between found the fence as it was before.
+    require_nothing(engine)?;
+    let mut loading = Loading { engine, fence };
+    let cluster = keys::config(CLUSTER);
+    let mut last: Option<Change> = None;
+    while let Some(rows) = reader.section()? {
+        let mut changes = Vec::with_capacity(rows.len());
+        for (key, value) in rows {
+            match key == cluster {
+                // Of its own, so that it does not keep its section in memory.
+                true => last = Some((cluster.clone(), Some(Bytes::copy_from_slice(&value)))),
+                false => changes.push((key, Some(value))),
+            }
+        }
+        loading.commit(changes)?;
+        progress(reader.summary.rows);
+    }
+    loading.commit(last.into_iter().collect())?;
+    Ok(reader.summary)
+}
+
+fn require_nothing(engine: &dyn Engine) -> Result<()> {
+    match contents(engine)? {
+        Contents::Nothing => Ok(()),
+        Contents::Store(cluster) => {
+            let text = format!("there is a store already ({cluster:016x}): load into nothing else");
+            Err(Error::NotEmpty(text))
+        }
+        Contents::Part => {
+            let text = "there is a part of a store, of a load that did not end: remove it";
+            Err(Error::NotEmpty(text.into()))
+        }
+    }
+}
+
+struct Loading<'a> {
+    engine: &'a dyn Engine,
+    fence: Fence,
+}
+
+impl Loading<'_> {
+    fn commit(&mut self, changes: Vec<Change>) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let done = Fence { batch: self.fence.batch + 1, ..self.fence };
+        loop {
+            match self.engine.commit(self.fence, changes.clone()) {
+                Ok(()) => break,
+                Err(CommitError::Failed(error) | CommitError::Poisoned(error)) => {
+                    return Err(error);
+                }
+                Err(CommitError::Fenced { found }) => return Err(fenced(found)),
+                Err(CommitError::Unknown(error)) => {
+                    tracing::warn!(%error, "rows may or may not be committed");
+                    match self.engine.fence()? {
+                        found if found == done => break,
+                        found if found == self.fence => {}
+                        found => return Err(fenced(found)),
+                    }
+                }
+            }
+        }
+        self.fence = done;
+        Ok(())
+    }
+}
+
+fn fenced(found: Fence) -> Error {
+    let Fence { epoch, batch } = found;
+    Error::Unavailable(format!("another took over: the engine is at epoch {epoch}, batch {batch}"))
+}

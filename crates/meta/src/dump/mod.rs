@@ -1,0 +1,67 @@
+//! A copy of all rows of an engine in one file, and the way back into an empty engine.
+//!
+//! ```text
+//!   snapshot ──► write ──► header, sections of rows, trailer ──► load ──► commits ──► c cluster
+//! ```
+//!
+//! Neither keeps more than one section in memory. A load is not seen before it is complete: an
+//! engine without the row `c cluster` is no store, and that row is committed last.
+//! docs/format-dump.md has every byte.
+//!
+//! It is not: a copy of blocks, nor a way to merge stores.
+
+mod format;
+mod load;
+mod read;
+mod write;
+
+use cairn_base::Result;
+
+use crate::engine::Engine;
+use crate::keys;
+use crate::rows::decode_number;
+
+pub use load::load;
+pub use read::verify;
+pub use write::write;
+
+/// What a dump holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// The id of the store.
+    pub cluster: u64,
+    /// The last batch that is in it.
+    pub batch: u64,
+    pub rows: u64,
+    /// Length of the dump.
+    pub bytes: u64,
+}
+
+/// What is in an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contents {
+    Nothing,
+    /// A store with this id.
+    Store(u64),
+    /// A load that did not end.
+    Part,
+}
+
+/// Finds out whether there is a store in an engine.
+///
+/// # Errors
+/// Those of the engine.
+pub fn contents(engine: &dyn Engine) -> Result<Contents> {
+    let (_, mut rows) = engine.read(&[keys::config(CLUSTER)])?;
+    if let Some(row) = rows.pop().flatten() {
+        return Ok(Contents::Store(decode_number(&row)?));
+    }
+    let first = engine.snapshot()?.scan(FIRST, END, 1)?;
+    Ok(if first.is_empty() { Contents::Nothing } else { Contents::Part })
+}
+
+/// The row that makes rows a store.
+const CLUSTER: &str = "cluster";
+/// All keys are between these.
+const FIRST: &[u8] = b"";
+const END: &[u8] = b"\xff";

@@ -1,0 +1,139 @@
+//! How long a master may answer from memory: as long as no other can have taken over.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cairn_base::Error;
+use parking_lot::Mutex;
+
+/// Called with the reason when another master took over.
+type Fenced = Box<dyn FnOnce(String) + Send>;
+
+/// The right to answer reads without asking the engine. It runs out unless it is renewed; what
+/// was committed needs none, since the engine itself refuses who was fenced.
+pub struct Lease {
+    /// Whose lease it is, for messages.
+    shown: String,
+    length: Duration,
+    start: Instant,
+    /// Microseconds after `start`; 0: it will never be held again.
+    until: AtomicU64,
+    end: Mutex<End>,
+}
+
+#[derive(Default)]
+struct End {
+    ended: bool,
+    /// Why, if another master took over.
+    reason: Option<String>,
+    told: Option<Fenced>,
+}
+
+impl Lease {
+    /// One of `length` that was asked for at `sent`.
+    pub fn new(shown: String, length: Duration, sent: Instant) -> Lease {
+        let until = AtomicU64::new(micros(length));
+        Lease { shown, length, start: sent, until, end: Mutex::default() }
+    }
+
+    /// Whether nobody else can have taken over by now.
+    pub fn is_held(&self) -> bool {
+        micros(self.start.elapsed()) < self.until.load(Ordering::Acquire)
+    }
+
+    /// The engine answered a renewal, or a commit, that was sent at `sent`.
+    pub fn extend(&self, sent: Instant) {
+        let end = self.end.lock();
+        if !end.ended {
+            let until = sent.saturating_duration_since(self.start) + self.length;
+            self.until.fetch_max(micros(until), Ordering::AcqRel);
+        }
+    }
+
+    /// Its holder answers nothing any more.
+    pub fn give_up(&self) {
+        let mut end = self.end.lock();
+        end.ended = true;
+        self.until.store(0, Ordering::Release);
+    }
+
+    /// Another master took over, as `reason` says.
+    pub fn fence(&self, reason: String) {
+        let mut end = self.end.lock();
+        if std::mem::replace(&mut end.ended, true) {
+            return;
+        }
+        self.until.store(0, Ordering::Release);
+        let told = end.told.take();
+        end.reason = Some(reason.clone());
+        drop(end);
+        if let Some(told) = told {
+            told(reason);
+        }
+    }
+
+    /// Has `told` called when another master takes over, at once if that was so already.
+    pub fn when_fenced(&self, told: impl FnOnce(String) + Send + 'static) {
+        let mut end = self.end.lock();
+        match end.reason.clone() {
+            None => end.told = Some(Box::new(told)),
+            Some(reason) => {
+                drop(end);
+                told(reason);
+            }
+        }
+    }
+
+    /// What readers are told while it is not held.
+    pub fn refusal(&self) -> Error {
+        let what = match &self.end.lock().reason {
+            Some(reason) => reason.clone(),
+            None => "its lease was not renewed in time".to_owned(),
+        };
+        Error::Unavailable(format!("{}: not the active master: {what}", self.shown))
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const LENGTH: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn it_runs_out_and_goes_on_when_renewed() {
+        let now = Instant::now();
+        let Some(before) = now.checked_sub(2 * LENGTH) else { return };
+        let lease = Lease::new("x".into(), LENGTH, before);
+        assert!(!lease.is_held());
+        lease.extend(before + LENGTH / 2);
+        assert!(!lease.is_held(), "it counts from when the renewal was sent");
+        lease.extend(now);
+        lease.extend(before);
+        assert!(lease.is_held());
+        lease.give_up();
+        lease.extend(Instant::now());
+        assert!(!lease.is_held());
+    }
+
+    #[test]
+    fn who_is_fenced_stays_so_and_is_told_once() {
+        let lease = Lease::new("x".into(), LENGTH, Instant::now());
+        let (sender, told) = mpsc::channel();
+        let again = sender.clone();
+        lease.when_fenced(move |reason| sender.send(reason).unwrap());
+        lease.fence("first".into());
+        lease.fence("second".into());
+        lease.extend(Instant::now());
+        assert!(!lease.is_held());
+        lease.when_fenced(move |reason| again.send(reason).unwrap());
+        assert_eq!(told.iter().collect::<Vec<_>>(), ["first", "first"]);
+        assert!(lease.refusal().to_string().contains("not the active master: first"));
+    }
+}

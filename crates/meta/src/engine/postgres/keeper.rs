@@ -1,0 +1,174 @@
+//! Renews the lease of a master, on a connection of its own.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cairn_base::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use tokio_postgres::types::Type;
+
+use super::link::{Fault, Link, Target};
+use super::writer::{fence_of, signed};
+use crate::engine::Lease;
+
+/// A lease is renewed so many times while it lasts.
+const RENEWALS: u32 = 3;
+/// Between two attempts at a renewal.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// The lease of one epoch, and the thread that renews it.
+pub struct Keeper {
+    pub lease: Arc<Lease>,
+    pub epoch: u64,
+    orders: Arc<Orders>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    /// Another keeper takes its place.
+    Leave,
+    /// The master has ended.
+    GiveUp,
+}
+
+#[derive(Default)]
+struct Orders {
+    order: Mutex<Option<Order>>,
+    given: Condvar,
+}
+
+struct Renewer {
+    target: Arc<Target>,
+    lease: Arc<Lease>,
+    length: Duration,
+    epoch: u64,
+    orders: Arc<Orders>,
+    link: Option<Link>,
+}
+
+impl Keeper {
+    /// Keeps a lease that was asked for at `sent`.
+    pub fn start(target: Arc<Target>, epoch: u64, sent: Instant) -> Result<Keeper> {
+        let length = target.lease();
+        let lease = Arc::new(Lease::new(target.shown().to_owned(), length, sent));
+        let orders = Arc::new(Orders::default());
+        let (kept, heard) = (Arc::clone(&lease), Arc::clone(&orders));
+        let renewer = Renewer { target, lease: kept, length, epoch, orders: heard, link: None };
+        let thread = std::thread::Builder::new()
+            .name("meta-lease".into())
+            .spawn(move || renewer.run(sent))?;
+        Ok(Keeper { lease, epoch, orders, thread: Some(thread) })
+    }
+
+    /// The lease ends at once; the database is told, so that nobody waits for it.
+    pub fn give_up(mut self) {
+        self.end(Order::GiveUp);
+    }
+
+    fn end(&mut self, order: Order) {
+        let Some(thread) = self.thread.take() else { return };
+        self.lease.give_up();
+        *self.orders.order.lock() = Some(order);
+        self.orders.given.notify_all();
+        if thread.join().is_err() {
+            tracing::error!("the thread that renews the lease panicked");
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end(Order::Leave);
+    }
+}
+
+impl Orders {
+    fn wait_until(&self, time: Instant) -> Option<Order> {
+        let mut order = self.order.lock();
+        while order.is_none() && !self.given.wait_until(&mut order, time).timed_out() {}
+        *order
+    }
+}
+
+impl Renewer {
+    fn run(mut self, mut sent: Instant) {
+        let period = self.length / RENEWALS;
+        let mut due = sent + period;
+        let mut troubled = false;
+        loop {
+            match self.orders.wait_until(due) {
+                Some(Order::Leave) => return,
+                Some(Order::GiveUp) => return self.clear(),
+                None => {}
+            }
+            match self.renew(&mut sent) {
+                Ok(true) => {
+                    due = sent + period;
+                    if std::mem::take(&mut troubled) {
+                        tracing::info!(epoch = self.epoch, "the lease is renewed again");
+                    }
+                }
+                Ok(false) => return,
+                Err(error) => {
+                    self.link = None;
+                    due = Instant::now() + RETRY_PAUSE.min(period);
+                    if !std::mem::replace(&mut troubled, true) {
+                        tracing::warn!(%error, epoch = self.epoch, "the lease was not renewed");
+                    }
+                }
+            }
+        }
+    }
+
+    /// `false`: another master took over.
+    fn renew(&mut self, sent: &mut Instant) -> Result<bool> {
+        let (target, limit) = (Arc::clone(&self.target), self.limit());
+        let epoch = signed(self.epoch)?;
+        let link = self.link()?;
+        let failed = |fault: Fault| fault.at(&target);
+        *sent = Instant::now();
+        let renewed = link.query_within(limit, &target.sql.renew, &[(&epoch, Type::INT8)]);
+        if !renewed.map_err(failed)?.is_empty() {
+            self.lease.extend(*sent);
+            return Ok(true);
+        }
+        let rows = link.query_within(limit, &target.sql.fence, &[]).map_err(failed)?;
+        let (found, _) = fence_of(&target, &rows)?;
+        if found.epoch == self.epoch {
+            return Err(Error::Unavailable(format!("{}: renewal refused", target.shown())));
+        }
+        self.lease.fence(format!(
+            "another master took over: the engine is at epoch {}, this master at {}",
+            found.epoch, self.epoch
+        ));
+        Ok(false)
+    }
+
+    /// A standby that finds no heartbeat need not wait.
+    fn clear(mut self) {
+        let limit = self.limit();
+        let target = Arc::clone(&self.target);
+        let cleared = signed(self.epoch).and_then(|epoch| {
+            let params = [(&epoch as _, Type::INT8)];
+            let answer = self.link()?.query_within(limit, &target.sql.give_up, &params);
+            answer.map_err(|fault| fault.at(&target))
+        });
+        if let Err(error) = cleared {
+            tracing::warn!(%error, "the lease was not given up: it runs out by itself");
+        }
+    }
+
+    /// For one answer: it may wait for a commit, which is no reason to ask again at once.
+    fn limit(&self) -> Duration {
+        2 * self.length
+    }
+
+    fn link(&mut self) -> Result<&Link> {
+        match self.link.take() {
+            Some(link) => Ok(self.link.insert(link)),
+            None => Ok(self.link.insert(self.target.connect_within(self.limit())?)),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Waiting until the master that serves has ended or cannot serve any more.
+
+use std::time::{Duration, Instant};
+
+use cairn_base::{Error, Result};
+use tokio_postgres::Row;
+
+use super::link::{Link, Target};
+use super::{Config, schema};
+
+/// How often the fence is looked at: so many times in a lease, but not more seldom than `POLL_MAX`.
+const POLLS: u32 = 10;
+const POLL_MAX: Duration = Duration::from_millis(300);
+/// Between two attempts to connect, and to look for the first time.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// What is waited beyond the lease, since no two clocks run at the same rate, per cent of it.
+const MARGIN_PERCENT: u32 = 10;
+
+/// The right to take over: what was seen last of a master that serves no more. A take-over with it
+/// is refused if anything happened since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turn {
+    pub(super) epoch: i64,
+    pub(super) heartbeat: i64,
+    pub(super) batch: i64,
+}
+
+/// What a standby meets.
+#[derive(Debug)]
+pub enum Standby {
+    /// Another master serves, as of this epoch.
+    Waiting { epoch: u64 },
+    /// The database does not answer; it is asked again and again.
+    Unreachable(Error),
+}
+
+/// The row of the fence at one time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    turn: Turn,
+    /// That of the master who wrote it.
+    lease: Duration,
+}
+
+/// What a standby knows.
+struct Watch<'a> {
+    target: Target,
+    link: Option<Link>,
+    /// The last change that was seen, and when.
+    last: Option<(Seen, Instant)>,
+    unreachable: bool,
+    told: &'a dyn Fn(Standby),
+}
+
+/// Waits until no other master serves: there never was one, it gave up, or it did not renew its
+/// lease in time. Returns what to take over from, see [`Config::turn`]; `None` when `stopped`.
+/// Makes the tables if there are none. `told` hears what there is to wait for, when it changes.
+///
+/// # Errors
+/// Those of [`super::Postgres::open`] as long as the database has not answered once; `Unavailable`
+/// is no error, but waited for.
+pub fn wait_for_turn(
+    config: &Config,
+    stopped: &dyn Fn() -> bool,
+    told: &dyn Fn(Standby),
+) -> Result<Option<Turn>> {
+    let target = Target::new(config)?;
+    let mut watch = Watch { target, link: None, last: None, unreachable: false, told };
+    let mut answered = false;
+    while !stopped() {
+        let pause = match watch.look() {
+            Ok(seen) => {
+                answered = true;
+                if watch.is_turn(seen) {
+                    return Ok(Some(seen.turn));
+                }
+                POLL_MAX.min(seen.lease / POLLS)
+            }
+            Err(error @ (Error::Unavailable(_) | Error::Io(_))) => watch.lost(error),
+            Err(error) if answered => watch.lost(error),
+            Err(error) => return Err(error),
+        };
+        std::thread::sleep(pause);
+    }
+    Ok(None)
+}
+
+impl Watch<'_> {
+    fn look(&mut self) -> Result<Seen> {
+        let target = &self.target;
+        let link = match self.link.take() {
+            Some(link) => self.link.insert(link),
+            None => {
+                let link = target.connect()?;
+                schema::prepare(target, &link, true)?;
+                self.link.insert(link)
+            }
+        };
+        let rows = link.query_within(target.lease() * 2, &target.sql.watch, &[]);
+        let rows = rows.map_err(|fault| fault.at(target))?;
+        let seen = rows.first().and_then(parse);
+        self.unreachable = false;
+        seen.ok_or_else(|| Error::corrupt(target.shown(), "no fence", "one row in the table fence"))
+    }
+
+    /// Whether whoever wrote this serves no more, by now.
+    fn is_turn(&mut self, seen: Seen) -> bool {
+        if seen.turn.heartbeat == 0 {
+            return true;
+        }
+        let now = Instant::now();
+        match self.last {
+            Some((last, since)) if last == seen => {
+                now.duration_since(since) > seen.lease * (100 + MARGIN_PERCENT) / 100
+            }
+            last => {
+                if last.is_none_or(|(last, _)| last.turn.epoch != seen.turn.epoch) {
+                    (self.told)(Standby::Waiting { epoch: seen.turn.epoch.unsigned_abs() });
+                }
+                self.last = Some((seen, now));
+                false
+            }
+        }
+    }
+
+    /// While the database cannot be reached no lease can be renewed either: once it answers, the
+    /// master that serves has its time to do so.
+    fn lost(&mut self, error: Error) -> Duration {
+        (self.link, self.last) = (None, None);
+        if !std::mem::replace(&mut self.unreachable, true) {
+            (self.told)(Standby::Unreachable(error));
+        }
+        RETRY_PAUSE
+    }
+}
+
+fn parse(row: &Row) -> Option<Seen> {
+    let number = |column| row.try_get::<_, i64>(column).ok();
+    let turn = Turn { epoch: number(0)?, heartbeat: number(1)?, batch: number(2)? };
+    let lease = Duration::from_millis(u64::try_from(number(3)?).ok()?);
+    Some(Seen { turn, lease })
+}
