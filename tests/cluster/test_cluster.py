@@ -11,6 +11,7 @@ import pytest
 
 from cluster import episodes
 from cluster.load import LOST, MIB, wait_for
+from harness import disk, net
 from harness.cluster import Cluster
 from harness.server import KEY, REGION, SECRET
 from kill.model import content
@@ -336,6 +337,19 @@ def test_a_drained_chunkserver_can_be_removed(whole):
         assert whole.s3("g2").object("GET", "shared", key).body == body, key
     whole.add("c5")
     whole.wait_whole()
+
+
+def test_faults_of_the_network_and_of_disks_can_be_made():
+    """Says aloud which of them the episodes leave out on this machine."""
+    missing = []
+    for make in (net.Network, lambda: disk.SmallDisk(64)):
+        try:
+            with make():
+                pass
+        except (net.Unavailable, disk.Unavailable) as error:
+            missing.append(str(error))
+    if missing:
+        pytest.skip(f"some faults of the episodes: {'; '.join(missing)}")
 
 
 def test_episodes_of_faults_lose_and_show_nothing_wrong(capsys):
