@@ -1,3 +1,4 @@
-//! Chores of Cairn's developers, also run as tests.
+//! Chores of Cairn's developers; those that check something are tests, too.
 
+pub mod cluster;
 pub mod tidy;

@@ -26,12 +26,25 @@ enum Chore {
         #[arg(long)]
         package: Option<String>,
     },
+    /// Run a cluster on this machine, in a new directory, until the input ends: PostgreSQL, two
+    /// masters, three chunkservers, two gateways.
+    ClusterUp {
+        #[arg(default_value = "target/cluster")]
+        dir: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().chore {
         Chore::Tidy => tidy(),
         Chore::Campaign { scale, package } => campaign(scale, package),
+        Chore::ClusterUp { dir } => match xtask::cluster::up(&root(), &dir) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("cluster-up: {error}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 

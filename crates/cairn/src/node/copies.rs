@@ -1,11 +1,12 @@
 //! What a chunkserver does so that each of its groups is whole here: it catches up with the other
 //! members, heals blocks that do not check out, and forgets groups it is no longer in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cairn_base::map::Group;
 use cairn_base::{BlockId, ClusterMap, GroupId, Owner, Result};
 use cairn_blocks::{Blocks, Store};
 use cairn_cluster::control::Agent;
@@ -31,11 +32,13 @@ pub struct Copies {
     served: Arc<Chunkserver>,
     store: Store,
     running: Mutex<BTreeMap<GroupId, Arc<Progress>>>,
+    /// Groups in which this node has not compared itself with the others since it was away.
+    unchecked: Mutex<BTreeSet<GroupId>>,
 }
 
 impl Copies {
     pub fn new(agent: Arc<Agent>, served: Arc<Chunkserver>, store: Store) -> Copies {
-        Copies { agent, served, store, running: Mutex::default() }
+        Copies { agent, served, store, running: Mutex::default(), unchecked: Mutex::default() }
     }
 
     /// How far it is with each group that it copies.
@@ -53,9 +56,14 @@ impl Copies {
     pub async fn keep_up(self: Arc<Self>) {
         let mut epochs = self.agent.epochs();
         let mut work = JoinSet::new();
+        let mut was_up = false;
         loop {
             let map = self.agent.current();
             let own = self.agent.node();
+            if map.is_up(own) && !was_up {
+                self.unchecked.lock().extend(map.groups.keys().copied());
+            }
+            was_up = map.is_up(own);
             for (id, group) in &map.groups {
                 let behind =
                     group.members.iter().any(|member| member.node == own && !member.in_sync);
@@ -72,6 +80,9 @@ impl Copies {
                         copies.running.lock().remove(&id);
                     });
                 }
+            }
+            if work.is_empty() {
+                self.check_one(&map).await;
             }
             self.forget_groups(&map).await;
             tokio::select! {
@@ -116,6 +127,39 @@ impl Copies {
         }
         let caught = CaughtUp { group, epoch: report.epoch };
         self.agent.tell(Method::CaughtUp, &caught).await
+    }
+
+    /// Compares one group in which this node is in sync with the other members. It has all that was
+    /// acknowledged, but it may have missed deletions while it was away, or have lost a block while
+    /// that was healed.
+    async fn check_one(&self, map: &ClusterMap) {
+        let own = self.agent.node();
+        let group = {
+            let mut unchecked = self.unchecked.lock();
+            unchecked.retain(|id| map.groups.get(id).is_some_and(|group| group.has(own)));
+            let checkable = |id: &&GroupId| {
+                let in_sync = || map.groups.get(id).into_iter().flat_map(Group::in_sync);
+                in_sync().any(|node| node == own)
+                    && in_sync().any(|node| node != own && map.is_up(node))
+            };
+            let Some(group) = unchecked.iter().find(checkable).copied() else { return };
+            unchecked.remove(&group);
+            group
+        };
+        let (_cancel, canceled) = watch::channel(false);
+        let compared = repair::catch_up(&self.served, group, map, &Options::new(canceled)).await;
+        let told = match compared {
+            Ok(report) => {
+                let (copied, extra) = (report.copied_blocks, report.extra.len());
+                tracing::debug!(%group, copied, extra, "compared with the other members");
+                self.tell_of_extra(group, &report.extra).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = told {
+            tracing::debug!(%group, %error, "not compared with the other members");
+            self.unchecked.lock().insert(group);
+        }
     }
 
     /// Waits until this node need not catch up in a group.

@@ -92,14 +92,14 @@ pub async fn collect_garbage(fs: Fs) {
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for look in 0u64.. {
         timer.tick().await;
-        let wanted = match look.is_multiple_of(GARBAGE_LOOKS) {
-            true => Ok(true),
-            false => has_garbage(&fs).await,
-        };
-        let collected = match wanted {
-            Ok(false) => continue,
-            Ok(true) => fs.collect_garbage(&Caller::system(), false).await,
-            Err(error) => Err(error),
+        let caller = Caller::system();
+        let collected = match look.is_multiple_of(GARBAGE_LOOKS) {
+            true => fs.collect_garbage(&caller, false).await,
+            false => match has_garbage(&fs).await {
+                Ok(false) => continue,
+                Ok(true) => fs.collect_known_garbage(&caller).await,
+                Err(error) => Err(error),
+            },
         };
         match collected {
             Ok(report) if report.blocks_unknown > 0 => {

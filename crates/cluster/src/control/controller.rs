@@ -208,15 +208,11 @@ impl Controller {
             map.nodes.keys().copied().filter(heard).collect::<Vec<_>>()
         };
         let edited = self.keeper.edit(|map| {
-            let mut back = Vec::new();
             for (id, node) in &mut map.nodes {
                 let quiet = silent.get(id).is_some_and(|time| *time >= silence);
                 // One that was up is so until it was silent for long.
-                let is_up = !quiet && (node.is_up || is_heard.contains(id));
-                back.extend((is_up && !node.is_up).then_some(*id));
-                node.is_up = is_up;
+                node.is_up = !quiet && (node.is_up || is_heard.contains(id));
             }
-            back.into_iter().for_each(|node| compare(map, node));
             let is_up = |id: &NodeId| map.nodes.get(id).is_some_and(|node| node.is_up);
             let away = silent.iter().filter(|(id, _)| !is_up(id));
             let away = away.map(|(id, time)| (*id, *time)).collect();
@@ -275,18 +271,6 @@ fn introduce(map: &mut ClusterMap, node: NodeId, beat: &Beat) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Has a node that was away compare itself with the others: it missed deletions. Where nobody else
-/// has all blocks there is nobody to compare with, and nothing was deleted.
-fn compare(map: &mut ClusterMap, node: NodeId) {
-    let up: Vec<NodeId> = map.nodes.keys().copied().filter(|id| map.is_up(*id)).collect();
-    for group in map.groups.values_mut() {
-        if group.in_sync().any(|other| other != node && up.contains(&other)) {
-            let own = group.members.iter_mut().filter(|member| member.node == node);
-            own.for_each(|member| member.in_sync = false);
-        }
-    }
 }
 
 /// What an operator wants.

@@ -159,8 +159,8 @@ async fn received(
     Ok(data)
 }
 
-/// Runs both; ends early if the first fails, and not before the first has ended if the second
-/// does: it reads what the writer sends.
+/// Runs both to their end, so that who deletes what a failed attempt left finds all of it: but if
+/// the first fails, the second has little time left.
 async fn both(
     first: impl Future<Output = Result<(), Refused>>,
     second: impl Future<Output = Result<(), Refused>>,
@@ -169,8 +169,13 @@ async fn both(
     tokio::select! {
         biased;
         done = first.as_mut() => {
-            done?;
-            second.await
+            match done {
+                Ok(()) => second.await,
+                Err(refused) => {
+                    let _ = timeout(DRAIN, second).await;
+                    Err(refused)
+                }
+            }
         }
         done = second.as_mut() => first.await.and(done),
     }
