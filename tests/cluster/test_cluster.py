@@ -284,21 +284,12 @@ def flip(directory, needles):
     return flipped
 
 
-def holds(directory, needles):
-    return sum(
-        path.read_bytes().find(needle) >= 0
-        for path in (directory / "blocks").rglob("*") if path.is_file()
-        for needle in needles
-    )  # fmt: skip
-
-
 def test_flipped_bits_are_never_served_and_healed(whole):
     names = [f"rotten/{n}" for n in range(12)]
     bodies = {name: put(whole.s3("g1"), name, size=200_000) for name in names}
     needles = [body[100_000:100_064] for body in bodies.values()]
-    victim = max(whole.chunkservers(), key=lambda name: holds(whole[name].directory, needles))
-    flipped = flip(whole[victim].directory, needles)
-    assert flipped > 0, "the content lies nowhere on the disk as it is?"
+    some = ((name, flip(whole[name].directory, needles)) for name in whole.chunkservers())
+    victim, flipped = next((name, count) for name, count in some if count)
 
     def read_all():
         for gateway in whole.gateways():
