@@ -23,7 +23,8 @@ def programs():
 class Postgres:
     """`with Postgres() as database:` starts it on a free port; it is removed at the end."""
 
-    def __init__(self):
+    def __init__(self, address="127.0.0.1"):
+        self.address = address
         self.work = Path(tempfile.mkdtemp(prefix="cairn-postgres-"))
         self.user = None
         if os.getuid() == 0:
@@ -31,16 +32,18 @@ class Postgres:
             shutil.chown(self.work, self.user)
         (self.work / "password").write_text(PASSWORD)
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
+            probe.bind((address, 0))
             self.port = probe.getsockname()[1]
         self._run(
             "initdb", "--username=cairn", "--auth=scram-sha-256", "--encoding=UTF8", "--no-locale",
             f"--pwfile={self.work}/password", f"--pgdata={self.work}/data",
         )  # fmt: skip
+        with open(self.work / "data/pg_hba.conf", "a") as rules:
+            rules.write(f"host all all {address}/24 scram-sha-256\n")
 
     @property
     def url(self):
-        return f"postgres://cairn:{PASSWORD}@127.0.0.1:{self.port}/postgres"
+        return f"postgres://cairn:{PASSWORD}@{self.address}:{self.port}/postgres"
 
     def _run(self, program, *arguments):
         command = [str(programs() / program), *arguments]
@@ -49,7 +52,7 @@ class Postgres:
         )
 
     def start(self):
-        options = f"-p {self.port} -k {self.work} -c listen_addresses=127.0.0.1"
+        options = f"-p {self.port} -k {self.work} -c listen_addresses={self.address}"
         arguments = [f"--pgdata={self.work}/data", f"--log={self.work}/log", "-o", options, "-w"]
         for _ in range(50):
             try:

@@ -1,0 +1,350 @@
+"""A cluster as its operators and users know it: nodes come, go, fail and are lied to."""
+
+import hashlib
+import mmap
+import os
+import random
+import threading
+import time
+
+import pytest
+
+from cluster import episodes
+from cluster.load import LOST, MIB, wait_for
+from harness import disk, net
+from harness.cluster import Cluster
+from harness.server import KEY, REGION, SECRET
+from kill.model import content
+
+EPISODES = int(os.environ.get("CAIRN_TEST_EPISODES", 10))
+ROUNDS = 150
+SIZES = [100, 15_000, 40_000, 300_000, 5 * MIB, 9 * MIB]
+RETRY_SECONDS = 15
+HEAL_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Four chunkservers, so that one can be taken away for good."""
+    with Cluster(chunkservers=4, gateways=2) as running:
+        running.s3("g1").create_bucket("shared")
+        yield running
+        assert not running.misbehaviour()
+
+
+@pytest.fixture
+def whole(cluster):
+    cluster.wait_whole()
+    return cluster
+
+
+def put(s3, key, version=1, size=40_000):
+    body = content(key, version, size)
+    reply = s3.object("PUT", "shared", key, body=body)
+    assert reply.status == 200, reply
+    return body
+
+
+def stubborn(send):
+    """The reply to a request that is repeated until it is answered."""
+    began = time.monotonic()
+    while True:
+        try:
+            reply = send()
+            if reply.status < 500:
+                return reply
+        except LOST as error:
+            reply = error
+        assert time.monotonic() - began < RETRY_SECONDS, reply
+        time.sleep(0.1)
+
+
+class Worker(threading.Thread):
+    """Writes and reads back through both gateways, one after the other; notes how long the
+    slowest request took, and how many had to be repeated."""
+
+    def __init__(self, cluster, name):
+        super().__init__()
+        self.doors = [cluster.s3(gateway, timeout=5) for gateway in cluster.gateways()]
+        self.rng, self.written, self.name_of_keys = random.Random(name), {}, name
+        self.done, self.slowest, self.repeated, self.problem = threading.Event(), 0.0, 0, None
+
+    def run(self):
+        try:
+            while not self.done.is_set():
+                self.step()
+        except AssertionError as error:
+            self.problem = str(error)
+
+    def step(self):
+        key = f"{self.name_of_keys}/{self.rng.randrange(30)}"
+        body = content(key, self.rng.random(), self.rng.choice(SIZES[:4]))
+        reply = self.send(lambda door: door.object("PUT", "shared", key, body=body))
+        assert reply.status == 200, reply
+        self.written[key] = body
+        key = self.rng.choice(list(self.written))
+        reply = self.send(lambda door: door.object("GET", "shared", key))
+        assert reply.status == 200 and reply.body == self.written[key], f"{key}: {reply}"
+
+    def send(self, request):
+        attempts, began = 0, time.monotonic()
+
+        def attempt():
+            nonlocal attempts
+            attempts += 1
+            self.doors.reverse()
+            return request(self.doors[0])
+
+        reply = stubborn(attempt)
+        self.slowest = max(self.slowest, time.monotonic() - began)
+        self.repeated += attempts - 1
+        return reply
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        self.done.set()
+        self.join()
+        assert kind or self.problem is None, self.problem
+
+
+def test_what_goes_in_by_one_gateway_is_out_by_the_other_at_once(whole):
+    doors, rng = [whole.s3("g1"), whole.s3("g2")], random.Random(1)
+    for number in range(ROUNDS):
+        rng.shuffle(doors)
+        one, other = doors
+        key = f"at-once/{number % 7}"
+        body = put(one, key, number, rng.choice(SIZES[:4]))
+        reply = other.object("GET", "shared", key)
+        assert reply.status == 200 and reply.body == body, f"round {number}: stale: {reply}"
+        if number % 3 == 0:
+            assert other.object("DELETE", "shared", key).status == 204
+            assert one.object("GET", "shared", key).status == 404, f"round {number}: stale"
+            assert key not in one.list("shared", "at-once/")
+
+
+def test_sizes_and_ranges_through_either_gateway(whole):
+    one, other = whole.s3("g1"), whole.http("g2")
+    for size in SIZES:
+        body = put(one, f"sizes/{size}", size=size)
+        assert other.object("GET", "shared", f"sizes/{size}").body == body
+        first, last = size // 3, size // 2
+        headers = {"range": f"bytes={first}-{last}"}
+        reply = other.object("GET", "shared", f"sizes/{size}", headers=headers)
+        assert reply.status == 206 and reply.body == body[first : last + 1], size
+
+
+def test_a_stock_client(whole):
+    import boto3
+    from botocore.config import Config
+
+    def client(gateway):
+        return boto3.client(
+            "s3", endpoint_url=whole[gateway].s3, aws_access_key_id=KEY,
+            aws_secret_access_key=SECRET, region_name=REGION,
+            config=Config(s3={"addressing_style": "path"}),
+        )  # fmt: skip
+
+    one, other = client("g1"), client("g2")
+    one.create_bucket(Bucket="stock")
+    one.put_object(Bucket="stock", Key="small", Body=b"small")
+    assert other.get_object(Bucket="stock", Key="small")["Body"].read() == b"small"
+    upload = one.create_multipart_upload(Bucket="stock", Key="parts")["UploadId"]
+    bodies = [content("parts", n, size) for n, size in enumerate([6 * MIB, 5 * MIB, 1000], 1)]
+    parts = []
+    for number, body in enumerate(bodies, 1):
+        # A part may come through any gateway.
+        part = (one, other)[number % 2].upload_part(
+            Bucket="stock", Key="parts", UploadId=upload, PartNumber=number, Body=body
+        )
+        parts.append({"PartNumber": number, "ETag": part["ETag"]})
+    other.complete_multipart_upload(
+        Bucket="stock", Key="parts", UploadId=upload, MultipartUpload={"Parts": parts}
+    )
+    for any_of_both in (one, other):
+        found = any_of_both.get_object(Bucket="stock", Key="parts")["Body"].read()
+        assert found == b"".join(bodies)
+        listed = any_of_both.list_objects_v2(Bucket="stock")["Contents"]
+        assert [entry["Key"] for entry in listed] == ["parts", "small"]
+
+
+def test_status_tells_of_every_node(whole):
+    status = whole.status()
+    assert len(status["nodes"]) == len(whole.nodes) and status["replicas"] == 3
+    assert {node["node"] for node in status["nodes"]} == {n.id for n in whole.nodes.values()}
+    for name, node in whole.nodes.items():
+        said = whole.node_status(name, status)
+        assert said["up"] and said["roles"] == [node.role], said
+        # Any node may ask; exit code 0 says that all is well.
+        done = whole.command("cluster", "status", node.directory, ok=False)
+        assert done.returncode == 0 and "DOWN" not in done.stdout, done
+    assert len(status["sessions"]) == 2
+    whole.kill("g2")
+    whole.wait(lambda: not whole.is_up("g2"), "g2 is seen down", 15)
+    done = whole.command("cluster", "status", whole["m1"].directory, ok=False)
+    assert done.returncode == 1 and "DOWN" in done.stdout, done
+    whole.start("g2")
+
+
+def test_a_killed_chunkserver_disturbs_nobody(whole, capsys):
+    with Worker(whole, "killed") as worker:
+        time.sleep(1)
+        for name in ("c1", "c2"):
+            whole.kill(name)
+            time.sleep(7)
+            whole.start(name)
+            whole.wait_whole(HEAL_SECONDS)
+    with capsys.disabled():
+        print(f"\nkilled chunkserver: slowest request {worker.slowest:.1f} s, "
+              f"{worker.repeated} repeated")  # fmt: skip
+
+
+def test_a_wiped_chunkserver_is_refilled(whole):
+    bodies = {f"wiped/{n}": put(whole.s3("g1"), f"wiped/{n}", size=300_000) for n in range(40)}
+    for name in whole.chunkservers():
+        whole.wipe(name)
+        # Until the master knows, it may still look whole.
+        whole.wait(lambda name=name: whole.is_up(name), f"{name} is up")
+        time.sleep(2)
+        whole.wait_whole(HEAL_SECONDS)
+    # Every disk was wiped once: all that is there was copied.
+    for key, body in bodies.items():
+        assert whole.s3("g2").object("GET", "shared", key).body == body, key
+
+
+def refused_to_join(cluster, token, *words):
+    directory = cluster.work / f"refused-{time.monotonic_ns()}"
+    done = cluster.command("cluster", "join", directory, token, ok=False)
+    assert done.returncode == 1, done
+    assert len(done.stderr.strip().splitlines()) == 1 and "panicked" not in done.stderr, done
+    assert any(word in done.stderr for word in words), done.stderr
+
+
+def test_join_tokens_work_once_and_unaltered(whole):
+    before = len(whole.status()["nodes"])
+    token = whole.token("gateway")
+    altered = token[:-3] + ("A" if token[-3] != "A" else "B") + token[-2:]
+    refused_to_join(whole, altered, "token")
+    refused_to_join(whole, "cairn-join-1.nonsense", "token")
+    done = whole.command("cluster", "join", whole.work / "once", token)
+    assert "joined as node" in done
+    refused_to_join(whole, token, "token", "used")
+    number = done.split("node ")[1].split()[0]
+    whole.command("cluster", "remove", whole["m1"].directory, number)
+    expired = whole.token("gateway", "--expires", "1")
+    time.sleep(2)
+    refused_to_join(whole, expired, "expired", "token")
+    gateway = whole["g1"].directory
+    refused = whole.command("cluster", "token", gateway, "--role", "gateway", ok=False)
+    assert refused.returncode == 1 and "not as master" in refused.stderr, refused
+    assert len(whole.status()["nodes"]) == before
+
+
+def start_fails(cluster, *command):
+    done = cluster.command(*command, ok=False)
+    assert done.returncode == 1 and "panicked" not in done.stderr, done
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_a_node_with_the_directory_of_another(whole):
+    chunkserver = whole["c1"]
+    said = start_fails(whole, "gateway", chunkserver.directory, "--s3", "127.0.0.1:0",
+                       "--http", "127.0.0.1:0")  # fmt: skip
+    assert "joined as chunkserver, not as gateway" in said
+    said = start_fails(whole, "chunkserver", chunkserver.directory, "--listen", "127.0.0.1:0")
+    assert str(chunkserver.directory) in said and "use" in said
+    said = start_fails(whole, "chunkserver", whole.work / "nowhere", "--listen", "127.0.0.1:0")
+    assert "cairn cluster join" in said
+    assert whole.is_whole()
+
+
+def test_a_rolling_restart_disturbs_nobody(whole, capsys):
+    with Worker(whole, "rolling") as worker:
+        for name in list(whole.nodes):
+            assert whole.restart(name) == 0, whole[name].tail()
+            whole.wait(lambda name=name: whole.is_up(name), f"{name} is up")
+            whole.wait_whole(HEAL_SECONDS)
+    with capsys.disabled():
+        print(f"\nrolling restart: slowest request {worker.slowest:.1f} s, "
+              f"{worker.repeated} repeated")  # fmt: skip
+
+
+def flip(directory, needles):
+    """Flips a bit wherever one of the contents lies on a disk; returns how many were found."""
+    flipped = 0
+    for path in sorted((directory / "blocks").rglob("*")):
+        if path.is_file() and path.stat().st_size:
+            with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as view:
+                for needle in needles:
+                    if (at := view.find(needle)) >= 0:
+                        view[at + 7] ^= 1
+                        flipped += 1
+    return flipped
+
+
+def test_flipped_bits_are_never_served_and_healed(whole):
+    names = [f"rotten/{n}" for n in range(12)]
+    bodies = {name: put(whole.s3("g1"), name, size=200_000) for name in names}
+    needles = [body[100_000:100_064] for body in bodies.values()]
+    some = ((name, flip(whole[name].directory, needles)) for name in whole.chunkservers())
+    victim, flipped = next((name, count) for name, count in some if count)
+
+    def read_all():
+        for gateway in whole.gateways():
+            whole.restart(gateway)  # with an empty cache
+            for name, body in bodies.items():
+                reply = whole.s3(gateway).object("GET", "shared", name)
+                assert reply.status == 200, reply
+                assert hashlib.sha256(reply.body).digest() == hashlib.sha256(body).digest(), name
+
+    began = time.monotonic()
+    while not (healed := whole.node_status(victim)["healed"]):
+        read_all()
+        assert time.monotonic() - began < HEAL_SECONDS, "nothing was healed"
+    wait_for(lambda: whole.node_status(victim)["healed"] >= flipped, 5)
+    read_all()
+    assert healed <= flipped
+
+
+def test_a_drained_chunkserver_can_be_removed(whole):
+    bodies = {f"drained/{n}": put(whole.s3("g1"), f"drained/{n}", size=100_000) for n in range(40)}
+    master, node = whole["m1"].directory, whole["c4"]
+    refused = whole.command("cluster", "remove", master, node.id, ok=False)
+    assert refused.returncode == 1 and "drain it" in refused.stderr, refused
+    with Worker(whole, "while-drained"):
+        whole.command("cluster", "drain", master, node.id)
+        in_none = lambda: whole.node_status("c4")["groups"] == 0  # noqa: E731
+        whole.wait(in_none, "c4 is in no group", HEAL_SECONDS)
+        whole.command("cluster", "remove", master, node.id)
+    assert whole.node_status("c4") is None
+    # It is no longer let in, and says so or waits; it does no harm.
+    time.sleep(1)
+    whole.kill("c4")
+    del whole.nodes["c4"]
+    whole.wait_whole()
+    for key, body in bodies.items():
+        assert whole.s3("g2").object("GET", "shared", key).body == body, key
+    whole.add("c5")
+    whole.wait_whole()
+
+
+def test_faults_of_the_network_and_of_disks_can_be_made():
+    """Says aloud which of them the episodes leave out on this machine."""
+    missing = []
+    for make in (net.Network, lambda: disk.SmallDisk(64)):
+        try:
+            with make():
+                pass
+        except (net.Unavailable, disk.Unavailable) as error:
+            missing.append(str(error))
+    if missing:
+        pytest.skip(f"some faults of the episodes: {'; '.join(missing)}")
+
+
+def test_episodes_of_faults_lose_and_show_nothing_wrong(capsys):
+    with capsys.disabled():
+        print()
+        violations = episodes.run(EPISODES, echo=lambda text: print(text, flush=True))
+    assert not violations
