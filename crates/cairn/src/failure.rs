@@ -13,11 +13,12 @@ pub struct Failure {
     text: String,
     code: u8,
     is_not_found: bool,
+    is_passing: bool,
 }
 
 impl Failure {
     fn with_code(text: impl Into<String>, code: u8) -> Failure {
-        Failure { text: text.into(), code, is_not_found: false }
+        Failure { text: text.into(), code, is_not_found: false, is_passing: false }
     }
 
     /// What the command is about does not exist.
@@ -27,6 +28,11 @@ impl Failure {
 
     pub fn is_not_found(&self) -> bool {
         self.is_not_found
+    }
+
+    /// Later it may be possible.
+    pub fn is_passing(&self) -> bool {
+        self.is_passing
     }
 
     /// The command could not do it: exit code 1.
@@ -66,7 +72,8 @@ impl fmt::Display for Failure {
 
 impl From<cairn_base::Error> for Failure {
     fn from(error: cairn_base::Error) -> Failure {
-        Failure::new(error.to_string())
+        let is_passing = matches!(error, cairn_base::Error::Unavailable(_));
+        Failure { is_passing, ..Failure::new(error.to_string()) }
     }
 }
 

@@ -153,6 +153,7 @@ fn beat(
             free_bytes: usage.free_bytes,
             corrupt: usage.corrupt_reads,
             healed: served.healed(),
+            is_full: store.is_short_of_space(),
         };
         let (zone, copying) = (zone.clone(), copies.progress());
         let url = url.get().cloned().unwrap_or_default();

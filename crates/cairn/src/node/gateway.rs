@@ -86,6 +86,9 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     if let Err(error) = fs.drop_abandoned().await {
         tracing::debug!(%error, "blocks that were not published stay for the garbage collector");
     }
+    if let Meta::Remote(session) = fs.meta() {
+        session.close().await;
+    }
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }

@@ -156,7 +156,11 @@ impl Office<'_> {
             }
             match ended {
                 Ok(reason) => tracing::error!(reason, "this master serves no longer, it stands by"),
-                Err(failure) if has_served => tracing::error!(%failure, "not serving"),
+                Err(failure) if has_served || failure.is_passing() => {
+                    tracing::warn!(%failure, "not serving");
+                    sleep(PAUSE).await;
+                    continue;
+                }
                 Err(failure) => return Err(failure),
             }
             has_served = true;

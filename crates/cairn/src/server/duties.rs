@@ -11,7 +11,8 @@ use cairn_auth::Caller;
 use cairn_blocks::{ScrubProgress, ScrubReport, Store};
 use cairn_fs::Fs;
 use cairn_fs::ops::gc::{ListDrains, ListFreed};
-use cairn_fs::rows::Drain;
+use cairn_fs::ops::sessions::ListSessions;
+use cairn_fs::rows::{Drain, SessionState};
 use cairn_meta::engine::Engine;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -27,6 +28,8 @@ const GARBAGE_PERIOD: Duration = Duration::from_secs(10);
 const GARBAGE_LOOKS: u64 = 60;
 /// Drains looked at to find one that can be done.
 const DRAINS: usize = 100;
+/// Sessions looked at together.
+const SESSIONS: usize = 1000;
 /// How often there is a look whether a full disk needs compaction.
 const COMPACT_PERIOD: Duration = Duration::from_secs(5);
 /// Every so many looks all segments are looked at, however much is free.
@@ -120,7 +123,26 @@ async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
     if drains.len() == DRAINS || drains.iter().any(|(_, drain)| !is_waiting(drain)) {
         return Ok(true);
     }
-    Ok(!fs.read(&caller, ListFreed { before: u64::MAX, limit: 1 }).await?.is_empty())
+    if !fs.read(&caller, ListFreed { before: u64::MAX, limit: 1 }).await?.is_empty() {
+        return Ok(true);
+    }
+    has_ended_sessions(fs).await
+}
+
+/// What they wrote and did not publish is garbage.
+async fn has_ended_sessions(fs: &Fs) -> cairn_base::Result<bool> {
+    let mut after = None;
+    loop {
+        let list = ListSessions { after, limit: SESSIONS };
+        let page = fs.read(&Caller::system(), list).await?;
+        if page.iter().any(|(_, session)| session.state == SessionState::Ended) {
+            return Ok(true);
+        }
+        if page.len() < SESSIONS {
+            return Ok(false);
+        }
+        after = page.last().map(|(session, _)| *session);
+    }
 }
 
 async fn compact(blocks: Store) {

@@ -158,15 +158,32 @@ impl Agent {
     fn adopt(&self, row: &Bytes) -> Result<()> {
         let map = ClusterMap::decode(row)?;
         map.check()?;
-        let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
-        let mut addresses: Vec<String> = masters.map(|node| node.address.clone()).collect();
-        addresses.retain(|address| !address.is_empty());
-        addresses.extend(self.addresses.iter().cloned());
-        addresses.dedup();
-        self.reconnect.set_addresses(addresses);
         self.view.adopt(&Arc::new(map));
-        self.epoch.send_replace(self.view.map().epoch);
+        self.follow();
         Ok(())
+    }
+
+    /// Goes by the map that this node has, whoever gave it: on the master that serves it comes
+    /// from nobody else.
+    fn follow(&self) {
+        let map = self.view.map();
+        let is_new =
+            self.epoch.send_if_modified(|epoch| std::mem::replace(epoch, map.epoch) < map.epoch);
+        if !is_new {
+            return;
+        }
+        let of_map = map.nodes.iter().filter(|(_, node)| node.pin.roles.contains(Role::Master));
+        let masters: Vec<KnownNode> =
+            of_map.clone().map(|(id, node)| KnownNode { node: *id, pin: node.pin }).collect();
+        let mut addresses: Vec<String> = of_map.map(|(_, node)| node.address.clone()).collect();
+        addresses.retain(|address| !address.is_empty());
+        if let Err(error) = self.directory.remember_masters(&masters, &addresses) {
+            tracing::warn!(%error, "the masters were not noted");
+        }
+        let further = self.addresses.iter().filter(|address| !addresses.contains(address));
+        let further: Vec<String> = further.cloned().collect();
+        addresses.extend(further);
+        self.reconnect.set_addresses(addresses);
     }
 
     /// Asks the master that serves. What it is asked may be done twice.
@@ -209,6 +226,7 @@ impl Agent {
         let mut was_heard = true;
         loop {
             timer.tick().await;
+            self.follow();
             let beaten = self.beat_once(Beat { epoch: self.view.map().epoch, ..beat() }).await;
             match &beaten {
                 Err(error) if was_heard => tracing::warn!(%error, "no master serves"),

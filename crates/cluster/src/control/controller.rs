@@ -1,6 +1,6 @@
 //! The master that serves, as other nodes know it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ use super::messages::{
 use super::plan::{Patience, plan};
 use crate::identity::{Desk, Tokens};
 use crate::wire::PeerInfo;
+
+/// How soon a node has to beat again whose connection has ended.
+const GRACE: Duration = Duration::from_millis(1500);
 
 /// When nodes are given up.
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +190,16 @@ impl Controller {
         }
     }
 
+    /// The connection to a node has ended. One that runs beats again at once; of one that died this
+    /// is the first sign.
+    pub fn lost(&self, node: NodeId) {
+        let Settings { silence, .. } = self.settings;
+        let latest = self.clock.monotonic().saturating_sub(silence.saturating_sub(GRACE));
+        if let Some(seen) = self.seen.lock().get_mut(&node) {
+            seen.at = seen.at.min(latest);
+        }
+    }
+
     /// Notices who came and who went, and sees to it that groups are whole. To be called about
     /// twice a second.
     pub async fn look_around(&self) -> Result<()> {
@@ -208,6 +221,11 @@ impl Controller {
             let heard = |node: &NodeId| *node == self.node || seen.contains_key(node);
             map.nodes.keys().copied().filter(heard).collect::<Vec<_>>()
         };
+        let full: BTreeSet<NodeId> = {
+            let seen = self.seen.lock();
+            let full = seen.iter().filter(|(_, seen)| seen.beat.store.is_full);
+            full.map(|(node, _)| *node).collect()
+        };
         let edited = self.keeper.edit(|map| {
             for (id, node) in &mut map.nodes {
                 let quiet = silent.get(id).is_some_and(|time| *time >= silence);
@@ -217,7 +235,7 @@ impl Controller {
             let is_up = |id: &NodeId| map.nodes.get(id).is_some_and(|node| node.is_up);
             let away = silent.iter().filter(|(id, _)| !is_up(id));
             let away = away.map(|(id, time)| (*id, *time)).collect();
-            if let Some(next) = plan(map, &away, Patience(patience)) {
+            if let Some(next) = plan(map, &away, &full, Patience(patience)) {
                 *map = next;
             }
             Ok(())

@@ -77,6 +77,8 @@ pub struct StoreState {
     pub corrupt: u64,
     /// Of these, replaced by what another node has.
     pub healed: u64,
+    /// There is hardly any room for further blocks.
+    pub is_full: bool,
 }
 
 /// How far a member of a group has caught up.

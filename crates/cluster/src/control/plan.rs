@@ -7,7 +7,7 @@
 //!   too few groups          ──► new ones, over nodes that share few groups so far
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cairn_base::map::{Group, Member};
@@ -22,20 +22,21 @@ const SCATTER: usize = 8;
 pub struct Patience(pub Duration);
 
 /// The map that should follow `map`, or `None` if nothing is to be changed. `away` says for how
-/// long a node has not been up.
+/// long a node has not been up, `full` who has no room: groups with one of those count as closed.
 pub fn plan(
     map: &ClusterMap,
     away: &BTreeMap<NodeId, Duration>,
+    full: &BTreeSet<NodeId>,
     Patience(patience): Patience,
 ) -> Option<ClusterMap> {
     let mut next = map.clone();
     let is_lost = |node: NodeId| away.get(&node).is_some_and(|away| *away >= patience);
     for id in map.groups.keys().copied().collect::<Vec<_>>() {
-        heal(&mut next, id, &is_lost);
+        heal(&mut next, id, full, &is_lost);
     }
     let counts = map.replica_counts.iter().copied().chain([map.replicas]);
-    for wanted in counts.collect::<std::collections::BTreeSet<u8>>() {
-        form(&mut next, wanted);
+    for wanted in counts.collect::<BTreeSet<u8>>() {
+        form(&mut next, full, wanted);
     }
     if next == *map {
         return None;
@@ -45,7 +46,12 @@ pub fn plan(
 }
 
 /// Brings one group nearer to having as many members as it should.
-fn heal(map: &mut ClusterMap, id: GroupId, is_lost: &dyn Fn(NodeId) -> bool) {
+fn heal(
+    map: &mut ClusterMap,
+    id: GroupId,
+    full: &BTreeSet<NodeId>,
+    is_lost: &dyn Fn(NodeId) -> bool,
+) {
     let Some(group) = map.groups.get(&id).cloned() else { return };
     let wanted = usize::from(group.wanted);
     let stays = |member: &Member| {
@@ -70,7 +76,7 @@ fn heal(map: &mut ClusterMap, id: GroupId, is_lost: &dyn Fn(NodeId) -> bool) {
     let has_source = members.iter().any(|member| member.in_sync);
     if staying < wanted && has_source {
         let others: Vec<NodeId> = members.iter().map(|member| member.node).collect();
-        let added = candidates(map, &others).into_iter().take(wanted - staying);
+        let added = candidates(map, full, &others).into_iter().take(wanted - staying);
         members.extend(added.map(|node| Member { node, in_sync: false }));
     }
     if let Some(group) = map.groups.get_mut(&id) {
@@ -79,8 +85,9 @@ fn heal(map: &mut ClusterMap, id: GroupId, is_lost: &dyn Fn(NodeId) -> bool) {
 }
 
 /// Makes groups until each node that takes blocks is in enough of them.
-fn form(map: &mut ClusterMap, wanted: u8) {
-    let places: Vec<NodeId> = map.places().map(|(node, _)| node).collect();
+fn form(map: &mut ClusterMap, full: &BTreeSet<NodeId>, wanted: u8) {
+    let places = map.places().map(|(node, _)| node).filter(|node| !full.contains(node));
+    let places: Vec<NodeId> = places.collect();
     let size = usize::from(wanted).min(places.len());
     let minimum = usize::from(map.minimum.min(wanted));
     if size < minimum.max(1) {
@@ -94,13 +101,14 @@ fn form(map: &mut ClusterMap, wanted: u8) {
                 group.wanted == wanted && group.has(node) && group.members.len() >= size
             });
             let (all, open) = groups.fold((0, 0), |(all, open), group| {
-                (all + 1, open + usize::from(map.takes_writes(group)))
+                let has_room = !group.members.iter().any(|member| full.contains(&member.node));
+                (all + 1, open + usize::from(has_room && map.takes_writes(group)))
             });
             if all >= enough && open > 0 {
                 break;
             }
             let mut members = vec![node];
-            members.extend(candidates(map, &[node]).into_iter().take(size - 1));
+            members.extend(candidates(map, full, &[node]).into_iter().take(size - 1));
             if has_group_of(map, wanted, &members) && open > 0 || members.len() < size {
                 break;
             }
@@ -122,10 +130,11 @@ fn has_group_of(map: &ClusterMap, wanted: u8, members: &[NodeId]) -> bool {
 
 /// Nodes that may be put beside `others`, the best first; each is chosen with regard to those
 /// before it.
-fn candidates(map: &ClusterMap, others: &[NodeId]) -> Vec<NodeId> {
+fn candidates(map: &ClusterMap, full: &BTreeSet<NodeId>, others: &[NodeId]) -> Vec<NodeId> {
     let mut chosen = others.to_vec();
+    let left = map.places().map(|(node, _)| node);
     let mut left: Vec<NodeId> =
-        map.places().map(|(node, _)| node).filter(|node| !others.contains(node)).collect();
+        left.filter(|node| !others.contains(node) && !full.contains(node)).collect();
     let mut found = Vec::new();
     while let Some(best) = left.iter().copied().min_by_key(|node| cost(map, *node, &chosen)) {
         left.retain(|node| *node != best);
@@ -152,8 +161,6 @@ fn cost(map: &ClusterMap, node: NodeId, beside: &[NodeId]) -> (usize, usize, u64
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use cairn_base::map::Node;
     use cairn_base::{KeyHash, Pin, Role};
     use proptest::prelude::*;
@@ -182,7 +189,7 @@ mod tests {
     fn settle(map: ClusterMap, away: &BTreeMap<NodeId, Duration>) -> ClusterMap {
         let mut map = map;
         for _ in 0..20 {
-            match plan(&map, away, PATIENCE) {
+            match plan(&map, away, &BTreeSet::new(), PATIENCE) {
                 None => return map,
                 Some(next) => {
                     next.check().unwrap();
@@ -289,6 +296,18 @@ mod tests {
         assert!(moving.groups.values().any(|group| group.has(NodeId(3))));
         let moved = settle(caught_up(moving), &BTreeMap::new());
         assert!(moved.groups.values().all(|group| !group.has(NodeId(3))));
+    }
+
+    #[test]
+    fn with_a_full_disk_others_form_groups() {
+        let map = settle(cluster(4, 3, 2), &BTreeMap::new());
+        let full = BTreeSet::from([NodeId(1), NodeId(2)]);
+        let next = plan(&map, &BTreeMap::new(), &full, PATIENCE).unwrap();
+        let has_room = |group: &Group| full.iter().all(|node| !group.has(*node));
+        let open: Vec<_> = next.groups.values().filter(|group| has_room(group)).collect();
+        assert_eq!(open.len(), 1);
+        assert!(next.takes_writes(open[0]) && open[0].members.len() == 2);
+        assert_eq!(plan(&next, &BTreeMap::new(), &full, PATIENCE), None);
     }
 
     #[test]

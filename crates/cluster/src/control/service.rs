@@ -57,6 +57,12 @@ impl Tokens for ControlService {
 impl Service for ControlService {
     type Reply = Pin<Box<dyn Future<Output = Result<Bytes>> + Send>>;
 
+    fn ended(&self, peer: &Peer) {
+        if let Some(active) = self.active.load_full() {
+            active.lost(peer.info().authenticated.node);
+        }
+    }
+
     fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply {
         let (active, peer) = (self.active.load_full(), peer.clone());
         Box::pin(async move {

@@ -125,22 +125,28 @@ impl Directory {
     pub fn save(&self, joined: &Joined, addresses: &[String]) -> Result<()> {
         self.save_certificate(CA_CERTIFICATE, joined.authority.certificate())?;
         self.save_node_certificate(&joined.certificate)?;
-        let words = |roles: Roles| roles.iter().map(|role| role.word().to_owned()).collect();
-        let known = |known: &KnownNode| KnownFile {
-            node: format!("{:016x}", known.node.0),
-            key: known.pin.key.to_string(),
-            roles: words(known.pin.roles),
-        };
         let file = ClusterFile {
             version: VERSION,
             cluster: format!("{:032x}", joined.authority.cluster().0),
             node: format!("{:016x}", joined.node.0),
             roles: words(joined.roles),
             addresses: addresses.to_vec(),
-            masters: joined.masters.iter().map(known).collect(),
+            masters: joined.masters.iter().map(known_file).collect(),
         };
         let text = toml::to_string(&file).map_err(invalid(CLUSTER))?;
         self.write(CLUSTER, text.as_bytes(), 0o644)
+    }
+
+    /// Notes who the masters are now, and where, if that is not what is kept already: a node that
+    /// starts later than they changed has to find them.
+    pub fn remember_masters(&self, masters: &[KnownNode], addresses: &[String]) -> Result<()> {
+        let Some(text) = self.read(CLUSTER)? else { return Ok(()) };
+        let text = String::from_utf8(text).map_err(invalid(CLUSTER))?;
+        let mut file: ClusterFile = toml::from_str(&text).map_err(invalid(&self.shown(CLUSTER)))?;
+        file.masters = masters.iter().map(known_file).collect();
+        file.addresses = addresses.to_vec();
+        let new = toml::to_string(&file).map_err(invalid(CLUSTER))?;
+        if new == text { Ok(()) } else { self.write(CLUSTER, new.as_bytes(), 0o644) }
     }
 
     /// Replaces the node's certificate, after it was renewed.
@@ -227,6 +233,18 @@ impl Directory {
         fs::rename(&aside, self.root.join(name))?;
         File::open(&self.root)?.sync_all()?;
         Ok(())
+    }
+}
+
+fn words(roles: Roles) -> Vec<String> {
+    roles.iter().map(|role| role.word().to_owned()).collect()
+}
+
+fn known_file(known: &KnownNode) -> KnownFile {
+    KnownFile {
+        node: format!("{:016x}", known.node.0),
+        key: known.pin.key.to_string(),
+        roles: words(known.pin.roles),
     }
 }
 

@@ -17,8 +17,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::rows::LeasedRows;
 use super::slots::{Slots, Taken};
 use super::{
-    Acknowledge, Attach, Attached, Dialer, Link, Lost, Method, Read, ReadReply, Recall, Renew,
-    Renewed, Reply, Run,
+    Acknowledge, Attach, Attached, Detach, Dialer, Link, Lost, Method, Read, ReadReply, Recall,
+    Renew, Renewed, Reply, Run,
 };
 use crate::master::Memo;
 use crate::view::Want;
@@ -28,6 +28,8 @@ use crate::{Context, Source, Stop, Verb, View, WireVerb, wire};
 const ATTEMPTS: usize = 3;
 /// An operation that has found no master for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the end of a session may take.
+const GOODBYE: Duration = Duration::from_secs(2);
 /// Between two attempts to find a master.
 const BACKOFF: Duration = Duration::from_millis(100);
 /// What of a lease the client uses: clocks do not run at exactly the same rate.
@@ -210,6 +212,19 @@ impl Client {
             inner.counters.hits.fetch_add(1, Ordering::Relaxed);
         }
         current
+    }
+
+    /// Ends the session, so that nobody has to wait until it lapses. Nothing is done with it after.
+    pub async fn close(&self) {
+        let attachment = self.inner.attachment.borrow().clone();
+        let Some(Attachment { session, link }) = attachment else { return };
+        self.inner.valid_until.store(0, Ordering::SeqCst);
+        self.inner.rows.clear();
+        let detach = Detach { session };
+        let detached = call::<_, ()>(&*link, Method::Detach, &detach);
+        if !matches!(timeout(GOODBYE, detached).await, Ok(Ok(Reply::Done(())))) {
+            tracing::debug!(%session, "the session was not ended, it lapses");
+        }
     }
 
     /// Whether a master answers.

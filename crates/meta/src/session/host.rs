@@ -13,7 +13,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 
 use super::{
-    Acknowledge, Attach, Attached, Method, Read, ReadReply, Recall, Renew, Renewed, Reply, Run,
+    Acknowledge, Attach, Attached, Detach, Method, Read, ReadReply, Recall, Renew, Renewed, Reply,
+    Run,
 };
 use crate::Master;
 use crate::master::{Event, Once, Reading};
@@ -104,6 +105,7 @@ impl Sessions {
             Method::Renew => self.reply(self.renew(peer, &wire::decode(message)?)),
             Method::Read => self.reply(self.read(peer, wire::decode(message)?).await),
             Method::Run => self.reply(self.run(peer, wire::decode(message)?).await),
+            Method::Detach => self.reply(self.detach(peer, &wire::decode(message)?).await),
             Method::Acknowledge => self.reply(self.acknowledge(peer, &wire::decode(message)?)),
         };
         bytes.map(Answer::Bytes)
@@ -170,6 +172,17 @@ impl Sessions {
             live.reads_from = live.reads_from.max(renew.reads_from);
         }
         Ok(Some(Renewed { settled }))
+    }
+
+    async fn detach(&self, peer: &Peer, detach: &Detach) -> Result<Option<()>> {
+        let session = detach.session;
+        if !self.is_attached(peer, session) {
+            return Ok(None);
+        }
+        self.state.lock().live.remove(&session);
+        self.master.tell(Event::Ended { session });
+        self.master.run(&Caller::system(), EndSession { session, reaped: false }).await?;
+        Ok(Some(()))
     }
 
     fn acknowledge(&self, peer: &Peer, message: &Acknowledge) -> Result<Option<()>> {

@@ -49,6 +49,8 @@ pub enum Method {
     Run = 4,
     /// [`Acknowledge`], answered with nothing.
     Acknowledge = 5,
+    /// [`Detach`], answered with nothing.
+    Detach = 8,
 }
 
 impl Method {
@@ -59,6 +61,7 @@ impl Method {
             3 => Ok(Method::Read),
             4 => Ok(Method::Run),
             5 => Ok(Method::Acknowledge),
+            8 => Ok(Method::Detach),
             other => Err(Error::NotImplemented(format!("method {other} of a master"))),
         }
     }
@@ -137,6 +140,12 @@ pub struct Run {
 pub struct Acknowledge {
     pub session: SessionId,
     pub number: u64,
+}
+
+/// Ends a session: nobody need wait for it any more.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Detach {
+    pub session: SessionId,
 }
 
 /// Rows a session must not use any more.
