@@ -28,15 +28,16 @@ from harness.cluster import Cluster, ClusterFailed  # noqa: E402
 CHUNKSERVERS = 4
 DISK_MIB = 1024
 CALM_SECONDS = 2
-READS_RESUME = WRITES_RESUME = 15
-WHOLE_SECONDS = 90
-LIVE_SECONDS, COLLECT_SECONDS = 30, 120
+RESUME_SECONDS = 15
+WHOLE_SECONDS = 180
+LIVE_SECONDS, COLLECT_SECONDS = 30, 240
 INLINE_BYTES, BLOCK_BYTES = 16 << 10, 4 * MIB
 
 
 class Run:
-    def __init__(self, cluster, seed, disk_of_c1, only, echo):
+    def __init__(self, cluster, seed, disk_of_c1, only, resume_seconds, echo):
         self.cluster, self.rng, self.echo = cluster, random.Random(seed), echo
+        self.resume_seconds = resume_seconds
         self.history = History()
         cluster.s3("g1").create_bucket(BUCKET)
         self.load = Load(cluster, seed, self.history)
@@ -91,8 +92,7 @@ class Run:
         spent = self.load.spent(began, self.history.now(), kind)
         worst = max((s.ended - max(s.began, since) for s in spent), default=0.0)
         worst = max(worst, 0.0)
-        limit = READS_RESUME if kind == "read" else WRITES_RESUME
-        if worst > limit:
+        if worst > self.resume_seconds:
             self.violations.append(f"SLOW: {name}: a {kind} took {worst:.1f} s")
         self.worst[kind] = max(self.worst[kind], worst)
         return worst
@@ -153,8 +153,11 @@ def surroundings(stack, echo):
     return netns, small
 
 
-def run(episodes, seed=None, only=None, keep=False, echo=print):
-    """Returns the list of violations."""
+def run(
+    episodes, seed=None, only=None, keep=False, resume_seconds=RESUME_SECONDS, echo=print
+):
+    """Returns the list of violations. An operation that takes longer than `resume_seconds` after
+    a fault is one; on a machine with other things to do that says little."""
     seed = int.from_bytes(os.urandom(4), "big") if seed is None else seed
     echo(f"cluster: seed {seed}, {episodes} episodes")
     began = time.monotonic()
@@ -163,7 +166,7 @@ def run(episodes, seed=None, only=None, keep=False, echo=print):
         disks = {"c1": small.mount} if small else {}
         cluster = Cluster(CHUNKSERVERS, masters=2, postgres=True, netns=netns, disks=disks)
         with cluster:
-            test = Run(cluster, seed, small, only, echo)
+            test = Run(cluster, seed, small, only, resume_seconds, echo)
             try:
                 test.episodes(episodes)
                 test.finish()
