@@ -50,12 +50,10 @@ async fn main() {
         let verb = Mkdir { parent: bucket, name, mode: 0o755 };
         parents.push(client.run(&Caller::verified(UserId::ROOT), verb).await.unwrap().0);
     }
-    let session = SessionId(RealRng.next_u64());
     let (link, _recalls) = agent.dial().await.unwrap();
-    attach(&*link, session).await;
     println!("{:>10}  {:<38}{:>10}", "in flight", "", "a second");
     for in_flight in [1, 64, 1024] {
-        let rate = lookups(&link, session, in_flight, length, bucket).await;
+        let rate = lookups(&link, in_flight, length, bucket).await;
         println!("{in_flight:>10}  {:<38}{rate:>10.0}", "lookups, answered by the master");
         for (what, directories) in [("creates, one directory", 1), ("creates, 1000", 1000)] {
             let rate = creates(&client, &parents[..directories], in_flight, length).await;
@@ -64,22 +62,19 @@ async fn main() {
     }
 }
 
-async fn attach(link: &dyn Link, session: SessionId) {
+/// A session that lasts as long as one measurement: it is never renewed.
+async fn attach(link: &dyn Link) -> SessionId {
+    let session = SessionId(RealRng.next_u64());
     let message = wire::encode(&Attach { session }).unwrap();
     let answer = link.call(Method::Attach, message).await.unwrap();
     assert!(matches!(wire::decode::<Reply<Attached>>(&answer), Ok(Reply::Done(_))));
+    session
 }
 
-async fn lookups(
-    link: &Arc<dyn Link>,
-    session: SessionId,
-    in_flight: usize,
-    length: Duration,
-    parent: Ino,
-) -> f64 {
+async fn lookups(link: &Arc<dyn Link>, in_flight: usize, length: Duration, parent: Ino) -> f64 {
     let verb = Lookup { parent, name: b"directory-7".to_vec() };
     let read = Read {
-        session,
+        session: attach(&**link).await,
         caller: Caller::verified(UserId::ROOT).to_relayed(),
         verb: Lookup::NUMBER,
         fields: wire::encode(&verb).unwrap(),
