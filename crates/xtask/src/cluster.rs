@@ -33,11 +33,15 @@ impl Drop for Running {
 
 /// Runs PostgreSQL, two masters, three chunkservers and two gateways until its input ends.
 pub fn up(root: &Path, dir: &Path) -> io::Result<()> {
-    let built = Command::new("cargo")
-        .args(["build", "--release", "--package", "cairn"])
-        .current_dir(root)
-        .status()?;
-    if !built.success() {
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--package", "cairn"]).current_dir(root);
+    // What this process was told of its own package would have others built again.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
+            build.env_remove(name);
+        }
+    }
+    if !build.status()?.success() {
         return Err(Error::other("cargo build failed"));
     }
     if dir.exists() {
