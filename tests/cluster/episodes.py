@@ -205,7 +205,8 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep directories, logs, the history")
     options = parser.parse_args()
     echo = lambda text: print(text, flush=True)  # noqa: E731
-    sys.exit(bool(run(options.episodes, options.seed, options.only, options.keep, echo)))
+    asked = (options.episodes, options.seed, options.only, options.keep)
+    sys.exit(bool(run(*asked, echo=echo)))
 
 
 if __name__ == "__main__":
