@@ -18,7 +18,7 @@ use cairn_meta::ops::sessions::Format;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
-use crate::node::addresses;
+use crate::node::host_and_port;
 use crate::output;
 use crate::server::{process, welcome};
 
@@ -38,7 +38,7 @@ pub struct Args {
     /// The directory of the first master: missing or empty
     dir: PathBuf,
     /// Under which host:port other nodes will reach this master
-    #[arg(long, value_name = "HOST:PORT", value_parser = addresses)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     address: String,
     #[command(flatten)]
     meta: MetaArgs,

@@ -46,17 +46,7 @@ impl DataDir {
         if !format::exists(path) {
             refuse_strangers(path)?;
         }
-        let lock = Lock::take(path)?;
-        let sizes = Sizes::of(path)?;
-        let format = match format::exists(path) {
-            true => Format::read(path)?,
-            false => {
-                require_space(path, sizes.new_store())?;
-                Format::create(path, meta, rng)?
-            }
-        };
-        require_place(path, format.meta, meta)?;
-        Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
+        DataDir::begin(path, meta, || Format::create(path, meta, rng))
     }
 
     /// The directory of a node that has joined `cluster`: its identity is there already.
@@ -66,19 +56,29 @@ impl DataDir {
         meta: MetaPlace,
         rng: &dyn Rng,
     ) -> Result<DataDir> {
+        let dir = DataDir::begin(path, meta, || Format::create_of(path, cluster, meta, rng))?;
+        if dir.format.cluster != cluster.0.to_be_bytes() {
+            let shown = path.display();
+            return Err(Failure::new(format!("{shown}: its data are of another cluster")));
+        }
+        Ok(dir)
+    }
+
+    /// Opens a directory, or makes it a store by `create`.
+    fn begin(
+        path: &Path,
+        meta: MetaPlace,
+        create: impl FnOnce() -> Result<Format>,
+    ) -> Result<DataDir> {
         let lock = Lock::take(path)?;
         let sizes = Sizes::of(path)?;
         let format = match format::exists(path) {
             true => Format::read(path)?,
             false => {
                 require_space(path, sizes.new_store())?;
-                Format::create_of(path, cluster, meta, rng)?
+                create()?
             }
         };
-        if format.cluster != cluster.0.to_be_bytes() {
-            let shown = path.display();
-            return Err(Failure::new(format!("{shown}: its data are of another cluster")));
-        }
         require_place(path, format.meta, meta)?;
         Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
 use crate::failure::{Failure, Result};
-use crate::node::addresses;
+use crate::node::host_and_port;
 
 #[derive(clap::Args)]
 pub struct ListenArgs {
@@ -14,7 +14,7 @@ pub struct ListenArgs {
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7400")]
     listen: SocketAddr,
     /// Under which host:port other nodes reach it, if that is not where it listens
-    #[arg(long, value_name = "HOST:PORT", value_parser = addresses)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     address: Option<String>,
 }
 

@@ -8,4 +8,4 @@ mod listen;
 pub mod master;
 mod this;
 
-pub use this::{ThisNode, addresses};
+pub use this::{ThisNode, host_and_port};

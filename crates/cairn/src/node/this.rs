@@ -75,7 +75,7 @@ pub fn with_url(beat: Beat, url: &str) -> Beat {
 }
 
 /// Checks that `address` is `host:port`.
-pub fn addresses(address: &str) -> Result<String, String> {
+pub fn host_and_port(address: &str) -> Result<String, String> {
     let split = address.rsplit_once(':');
     let fits = split.is_some_and(|(host, port)| {
         !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
