@@ -28,7 +28,9 @@ SIZES = {
 }  # fmt: skip
 SMALL = {100: 40, 12_000: 20, 40_000: 40}
 PLAIN = {"get": 50, "put": 30, "head": 8, "delete": 12}
-HOT = {"get": 38, "put": 10, "head": 7, "delete": 10, "create": 14, "swap": 16, "copy": 5}
+HOT = {
+    "get": 35, "put": 12, "head": 7, "delete": 8, "create": 14, "swap": 16, "copy": 4, "move": 4,
+}  # fmt: skip
 PLAIN_KEYS = [f"plain/{n}" for n in range(40)]
 HOT_KEYS = [f"hot/{n}" for n in range(10)]
 
@@ -190,6 +192,25 @@ class Client:
             self.history.answered(op, state=ABSENT)
             return True
         value = self.values.of_etag(reply.xml().find("{*}ETag").text)
+        self.history.answered(op, state=value)
+        self.copies[target] = value
+        return True
+
+    def move(self, key):
+        """To a new key, for each attempt another; what is there then was moved."""
+        self.copied += 1
+        target = f"moved/{self.name}/{self.copied}"
+        door = self.door(Http, WRITE_SECONDS)
+        shown = f"MOVE by {door.connection.url.netloc}"
+        op = self.history.sent(key, self.name, shown, makes=ABSENT)
+        path = f"/storage/{BUCKET}/{key}?move-to={target}"
+        reply = self.send(op, lambda: door.request("POST", path))
+        if reply is None:
+            return False
+        if reply.status == 404:
+            self.history.answered(op, state=ABSENT, makes=None)
+            return True
+        value = self.values.of_etag(reply.headers["ETag"])
         self.history.answered(op, state=value)
         self.copies[target] = value
         return True
