@@ -25,8 +25,8 @@ pub struct Pool {
     idle: Mutex<HashMap<NodeId, Vec<Connection>>>,
 }
 
-/// An open connection that nobody uses, or one person. Who uses it moves it: a task of its own would
-/// have to be woken for every piece, most often on another core.
+/// An open connection that nobody uses, or one person. Who uses it moves it: a task of its own
+/// would have to be woken for every piece, most often on another core.
 pub(super) struct Connection {
     sender: SendRequest<Outgoing>,
     driver: Driver,

@@ -8,8 +8,8 @@ use super::copy_object::{CopyObject, CopyReply};
 use super::delete_object::DeleteObject;
 use crate::{Context, Stop, Verb, View};
 
-/// Gives an object another key, in one step: nobody sees it at both, or at neither. What has the new
-/// key already is replaced. As after a copy and a delete, it has the caller's owner and mode.
+/// Gives an object another key, in one step: nobody sees it at both, or at neither. What has the
+/// new key already is replaced. As after a copy and a delete, it has the caller's owner and mode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MoveObject {
     pub bucket: String,
