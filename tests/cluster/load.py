@@ -80,6 +80,7 @@ class Client:
         self.doors = {}
         self.last_seen = {}
         self.spent, self.problems = [], []
+        self.busy_since = None
         self.copies = {}  # acknowledged: {key: value}
         self.copied = 0
 
@@ -96,12 +97,13 @@ class Client:
         while not ended.is_set():
             keys, mix = self.rng.choice([(PLAIN_KEYS, PLAIN), (HOT_KEYS, HOT)])
             self.work(pick(self.rng, mix), self.rng.choice(keys), ended)
+            self.busy_since = None
             self.turn += self.rng.random() < 0.2
 
     def work(self, what, key, ended):
         """One operation, tried until it is answered."""
         attempt, kind = getattr(self, what), "read" if what in ("get", "head") else "write"
-        began = self.history.now()
+        self.busy_since = began = self.history.now()
         for attempts in itertools.count(1):
             if attempt(key):
                 self.spent.append(Spent(kind, began, self.history.now(), attempts))
@@ -271,6 +273,11 @@ class Load:
 
     def problems(self):
         return [problem for client in self.clients for problem in client.problems]
+
+    def has_done_all_before(self, moment):
+        """Whether no operation is under way that began before."""
+        since = [client.busy_since for client in self.clients]
+        return all(began is None or began > moment for began in since)
 
     def spent(self, began, ended, kind):
         """Operations of a kind that were under way in a time."""

@@ -29,6 +29,8 @@ pub const JOINS: usize = 16;
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Dialing one address, handshakes included.
 pub const DIAL: Duration = Duration::from_secs(5);
+/// After so long without an answer the next address is tried as well.
+pub const HELD_UP: Duration = Duration::from_secs(1);
 
 /// A join token as text, characters; the addresses in it, and the length of each.
 pub const TOKEN_CHARS: usize = 6 << 10;

@@ -19,6 +19,7 @@ pub mod keys;
 pub mod master;
 mod meta;
 pub mod ops;
+mod rest;
 pub mod rows;
 pub mod session;
 mod verb;
