@@ -21,7 +21,7 @@ use super::messages::{Beat, Beaten, Method};
 use crate::data::{Loads, MapSource, NodeLoad};
 use crate::identity::{Directory, Identity, KnownNode, Loaded, Pins};
 use crate::wire::tls::{TlsDialer, Trust};
-use crate::wire::{Peer, Reconnect, Retry, Service, Terms};
+use crate::wire::{Dial, Peer, Reconnect, Retry, Service, Terms};
 
 /// Between two beats.
 const BEAT: Duration = Duration::from_millis(500);
@@ -75,13 +75,19 @@ impl Pins for NodeView {
     }
 }
 
+/// By what a node proves who it is, and where that is kept.
+struct Papers {
+    identity: Arc<Identity>,
+    directory: Arc<Directory>,
+}
+
 /// Speaks with the master that serves, whichever that is.
 pub struct Agent {
     reconnect: Reconnect<Recalls>,
     recalls: Recalls,
     view: Arc<NodeView>,
-    identity: Arc<Identity>,
-    directory: Arc<Directory>,
+    node: NodeId,
+    papers: Option<Papers>,
     clock: Arc<dyn Clock>,
     /// Where masters were when this node joined.
     addresses: Vec<String>,
@@ -102,13 +108,39 @@ impl Agent {
         let pins = Arc::clone(&view) as Arc<dyn Pins>;
         let trust = Trust { identity: Arc::clone(&identity), pins, clock: Arc::clone(&clock) };
         let dialer = Arc::new(TlsDialer::new(trust)?);
-        let mut terms = Terms::new(identity.cluster(), identity.node(), role);
-        terms.expects = Some(Role::Master);
-        let recalls = Recalls::default();
+        let terms = Terms::new(identity.cluster(), identity.node(), role);
         let addresses = loaded.addresses.clone();
         if addresses.is_empty() {
             return Err(Error::Invalid("the address of no master is known".into()));
         }
+        let papers = Some(Papers { identity, directory });
+        Ok(Agent::over(dialer, terms, addresses, papers, view, clock, rng))
+    }
+
+    /// On a network without TLS.
+    pub fn without_tls(
+        dialer: Arc<dyn Dial>,
+        terms: Terms,
+        addresses: Vec<String>,
+        view: Arc<NodeView>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Arc<Agent> {
+        Agent::over(dialer, terms, addresses, None, view, clock, rng)
+    }
+
+    fn over(
+        dialer: Arc<dyn Dial>,
+        mut terms: Terms,
+        addresses: Vec<String>,
+        papers: Option<Papers>,
+        view: Arc<NodeView>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Arc<Agent> {
+        let node = terms.node;
+        terms.expects = Some(Role::Master);
+        let recalls = Recalls::default();
         let reconnect = Reconnect::new(
             dialer,
             addresses.clone(),
@@ -118,21 +150,11 @@ impl Agent {
             Retry { most: Duration::from_millis(500), ..Retry::default() },
         );
         let (epoch, loads) = (watch::Sender::new(0), Loads::default());
-        Ok(Arc::new(Agent {
-            reconnect,
-            recalls,
-            view,
-            identity,
-            directory,
-            clock,
-            addresses,
-            epoch,
-            loads,
-        }))
+        Arc::new(Agent { reconnect, recalls, view, node, papers, clock, addresses, epoch, loads })
     }
 
     pub fn node(&self) -> NodeId {
-        self.identity.node()
+        self.node
     }
 
     pub fn view(&self) -> &Arc<NodeView> {
@@ -177,7 +199,9 @@ impl Agent {
             of_map.clone().map(|(id, node)| KnownNode { node: *id, pin: node.pin }).collect();
         let mut addresses: Vec<String> = of_map.map(|(_, node)| node.address.clone()).collect();
         addresses.retain(|address| !address.is_empty());
-        if let Err(error) = self.directory.remember_masters(&masters, &addresses) {
+        let kept = self.papers.as_ref().map(|papers| &papers.directory);
+        let remembered = kept.map(|directory| directory.remember_masters(&masters, &addresses));
+        if let Some(Err(error)) = remembered {
             tracing::warn!(%error, "the masters were not noted");
         }
         let further = self.addresses.iter().filter(|address| !addresses.contains(address));
@@ -235,8 +259,9 @@ impl Agent {
             }
             was_heard = beaten.is_ok();
             if was_heard
-                && self.identity.is_due(self.clock.now())
-                && let Err(error) = self.renew().await
+                && let Some(papers) = &self.papers
+                && papers.identity.is_due(self.clock.now())
+                && let Err(error) = self.renew(papers).await
             {
                 tracing::warn!(%error, "the certificate was not renewed");
             }
@@ -252,11 +277,11 @@ impl Agent {
         map.map_or(Ok(()), |row| self.adopt(&row))
     }
 
-    async fn renew(&self) -> Result<()> {
+    async fn renew(&self, papers: &Papers) -> Result<()> {
         let answer = self.ask(Method::Certify, Bytes::new(), PATIENCE).await?;
         let certificate = CertificateDer::from(answer.to_vec());
-        self.identity.renew(certificate.clone(), self.clock.now())?;
-        self.directory.save_node_certificate(&certificate)?;
+        papers.identity.renew(certificate.clone(), self.clock.now())?;
+        papers.directory.save_node_certificate(&certificate)?;
         tracing::info!("certificate renewed");
         Ok(())
     }

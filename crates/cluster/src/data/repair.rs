@@ -275,13 +275,10 @@ impl Pace {
 /// # Errors
 /// What the others said, if none of them has it: then what is here is left as it is.
 pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Result<bool> {
-    let store = server.store.clone();
-    let verified = tokio::task::spawn_blocking(move || store.verify(group, block)).await;
-    match verified {
-        Ok(Err(Error::Corrupt { .. } | Error::Io(_))) => {}
-        Ok(Ok(_) | Err(Error::NotFound(_))) => return Ok(false),
-        Ok(Err(error)) => return Err(error),
-        Err(error) => return Err(Error::Unavailable(format!("a task ended early: {error}"))),
+    match server.store.blocking(move |store| store.verify(group, block)).await {
+        Err(Error::Corrupt { .. } | Error::Io(_)) => {}
+        Ok(_) | Err(Error::NotFound(_)) => return Ok(false),
+        Err(error) => return Err(error),
     }
     let info = server.store.stat(group, block)?;
     let map = server.map.current();

@@ -1,6 +1,6 @@
 //! The master's side of sessions.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ pub struct Sessions {
 }
 
 struct State {
-    live: HashMap<SessionId, Live>,
+    live: BTreeMap<SessionId, Live>,
     /// When those that an earlier master knew lapse.
-    inherited: HashMap<SessionId, Duration>,
+    inherited: BTreeMap<SessionId, Duration>,
 }
 
 struct Live {
@@ -73,7 +73,7 @@ impl Sessions {
     ) -> Result<Arc<Sessions>> {
         const PAGE: usize = 1000;
         let lapses = clock.monotonic() + lease;
-        let mut inherited = HashMap::new();
+        let mut inherited = BTreeMap::new();
         let mut after = None;
         loop {
             let list = ListSessions { after, limit: PAGE };
@@ -86,7 +86,7 @@ impl Sessions {
             after = page.last().map(|(session, _)| *session);
         }
         let open = watch::Sender::new(inherited.is_empty());
-        let state = Mutex::new(State { live: HashMap::new(), inherited });
+        let state = Mutex::new(State { live: BTreeMap::new(), inherited });
         Ok(Arc::new(Sessions { master, clock, lease, state, open }))
     }
 
