@@ -19,8 +19,8 @@ const LOOK_TURNS: u64 = 125;
 
 type Named = BTreeMap<(GroupId, BlockId), Owner>;
 
-/// What is not well at the end of the time that there is.
-pub fn await_health(world: &mut World, secs: u64) -> Vec<String> {
+/// What is not well at the end of the time that there is; see `look`.
+pub fn await_health(world: &mut World, secs: u64, clean: bool) -> Vec<String> {
     let end_us = world.now_us + secs * 1_000_000;
     let mut reads = Reads::default();
     loop {
@@ -28,7 +28,7 @@ pub fn await_health(world: &mut World, secs: u64) -> Vec<String> {
         reads.begin(world);
         let ill = match reads.unread() {
             Some(ill) => Some(ill),
-            None => look(world).err(),
+            None => look(world, clean).err(),
         };
         match ill {
             None => return Vec::new(),
@@ -74,8 +74,8 @@ impl Reads {
     }
 }
 
-/// Whether all is well.
-fn look(world: &mut World) -> Result<(), String> {
+/// Whether all is well; with `clean`, also that there is no block that nothing names.
+fn look(world: &mut World, clean: bool) -> Result<(), String> {
     let snapshot = world.all.database.rows.snapshot().map_err(|error| error.to_string())?;
     let map = map_of(&*snapshot)?;
     check_groups(&map)?;
@@ -88,7 +88,7 @@ fn look(world: &mut World) -> Result<(), String> {
         check_block(world, &map, *group, *block, *owner)?;
     }
     for node in world.layout.chunkservers.clone() {
-        check_inventory(world, node, &map, &named)?;
+        check_inventory(world, node, &map, clean.then_some(&named))?;
     }
     Ok(())
 }
@@ -168,7 +168,7 @@ fn check_inventory(
     world: &World,
     node: NodeId,
     map: &ClusterMap,
-    named: &Named,
+    named: Option<&Named>,
 ) -> Result<(), String> {
     let serving = world.serving[&node].lock();
     let serving = serving.as_ref().ok_or_else(|| format!("{node} does not serve"))?;
@@ -178,7 +178,7 @@ fn check_inventory(
             if !is_member {
                 return Err(format!("{node} has block {} of group {group}, not its", info.block));
             }
-            if !named.contains_key(&(group, info.block)) {
+            if named.is_some_and(|named| !named.contains_key(&(group, info.block))) {
                 return Err(format!("{node} has block {} that nothing names", info.block));
             }
         }

@@ -430,7 +430,16 @@ impl World {
             }
             self.start(node);
         }
-        let found = health::await_health(self, RECOVERY_SECS);
+        let found = health::await_health(self, RECOVERY_SECS, false);
+        if !found.is_empty() {
+            return found;
+        }
+        // What a gateway wrote and nothing names may stay until it has ended.
+        for gateway in self.layout.gateways.clone() {
+            self.stop(gateway, false);
+            self.start(gateway);
+        }
+        let found = health::await_health(self, RECOVERY_SECS, true);
         if !found.is_empty() {
             return found;
         }
