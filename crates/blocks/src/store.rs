@@ -146,7 +146,12 @@ impl Store {
 
     /// Groups that have blocks here.
     pub fn groups(&self) -> Vec<GroupId> {
-        self.shared.state.read().index.groups()
+        self.shared.state.read().index.groups().map(|(group, _)| group).collect()
+    }
+
+    /// Groups that have blocks here, with the bytes of segments that those take.
+    pub fn bytes_by_group(&self) -> Vec<(GroupId, u64)> {
+        self.shared.state.read().index.groups().collect()
     }
 
     /// What the index knows of one block.

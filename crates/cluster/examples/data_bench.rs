@@ -158,7 +158,7 @@ async fn main() {
         let (id, node) = world.serve(NodeId(id), directory.path()).await;
         map.nodes.insert(id, node);
     }
-    let member = |id| Member { node: NodeId(id), in_sync: true };
+    let member = |id| Member::new(NodeId(id), true);
     map.groups.insert(GroupId(1), Group { wanted: 1, changed: 1, members: vec![member(11)] });
     let three = [11, 12, 13].map(member).to_vec();
     map.groups.insert(GroupId(3), Group { wanted: 3, changed: 1, members: three });

@@ -8,29 +8,19 @@ use cairn_cluster::control::messages::{Edit, Method};
 
 use super::reach;
 use crate::failure::Result;
-use crate::output;
 
 #[derive(clap::Args)]
 pub struct NodeArgs {
     /// The directory of a master
-    dir: PathBuf,
+    pub dir: PathBuf,
     /// The node, as `cairn cluster status` shows it
     #[arg(value_parser = node)]
-    node: NodeId,
+    pub node: NodeId,
 }
 
 fn node(text: &str) -> Result<NodeId, String> {
     let number = u64::from_str_radix(text, 16);
     number.map(NodeId).map_err(|_| format!("{text:?} is not the number of a node"))
-}
-
-pub fn drain(args: &NodeArgs) -> Result<ExitCode> {
-    reach::tell(&args.dir, Method::Edit, &Edit::Drain(args.node))?;
-    let (node, dir) = (args.node, args.dir.display());
-    output::line(format!(
-        "node {node} drains; when it is in no group: cairn cluster remove {dir} {node}"
-    ))?;
-    Ok(ExitCode::SUCCESS)
 }
 
 pub fn undrain(args: &NodeArgs) -> Result<ExitCode> {

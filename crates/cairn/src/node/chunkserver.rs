@@ -73,7 +73,8 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let (sick, to_heal) = mpsc::channel::<Sick>(SICK);
     let own = node.loaded.identity.node();
     let map = Arc::clone(&node.agent) as Arc<dyn MapSource>;
-    let served = Chunkserver::new(own, store.clone(), Arc::clone(&map), pool.clone(), Some(sick));
+    let served =
+        Chunkserver::new(own, store.clone(), Arc::clone(&map), pool.clone(), Some(sick.clone()));
     let copies = Arc::new(Copies::new(Arc::clone(&node.agent), Arc::clone(&served), store.clone()));
     let url = files.as_ref().map(Files::shown).unwrap_or_default();
     beat(args, &node, &dir, (address, url), &store, &served, &copies);
@@ -84,7 +85,8 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let (stop, stopped) = watch::channel(false);
     let listening = tokio::spawn(serve(listener, terms, NoService, DRAIN, stopped.clone()));
     let mut work = JoinSet::new();
-    duties::look_after(&mut work, &store, None, &dir, args.scrub_days, &stopped);
+    let healed = duties::OnDamage::Heal(sick);
+    duties::look_after(&mut work, &store, healed, &dir, args.scrub_days, &stopped);
     work.spawn(duties::until(stopped.clone(), Arc::clone(&copies).keep_up()));
     work.spawn(duties::until(stopped.clone(), Arc::clone(&copies).heal(to_heal)));
     let tls = files.as_ref().and_then(|files| files.tls.clone());
@@ -159,7 +161,8 @@ fn beat(
             is_full: store.is_short_of_space(),
         };
         let (zone, copying) = (zone.clone(), copies.progress());
+        let groups = store.bytes_by_group();
         let url = url.get().cloned().unwrap_or_default();
-        Beat { zone, weight, disk, url, store: state, copying, ..beat_of(address.clone()) }
+        Beat { zone, weight, disk, url, store: state, copying, groups, ..beat_of(address.clone()) }
     });
 }

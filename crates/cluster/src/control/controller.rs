@@ -12,6 +12,7 @@ use cairn_meta::session::host::Sessions;
 use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 
+use super::balance;
 use super::keeper::Keeper;
 use super::messages::{
     Beat, Beaten, CaughtUp, EXTRA_BLOCKS, Edit, Extra, Issue, Method, NodeStatus, Secrets, Status,
@@ -205,27 +206,21 @@ impl Controller {
     pub async fn look_around(&self) -> Result<()> {
         let map = self.keeper.load().await?;
         let now = self.clock.monotonic();
+        let Settings { silence, patience } = self.settings;
         let mut silent: BTreeMap<NodeId, Duration> = BTreeMap::new();
+        let (mut is_heard, mut full) = (BTreeSet::from([self.node]), BTreeSet::new());
         {
             let seen = self.seen.lock();
-            for node in map.nodes.keys().filter(|node| **node != self.node) {
+            for node in map.nodes.keys().copied().filter(|node| *node != self.node) {
+                let said = seen.get(&node);
                 // Of those who were not heard since this master serves, it is not known how long
                 // they are away.
-                let heard = seen.get(node).map_or(self.started, |seen| seen.at);
-                silent.insert(*node, now.saturating_sub(heard));
+                let heard = said.map_or(self.started, |seen| seen.at);
+                silent.insert(node, now.saturating_sub(heard));
+                is_heard.extend(said.map(|_| node));
+                full.extend(said.filter(|seen| seen.beat.store.is_full).map(|_| node));
             }
         }
-        let Settings { silence, patience } = self.settings;
-        let is_heard = {
-            let seen = self.seen.lock();
-            let heard = |node: &NodeId| *node == self.node || seen.contains_key(node);
-            map.nodes.keys().copied().filter(heard).collect::<Vec<_>>()
-        };
-        let full: BTreeSet<NodeId> = {
-            let seen = self.seen.lock();
-            let full = seen.iter().filter(|(_, seen)| seen.beat.store.is_full);
-            full.map(|(node, _)| *node).collect()
-        };
         let edited = self.keeper.edit(|map| {
             for (id, node) in &mut map.nodes {
                 let quiet = silent.get(id).is_some_and(|time| *time >= silence);
@@ -313,6 +308,7 @@ fn apply(map: &mut ClusterMap, edit: &Edit) -> Result<()> {
             (map.replicas, map.minimum) = (replicas, minimum);
             map.check()?;
         }
+        Edit::Move(wanted) => balance::begin(map, wanted)?,
         Edit::Count(count) => {
             map.replica_counts.insert(count);
             map.check()?;

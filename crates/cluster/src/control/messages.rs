@@ -64,6 +64,8 @@ pub struct Beat {
     pub store: StoreState,
     /// Groups that it is copying.
     pub copying: Vec<Copying>,
+    /// Groups of which it has blocks, and the bytes of those.
+    pub groups: Vec<(GroupId, u64)>,
 }
 
 /// How a store of blocks fares.
@@ -147,6 +149,15 @@ pub enum Edit {
     },
     /// Groups with so many replicas are wanted too.
     Count(u8),
+    Move(Move),
+}
+
+/// A member of a group is to be replaced by another node, and leaves when that has all blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Move {
+    pub group: GroupId,
+    pub from: NodeId,
+    pub to: NodeId,
 }
 
 /// The cluster as its master sees it.

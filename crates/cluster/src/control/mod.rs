@@ -11,6 +11,7 @@
 //! ```
 
 mod agent;
+pub mod balance;
 mod controller;
 mod keeper;
 pub mod messages;
