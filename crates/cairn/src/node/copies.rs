@@ -89,6 +89,7 @@ impl Copies {
             }
             self.forget_groups(&map).await;
             tokio::select! {
+                biased;
                 _ = timeout(PERIOD, epochs.changed()) => {}
                 Some(_) = work.join_next() => {}
             }
@@ -113,6 +114,7 @@ impl Copies {
         }
         tracing::info!(%group, "catching up");
         let report = tokio::select! {
+            biased;
             report = repair::catch_up(&self.served, group, map, &options) => report?,
             () = self.is_over(group) => {
                 tracing::info!(%group, "catching up is no longer asked for");
@@ -175,9 +177,10 @@ impl Copies {
             let behind = |all: &[cairn_base::map::Member]| {
                 all.iter().any(|member| member.node == own && !member.in_sync)
             };
-            if !members.is_some_and(behind) || epochs.changed().await.is_err() {
+            if !members.is_some_and(behind) {
                 return;
             }
+            epochs.changed().await;
         }
     }
 

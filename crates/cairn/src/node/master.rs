@@ -296,7 +296,6 @@ async fn tick(controller: Arc<Controller>) {
 
 /// Once changes may be made: sessions of a former master may hold leases until then.
 async fn collect_garbage(fs: Fs, controller: Arc<Controller>) {
-    if controller.sessions.opened().await.is_ok() {
-        duties::collect_garbage(fs).await;
-    }
+    controller.sessions.opened().await;
+    duties::collect_garbage(fs).await;
 }

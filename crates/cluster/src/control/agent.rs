@@ -8,13 +8,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role};
 use cairn_meta::session::{self, Dialed, Lost};
-use cairn_meta::wire;
+use cairn_meta::{Watched, wire};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::messages::{Beat, Beaten, Method};
@@ -75,6 +74,21 @@ impl Pins for NodeView {
     }
 }
 
+/// Tells of every epoch of the map, or of the newest of several.
+pub struct Epochs {
+    epoch: Arc<Watched<u64>>,
+    seen: u64,
+}
+
+impl Epochs {
+    /// Waits for an epoch that it has not told of.
+    pub async fn changed(&mut self) {
+        let seen = self.seen;
+        let newer = |epoch: &u64| (*epoch != seen).then_some(*epoch);
+        self.seen = self.epoch.wait_for(newer).await;
+    }
+}
+
 /// By what a node proves who it is, and where that is kept.
 struct Papers {
     identity: Arc<Identity>,
@@ -91,7 +105,7 @@ pub struct Agent {
     clock: Arc<dyn Clock>,
     /// Where masters were when this node joined.
     addresses: Vec<String>,
-    epoch: watch::Sender<u64>,
+    epoch: Arc<Watched<u64>>,
     loads: Loads,
 }
 
@@ -149,7 +163,7 @@ impl Agent {
             rng,
             Retry { most: Duration::from_millis(500), ..Retry::default() },
         );
-        let (epoch, loads) = (watch::Sender::new(0), Loads::default());
+        let (epoch, loads) = (Arc::default(), Loads::default());
         Arc::new(Agent { reconnect, recalls, view, node, papers, clock, addresses, epoch, loads })
     }
 
@@ -162,8 +176,8 @@ impl Agent {
     }
 
     /// The epoch of the map, as it changes.
-    pub fn epochs(&self) -> watch::Receiver<u64> {
-        self.epoch.subscribe()
+    pub fn epochs(&self) -> Epochs {
+        Epochs { epoch: Arc::clone(&self.epoch), seen: self.epoch.get() }
     }
 
     /// How full chunkservers are, as the master heard last.
@@ -173,8 +187,7 @@ impl Agent {
 
     /// Waits until there is a map.
     pub async fn has_map(&self) {
-        // The sender lives in `self`.
-        let _ = self.epoch.subscribe().wait_for(|epoch| *epoch > 0).await;
+        self.epoch.wait_for(|epoch| (*epoch > 0).then_some(())).await;
     }
 
     fn adopt(&self, row: &Bytes) -> Result<()> {
@@ -189,8 +202,7 @@ impl Agent {
     /// from nobody else.
     fn follow(&self) {
         let map = self.view.map();
-        let is_new =
-            self.epoch.send_if_modified(|epoch| std::mem::replace(epoch, map.epoch) < map.epoch);
+        let is_new = self.epoch.modify(|epoch| std::mem::replace(epoch, map.epoch) < map.epoch);
         if !is_new {
             return;
         }

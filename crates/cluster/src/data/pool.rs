@@ -1,6 +1,6 @@
 //! Connections to chunkservers that are kept while there is use for them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_base::{ClusterMap, Error, NodeId, Result};
@@ -18,7 +18,7 @@ use crate::wire::Dial;
 /// Asks chunkservers for blocks. One for each process, for all that it asks.
 pub struct Pool {
     dialer: Arc<dyn Dial>,
-    idle: Mutex<HashMap<NodeId, Vec<Connection>>>,
+    idle: Mutex<BTreeMap<NodeId, Vec<Connection>>>,
 }
 
 /// An open connection that nobody uses, or one person.

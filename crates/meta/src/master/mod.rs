@@ -47,7 +47,7 @@ use std::time::Duration;
 use cairn_auth::Caller;
 use cairn_base::{Clock, Error, Result, Threads};
 use parking_lot::Mutex;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use committer::Committer;
 use executor::Executor;
@@ -277,11 +277,8 @@ impl Master {
     /// Waits until the master fails, if it ever does, and returns why.
     pub fn wait_failed(&self) -> impl Future<Output = String> + Send + use<> {
         let shared = Arc::clone(&self.owner.shared);
-        let mut failed: watch::Receiver<bool> = shared.watch_failure();
         async move {
-            while shared.failure().is_none() {
-                let _ = failed.changed().await;
-            }
+            shared.wait_failed().await;
             shared.failure().unwrap_or_default().to_owned()
         }
     }

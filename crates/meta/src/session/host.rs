@@ -10,17 +10,16 @@ use cairn_base::{Clock, Error, Result, SessionId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::watch;
 
 use super::{
     Acknowledge, Attach, Attached, Detach, Method, Read, ReadReply, Recall, Renew, Renewed, Reply,
     Run,
 };
-use crate::Master;
 use crate::master::{Event, Once, Reading};
 use crate::ops::sessions::{EndSession, ListSessions, OpenSession};
 use crate::rows::SessionState;
 use crate::wire::{self, Visitor};
+use crate::{Master, Watched};
 
 /// Rows longer than this are not leased, bytes.
 const LEASED_ROW_BYTES: usize = 256 << 10;
@@ -33,7 +32,7 @@ pub struct Sessions {
     state: Mutex<State>,
     /// Whether changes are made: not before every session that an earlier master may have given
     /// leases to is attached here, or has lapsed.
-    open: watch::Sender<bool>,
+    open: Watched<bool>,
 }
 
 struct State {
@@ -85,7 +84,7 @@ impl Sessions {
             }
             after = page.last().map(|(session, _)| *session);
         }
-        let open = watch::Sender::new(inherited.is_empty());
+        let open = Watched::new(inherited.is_empty());
         let state = Mutex::new(State { live: BTreeMap::new(), inherited });
         Ok(Arc::new(Sessions { master, clock, lease, state, open }))
     }
@@ -217,7 +216,7 @@ impl Sessions {
         if run.slot >= super::SLOTS {
             return Err(Error::Invalid(format!("slot {}", run.slot)));
         }
-        self.opened().await?;
+        self.opened().await;
         let caller = Caller::relayed(run.caller);
         let (session, slot, sequence) = (run.session, run.slot, run.sequence);
         let visitor = Once { master: &self.master, caller, session, slot, sequence };
@@ -225,23 +224,18 @@ impl Sessions {
     }
 
     /// Waits until changes may be made.
-    pub async fn opened(&self) -> Result<()> {
-        if self.opened_now() {
-            return Ok(());
-        }
-        let mut open = self.open.subscribe();
-        let waited = open.wait_for(|open| *open).await;
-        waited.map(drop).map_err(|_| Error::Unavailable("the master is stopping".into()))
+    pub async fn opened(&self) {
+        self.open.wait_for(|open| open.then_some(())).await;
     }
 
     /// Whether changes are made.
     pub fn opened_now(&self) -> bool {
-        *self.open.borrow()
+        self.open.get()
     }
 
     fn open_if_due(&self, state: &State) {
         if state.inherited.is_empty() {
-            self.open.send_replace(true);
+            self.open.set(true);
         }
     }
 

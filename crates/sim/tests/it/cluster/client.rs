@@ -1,5 +1,6 @@
 //! Clients: they put, append, delete and read objects through gateways, and note what happened.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,15 +112,46 @@ fn parse(mut bytes: &[u8]) -> Result<Vec<u32>, String> {
 pub struct Request {
     pub key: String,
     pub op: Op,
-    pub answer: oneshot::Sender<Outcome>,
+    pub number: u64,
+    pub waiting: Arc<Waiting>,
+}
+
+/// Who waits for an answer of one process.
+#[derive(Default)]
+pub struct Waiting(Mutex<BTreeMap<u64, oneshot::Sender<Outcome>>>);
+
+/// Where a gateway takes requests.
+#[derive(Clone)]
+pub struct Door {
+    pub requests: UnboundedSender<Request>,
+    pub waiting: Arc<Waiting>,
+}
+
+impl Waiting {
+    fn enter(&self) -> (u64, oneshot::Receiver<Outcome>) {
+        let (answer, answered) = oneshot::channel();
+        let mut waiting = self.0.lock();
+        let number = waiting.last_key_value().map_or(0, |(last, _)| last + 1);
+        waiting.insert(number, answer);
+        (number, answered)
+    }
+
+    /// The process is no more: those who wait hear of it one after another.
+    pub fn end(&self) {
+        let all = std::mem::take(&mut *self.0.lock());
+        for (_, answer) in all {
+            let _ = answer.send(Outcome::Unknown("the gateway died".into()));
+        }
+    }
 }
 
 impl Request {
     pub async fn answer(self, fs: Fs) {
         let outcome = run(&fs, &self.key, self.op).await;
         let outcome = outcome.unwrap_or_else(|error| Outcome::Unknown(error.to_string()));
+        let answer = self.waiting.0.lock().remove(&self.number);
         // The client may have given up.
-        let _ = self.answer.send(outcome);
+        answer.into_iter().for_each(|answer| drop(answer.send(outcome.clone())));
     }
 }
 
@@ -179,7 +211,7 @@ async fn get(fs: &Fs, key: &str) -> Result<Outcome> {
 /// One user of the gateways.
 #[derive(Clone)]
 pub struct Client {
-    pub doors: Vec<Slot<UnboundedSender<Request>>>,
+    pub doors: Vec<Slot<Door>>,
     pub history: Arc<Mutex<History>>,
     pub rng: Arc<SeededRng>,
 }
@@ -210,18 +242,17 @@ impl Client {
 
     /// Asks one gateway; what comes of it is noted. Whether there was an answer.
     pub async fn ask(&self, door: usize, key: String, op: Op) -> bool {
-        let Some(sender) = self.doors[door].lock().clone() else {
+        let Some(Door { requests, waiting }) = self.doors[door].lock().clone() else {
             sleep(Duration::from_millis(200)).await;
             return false;
         };
-        let (answer, answered) = oneshot::channel();
+        let (number, answered) = waiting.enter();
         let call = self.history.lock().begin(&key, op);
-        let sent = sender.send(Request { key: key.clone(), op, answer });
+        let sent = requests.send(Request { key: key.clone(), op, number, waiting });
         let outcome = match timeout(PATIENCE, answered).await {
             _ if sent.is_err() => Outcome::Unknown("no gateway".into()),
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Outcome::Unknown("the gateway died".into()),
-            Err(_) => Outcome::Unknown("no answer".into()),
+            _ => Outcome::Unknown("no answer".into()),
         };
         let known = !matches!(outcome, Outcome::Unknown(_));
         self.history.lock().end(&key, call, door, outcome);

@@ -69,6 +69,10 @@ fn seeds() {
             eprintln!(
                 "{seed}: {digest:016x} {ops} ops {answered} answered {faults} faults, well after {recovery} ms, {took:?}"
             );
+            if number("CAIRN_TWICE", 0) > 0 && run(seed, None) != report {
+                eprintln!("{seed}: FAILED another history");
+                failed.lock().push(seed);
+            }
             if !report.violations.is_empty() {
                 eprintln!("{seed}: FAILED {}", report.violations.join("\n"));
                 failed.lock().push(seed);

@@ -53,8 +53,8 @@ struct State {
     cuts: BTreeSet<(NodeId, NodeId)>,
     /// By how much longer it takes, microseconds.
     delays: BTreeMap<(NodeId, NodeId), u64>,
-    /// A host that vanishes says no goodbyes.
-    silent: Option<NodeId>,
+    /// A host that dies, and its pipes that end with it.
+    dying: Option<(NodeId, BTreeSet<u64>)>,
     /// Hosts that answer nothing, not even that nobody listens.
     gone: BTreeSet<NodeId>,
     /// When what met a cut is sent again.
@@ -109,7 +109,7 @@ impl Net {
             events: BTreeMap::new(),
             cuts: BTreeSet::new(),
             delays: BTreeMap::new(),
-            silent: None,
+            dying: None,
             gone: BTreeSet::new(),
             again_us: 0,
             digest: Digest::default(),
@@ -180,12 +180,17 @@ impl Net {
     pub fn while_dying(&self, node: NodeId, vanishes: bool, dying: impl FnOnce()) {
         {
             let mut state = self.state.lock();
-            state.silent = vanishes.then_some(node);
+            state.dying = Some((node, BTreeSet::new()));
             state.listeners.retain(|_, listener| listener.node != node);
             state.gone.extend(vanishes.then_some(node));
         }
         dying();
-        self.state.lock().silent = None;
+        let ended = self.state.lock().dying.take();
+        if !vanishes {
+            // In an order of their own: that in which tasks are dropped is anybody's guess.
+            let ended = ended.into_iter().flat_map(|(_, pipes)| pipes);
+            ended.for_each(|pipe| self.send(pipe, Event::End));
+        }
     }
 
     /// A host is there again.
@@ -285,6 +290,7 @@ impl State {
             Event::Data(bytes) => {
                 self.digest.add(&[now, id, bytes.len() as u64]);
                 self.digest.add_bytes(&bytes);
+                tracing::trace!(now, id, from = %pipe.from, to = %pipe.to, len = bytes.len(), crc = cairn_base::checksum::crc32c(&bytes), "data");
                 if pipe.has_reader {
                     pipe.arrived.push_back(bytes);
                 } else if !self.gone.contains(&pipe.to) {
@@ -294,10 +300,12 @@ impl State {
                 }
             }
             Event::End => {
+                tracing::trace!(now, id, from = %pipe.from, to = %pipe.to, "end");
                 self.digest.add(&[now, id, 1 << 40]);
                 pipe.ended = true;
             }
             Event::Break => {
+                tracing::trace!(now, id, from = %pipe.from, to = %pipe.to, "break");
                 self.digest.add(&[now, id, 1 << 41]);
                 pipe.broken = true;
             }
@@ -465,7 +473,7 @@ impl AsyncWrite for SimStream {
 
 impl Drop for SimStream {
     fn drop(&mut self) {
-        let silent = {
+        let later = {
             let mut state = self.net.state.lock();
             let from = state.pipes.get(&self.outgoing).map(|pipe| pipe.from);
             if let Some(pipe) = state.pipes.get_mut(&self.outgoing) {
@@ -475,9 +483,15 @@ impl Drop for SimStream {
                 (pipe.has_reader, pipe.reader) = (false, None);
                 pipe.arrived.clear();
             }
-            from.is_none() || state.silent == from
+            match &mut state.dying {
+                Some((node, ended)) if from == Some(*node) => {
+                    ended.insert(self.outgoing);
+                    true
+                }
+                _ => false,
+            }
         };
-        if !silent {
+        if !later {
             self.net.send(self.outgoing, Event::End);
         }
     }

@@ -24,12 +24,12 @@ use cairn_meta::session::host::Sessions;
 use cairn_meta::{Master, Meta};
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{UnboundedSender, channel, unbounded_channel};
+use tokio::sync::mpsc::{channel, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::client::Request;
+use super::client::Door;
 use super::copies::Copies;
 use super::database::{Database, Shared};
 use super::host::Given;
@@ -208,9 +208,7 @@ async fn tick(controller: Arc<Controller>) {
 }
 
 async fn collect_garbage(fs: Fs, controller: Arc<Controller>) {
-    if controller.sessions.opened().await.is_err() {
-        return;
-    }
+    controller.sessions.opened().await;
     let mut timer = interval(Duration::from_secs(1));
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -312,17 +310,12 @@ async fn compact(store: Store) {
     }
 }
 
-pub fn gateway(
-    all: &Surroundings,
-    node: NodeId,
-    door: &Slot<UnboundedSender<Request>>,
-    given: Given,
-) {
+pub fn gateway(all: &Surroundings, node: NodeId, door: &Slot<Door>, given: Given) {
     let process = Process::new(all, node, Role::Gateway, given);
     let beat = Beat { address: String::new(), ..process.own_beat() };
     process.beat(move || beat.clone());
-    let (sender, mut requests) = unbounded_channel::<Request>();
-    *door.lock() = Some(sender);
+    let (sender, mut requests) = unbounded_channel();
+    *door.lock() = Some(Door { requests: sender, waiting: Arc::default() });
     tokio::spawn(async move {
         let fs = open(&process).await;
         tokio::spawn(clean(fs.clone()));

@@ -15,9 +15,8 @@ use cairn_meta::rows::BucketKind;
 use cairn_meta::{Master, master};
 use cairn_sim::{Fault as DiskFault, SimDisk};
 use parking_lot::Mutex;
-use tokio::sync::mpsc::UnboundedSender;
 
-use super::client::{BUCKET, Client, Request};
+use super::client::{BUCKET, Client, Door};
 use super::database::{DATABASE, Database, Shared};
 use super::digest::Digest;
 use super::faults::{Fault, Plan};
@@ -78,7 +77,7 @@ pub struct World {
     hosts: BTreeMap<NodeId, Host>,
     pub drives: BTreeMap<NodeId, Drive>,
     pub serving: BTreeMap<NodeId, Slot<Serving>>,
-    doors: Vec<Slot<UnboundedSender<Request>>>,
+    doors: Vec<Slot<Door>>,
     pub history: Arc<Mutex<History>>,
     /// What ends when.
     ending: Vec<(u64, Fault)>,
@@ -269,12 +268,14 @@ impl World {
         if let Some(serving) = self.serving.get(&node) {
             serving.lock().take();
         }
+        let mut door = None;
         if let Some(at) = self.layout.gateways.iter().position(|one| *one == node) {
-            self.doors[at].lock().take();
+            door = self.doors[at].lock().take();
         }
         if let Some(host) = self.hosts.get_mut(&node) {
             net.while_dying(node, power_cut, || host.end());
         }
+        door.into_iter().for_each(|door| door.waiting.end());
     }
 
     /// Time goes on.
