@@ -1,6 +1,6 @@
 //! The master's side of sessions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,10 +35,15 @@ pub struct Sessions {
     open: Watched<bool>,
 }
 
+#[derive(Default)]
 struct State {
     live: BTreeMap<SessionId, Live>,
     /// When those that an earlier master knew lapse.
     inherited: BTreeMap<SessionId, Duration>,
+    /// Those that are about to be attached, and when they lapse if that comes to nothing.
+    opening: BTreeMap<SessionId, Duration>,
+    /// Those that have lapsed and are not ended yet.
+    ending: BTreeSet<SessionId>,
 }
 
 struct Live {
@@ -85,7 +90,7 @@ impl Sessions {
             after = page.last().map(|(session, _)| *session);
         }
         let open = Watched::new(inherited.is_empty());
-        let state = Mutex::new(State { live: BTreeMap::new(), inherited });
+        let state = Mutex::new(State { inherited, ..State::default() });
         Ok(Arc::new(Sessions { master, clock, lease, state, open }))
     }
 
@@ -129,10 +134,14 @@ impl Sessions {
     ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
         let session = attach.session;
         self.check_owner(peer, session)?;
+        self.begin_opening(session)?;
         self.master.run(&Caller::system(), OpenSession { session }).await?;
         let (sender, recalls) = unbounded_channel();
         {
             let mut state = self.state.lock();
+            if state.opening.remove(&session).is_none() && !state.live.contains_key(&session) {
+                return Err(lapsed(session));
+            }
             let renewed = self.clock.monotonic();
             let reads_from = self.master.durable_batch();
             state.live.insert(session, Live { peer: peer.id, renewed, reads_from });
@@ -143,6 +152,16 @@ impl Sessions {
         let lease_ms = self.lease.as_millis() as u64;
         let attached = Attached { lease_ms, batch: self.master.durable_batch() };
         Ok((attached, recalls))
+    }
+
+    /// From here on the session does not lapse before it can be attached.
+    fn begin_opening(&self, session: SessionId) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.ending.contains(&session) {
+            return Err(lapsed(session));
+        }
+        state.opening.insert(session, self.clock.monotonic() + self.lease);
+        Ok(())
     }
 
     fn check_owner(&self, peer: &Peer, session: SessionId) -> Result<()> {
@@ -240,36 +259,52 @@ impl Sessions {
     }
 
     /// Ends the sessions that have lapsed. To be called several times a second.
+    ///
+    /// # Errors
+    /// Those of the master; the next call tries again.
     pub async fn tick(&self) -> Result<()> {
-        for session in self.lapsed() {
-            tracing::warn!(%session, "session lapsed: it has not renewed in time");
-            let ended = EndSession { session, reaped: false };
-            self.master.run(&Caller::system(), ended).await?;
+        self.note_lapsed();
+        let ending = self.state.lock().ending.clone();
+        for session in ending {
+            match self.master.run(&Caller::system(), EndSession { session, reaped: false }).await {
+                // It was about to be opened, and never was.
+                Ok(()) | Err(Error::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+            self.state.lock().ending.remove(&session);
         }
         Ok(())
     }
 
-    fn lapsed(&self) -> Vec<SessionId> {
+    fn note_lapsed(&self) {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
+        let State { live, inherited, opening, ending } = &mut *state;
         let mut lapsed = Vec::new();
-        let State { live, inherited } = &mut *state;
-        live.retain(|session, one| {
-            let alive = now.saturating_sub(one.renewed) < self.lease;
-            if !alive {
-                self.master.tell(Event::Ended { session: *session });
-                lapsed.push(*session);
-            }
-            alive
-        });
-        inherited.retain(|session, lapses| {
-            if now >= *lapses {
-                lapsed.push(*session);
-            }
+        opening.retain(|session, lapses| {
+            lapsed.extend((now >= *lapses).then_some(*session));
             now < *lapses
         });
+        live.retain(|session, one| {
+            let renewed = now.saturating_sub(one.renewed) < self.lease;
+            let alive = renewed || opening.contains_key(session);
+            lapsed.extend((!alive).then_some(*session));
+            alive
+        });
+        // One of which an attempt to attach came to nothing may be attached all the same.
+        lapsed.retain(|session| !live.contains_key(session));
+        inherited.retain(|session, lapses| {
+            let alive = now < *lapses || opening.contains_key(session);
+            lapsed.extend((!alive).then_some(*session));
+            alive
+        });
+        for session in lapsed {
+            tracing::warn!(%session, "session lapsed: it has not renewed in time");
+            inherited.remove(&session);
+            ending.insert(session);
+            self.master.tell(Event::Ended { session });
+        }
         self.open_if_due(&state);
-        lapsed
     }
 
     /// No session reads a state older than this batch.
@@ -290,6 +325,10 @@ impl Sessions {
         };
         state.live.iter().map(one).collect()
     }
+}
+
+fn lapsed(session: SessionId) -> Error {
+    Error::Unavailable(format!("outcome unknown: session {session} has lapsed"))
 }
 
 impl<'a> Visitor for Once<'a> {
