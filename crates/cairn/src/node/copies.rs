@@ -157,7 +157,9 @@ impl Copies {
             Ok(report) => {
                 let (copied, extra) = (report.copied_blocks, report.extra.len());
                 tracing::debug!(%group, copied, extra, "compared with the other members");
-                self.tell_of_extra(group, &report.extra).await
+                // What was lacking here may have been deleted while the other one was away.
+                let doubtful = [report.extra, report.copied].concat();
+                self.tell_of_extra(group, &doubtful).await
             }
             Err(error) => Err(error),
         };

@@ -179,7 +179,7 @@ fn check_inventory(
                 return Err(format!("{node} has block {} of group {group}, not its", info.block));
             }
             if named.is_some_and(|named| !named.contains_key(&(group, info.block))) {
-                return Err(format!("{node} has block {} that nothing names", info.block));
+                return Err(format!("{node} has {} of {group}, which nothing names", info.block));
             }
         }
     }
