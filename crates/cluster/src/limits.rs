@@ -100,3 +100,5 @@ pub const ROOM_BYTES: u64 = 1 << 30;
 pub const COPIES: usize = 4;
 /// Blocks that could not be copied after which catching up gives up.
 pub const COPIES_FAILED: usize = 1000;
+/// Of the blocks that were copied for a group, those that are named in the report.
+pub const COPIES_NAMED: usize = 10_000;

@@ -24,10 +24,12 @@ pub mod rows;
 pub mod session;
 mod verb;
 mod view;
+mod watched;
 pub mod wire;
 
 pub use master::Master;
 pub use meta::{Meta, Stats};
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};
+pub use watched::Watched;
 pub use wire::WireVerb;
