@@ -23,7 +23,7 @@ use cairn_blocks::{Blocks, Config, Durability, Store, Wish};
 use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, Replicated};
 use cairn_cluster::identity::{Ca, Identity, NodeKey, Pins};
 use cairn_cluster::wire::Listen;
-use cairn_cluster::wire::tls::{TlsDialer, TlsListener, Trust};
+use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener, Trust};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
@@ -91,8 +91,8 @@ impl World {
         let map = Arc::clone(&self.map) as Arc<dyn MapSource>;
         let server = Chunkserver::new(node, store, map, pool(&trust), None);
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let taker = Some(server.taker());
-        let listener = TlsListener::with_blocks(tcp, trust, None, taker).unwrap();
+        let takers = Takers { blocks: Some(server.taker()), ..Takers::default() };
+        let listener = TlsListener::with_takers(tcp, trust, None, takers).unwrap();
         let address = listener.local_address().unwrap().to_string();
         tokio::spawn(async move {
             loop {

@@ -9,8 +9,10 @@
 //!      │
 //!   data       blocks between nodes, over HTTP in the same TLS
 //!   control    who is up, the cluster map, sessions of gateways with the master
+//!   admin      what operators ask the master, as gRPC in the same TLS
 //! ```
 
+pub mod admin;
 pub mod control;
 pub mod data;
 pub mod identity;

@@ -102,3 +102,20 @@ pub const COPIES: usize = 4;
 pub const COPIES_FAILED: usize = 1000;
 /// Of the blocks that were copied for a group, those that are named in the report.
 pub const COPIES_NAMED: usize = 10_000;
+
+/// Connections of administrators that a master has open, and calls over one of them that it has
+/// not answered.
+pub const ADMIN_CONNECTIONS: usize = 64;
+pub const ADMIN_CALLS: u32 = 16;
+/// The longest request, bytes; the headers of one; the longest answer.
+pub const ADMIN_REQUEST_BYTES: usize = 64 << 10;
+pub const ADMIN_HEADER_BYTES: u32 = 8 << 10;
+pub const ADMIN_ANSWER_BYTES: usize = 8 << 20;
+/// The longest text of an error, bytes.
+pub const ADMIN_ERROR_BYTES: usize = 2 << 10;
+/// A master works on one call at most that long.
+pub const ADMIN_CALL: Duration = Duration::from_secs(10);
+/// A connection gets no more calls after that long, whether it was used or not.
+pub const ADMIN_AGE: Duration = Duration::from_secs(300);
+/// A side that was silent for so long is pinged, and dead when it is silent for as long again.
+pub const ADMIN_KEEP_ALIVE: Duration = Duration::from_secs(2);

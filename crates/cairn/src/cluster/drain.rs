@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use cairn_base::{ClusterMap, Error, NodeId};
-use cairn_cluster::control::messages::{Edit, Method, Status};
+use cairn_cluster::control::{Edit, Status};
 
 use super::edit::NodeArgs;
 use super::reach;
@@ -32,17 +32,13 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let NodeArgs { dir, node } = &args.of;
-    let look = || -> Result<(Status, ClusterMap)> {
-        let status: Status = reach::ask(dir, None, Method::Status, &())?;
-        let map = ClusterMap::decode(&status.map)?;
-        Ok((status, map))
-    };
     let groups = |map: &ClusterMap| map.groups.values().filter(|one| one.has(*node)).count() as u64;
-    let (status, map) = look()?;
+    let status = reach::status(dir)?;
+    let map = &status.map;
     if !map.nodes.contains_key(node) {
         return Err(Error::NotFound(format!("node {node}")).into());
     }
-    let to_move = groups(&map);
+    let to_move = groups(map);
     if args.dry_run {
         let others = map.places().filter(|(other, _)| other != node).count();
         output::line(format!(
@@ -51,13 +47,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
-    reach::tell(dir, Method::Edit, &Edit::Drain(*node))?;
+    reach::edit(dir, Edit::Drain(*node))?;
     if args.wait {
         let bar = output::count_bar(to_move, "groups moved");
         let mut left = to_move;
         while left > 0 {
             sleep(POLL);
-            left = groups(&look()?.1);
+            left = groups(&reach::status(dir)?.map);
             bar.set_position(to_move.saturating_sub(left));
         }
         bar.finish_and_clear();
@@ -69,5 +65,5 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn bytes_of(status: &Status, node: NodeId) -> u64 {
     let said = status.nodes.iter().filter(|said| said.node == node);
-    said.map(|said| said.beat.store.live_bytes).sum()
+    said.map(|said| said.store.live_bytes).sum()
 }

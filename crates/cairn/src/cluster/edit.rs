@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cairn_base::NodeId;
-use cairn_cluster::control::messages::{Edit, Method};
+use cairn_cluster::control::Edit;
 
 use super::reach;
 use crate::failure::Result;
@@ -24,12 +24,12 @@ fn node(text: &str) -> Result<NodeId, String> {
 }
 
 pub fn undrain(args: &NodeArgs) -> Result<ExitCode> {
-    reach::tell(&args.dir, Method::Edit, &Edit::Undrain(args.node))?;
+    reach::edit(&args.dir, Edit::Undrain(args.node))?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn remove(args: &NodeArgs) -> Result<ExitCode> {
-    reach::tell(&args.dir, Method::Edit, &Edit::Remove(args.node))?;
+    reach::edit(&args.dir, Edit::Remove(args.node))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -51,6 +51,6 @@ pub struct ReplicasArgs {
 pub fn replicas(args: &ReplicasArgs) -> Result<ExitCode> {
     let replicas = args.replicas;
     let minimum = args.minimum.unwrap_or(replicas.min(2));
-    reach::tell(&args.dir, Method::Edit, &Edit::Replicas { replicas, minimum })?;
+    reach::edit(&args.dir, Edit::Replicas { replicas, minimum })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cairn_base::{ClusterMap, GroupId};
 use cairn_cluster::control::balance::{moves, shares};
-use cairn_cluster::control::messages::{Edit, Method, Move, Status};
+use cairn_cluster::control::{Edit, Move, Status};
 use indicatif::BinaryBytes;
 
 use super::reach;
@@ -36,13 +36,14 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let (status, map) = look(&args.dir)?;
+    let status = reach::status(&args.dir)?;
+    let map = &status.map;
     let bytes = bytes_by_group(&status);
-    let planned = moves(&map, &bytes);
+    let planned = moves(map, &bytes);
     let size = |wanted: &Move| bytes.get(&wanted.group).copied().unwrap_or(0);
     let total = planned.iter().map(size).sum();
     if args.dry_run {
-        show(&map, &bytes, &planned)?;
+        show(map, &bytes, &planned)?;
     }
     let (groups, shown) = (planned.len(), BinaryBytes(total));
     output::line(match groups {
@@ -74,16 +75,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-fn look(dir: &Path) -> Result<(Status, ClusterMap)> {
-    let status: Status = reach::ask(dir, None, Method::Status, &())?;
-    let map = ClusterMap::decode(&status.map)?;
-    Ok((status, map))
-}
-
 /// What a replica of each group takes: that which has most.
 fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
     let mut bytes = BTreeMap::new();
-    for (group, size) in status.nodes.iter().flat_map(|node| &node.beat.groups) {
+    for (group, size) in status.nodes.iter().flat_map(|node| &node.groups) {
         let most: &mut u64 = bytes.entry(*group).or_default();
         *most = (*size).max(*most);
     }
@@ -117,7 +112,7 @@ impl Work<'_> {
     }
 
     fn begin(&mut self, wanted: Move) {
-        match reach::tell(self.dir, Method::Edit, &Edit::Move(wanted)) {
+        match reach::edit(self.dir, Edit::Move(wanted)) {
             Ok(()) => self.running.push(wanted),
             Err(error) => {
                 self.failed += 1;
@@ -128,17 +123,18 @@ impl Work<'_> {
 
     /// Notes which moves have ended; the bytes copied so far.
     fn look(&mut self) -> Result<u64> {
-        let (status, map) = look(self.dir)?;
+        let status = reach::status(self.dir)?;
         let size = |group: GroupId| self.bytes.get(&group).copied().unwrap_or(0);
         let mut copied = 0;
         let mut running = Vec::new();
         for wanted in self.running.drain(..) {
-            let members = map.groups.get(&wanted.group).map_or(&[][..], |group| &group.members);
+            let members =
+                status.map.groups.get(&wanted.group).map_or(&[][..], |group| &group.members);
             match members.iter().find(|member| member.node == wanted.from) {
                 None => self.moved += size(wanted.group),
                 Some(member) if !member.is_leaving => self.failed += 1,
                 Some(_) => {
-                    let copying = status.nodes.iter().flat_map(|node| &node.beat.copying);
+                    let copying = status.nodes.iter().flat_map(|node| &node.copying);
                     let same = copying.filter(|one| one.group == wanted.group);
                     copied += same.map(|one| one.bytes).sum::<u64>().min(size(wanted.group));
                     running.push(wanted);

@@ -9,7 +9,7 @@ use cairn_base::{RealDisk, Role};
 use cairn_blocks::Store;
 use cairn_cluster::control::messages::{Beat, StoreState};
 use cairn_cluster::data::{Chunkserver, MapSource, Pool, Replicated, Sick};
-use cairn_cluster::wire::tls::{TlsDialer, TlsListener};
+use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_cluster::wire::{NoService, Terms, serve};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -79,8 +79,8 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let url = files.as_ref().map(Files::shown).unwrap_or_default();
     beat(args, &node, &dir, (address, url), &store, &served, &copies);
 
-    let taker = Some(served.taker());
-    let listener = Arc::new(TlsListener::with_blocks(tcp, node.trust(), None, taker)?);
+    let takers = Takers { blocks: Some(served.taker()), ..Takers::default() };
+    let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), None, takers)?);
     let terms = Terms::new(cluster, own, Role::Chunkserver);
     let (stop, stopped) = watch::channel(false);
     let listening = tokio::spawn(serve(listener, terms, NoService, DRAIN, stopped.clone()));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cairn_base::map::{Group, Member};
 use cairn_base::{ClusterMap, Error, GroupId, NodeId, Result};
 
-use super::messages::Move;
+use super::edit::Move;
 
 /// Nodes that differ from their share by less than this part of it are left alone.
 const TOLERANCE: u64 = 20;

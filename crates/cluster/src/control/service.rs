@@ -36,7 +36,9 @@ impl ControlService {
         self.active.store(controller);
     }
 
-    fn serving(&self) -> Result<Arc<Controller>> {
+    /// # Errors
+    /// `Unavailable` while it stands by.
+    pub fn serving(&self) -> Result<Arc<Controller>> {
         let active = self.active.load_full();
         active.ok_or_else(|| Error::Unavailable(STANDS_BY.into()))
     }

@@ -82,7 +82,7 @@ impl Chunkserver {
         })
     }
 
-    /// For [`crate::wire::tls::TlsListener::with_blocks`].
+    /// For [`crate::wire::tls::Takers`].
     pub fn taker(self: &Arc<Self>) -> Taker {
         let server = Arc::clone(self);
         Arc::new(move |link| server.take(link))

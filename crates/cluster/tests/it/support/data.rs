@@ -16,7 +16,7 @@ use cairn_blocks::{Blocks, Config, Durability, Store, Wish};
 use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, Replicated, Sick};
 use cairn_cluster::identity::Pins;
 use cairn_cluster::wire::Listen;
-use cairn_cluster::wire::tls::{TlsDialer, TlsListener};
+use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -206,8 +206,8 @@ pub fn pool(node: &Node) -> Arc<Pool> {
 
 async fn listen(node: &Node, server: &Arc<Chunkserver>) -> (String, JoinHandle<()>) {
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let taker = Some(server.taker());
-    let listener = TlsListener::with_blocks(tcp, node.trust.clone(), None, taker).unwrap();
+    let takers = Takers { blocks: Some(server.taker()), ..Takers::default() };
+    let listener = TlsListener::with_takers(tcp, node.trust.clone(), None, takers).unwrap();
     let address = listener.local_address().unwrap().to_string();
     let accepting = tokio::spawn(async move {
         loop {
