@@ -9,10 +9,12 @@
 //!      │
 //!   data       blocks between nodes, over HTTP in the same TLS
 //!   control    who is up, the cluster map, sessions of gateways with the master
+//!   mount      clients that are no nodes: a session and blocks, as a user of the store
 //! ```
 
 pub mod control;
 pub mod data;
 pub mod identity;
 pub mod limits;
+pub mod mount;
 pub mod wire;

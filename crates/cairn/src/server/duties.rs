@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::mounts;
 use super::open::Parts;
 use crate::dir::DataDir;
 use crate::offline::scrub;
@@ -55,6 +56,7 @@ impl Duties {
 pub fn start(parts: &Parts, scrub_days: u32, stopped: &watch::Receiver<bool>) -> Duties {
     let mut duties = JoinSet::new();
     duties.spawn(until(stopped.clone(), collect_garbage(parts.fs.clone())));
+    duties.spawn(until(stopped.clone(), mounts::tick(Arc::clone(&parts.sessions))));
     look_after(&mut duties, &parts.blocks, Some(&parts.engine), &parts.dir, scrub_days, stopped);
     Duties(duties)
 }

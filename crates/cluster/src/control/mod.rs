@@ -17,7 +17,7 @@ pub mod messages;
 pub mod plan;
 mod service;
 
-pub use agent::{Agent, NodeView};
+pub use agent::{Agent, NodeView, Recalls};
 pub use controller::{Controller, Settings};
 pub use keeper::Keeper;
 pub use service::ControlService;
