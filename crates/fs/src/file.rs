@@ -6,9 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{BodyId, Error, Ino, Owner, Result, limits};
-use cairn_meta::session::client::Forgotten;
 use cairn_meta::Meta;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use cairn_meta::session::client::Forgotten;
 use tokio::sync::Mutex;
 
 use crate::ops::append::Appended;
@@ -22,10 +21,12 @@ use crate::ops::write::Write;
 use crate::rows::{Content, Extent, Inode};
 use crate::{Fs, Object};
 
-/// Small writes published at the same time.
-const PARALLEL_INLINE: usize = 64;
-/// Blocks named by one operation.
-const PUBLISHED_BLOCKS: usize = 256;
+/// Runs in one block, at most.
+pub const PACKED_RUNS: usize = 128;
+/// Extents that one operation publishes.
+const PUBLISHED_EXTENTS: usize = 256;
+/// Attempts to make room for extents, while others write to the same chunk.
+const COMPACTIONS: u32 = 4;
 /// Rounds of losing against other writers before the caller is told to try again.
 const TRIES: u32 = 16;
 
@@ -57,10 +58,11 @@ impl Changed {
     }
 }
 
-/// A run of bytes of a file, written as a block and not published yet.
+/// Runs of bytes of a file, written as one block and not published yet.
 #[derive(Clone, Debug)]
 pub struct Uploaded {
-    extent: Extent,
+    /// At their places in the file.
+    extents: Vec<Extent>,
     target: Target,
 }
 
@@ -231,13 +233,26 @@ impl FileWriter {
         Ok(found)
     }
 
-    /// Writes a run of at most [`limits::BLOCK_BYTES`], which lies within one chunk, as a block.
-    pub async fn upload(&self, caller: &Caller, offset: u64, data: Bytes) -> Result<Uploaded> {
+    /// Writes runs, in order, as one block: at most [`limits::BLOCK_BYTES`] and
+    /// [`PACKED_RUNS`] of them, all in one chunk.
+    pub async fn upload(&self, caller: &Caller, runs: &[(u64, Bytes)]) -> Result<Uploaded> {
         let target = self.target(caller).await?;
-        let chunk = (offset / limits::CHUNK_BYTES) as u32;
+        let chunk = runs.first().map_or(0, |(offset, _)| (offset / limits::CHUNK_BYTES) as u32);
+        let data = match runs {
+            [(_, data)] => data.clone(),
+            runs => runs.iter().flat_map(|(_, data)| data.iter().copied()).collect(),
+        };
         let owner = Owner { body: target.body, chunk };
-        let extent = self.fs.write_block(owner, data).await?;
-        Ok(Uploaded { extent: Extent { offset, ..extent }, target })
+        let block = self.fs.write_block(owner, data).await?;
+        let mut at = 0;
+        let mut extents = Vec::with_capacity(runs.len());
+        for (offset, data) in runs {
+            let end = at + data.len() as u64;
+            let part = block.slice(at, end).unwrap_or_else(|| block.clone());
+            extents.push(Extent { offset: *offset, ..part });
+            at = end;
+        }
+        Ok(Uploaded { extents, target })
     }
 
     /// Publishes runs that do not overlap; durable when it returns. Blocks first, several in one
@@ -255,45 +270,37 @@ impl FileWriter {
                 Piece::Block(uploaded) => blocks.push(uploaded),
             }
         }
-        blocks.sort_by_key(|block| block.extent.offset);
         let mut rest = VecDeque::from(blocks);
         while let Some(first) = rest.pop_front() {
-            let target = first.target;
-            let mut run = vec![first];
+            let (target, mut run) = (first.target, first.extents);
             while let Some(next) = rest.pop_front_if(|next| {
-                next.target == target && run.len() < PUBLISHED_BLOCKS
+                next.target == target && run.len() + next.extents.len() <= PUBLISHED_EXTENTS
             }) {
-                run.push(next);
+                run.extend(next.extents);
             }
-            self.publish_blocks(caller, target, &run).await?;
+            self.publish_blocks(caller, target, run).await?;
         }
-        // Each is one operation, and they do not overlap.
-        stream::iter(inline.into_iter().map(|(offset, data)| {
-            let caller = caller.clone();
-            async move { self.write(&caller, offset, Data::Inline(data), None).await }
-        }))
-        .buffer_unordered(PARALLEL_INLINE)
-        .try_collect::<()>()
-        .await
+        for (offset, data) in inline {
+            self.write(caller, offset, Data::Inline(data), None).await?;
+        }
+        Ok(())
     }
 
     async fn publish_blocks(
         &self,
         caller: &Caller,
         target: Target,
-        run: &[Uploaded],
+        mut run: Vec<Extent>,
     ) -> Result<()> {
-        let offset = run.first().map_or(0, |first| first.extent.offset);
-        let relative = |one: &Uploaded| {
-            let extent = one.extent.clone();
-            Extent { offset: extent.offset - offset, ..extent }
-        };
-        let extents = run.iter().map(relative).collect();
+        run.sort_by_key(|extent| extent.offset);
+        let offset = run.first().map_or(0, |first| first.offset);
+        let relative = |extent: Extent| Extent { offset: extent.offset - offset, ..extent };
+        let extents = run.into_iter().map(relative).collect();
         let data = Data::Blocks { body: target.body, extents };
         self.write(caller, offset, data, target.is_spare.then_some(target.body)).await
     }
 
-    /// A chunk with too many extents is rewritten first.
+    /// Chunks with too many extents are rewritten first.
     async fn write(
         &self,
         caller: &Caller,
@@ -302,17 +309,20 @@ impl FileWriter {
         spare: Option<BodyId>,
     ) -> Result<()> {
         let (fs, ino) = (&self.fs, self.ino);
-        let mut compacted = false;
+        let mut compactions = 0;
         loop {
             let spare = spare.unwrap_or_else(|| fs.inner.new_body());
             let (session, data) = (fs.session(), data.clone());
+            let end = offset + data.len();
             let write = Write { ino, session, opened: true, spare, offset, data };
             match fs.run(caller, write).await {
                 Ok(_) => return Ok(()),
-                Err(Error::TooLarge(_)) if !compacted => {
-                    compacted = true;
-                    let chunk = (offset / limits::CHUNK_BYTES) as u32;
-                    fs.compact_chunk(caller, ino, chunk).await?;
+                Err(Error::TooLarge(_)) if compactions < COMPACTIONS => {
+                    compactions += 1;
+                    let chunks = offset / limits::CHUNK_BYTES..end.div_ceil(limits::CHUNK_BYTES);
+                    for chunk in chunks {
+                        fs.compact_chunk(caller, ino, chunk as u32).await?;
+                    }
                 }
                 Err(error) => return Err(error),
             }

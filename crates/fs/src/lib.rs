@@ -28,7 +28,7 @@ pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};
 pub use digest::{Digester, Digests, combine_checksums, hex};
-pub use file::{Changed, FileWriter, Piece, Uploaded};
+pub use file::{Changed, FileWriter, PACKED_RUNS, Piece, Uploaded};
 pub use fs::{Config, Fs, Stats, end_own_sessions};
 pub use gc::GcReport;
 pub use layout::{BlockReader, Layout};

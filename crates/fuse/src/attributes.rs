@@ -48,7 +48,8 @@ pub fn nothing() -> FileAttr {
 
 pub fn to_system(time: Timestamp) -> SystemTime {
     let nanos = Duration::from_nanos(time.0.unsigned_abs());
-    let time = if time.0 < 0 { UNIX_EPOCH.checked_sub(nanos) } else { UNIX_EPOCH.checked_add(nanos) };
+    let time =
+        if time.0 < 0 { UNIX_EPOCH.checked_sub(nanos) } else { UNIX_EPOCH.checked_add(nanos) };
     time.unwrap_or(UNIX_EPOCH)
 }
 

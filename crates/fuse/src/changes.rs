@@ -54,8 +54,7 @@ impl Mount {
                     let inode = local.map_or(inode.clone(), |local| local.over(inode));
                     let is_file = !inode.is_directory();
                     mount.renew_pages(ino, before, is_file).await;
-                    let keeps =
-                        if mount.known.is_told(ino) { keeps } else { Duration::ZERO };
+                    let keeps = if mount.known.is_told(ino) { keeps } else { Duration::ZERO };
                     reply.attr(&keeps, &attributes(ino, &inode));
                 }
                 Err(error) => reply.error(errno::of_inode(&error)),

@@ -4,11 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, Timestamp, limits};
 use cairn_fs::rows::Inode;
-use cairn_fs::{FileWriter, Fs, Object, Piece};
+use cairn_fs::{FileWriter, Fs, Object, PACKED_RUNS, Piece};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
@@ -20,6 +19,10 @@ const PARALLEL_BLOCKS: usize = 4;
 const TRIES: u32 = 16;
 /// How long a file that was removed elsewhere can still be read by who goes on reading it.
 const LINGER: Duration = Duration::from_secs(30);
+/// Runs that go into the metadata in place of a block, if they are short together.
+const INLINE_RUNS: usize = 4;
+/// Small writes to one chunk after which it is rewritten.
+const SMALL_WRITES: u32 = 32;
 /// From this many bytes on, what is whole is written back while more is written.
 const EAGER_BYTES: u64 = 2 * limits::BLOCK_BYTES as u64;
 
@@ -47,6 +50,8 @@ struct State {
     is_eager: bool,
     /// Its last name is gone, and the session keeps it.
     retained: bool,
+    /// The chunk that was written to last in small runs, and how often.
+    small_writes: (u32, u32),
     /// As it was read last.
     last: Option<(Object, Instant)>,
 }
@@ -90,9 +95,11 @@ impl Node {
         let state = self.state.lock();
         let mut patches = Frozen::new();
         let frozen = state.frozen.iter();
-        patches.extend(frozen.filter(|(at, run)| {
-            *at < range.end && at + run.len() as u64 > range.start
-        }).cloned());
+        patches.extend(
+            frozen
+                .filter(|(at, run)| *at < range.end && at + run.len() as u64 > range.start)
+                .cloned(),
+        );
         if state.dirty.overlaps(range) {
             patches.extend(state.dirty.copy(range));
         }
@@ -233,8 +240,7 @@ impl Node {
             match error {
                 // The body is another one now, or blocks were of a session that has ended.
                 Error::Conflict(_) if tries < TRIES => {}
-                Error::Unavailable(_) | Error::Invalid(_)
-                    if is_other_session && tries < TRIES => {}
+                Error::Unavailable(_) | Error::Invalid(_) if is_other_session && tries < TRIES => {}
                 error => return Err(error),
             }
             self.writer.forget().await;
@@ -242,16 +248,71 @@ impl Node {
     }
 
     async fn send_once(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
-        let piece = |(offset, run): (u64, Bytes)| async move {
-            match run.len() <= limits::INLINE_BYTES {
-                true => Ok::<_, Error>(Piece::Inline(offset, run)),
-                false => Ok(Piece::Block(self.writer.upload(caller, offset, run).await?)),
-            }
+        let (inline, packs) = pack(frozen);
+        let upload = |pack: Frozen| async move {
+            Ok::<_, Error>(Piece::Block(self.writer.upload(caller, &pack).await?))
         };
-        let runs = stream::iter(frozen.iter().cloned().map(piece));
-        let pieces: Vec<Piece> = runs.buffer_unordered(PARALLEL_BLOCKS).try_collect().await?;
-        self.writer.publish(caller, pieces).await
+        let uploads = stream::iter(packs.into_iter().map(upload));
+        let mut pieces: Vec<Piece> =
+            uploads.buffer_unordered(PARALLEL_BLOCKS).try_collect().await?;
+        pieces.extend(inline.into_iter().map(|(offset, run)| Piece::Inline(offset, run)));
+        self.writer.publish(caller, pieces).await?;
+        self.compact_inline(caller, frozen).await
     }
+
+    /// Rewrites a chunk that has taken many small writes: each further one would cost more.
+    async fn compact_inline(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
+        let Some((offset, run)) = frozen.first() else { return Ok(()) };
+        let small = run.len() <= limits::INLINE_BYTES;
+        let chunk = (offset / limits::CHUNK_BYTES) as u32;
+        let is_due = {
+            let mut state = self.state.lock();
+            let (last, count) = state.small_writes;
+            state.small_writes = match (small, last == chunk) {
+                (true, true) => (chunk, count + 1),
+                (true, false) => (chunk, 1),
+                (false, _) => (last, count),
+            };
+            let is_due = state.small_writes.1 >= SMALL_WRITES;
+            if is_due {
+                state.small_writes.1 = 0;
+            }
+            is_due
+        };
+        if is_due && let Err(error) = self.fs.compact_chunk(caller, self.ino, chunk).await {
+            // It is done when there is no more room, at the latest.
+            tracing::debug!(ino = %self.ino, %error, "not compacted");
+        }
+        Ok(())
+    }
+}
+
+/// Which runs go into the metadata, and which share blocks: few small ones, and all others.
+fn pack(frozen: &Frozen) -> (Frozen, Vec<Frozen>) {
+    let bytes: usize = frozen.iter().map(|(_, run)| run.len()).sum();
+    if frozen.len() <= INLINE_RUNS && bytes <= limits::INLINE_BYTES {
+        return (frozen.clone(), Vec::new());
+    }
+    let mut packs: Vec<Frozen> = Vec::new();
+    let mut room = 0;
+    for (offset, run) in frozen {
+        let chunk = offset / limits::CHUNK_BYTES;
+        match packs.last_mut() {
+            Some(pack)
+                if run.len() <= room
+                    && pack.len() < PACKED_RUNS
+                    && pack.first().is_some_and(|(at, _)| at / limits::CHUNK_BYTES == chunk) =>
+            {
+                room -= run.len();
+                pack.push((*offset, run.clone()));
+            }
+            _ => {
+                room = limits::BLOCK_BYTES - run.len();
+                packs.push(vec![(*offset, run.clone())]);
+            }
+        }
+    }
+    (Frozen::new(), packs)
 }
 
 impl Local {

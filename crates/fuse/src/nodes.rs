@@ -155,12 +155,7 @@ impl Mount {
         let keeps = if has_local { Duration::ZERO } else { keeps };
         let attribute_keeps = self.keeps_attributes(ino, keeps);
         let attributes = attributes(ino, &inode);
-        reply.entry_with_ttls(
-            &attribute_keeps,
-            &self.keeps_name(keeps),
-            &attributes,
-            GENERATION,
-        );
+        reply.entry_with_ttls(&attribute_keeps, &self.keeps_name(keeps), &attributes, GENERATION);
     }
 
     pub fn reply_no_entry(&self, reply: ReplyEntry, keeps: Duration) {
@@ -187,13 +182,7 @@ impl Mount {
         self.nodes.lock().get(&ino).map(|opened| Arc::clone(&opened.node))
     }
 
-    pub fn open_handle(
-        &self,
-        ino: Ino,
-        caller: Caller,
-        appends: bool,
-        writes: bool,
-    ) -> FileHandle {
+    pub fn open_handle(&self, ino: Ino, caller: Caller, appends: bool, writes: bool) -> FileHandle {
         let node = {
             let mut nodes = self.nodes.lock();
             let fresh = || Opened { node: Arc::new(Node::new(&self.fs, ino)), handles: 0 };
@@ -299,11 +288,5 @@ impl Mount {
         for node in nodes {
             node.flush_later(|bytes| self.less_dirty(bytes)).await;
         }
-    }
-
-    /// What `.cairn/stats` would say, and counters of the session.
-    pub fn counts(&self) -> (usize, usize, u64) {
-        let open = self.nodes.lock().len();
-        (self.known.len(), open, self.dirty.load(Ordering::Relaxed))
     }
 }

@@ -84,7 +84,13 @@ impl Mount {
         }
     }
 
-    pub fn seek(self: &Arc<Mount>, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+    pub fn seek(
+        self: &Arc<Mount>,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
         let timer = self.time("other");
         let (handle, offset) = match (self.handle(handle), u64::try_from(offset)) {
             (Ok(handle), Ok(offset)) if matches!(whence, SEEK_DATA | SEEK_HOLE) => (handle, offset),

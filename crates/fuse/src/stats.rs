@@ -6,9 +6,32 @@ use std::time::{Duration, Instant};
 
 /// Requests of the kernel, by operation.
 pub const OPERATIONS: [&str; 26] = [
-    "lookup", "getattr", "setattr", "readlink", "mknod", "mkdir", "unlink", "rmdir", "symlink",
-    "rename", "link", "open", "read", "write", "flush", "release", "fsync", "opendir", "readdir",
-    "statfs", "setxattr", "getxattr", "listxattr", "removexattr", "create", "other",
+    "lookup",
+    "getattr",
+    "setattr",
+    "readlink",
+    "mknod",
+    "mkdir",
+    "unlink",
+    "rmdir",
+    "symlink",
+    "rename",
+    "link",
+    "open",
+    "read",
+    "write",
+    "flush",
+    "release",
+    "fsync",
+    "opendir",
+    "readdir",
+    "statfs",
+    "setxattr",
+    "getxattr",
+    "listxattr",
+    "removexattr",
+    "create",
+    "other",
 ];
 
 /// Latencies are counted below 2^0, 2^1, ... microseconds.

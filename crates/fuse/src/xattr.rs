@@ -105,13 +105,7 @@ impl Mount {
         });
     }
 
-    pub fn remove_xattr(
-        self: &Arc<Mount>,
-        who: Who,
-        ino: Ino,
-        name: &OsStr,
-        reply: ReplyEmpty,
-    ) {
+    pub fn remove_xattr(self: &Arc<Mount>, who: Who, ino: Ino, name: &OsStr, reply: ReplyEmpty) {
         if is_unknown(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }

@@ -161,7 +161,8 @@ fn client_config(known: &Known) -> Result<ClientConfig> {
         }
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let versions =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let versions = versions.map_err(|error| Failure::new(format!("TLS: {error}")))?;
     let mut config = versions.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

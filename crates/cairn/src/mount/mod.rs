@@ -157,7 +157,8 @@ async fn run_mount(args: &Args) -> Result<ExitCode> {
         .thread_name("cairn-requests")
         .enable_all()
         .build()?;
-    let at = args.mount_point().canonicalize().map_err(|e| Failure::file(args.mount_point(), &e))?;
+    let at =
+        args.mount_point().canonicalize().map_err(|e| Failure::file(args.mount_point(), &e))?;
     let options = args.options(source.clone());
     let runtime = requests.handle().clone();
     let mounted = cairn_fuse::mount(fs.clone(), user.clone(), runtime, &at, &options);

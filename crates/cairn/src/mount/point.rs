@@ -35,9 +35,8 @@ pub fn check(at: &Path, nonempty: bool) -> Result<()> {
 
 /// Takes away what a process that died left mounted there.
 pub fn clean_up(at: &Path) {
-    let is_dead = |error: io::Error| {
-        error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
-    };
+    let is_dead =
+        |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
     if fs::metadata(at).is_err_and(is_dead) {
         // Whoever has files open there gets errors until they are closed.
         let _ = unmount(at, UnmountFlags::DETACH);

@@ -117,12 +117,7 @@ impl Blocks for MountBlocks {
         Vec::new()
     }
 
-    async fn inventory(
-        &self,
-        _: GroupId,
-        _: Option<BlockId>,
-        _: usize,
-    ) -> Result<Vec<BlockInfo>> {
+    async fn inventory(&self, _: GroupId, _: Option<BlockId>, _: usize) -> Result<Vec<BlockInfo>> {
         Err(Error::NotImplemented("an inventory through a mount".into()))
     }
 

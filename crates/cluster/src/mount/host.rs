@@ -278,9 +278,7 @@ fn check_fields(run: &Run) -> Result<()> {
             let verb: truncate::PunchHole = wire::decode(fields)?;
             (verb.session, Some(verb.spare))
         }
-        coalesce::Coalesce::NUMBER => {
-            (wire::decode::<coalesce::Coalesce>(fields)?.session, None)
-        }
+        coalesce::Coalesce::NUMBER => (wire::decode::<coalesce::Coalesce>(fields)?.session, None),
         retain::Retain::NUMBER => (wire::decode::<retain::Retain>(fields)?.session, None),
         retain::LetGo::NUMBER => (wire::decode::<retain::LetGo>(fields)?.session, None),
         _ => return Ok(()),
