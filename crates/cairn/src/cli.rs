@@ -7,11 +7,12 @@ use clap::{Parser, Subcommand};
 use crate::client::{bucket, gc, get, key, ls, put, rm, stat};
 use crate::cluster;
 use crate::failure::Result;
+use crate::mount;
 use crate::node::{chunkserver, gateway, master};
 use crate::offline::{fsck, meta, scrub};
 use crate::server;
 
-/// One store, many doors: keeps files and serves them through S3 and HTTP
+/// One store, many doors: keeps files and serves them through S3, HTTP and FUSE
 #[derive(Parser)]
 #[command(
     version,
@@ -35,6 +36,7 @@ enum Command {
     Master(master::Args),
     Chunkserver(chunkserver::Args),
     Gateway(gateway::Args),
+    Mount(Box<mount::Args>),
     Cluster(cluster::Args),
     Put(put::Args),
     Get(get::Args),
@@ -56,6 +58,7 @@ impl Cli {
             Command::Master(args) => master::run(args),
             Command::Chunkserver(args) => chunkserver::run(args),
             Command::Gateway(args) => gateway::run(args),
+            Command::Mount(args) => mount::run(args),
             Command::Cluster(args) => cluster::run(args),
             Command::Put(args) => put::run(args),
             Command::Get(args) => get::run(args),

@@ -7,6 +7,7 @@
 //! ```text
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
 //!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
+//!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //! ```
 
@@ -16,6 +17,7 @@ mod cluster;
 mod dir;
 mod failure;
 mod metadata;
+mod mount;
 mod node;
 mod offline;
 mod output;

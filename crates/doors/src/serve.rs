@@ -212,9 +212,9 @@ impl<D: Door> Shared<D> {
             let connection = pin!(connection);
             self.run(connection, http2::Connection::graceful_shutdown, &pulse).await
         } else {
-            let connection = http1_builder().serve_connection(io, service);
+            let connection = http1_builder().serve_connection(io, service).with_upgrades();
             let connection = pin!(connection);
-            self.run(connection, http1::Connection::graceful_shutdown, &pulse).await
+            self.run(connection, http1::UpgradeableConnection::graceful_shutdown, &pulse).await
         }
     }
 

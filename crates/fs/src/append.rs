@@ -46,7 +46,7 @@ impl Fs {
                 Err(error) => return Err(error),
             };
             let ino = object.ino();
-            match self.append_to(caller, ino, object.inode(), &record, use_spare).await {
+            match self.append_to(caller, ino, (object.inode(), false), &record, use_spare).await {
                 // The end moved on, or the body became shared, or the object was replaced.
                 Err(Error::Conflict(_)) => use_spare = !use_spare,
                 Err(Error::NotFound(_)) => {}
@@ -75,11 +75,12 @@ impl Fs {
         }
     }
 
-    async fn append_to(
+    /// Once, to a file as it was seen, and whether the caller has it open.
+    pub(crate) async fn append_to(
         &self,
         caller: &Caller,
         ino: Ino,
-        inode: &Inode,
+        (inode, opened): (&Inode, bool),
         record: &Bytes,
         use_spare: bool,
     ) -> Result<Appended> {
@@ -88,7 +89,7 @@ impl Fs {
         let session = self.inner.meta.session();
         if record.len() <= limits::INLINE_BYTES {
             let data = Data::Inline(record.clone());
-            let verb = Append { ino, session, opened: false, spare, chunk, data };
+            let verb = Append { ino, session, opened, spare, chunk, data };
             return self.run(caller, verb).await;
         }
         let body = match inode.content {
@@ -98,7 +99,7 @@ impl Fs {
         let extent = self.write_block(Owner { body, chunk }, record.clone()).await?;
         let given_up = extent.place.clone();
         let data = Data::Blocks { body, extents: vec![extent] };
-        let verb = Append { ino, session, opened: false, spare, chunk, data };
+        let verb = Append { ino, session, opened, spare, chunk, data };
         let outcome = self.run(caller, verb).await;
         if !matches!(outcome, Ok(_) | Err(Error::Unavailable(_))) {
             self.abandon(&given_up);
@@ -107,7 +108,7 @@ impl Fs {
     }
 
     /// Writes one block and returns the extent that it is, at offset 0.
-    async fn write_block(&self, owner: Owner, data: Bytes) -> Result<Extent> {
+    pub(crate) async fn write_block(&self, owner: Owner, data: Bytes) -> Result<Extent> {
         let block = self.inner.new_block();
         let len = data.len() as u64;
         let group = self.inner.blocks.write(Wish::default(), block, owner, data).await?;
@@ -115,7 +116,7 @@ impl Fs {
         Ok(Extent { offset: 0, len, place })
     }
 
-    fn abandon(&self, place: &Place) {
+    pub(crate) fn abandon(&self, place: &Place) {
         if let Place::Block { group, block, .. } = place {
             self.inner.abandoned.lock().push(Abandoned::Block(*group, *block));
         }
@@ -123,7 +124,7 @@ impl Fs {
 
     /// Moves the inline extents of the chunk at `offset`, all but the last, into blocks. What goes
     /// wrong is tried again by the next append.
-    async fn coalesce(&self, caller: &Caller, ino: Ino, offset: u64) {
+    pub(crate) async fn coalesce(&self, caller: &Caller, ino: Ino, offset: u64) {
         let chunk = (offset / limits::CHUNK_BYTES) as u32;
         let read = self.read(caller, ReadChunk { ino, chunk }).await;
         let Ok(Some((body, extents))) = read else { return };

@@ -8,6 +8,7 @@ use cairn_base::{BlockId, BodyId, Clock, Result, Rng, SessionId};
 use cairn_blocks::Blocks;
 use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
 use cairn_meta::rows::SessionState;
+use cairn_meta::session::host::Sessions;
 use cairn_meta::{Master, Meta, WireVerb};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -74,12 +75,28 @@ impl Fs {
         rng: &dyn Rng,
         config: Config,
     ) -> Result<Fs> {
-        let caller = Caller::system();
-        end_sessions(&master, &caller).await?;
+        end_own_sessions(&master).await?;
+        Fs::start_beside(master, None, blocks, clock, rng, config).await
+    }
+
+    /// As [`Fs::start`], with sessions of other processes beside its own. What a former process
+    /// left behind was ended before.
+    pub async fn start_beside(
+        master: Master,
+        sessions: Option<Arc<Sessions>>,
+        blocks: Arc<dyn Blocks>,
+        clock: Arc<dyn Clock>,
+        rng: &dyn Rng,
+        config: Config,
+    ) -> Result<Fs> {
         let session = SessionId(rng.next_u64());
-        master.run(&caller, OpenSession { session }).await?;
-        let meta = Meta::Local { master, session };
-        Ok(Fs::over(meta, blocks, clock, config))
+        master.run(&Caller::system(), OpenSession { session }).await?;
+        let meta = Meta::Local { master, session, sessions: sessions.clone() };
+        let fs = Fs::over(meta, blocks, clock, config);
+        if let Some(sessions) = sessions {
+            fs.set_reads_floor(move || sessions.reads_from());
+        }
+        Ok(fs)
     }
 
     /// Goes on with a session that somebody else opened, over blocks wherever they are.
@@ -169,13 +186,15 @@ impl Inner {
     }
 }
 
-async fn end_sessions(master: &Master, caller: &Caller) -> Result<()> {
+/// Ends the sessions that former processes beside this master left behind.
+pub async fn end_own_sessions(master: &Master) -> Result<()> {
     const PAGE: usize = 1000;
+    let caller = &Caller::system();
     let mut after = None;
     loop {
         let page = master.read(caller, ListSessions { after, limit: PAGE }).await?;
         for (session, row) in &page {
-            if row.state == SessionState::Live {
+            if row.state == SessionState::Live && row.owner == 0 {
                 let ended = EndSession { session: *session, reaped: false };
                 master.run(caller, ended).await?;
             }

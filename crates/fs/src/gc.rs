@@ -10,6 +10,7 @@ use cairn_meta::Meta;
 use crate::Fs;
 use crate::ops::gc::{DrainStep, Drained, ForgetFreed, FreeOrphans, ListDrains, ListFreed};
 use crate::ops::put_object::AbandonBody;
+use crate::ops::retain::LetGoAll;
 use crate::ops::sessions::{EndSession, ListSessions};
 use crate::rows::SessionState;
 use crate::write::Abandoned;
@@ -109,6 +110,9 @@ impl Fs {
             for (session, row) in &page {
                 if row.state != SessionState::Ended {
                     continue;
+                }
+                if !dry_run {
+                    while self.run(caller, LetGoAll { session: *session }).await? {}
                 }
                 self.free_orphans(caller, *session, dry_run, report).await?;
                 if !dry_run {

@@ -14,6 +14,7 @@
 mod append;
 mod cache;
 mod digest;
+mod file;
 mod fs;
 mod gc;
 mod layout;
@@ -27,7 +28,8 @@ pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};
 pub use digest::{Digester, Digests, combine_checksums, hex};
-pub use fs::{Config, Fs, Stats};
+pub use file::{Changed, FileWriter, PACKED_RUNS, Piece, Uploaded};
+pub use fs::{Config, Fs, Stats, end_own_sessions};
 pub use gc::GcReport;
 pub use layout::{BlockReader, Layout};
 pub use multipart::{Completed, PartSource};

@@ -76,6 +76,10 @@ impl Fs {
 }
 
 impl Object {
+    pub(crate) fn new(fs: &Fs, opened: OpenedObject, guard: ReadGuard) -> Object {
+        Object { fs: fs.clone(), opened: Arc::new(opened), guard }
+    }
+
     pub fn ino(&self) -> Ino {
         self.opened.ino
     }

@@ -166,6 +166,23 @@ pub fn slots(session: SessionId) -> (Bytes, Bytes) {
     (key(&[b"q", &session.0.to_be_bytes()]), end)
 }
 
+/// `o <session> <ino>`: a file that a session has open counts as one more name of it.
+pub fn retained(session: SessionId, ino: Ino) -> Bytes {
+    key(&[b"o", &session.0.to_be_bytes(), &ino.0.to_be_bytes()])
+}
+
+/// All files that a session retains.
+pub fn all_retained(session: SessionId) -> (Bytes, Bytes) {
+    (key(&[b"o", &session.0.to_be_bytes()]), after_number(b"o", session.0))
+}
+
+/// The session and the file of an `o` key.
+pub fn retained_parts(retained_key: &[u8]) -> Option<(SessionId, Ino)> {
+    let session = retained_key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)?;
+    let ino = retained_key.get(9..)?.try_into().ok().map(u64::from_be_bytes)?;
+    Some((SessionId(session), Ino(ino)))
+}
+
 /// `z b <body>`: a body to drain.
 pub fn drain_body(body: BodyId) -> Bytes {
     key(&[b"zb", &body.to_bytes()])

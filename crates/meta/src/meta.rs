@@ -1,12 +1,14 @@
 //! The metadata as the rest of the store uses it, wherever the master is.
 
 use std::io::Write;
+use std::sync::Arc;
 
-use cairn_auth::{Caller, decide_admin};
+use cairn_auth::{Caller, Principal, decide_admin};
 use cairn_base::{Error, Result, SessionId};
 
 use crate::master::{self, Memo};
 use crate::session::client::{self, Client};
+use crate::session::host::Sessions;
 use crate::{Master, WireVerb, dump};
 
 /// The way to the metadata: the master in this process, or a session with one on another machine.
@@ -17,6 +19,8 @@ pub enum Meta {
         master: Master,
         /// The session of this process.
         session: SessionId,
+        /// Those of other processes, where there may be any: changes wait until they are open.
+        sessions: Option<Arc<Sessions>>,
     },
     Remote(Client),
 }
@@ -32,7 +36,15 @@ impl Meta {
     /// Runs an operation that may change rows; durable when it returns. See [`Master::run`].
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         match self {
-            Meta::Local { master, .. } => master.run(caller, verb).await,
+            Meta::Local { master, sessions, .. } => {
+                // What the store does by itself changes nothing that a session reads.
+                if let Some(sessions) = sessions
+                    && caller.principal() != Principal::System
+                {
+                    sessions.opened().await;
+                }
+                master.run(caller, verb).await
+            }
             Meta::Remote(client) => client.run(caller, verb).await,
         }
     }

@@ -26,6 +26,10 @@ pub trait Verb: Send + Sync + 'static {
     /// Whether it is run when the disk is full: it frees space, or nothing could be freed without.
     const RUNS_WHEN_FULL: bool = false;
 
+    /// Whether a session that reads ranges by it keeps their rows, one by one. A range itself is
+    /// never leased.
+    const LEASES_RANGES: bool = false;
+
     /// Checks the caller's rights first. Fails without having changed anything that matters: the
     /// changes of an operation that fails are dropped.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop>;

@@ -74,7 +74,7 @@ impl<'a> View<'a> {
         self.trace = Some(Vec::new());
     }
 
-    /// The rows read since [`View::trace`], but for those of scans.
+    /// The rows read since [`View::trace`], one by one or in a range.
     pub fn take_trace(&mut self) -> Vec<(Bytes, Option<Bytes>)> {
         self.trace.take().unwrap_or_default()
     }
@@ -131,6 +131,9 @@ impl<'a> View<'a> {
             return Err(Stop::Miss);
         };
         self.count_reads(found.len())?;
+        if let Some(trace) = &mut self.trace {
+            trace.extend(found.iter().map(|(key, row)| (key.clone(), Some(row.clone()))));
+        }
         if self.changes.range(range.clone()).next().is_none() {
             return Ok(found);
         }

@@ -55,6 +55,7 @@ verbs! {
     17 => sessions::OpenSession,
     18 => sessions::EndSession,
     19 => sessions::ListSessions,
+    20 => sessions::OpenRemoteSession,
     24 => cluster::GetMap,
     25 => cluster::PutMap,
     26 => cluster::IssueToken,
@@ -73,6 +74,7 @@ verbs! {
     54 => credentials::UserName,
     64 => open_object::OpenObject,
     65 => open_object::ReadExtents,
+    66 => open_object::OpenInode,
     80 => lookup::Lookup,
     96 => getattr::Getattr,
     97 => getattr::Access,
@@ -124,6 +126,9 @@ verbs! {
     482 => gc::ListFreed,
     483 => gc::ForgetFreed,
     484 => gc::FreeOrphans,
+    496 => retain::Retain,
+    497 => retain::LetGo,
+    498 => retain::LetGoAll,
 }
 
 /// What is sent for `value`.

@@ -26,7 +26,7 @@ const REPLY_BYTES: u64 = 64 << 20;
 const IDLE_CONNECTIONS: usize = 64;
 
 /// Which server, and as whom.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Connection {
     /// The server's HTTP door [default: http://127.0.0.1:8080]
     #[arg(long, value_name = "URL", env = "CAIRN_SERVER", global = true)]
@@ -52,8 +52,23 @@ pub struct Reply {
     response: Response<Body>,
 }
 
+/// Where a server is, and what is shown to it.
+pub struct Known {
+    /// Begins with `http://` or `https://`, without a slash at the end.
+    pub base: String,
+    pub ca: Option<PathBuf>,
+    /// The header for the credentials, if there are any.
+    pub authorization: Option<Secret<String>>,
+}
+
 impl Connection {
-    pub fn open(&self) -> Result<Server> {
+    /// With another server than that of the options, if there is one.
+    pub fn at(self, server: Option<String>) -> Connection {
+        Connection { server: server.or(self.server), ..self }
+    }
+
+    /// Looks all of it up, and connects to nobody.
+    pub fn known(&self) -> Result<Known> {
         let profile = profile::load(self.profile.as_deref())?;
         let base = self.server.clone().or_else(|| profile.server.clone());
         let base = base.unwrap_or_else(|| DEFAULT_SERVER.to_owned());
@@ -62,6 +77,11 @@ impl Connection {
             return Err(Failure::usage(format!("server {base:?}: begin with http:// or https://")));
         }
         let ca = self.ca.clone().or_else(|| profile.ca.clone());
+        Ok(Known { base, ca, authorization: authorization(profile)? })
+    }
+
+    pub fn open(&self) -> Result<Server> {
+        let Known { base, ca, authorization } = self.known()?;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -72,7 +92,7 @@ impl Connection {
             .tls_config(tls(ca)?)
             .build();
         let agent = Agent::new_with_config(config);
-        Ok(Server { agent, base, authorization: authorization(profile)? })
+        Ok(Server { agent, base, authorization })
     }
 }
 

@@ -66,11 +66,12 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     let url = sockets.http_url();
     node.beat(move || super::this::with_url(beat_of(String::new()), &url));
     let (fs, admit, redirects) = tokio::select! {
-        opened = open(args, &node) => opened?,
+        opened = open(&node, args.cache_mib, args.meta_cache_mib) => opened?,
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
     };
     let (stop, stopped) = watch::channel(false);
-    let served = doors::start(&fs, &admit, Some(redirects), &sockets, tls.clone(), &stopped)?;
+    let offers = doors::Offers { redirects: Some(redirects), mounts: None };
+    let served = doors::start(&fs, &admit, offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
     tokio::select! {
@@ -94,7 +95,11 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
 }
 
 /// Opens a session with whatever master serves; goes on trying until there is one.
-async fn open(args: &Args, node: &ThisNode) -> Result<(Fs, Arc<Admit>, Redirects)> {
+pub async fn open(
+    node: &ThisNode,
+    cache_mib: u64,
+    meta_cache_mib: u64,
+) -> Result<(Fs, Arc<Admit>, Redirects)> {
     let (seal, links) = loop {
         match node.agent.call::<_, Secrets>(Method::Secrets, &()).await {
             Ok(Secrets { seal: Some(seal), links: Some(links), .. }) => {
@@ -106,7 +111,7 @@ async fn open(args: &Args, node: &ThisNode) -> Result<(Fs, Arc<Admit>, Redirects
         }
     };
     node.agent.has_map().await;
-    let config = client::Config { cache_bytes: (args.meta_cache_mib << 20) as usize };
+    let config = client::Config { cache_bytes: (meta_cache_mib << 20) as usize };
     let client = loop {
         let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
         let dialer = Arc::clone(&node.agent) as _;
@@ -118,8 +123,7 @@ async fn open(args: &Args, node: &ThisNode) -> Result<(Fs, Arc<Admit>, Redirects
     let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
     let map = Arc::clone(&node.agent) as _;
     let blocks = Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng));
-    let config =
-        cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
+    let config = cairn_fs::Config { cache_bytes: cache_mib << 20, ..cairn_fs::Config::default() };
     let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), Arc::clone(&node.clock), config);
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
     Ok((fs, admit, redirects(node, links)))

@@ -220,7 +220,11 @@ impl Office<'_> {
         let map = Arc::clone(&controller.keeper) as _;
         let blocks =
             Arc::new(Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng)));
-        let meta = Meta::Local { master: controller.master.clone(), session: SessionId(0) };
+        let meta = Meta::Local {
+            master: controller.master.clone(),
+            session: SessionId(0),
+            sessions: None,
+        };
         let config = cairn_fs::Config { cache_bytes: 0, ..cairn_fs::Config::default() };
         let fs = Fs::over(meta, blocks, Arc::clone(&node.clock), config);
         let sessions = Arc::clone(&controller.sessions);

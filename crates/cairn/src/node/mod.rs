@@ -8,4 +8,4 @@ mod listen;
 pub mod master;
 mod this;
 
-pub use this::{ThisNode, host_and_port};
+pub use this::{ThisNode, beat_of, host_and_port};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cairn_doors::admit::Admit;
-use cairn_doors::http::{HttpDoor, Redirects};
+use cairn_doors::http::{HttpDoor, Mounts, Redirects};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
 use cairn_doors::s3::{self, S3Config};
@@ -114,11 +114,18 @@ impl Sockets {
     }
 }
 
+/// What the HTTP door offers where it can.
+#[derive(Default)]
+pub struct Offers {
+    pub redirects: Option<Redirects>,
+    pub mounts: Option<Mounts>,
+}
+
 /// Opens the doors.
 pub fn start(
     fs: &Fs,
     admit: &Arc<Admit>,
-    redirects: Option<Redirects>,
+    offers: Offers,
     sockets: &Sockets,
     tls: Option<Arc<Tls>>,
     stopped: &watch::Receiver<bool>,
@@ -128,7 +135,10 @@ pub fn start(
     let connections = Arc::new(Connections::default());
     let metrics = Metrics::new(fs.clone(), Arc::clone(&connections));
     let serving = Serving { tls: tls.clone(), limits: Limits::default(), connections };
-    let http_door = HttpDoor::new(Arc::clone(admit), metrics, redirects);
+    let mut http_door = HttpDoor::new(Arc::clone(admit), metrics, offers.redirects);
+    if let Some(mounts) = offers.mounts {
+        http_door = http_door.with_mounts(mounts);
+    }
     let config = S3Config { domains: sockets.domains.clone(), ..S3Config::default() };
     let s3_door = s3::service(fs.clone(), Arc::clone(admit), config);
     let mut served = JoinSet::new();

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::mounts;
 use super::open::Parts;
 use crate::dir::DataDir;
 use crate::offline::scrub;
@@ -56,6 +57,7 @@ impl Duties {
 pub fn start(parts: &Parts, scrub_days: u32, stopped: &watch::Receiver<bool>) -> Duties {
     let mut duties = JoinSet::new();
     duties.spawn(until(stopped.clone(), collect_garbage(parts.fs.clone())));
+    duties.spawn(until(stopped.clone(), mounts::tick(Arc::clone(&parts.sessions))));
     let named = OnDamage::Name(Arc::clone(&parts.engine));
     look_after(&mut duties, &parts.blocks, named, &parts.dir, scrub_days, stopped);
     Duties(duties)

@@ -3,6 +3,7 @@
 pub mod doors;
 pub mod duties;
 pub mod log;
+mod mounts;
 mod open;
 pub mod process;
 pub mod signals;
@@ -93,7 +94,8 @@ async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let new = cairn_doors::admit::ensure_root(&parts.admit, preset).await?;
     let (stop, stopped) = watch::channel(false);
     let duties = duties::start(&parts, args.scrub_days, &stopped);
-    let served = doors::start(&parts.fs, &parts.admit, None, &sockets, tls.clone(), &stopped)?;
+    let offers = doors::Offers { mounts: Some(mounts::take(&parts)), ..doors::Offers::default() };
+    let served = doors::start(&parts.fs, &parts.admit, offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     match new {
         Some(credential) => welcome::show(&credential, &sockets)?,

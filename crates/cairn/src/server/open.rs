@@ -8,11 +8,12 @@ use cairn_base::rng::RealRng;
 use cairn_base::{Clock, RealDisk, Rng};
 use cairn_blocks::Store;
 use cairn_doors::admit::Admit;
-use cairn_fs::Fs;
 use cairn_fs::ops::sessions::Format;
+use cairn_fs::{Fs, end_own_sessions};
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
 use cairn_meta::engine::{embedded::Embedded, postgres};
+use cairn_meta::session::{LEASE, host::Sessions};
 
 use super::{Args, Durability};
 use crate::dir::DataDir;
@@ -24,6 +25,8 @@ pub struct Parts {
     pub admit: Arc<Admit>,
     pub fs: Fs,
     pub master: Master,
+    /// Those of mounts.
+    pub sessions: Arc<Sessions>,
     pub blocks: Store,
     pub engine: Arc<dyn Engine>,
     /// The engine, if it is that one.
@@ -48,16 +51,19 @@ impl Parts {
         let config =
             cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
         let parts = Arc::new(blocks.clone());
-        let fs = Fs::start(master.clone(), parts, clock, &*rng, config).await?;
+        end_own_sessions(&master).await?;
+        let sessions = Sessions::start(master.clone(), Arc::clone(&clock), LEASE).await?;
+        let beside = Some(Arc::clone(&sessions));
+        let fs = Fs::start_beside(master.clone(), beside, parts, clock, &*rng, config).await?;
         let admit = Arc::new(Admit::new(fs.clone(), seal, rng));
-        Ok(Parts { admit, fs, master, blocks, engine, embedded, dir })
+        Ok(Parts { admit, fs, master, sessions, blocks, engine, embedded, dir })
     }
 
     /// Ends the master, then the block store, then the engine: each leaves the disk so that the
     /// next start is fast. Tasks that still hold a clone find it ended.
     pub async fn close(self) -> Result<()> {
-        let Parts { admit, fs, master, blocks, engine, embedded, dir } = self;
-        drop((admit, fs));
+        let Parts { admit, fs, master, sessions, blocks, engine, embedded, dir } = self;
+        drop((admit, fs, sessions));
         let closing = tokio::task::spawn_blocking(move || {
             master.stop();
             drop(master);

@@ -327,6 +327,13 @@ pub struct Recalls {
     to: Arc<Mutex<Option<UnboundedSender<Bytes>>>>,
 }
 
+impl Recalls {
+    /// From now on recalls go there.
+    pub(crate) fn send_to(&self, to: UnboundedSender<Bytes>) {
+        *self.to.lock() = Some(to);
+    }
+}
+
 impl Service for Recalls {
     type Reply = std::future::Ready<Result<Bytes>>;
 
@@ -367,7 +374,7 @@ impl session::Dialer for Agent {
         loop {
             let peer = self.reconnect.peer(deadline).await?;
             let (sender, recalls) = unbounded_channel();
-            *self.recalls.to.lock() = Some(sender);
+            self.recalls.send_to(sender);
             match peer.call(Method::Serves as u16, Bytes::new(), PATIENCE).await {
                 Ok(_) => return Ok((Arc::new(Link { peer }), recalls)),
                 Err(error) => {

@@ -20,7 +20,7 @@ pub mod plan;
 mod service;
 mod status;
 
-pub use agent::{Agent, Epochs, NodeView};
+pub use agent::{Agent, Epochs, NodeView, Recalls};
 pub use controller::{Controller, Settings};
 pub use edit::{Edit, Move};
 pub use keeper::Keeper;

@@ -25,6 +25,7 @@ mod health;
 mod info;
 mod link;
 mod list;
+mod mount;
 mod move_object;
 mod put;
 mod range;
@@ -36,6 +37,7 @@ mod timing;
 
 pub use body::Body;
 pub use files::FilesDoor;
+pub use mount::{MountStream, Mounted, Mounts};
 pub use redirect::Redirects;
 pub use reply::Reply;
 
@@ -80,6 +82,8 @@ struct Inner {
     append_memory: Semaphore,
     /// Where clients may be sent; none where all is here.
     redirects: Option<Redirects>,
+    /// Takes mounts; none where they cannot be served.
+    mounts: Option<Mounts>,
 }
 
 /// What a request counts as in the metrics.
@@ -124,8 +128,18 @@ impl HttpDoor {
         let stats = Kind::NAMES.map(|verb| metrics.verb("http", verb));
         let ids = RequestIds::new(admit.rng().next_u64());
         let append_memory = Semaphore::new(limits::APPEND_KIB);
-        let inner = Inner { admit, metrics, stats, ids, append_memory, redirects };
+        let mounts = None;
+        let inner = Inner { admit, metrics, stats, ids, append_memory, redirects, mounts };
         HttpDoor { inner: Arc::new(inner) }
+    }
+
+    /// Also takes mounts.
+    ///
+    /// # Panics
+    /// If it is a clone, or was cloned.
+    pub fn with_mounts(mut self, mounts: Mounts) -> HttpDoor {
+        Arc::get_mut(&mut self.inner).expect("a door that nobody uses yet").mounts = Some(mounts);
+        self
     }
 }
 
@@ -180,9 +194,10 @@ impl Inner {
     async fn answer(
         &self,
         peer: Peer,
-        request: Request<Upload>,
+        mut request: Request<Upload>,
         mut timing: Timing,
     ) -> Response<Body> {
+        let upgrade = mount::wanted(&mut request);
         let (parts, mut upload) = request.into_parts();
         let parsed = Target::parse(parts.uri.path());
         let kind = parsed.as_ref().map_or(Kind::Other, |target| Kind::of(&parts, target));
@@ -196,6 +211,11 @@ impl Inner {
                 is_anonymous = caller == Caller::anonymous();
                 match parsed {
                     Err(error) => Err(error.into()),
+                    Ok(Target::Mount) if upgrade.is_some() => {
+                        let asked = (&parts, &caller);
+                        mount::take(&self.admit, self.mounts.as_ref(), peer, asked, upgrade)
+                            .map_err(Failure::from)
+                    }
                     Ok(target) => {
                         let request =
                             route::Request { peer, parts: &parts, caller: &caller, stats };

@@ -69,6 +69,8 @@ pub async fn route(
         Target::Health | Target::Ready | Target::Metrics if is_read(request) => {
             observe(door, request, &target).await
         }
+        // Those that are no mounts: the others never come here.
+        Target::Mount => Err(Error::Invalid("for `cairn mount`, by an upgrade".into()).into()),
         Target::Buckets | Target::Health | Target::Ready | Target::Metrics => {
             other(request, READ_ONLY)
         }

@@ -23,6 +23,8 @@ pub enum Target<'a> {
     },
     /// `/admin/<path>`
     Admin(Cow<'a, str>),
+    /// `/mount`: where mounts connect.
+    Mount,
     Health,
     Ready,
     Metrics,
@@ -42,6 +44,7 @@ impl Target<'_> {
         }
         Ok(match path {
             "/storage" => Target::Buckets,
+            "/mount" => Target::Mount,
             "/healthz" => Target::Health,
             "/readyz" => Target::Ready,
             "/metrics" => Target::Metrics,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use cairn_base::{BodyId, Ino, Result};
+use cairn_base::{BodyId, Ino, Result, SessionId};
 
 use super::facts::{BodyFacts, InodeFacts};
 use super::tables::{Checker, number, only_number};
@@ -15,6 +15,7 @@ pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'i', |key| only_number(key).map(Ino), read_inode)?;
     checker.each_row(b't', |key| only_number(key).map(Ino), read_tally)?;
     checker.each_row(b'd', parse_entry, read_entry)?;
+    checker.each(b'o', |key| keys::retained_parts(key), |_| Ok(()), read_retained)?;
     checker.each(b'x', parse_attribute, |_| Ok(()), read_attribute)
 }
 
@@ -133,6 +134,14 @@ fn read_entry(checker: &mut Checker<'_>, (parent, name): (Ino, Bytes), entry: En
     }
 }
 
+fn read_retained(checker: &mut Checker<'_>, (session, ino): (SessionId, Ino), (): ()) {
+    let Checker { facts, report, .. } = checker;
+    match facts.inodes.get_mut(&ino) {
+        Some(inode) => inode.names += 1,
+        None => report.add(About::Inode(ino), format!("retained by {session}, does not exist")),
+    }
+}
+
 /// The inode, and the byte that says what the attribute is.
 fn parse_attribute(key: &Bytes) -> Option<(Ino, u8)> {
     Some((Ino(number(key)?), *key.get(9)?))
@@ -189,7 +198,7 @@ pub fn check(checker: &mut Checker<'_>) {
 
 fn check_inode(report: &mut Report, ino: Ino, inode: &InodeFacts) {
     let about = About::Inode(ino);
-    // The root has no entry. A file whose last name is gone while it is open would have none too.
+    // The root has no entry. That a session has a file open counts as a name.
     let names = if ino == Ino::ROOT { 1 } else { inode.names };
     if names != inode.nlink {
         let what = format!("counts {} names, found {}", inode.nlink, inode.names);

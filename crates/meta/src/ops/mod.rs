@@ -27,6 +27,7 @@ pub mod put_object;
 pub mod readdir;
 pub mod readlink;
 pub mod rename;
+pub mod retain;
 pub mod rmdir;
 pub mod sessions;
 pub mod setattr;

@@ -1,13 +1,14 @@
 //! Finding an object by bucket and key.
 
 use cairn_auth::Action;
-use cairn_base::{BucketId, Ino};
+use cairn_base::{BucketId, Error, Ino};
 use serde::{Deserialize, Serialize};
 
 use super::edit::leaf_extents;
 use super::namespace::{
-    Opened, check_key, load, load_inode, no_object, open_bucket, split_key, walk,
+    Opened, check_key, load, load_inode, no_object, open_bucket, open_bucket_of, split_key, walk,
 };
+use super::posix::{READ, check_mode, find_inode};
 use crate::rows::{Content, Entry, Extent, Inode, Kind};
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -72,13 +73,47 @@ impl Verb for OpenObject {
         let Some(Found { ino, inode, .. }) = found else {
             return Err(no_object(&self.bucket, &self.key));
         };
-        let extents = match inode.content {
-            Content::Body(body) => {
-                let end = inode.size.min(cairn_base::limits::CHUNK_BYTES);
-                leaf_extents(view, body, 0, end)?
-            }
-            _ => Vec::new(),
-        };
+        let extents = first_extents(view, &inode)?;
+        Ok(OpenedObject { opened, ino, inode, extents, batch: context.batch })
+    }
+}
+
+fn first_extents(view: &mut View<'_>, inode: &Inode) -> Result<Vec<Extent>, Stop> {
+    match inode.content {
+        Content::Body(body) => {
+            let end = inode.size.min(cairn_base::limits::CHUNK_BYTES);
+            leaf_extents(view, body, 0, end)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// As [`OpenObject`], for a file whose number the caller knows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenInode {
+    pub ino: Ino,
+    /// The caller holds the file open, so its mode was checked then.
+    pub opened: bool,
+}
+
+impl Verb for OpenInode {
+    type Reply = OpenedObject;
+    const NAME: &'static str = "open_inode";
+
+    /// `IsDirectory`, or `Invalid` for what else has no bytes.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<OpenedObject, Stop> {
+        let ino = self.ino;
+        let inode = find_inode(view, ino)?;
+        let opened = open_bucket_of(view, context, &inode, Action::Read)?;
+        match inode.kind {
+            Kind::File => {}
+            Kind::Directory => return Err(Error::IsDirectory(format!("inode {ino}")).into()),
+            other => return Err(Error::Invalid(format!("inode {ino} is a {other:?}")).into()),
+        }
+        if !self.opened {
+            check_mode(context, &inode, READ)?;
+        }
+        let extents = first_extents(view, &inode)?;
         Ok(OpenedObject { opened, ino, inode, extents, batch: context.batch })
     }
 }

@@ -56,6 +56,8 @@ pub struct Page {
 impl Verb for Readdir {
     type Reply = Page;
     const NAME: &'static str = "readdir";
+    // Attributes come with the names, and are asked for again one by one.
+    const LEASES_RANGES: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Page, Stop> {
         let directory = open_directory(view, context, self.ino, Action::List, READ)?;

@@ -69,6 +69,35 @@ impl Verb for OpenSession {
     }
 }
 
+/// As [`OpenSession`], for a process that reaches the master over a network. Nobody but `owner`
+/// goes on with it: to anybody else it is a session that has ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenRemoteSession {
+    pub session: SessionId,
+    /// Not 0.
+    pub owner: u64,
+}
+
+impl Verb for OpenRemoteSession {
+    type Reply = ();
+    const NAME: &'static str = "open_remote_session";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "opening a session")?;
+        let key = keys::session(self.session);
+        match load::<Session>(view, &key)? {
+            Some(Session { state: SessionState::Live, owner, .. }) if owner == self.owner => {}
+            Some(_) => return Err(ended(self.session)),
+            None => {
+                let (started, owner) = (context.now, self.owner);
+                store(view, key, &Session { started, owner, ..Session::default() });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The answer to whatever a session wants that has ended.
 pub fn ended(session: SessionId) -> Stop {
     Error::Unavailable(format!("outcome unknown: session {session} has ended")).into()

@@ -92,6 +92,8 @@ pub enum SessionState {
 pub struct Session {
     pub state: SessionState,
     pub started: Timestamp,
+    /// Who alone may attach it; 0 for the process that the master is in.
+    pub owner: u64,
     pub unknown: Vec<u8>,
 }
 
@@ -103,7 +105,11 @@ impl Row for Session {
             SessionState::Reaped => 3,
         };
         let mut writer = Writer::new(FORMAT);
-        writer.number(1, state).number(2, zigzag(self.started.0)).raw(&self.unknown);
+        writer.number(1, state).number(2, zigzag(self.started.0));
+        if self.owner != 0 {
+            writer.number(3, self.owner);
+        }
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
@@ -121,6 +127,7 @@ impl Row for Session {
                     }
                 }
                 2 => session.started = Timestamp(unzigzag(field.number()?)),
+                3 => session.owner = field.number()?,
                 _ => field.keep(&mut session.unknown),
             }
         }

@@ -1,7 +1,7 @@
 //! The client's side of a session.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,6 +51,16 @@ impl Default for Config {
 /// Tells what batch the oldest reader reads, given one that has settled.
 pub type ReadsFrom = Box<dyn Fn(u64) -> u64 + Send + Sync>;
 
+/// Rows that must not be used any more, by whoever keeps what was made of them.
+#[derive(Clone, Copy, Debug)]
+pub enum Forgotten<'a> {
+    Rows(&'a [Bytes]),
+    All,
+}
+
+/// Told of rows that are forgotten, before the master hears that they are. Must not block.
+pub type OnForget = Box<dyn Fn(Forgotten<'_>) + Send + Sync>;
+
 /// A session with whatever master serves. Clones are the same session.
 #[derive(Clone)]
 pub struct Client {
@@ -71,6 +81,7 @@ struct Inner {
     slots: Mutex<Arc<Slots>>,
     settled: AtomicU64,
     reads_from: Mutex<Option<ReadsFrom>>,
+    on_forget: OnceLock<OnForget>,
     counters: Counters,
 }
 
@@ -126,6 +137,7 @@ impl Client {
             slots: Mutex::new(Slots::new()),
             settled: AtomicU64::new(0),
             reads_from: Mutex::new(None),
+            on_forget: OnceLock::new(),
             counters: Counters::default(),
         });
         let kept = Arc::downgrade(&inner);
@@ -146,6 +158,17 @@ impl Client {
     /// To be asked at each renewal.
     pub fn set_reads_from(&self, reads_from: ReadsFrom) {
         *self.inner.reads_from.lock() = Some(reads_from);
+    }
+
+    /// To be told of rows that are forgotten. The first one stays.
+    pub fn set_on_forget(&self, on_forget: OnForget) {
+        let _ = self.inner.on_forget.set(on_forget);
+    }
+
+    /// How long rows that are leased now stay so without a renewal.
+    pub fn lease_left(&self) -> Duration {
+        let until = Duration::from_nanos(self.inner.valid_until.load(Ordering::SeqCst));
+        until.saturating_sub(self.inner.clock.monotonic())
     }
 
     /// A batch that all reads see which begin now.
@@ -171,7 +194,7 @@ impl Client {
         let lease = match self.inner.read_leased(caller, &verb) {
             Leased::Reply(reply) => return reply,
             Leased::Miss => true,
-            Leased::Range => false,
+            Leased::Range => V::LEASES_RANGES,
         };
         let fields = wire::encode(&verb)?;
         let read = self.inner.read(caller, V::NUMBER, fields, lease);
@@ -219,6 +242,7 @@ impl Client {
         let Some(Attachment { session, link }) = self.inner.attachment.get() else { return };
         self.inner.valid_until.store(0, Ordering::SeqCst);
         self.inner.rows.clear();
+        self.inner.forgotten(Forgotten::All);
         let detach = Detach { session };
         let detached = call::<_, ()>(&*link, Method::Detach, &detach);
         if !matches!(timeout(GOODBYE, detached).await, Ok(Ok(Reply::Done(())))) {
@@ -413,6 +437,7 @@ impl Inner {
         // The master takes it that nothing is held.
         self.valid_until.store(0, Ordering::SeqCst);
         self.rows.clear();
+        self.forgotten(Forgotten::All);
         loop {
             let session = SessionId(self.session.load(Ordering::SeqCst));
             let sent = self.clock.monotonic();
@@ -436,6 +461,12 @@ impl Inner {
                 Ok(Reply::NotServing(why)) => return Err(unserved(&why)),
                 Err(Lost(why)) => return Err(unserved(&why)),
             }
+        }
+    }
+
+    fn forgotten(&self, forgotten: Forgotten<'_>) {
+        if let Some(on_forget) = self.on_forget.get() {
+            on_forget(forgotten);
         }
     }
 
@@ -504,6 +535,7 @@ impl Inner {
             let Ok(recall) = wire::decode::<Recall>(&message) else { return false };
             self.counters.recalls.fetch_add(recall.keys.len() as u64, Ordering::Relaxed);
             self.rows.recall(&recall.keys);
+            self.forgotten(Forgotten::Rows(&recall.keys));
             number = recall.number;
             next = further.try_recv().ok();
         }

@@ -16,7 +16,7 @@ use super::{
     Run,
 };
 use crate::master::{Event, Once, Reading};
-use crate::ops::sessions::{EndSession, ListSessions, OpenSession};
+use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::SessionState;
 use crate::wire::{self, Visitor};
 use crate::{Master, Watched};
@@ -135,7 +135,8 @@ impl Sessions {
         let session = attach.session;
         self.check_owner(peer, session)?;
         self.begin_opening(session)?;
-        self.master.run(&Caller::system(), OpenSession { session }).await?;
+        let opened = OpenRemoteSession { session, owner: peer.id };
+        self.master.run(&Caller::system(), opened).await?;
         let (sender, recalls) = unbounded_channel();
         {
             let mut state = self.state.lock();
@@ -174,6 +175,10 @@ impl Sessions {
     }
 
     /// Whether a session is attached here, by this peer.
+    pub fn is_of(&self, peer: &Peer, session: SessionId) -> bool {
+        self.is_attached(peer, session)
+    }
+
     fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
         self.state.lock().live.get(&session).is_some_and(|live| live.peer == peer.id)
     }

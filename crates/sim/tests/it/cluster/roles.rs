@@ -177,7 +177,8 @@ fn fs_of_master(process: &Process, controller: &Controller) -> Fs {
     let map = Arc::clone(&controller.keeper) as _;
     let loads = process.agent.loads();
     let blocks = Arc::new(Replicated::new(map, process.pool(), loads, process.rng()));
-    let meta = Meta::Local { master: controller.master.clone(), session: SessionId(0) };
+    let meta =
+        Meta::Local { master: controller.master.clone(), session: SessionId(0), sessions: None };
     let config = cairn_fs::Config { cache_bytes: 0, ..cairn_fs::Config::default() };
     let fs = Fs::over(meta, blocks, Arc::clone(&process.clock), config);
     let sessions = Arc::clone(&controller.sessions);

@@ -1,0 +1,195 @@
+//! The way of a mount to a server: its HTTP door, where the connection becomes the mount's own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cairn_base::{Error, Result as BaseResult, UserId};
+use cairn_cluster::mount::{always, link};
+use cairn_cluster::wire::{Dial, Link, Stream};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::client::server::Known;
+use crate::failure::{Failure, Result};
+
+/// Connecting, and being answered.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest answer to the request that opens a connection, bytes.
+const ANSWER_BYTES: usize = 16 << 10;
+
+/// Connects to one server. It has no `Debug`: it holds secrets.
+pub struct HttpDialer {
+    known: Known,
+    host: String,
+    port: u16,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+impl HttpDialer {
+    pub fn new(known: Known) -> Result<HttpDialer> {
+        let (scheme, rest) = known.base.split_once("://").unwrap_or(("http", &known.base));
+        let is_tls = scheme == "https";
+        let (host, port) = authority(rest, if is_tls { 443 } else { 80 })
+            .ok_or_else(|| Failure::usage(format!("server {:?}: not a URL", known.base)))?;
+        let tls = match is_tls {
+            false => None,
+            true => {
+                let name = ServerName::try_from(host.clone());
+                let name = name.map_err(|error| Failure::usage(format!("{host}: {error}")))?;
+                Some((TlsConnector::from(Arc::new(client_config(&known)?)), name))
+            }
+        };
+        if known.authorization.is_none() {
+            return Err(Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET"));
+        }
+        Ok(HttpDialer { known, host, port, tls })
+    }
+
+    /// As whom the server knows this mount.
+    pub async fn user(&self) -> Result<UserId> {
+        Ok(self.connect().await?.1)
+    }
+
+    async fn connect(&self) -> BaseResult<(Box<dyn Stream>, UserId)> {
+        let late = |_| Error::Unavailable(format!("{}: no answer in time", self.known.base));
+        timeout(PATIENCE, self.connect_once()).await.map_err(late)?
+    }
+
+    async fn connect_once(&self) -> BaseResult<(Box<dyn Stream>, UserId)> {
+        let base = &self.known.base;
+        let lost = |error: std::io::Error| Error::Unavailable(format!("{base}: {error}"));
+        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(lost)?;
+        tcp.set_nodelay(true).map_err(lost)?;
+        let mut stream: Box<dyn Stream> = match &self.tls {
+            None => Box::new(tcp),
+            Some((tls, name)) => Box::new(tls.connect(name.clone(), tcp).await.map_err(lost)?),
+        };
+        let authorization =
+            self.known.authorization.as_ref().map_or("", |header| header.expose().as_str());
+        let request = format!(
+            "GET /mount HTTP/1.1\r\nHost: {}:{}\r\nConnection: upgrade\r\n\
+             Upgrade: cairn-mount/1\r\nAuthorization: {authorization}\r\n\
+             User-Agent: cairn/{}\r\n\r\n",
+            self.host,
+            self.port,
+            env!("CARGO_PKG_VERSION"),
+        );
+        stream.write_all(request.as_bytes()).await.map_err(lost)?;
+        stream.flush().await.map_err(lost)?;
+        let user = self.answered(&mut *stream).await?;
+        Ok((stream, user))
+    }
+
+    /// Reads the answer, and nothing that comes after it.
+    async fn answered(&self, stream: &mut dyn Stream) -> BaseResult<UserId> {
+        let base = &self.known.base;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            if head.len() >= ANSWER_BYTES {
+                return Err(Error::Invalid(format!("{base}: an endless answer")));
+            }
+            let byte = stream.read_u8().await;
+            head.push(byte.map_err(|error| Error::Unavailable(format!("{base}: {error}")))?);
+        }
+        let head = String::from_utf8_lossy(&head);
+        let status = head.split_whitespace().nth(1).unwrap_or_default();
+        match status {
+            "101" => {
+                let user = header(&head, "cairn-user").and_then(|user| user.parse().ok());
+                user.map(UserId).ok_or_else(|| {
+                    Error::Invalid(format!("{base}: is no door of Cairn, or an older one"))
+                })
+            }
+            "401" | "403" => {
+                let text = "the credentials are refused: check CAIRN_KEY and CAIRN_SECRET";
+                Err(Error::Denied(format!("{base}: {text}")))
+            }
+            "404" => Err(Error::Invalid(format!("{base}: is not the HTTP door of a server"))),
+            "501" => {
+                let text = "a gateway of a cluster: mount it with --node";
+                Err(Error::NotImplemented(format!("{base}: {text}")))
+            }
+            status => Err(Error::Unavailable(format!("{base}: answers {status}"))),
+        }
+    }
+}
+
+#[async_trait]
+impl Dial for HttpDialer {
+    async fn dial(&self, address: &str) -> BaseResult<Link> {
+        let (stream, _) = self.connect().await?;
+        Ok(link(stream, address.to_owned(), always()))
+    }
+}
+
+/// Host and port of what follows `://` in a URL.
+fn authority(rest: &str, default_port: u16) -> Option<(String, u16)> {
+    let authority = rest.split('/').next()?;
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+        _ => (authority, default_port),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (known, value) = line.split_once(':')?;
+        known.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+fn client_config(known: &Known) -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    match &known.ca {
+        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(path) => {
+            let bad = |error: &dyn std::fmt::Display| {
+                Failure::new(format!("{}: {error}", path.display()))
+            };
+            for certificate in CertificateDer::pem_file_iter(path).map_err(|e| bad(&e))? {
+                let certificate = certificate.map_err(|error| bad(&error))?;
+                roots.add(certificate).map_err(|error| bad(&error))?;
+            }
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let versions =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let versions = versions.map_err(|error| Failure::new(format!("TLS: {error}")))?;
+    let mut config = versions.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports_are_found() {
+        let check = |rest: &str, host: &str, port: u16| {
+            assert_eq!(authority(rest, 80), Some((host.to_owned(), port)), "{rest}");
+        };
+        check("a.example", "a.example", 80);
+        check("a.example:8080/x", "a.example", 8080);
+        check("[::1]:8080", "::1", 8080);
+        check("[::1]", "::1", 80);
+        assert_eq!(authority("a:b", 80), None);
+        assert_eq!(authority("", 80), None);
+    }
+
+    #[test]
+    fn headers_are_found() {
+        let head = "HTTP/1.1 101 x\r\nCairn-User: 7\r\n\r\n";
+        assert_eq!(header(head, "cairn-user"), Some("7"));
+        assert_eq!(header(head, "user"), None);
+    }
+}

@@ -1,0 +1,252 @@
+//! `cairn mount`: the store as a file system of this machine.
+
+mod background;
+mod dial;
+mod point;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_base::clock::RealClock;
+use cairn_base::rng::RealRng;
+use cairn_base::{Clock, Rng, Role};
+use cairn_cluster::mount::{Agent, MountBlocks};
+use cairn_cluster::wire::Dial;
+use cairn_fs::Fs;
+use cairn_fuse::{Mounted, Options};
+use cairn_meta::Meta;
+use cairn_meta::session::client::{self, Client};
+use rustix::mount::{UnmountFlags, unmount};
+use ureq::http::HeaderMap;
+use ureq::http::header::{AUTHORIZATION, HeaderValue};
+
+use crate::client::server::{Connection, Known};
+use crate::dir::lock::Lock;
+use crate::failure::{Failure, Result};
+use crate::node::{ThisNode, gateway};
+use crate::output;
+use crate::server::{log, process, signals::Signals};
+
+use dial::HttpDialer;
+
+/// How long the end of a mount may take once it is told to end.
+const GOODBYE: Duration = Duration::from_secs(30);
+/// Threads for requests that wait.
+const WORKERS: usize = 4;
+
+/// Mount a store as a file system
+///
+/// SERVER is the URL of the HTTP door of a `cairn server`. The mount shows the buckets that the
+/// user of the access key may see, each as a directory; that user's rights hold, and mode bits of
+/// files besides. Unmount it with `umount MOUNTPOINT`.
+///
+/// In a cluster use --node: DIR is what `cairn cluster join` made with a token for a gateway.
+#[derive(clap::Args)]
+#[command(args_override_self = true)]
+#[command(after_help = "Environment:
+  CAIRN_KEY, CAIRN_SECRET, CAIRN_TOKEN   as for other commands: who mounts
+
+What is written is kept here for some seconds, at most --dirty-mib: fsync and close write it back,
+and other mounts and doors see it then. docs/mount.md says what holds when, and what is not there.
+
+Examples:
+  cairn mount http://127.0.0.1:8080 /mnt/cairn
+  cairn mount https://cairn.example.org /mnt/cairn --read-only
+  cairn mount --node /srv/cairn-mount /mnt/cairn
+  umount /mnt/cairn")]
+pub struct Args {
+    /// The server, if it is not that of --server, and where to mount it
+    #[arg(value_names = ["SERVER", "MOUNTPOINT"], num_args = 1..=2, required = true)]
+    places: Vec<String>,
+    #[command(flatten)]
+    connection: Connection,
+    /// Mount a cluster, as the gateway that this directory belongs to
+    #[arg(long, value_name = "DIR")]
+    node: Option<PathBuf>,
+    /// Stay in the foreground, and log to stderr
+    #[arg(long, short)]
+    foreground: bool,
+    /// Stay as the process that cleans up after another one
+    #[arg(long, hide = true)]
+    supervise: bool,
+    /// Where a mount in the background logs to
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// Let nothing be changed through this mount
+    #[arg(long)]
+    read_only: bool,
+    /// Let no other user of this machine see it
+    #[arg(long)]
+    private: bool,
+    /// Mount over a directory that is not empty
+    #[arg(long)]
+    nonempty: bool,
+    /// Memory for blocks that are read often, MiB
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..1 << 24))]
+    cache_mib: u64,
+    /// Memory for metadata that may be used without asking the server, MiB
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
+    meta_cache_mib: u64,
+    /// Memory for what was written and not written back, MiB
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(value_parser = clap::value_parser!(u64).range(8..1 << 24))]
+    dirty_mib: u64,
+    /// Threads that take requests from the kernel; 0 for one a processor, at least two
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+    #[command(flatten)]
+    log: log::LogArgs,
+}
+
+impl Args {
+    fn mount_point(&self) -> &Path {
+        Path::new(self.places.last().map_or("", |place| place.as_str()))
+    }
+
+    fn server(&self) -> Option<String> {
+        (self.places.len() == 2).then(|| self.places[0].clone())
+    }
+
+    fn options(&self, source: String) -> Options {
+        let processors = std::thread::available_parallelism().map_or(2, usize::from);
+        Options {
+            source,
+            read_only: self.read_only,
+            private: self.private,
+            threads: if self.threads == 0 { processors.max(2) } else { self.threads },
+            dirty_bytes: self.dirty_mib << 20,
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.node.is_some() && args.places.len() == 2 {
+        return Err(Failure::usage("either SERVER or --node: the node knows its cluster"));
+    }
+    point::check(args.mount_point(), args.nonempty)?;
+    match (args.foreground, args.supervise) {
+        (true, _) => process::run(&args.log, run_mount(args)),
+        (false, true) => background::supervise(args.mount_point(), args.log_file.as_deref()),
+        (false, false) => background::start(),
+    }
+}
+
+/// A store that is reached, and as whom.
+struct Reached {
+    fs: Fs,
+    user: Caller,
+    source: String,
+    _lock: Option<Lock>,
+}
+
+async fn run_mount(args: &Args) -> Result<ExitCode> {
+    let mut signals = Signals::new()?;
+    let reached = tokio::select! {
+        reached = reach(args) => reached?,
+        () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
+    };
+    let Reached { fs, user, source, .. } = &reached;
+    // Apart from the session: requests that wait never keep it from being renewed.
+    let requests = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .thread_name("cairn-requests")
+        .enable_all()
+        .build()?;
+    let at =
+        args.mount_point().canonicalize().map_err(|e| Failure::file(args.mount_point(), &e))?;
+    let options = args.options(source.clone());
+    let runtime = requests.handle().clone();
+    let mounted = cairn_fuse::mount(fs.clone(), user.clone(), runtime, &at, &options);
+    let mounted = mounted.map_err(|error| Failure::file(&at, &error).of("mount"))?;
+    output::line(format!("mounted {source} on {}", at.display()))?;
+    tracing::info!(source, at = %at.display(), "mounted");
+    let ended = serve(mounted, &at, &mut signals).await;
+    if let Meta::Remote(session) = fs.meta() {
+        session.close().await;
+    }
+    requests.shutdown_background();
+    tracing::info!("unmounted");
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Serves the kernel until it is unmounted, or this process is told to end.
+async fn serve(mounted: Mounted, at: &Path, signals: &mut Signals) -> Result<()> {
+    let (ended, mut has_ended) = tokio::sync::oneshot::channel();
+    let flush = mounted.flusher();
+    std::thread::Builder::new().name("cairn-mount".into()).spawn(move || {
+        let _ = ended.send(mounted.serve());
+    })?;
+    let served = tokio::select! {
+        served = &mut has_ended => served,
+        () = signals.stop(None) => {
+            tracing::info!("unmounting");
+            flush.await;
+            unmount(at, UnmountFlags::DETACH).map_err(|error| Failure::file(at, &error.into()))?;
+            tokio::select! {
+                served = tokio::time::timeout(GOODBYE, &mut has_ended) => match served {
+                    Ok(served) => served,
+                    Err(_) => {
+                        tracing::warn!("files are still open: their programs lose them");
+                        return Ok(());
+                    }
+                },
+                () = signals.again() => return Ok(()),
+            }
+        }
+    };
+    match served {
+        Ok(served) => Ok(served?),
+        Err(_) => Err(Failure::new("the mount ended by itself: mount it again")),
+    }
+}
+
+async fn reach(args: &Args) -> Result<Reached> {
+    let known = args.connection.clone().at(args.server()).known()?;
+    match &args.node {
+        None => reach_server(args, known).await,
+        Some(dir) => reach_cluster(args, dir, known).await,
+    }
+}
+
+async fn reach_server(args: &Args, known: Known) -> Result<Reached> {
+    let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
+        (Arc::new(RealClock::default()), Arc::new(RealRng));
+    let source = known.base.clone();
+    let dialer = HttpDialer::new(known)?;
+    // What is wrong with the address or the credentials is said now.
+    let user = dialer.user().await?;
+    let dialer: Arc<dyn Dial> = Arc::new(dialer);
+    let config = client::Config { cache_bytes: (args.meta_cache_mib << 20) as usize };
+    let agent = Agent::new(Arc::clone(&dialer), &source, Arc::clone(&rng));
+    let client = Client::start(agent, Arc::clone(&clock), Arc::clone(&rng), config).await?;
+    let session = client.clone();
+    let blocks = MountBlocks::new(&dialer, &source, &rng, move || session.session());
+    let config =
+        cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
+    let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), clock, config);
+    Ok(Reached { fs, user: Caller::verified(user), source, _lock: None })
+}
+
+/// As a gateway with one door more: it verifies the credentials by itself.
+async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached> {
+    let node = ThisNode::open(dir, Role::Gateway)?;
+    let lock = Lock::take(dir)?;
+    node.beat(move || crate::node::beat_of(String::new()));
+    let (fs, admit, _) = gateway::open(&node, args.cache_mib, args.meta_cache_mib).await?;
+    let Some(authorization) = known.authorization else {
+        return Err(Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET"));
+    };
+    let mut headers = HeaderMap::new();
+    let value = HeaderValue::from_str(authorization.expose());
+    headers.insert(AUTHORIZATION, value.map_err(|_| Failure::new("credentials of odd letters"))?);
+    let here = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    let user = admit.caller(&headers, here).await;
+    let user = user.map_err(|_| Failure::new("the credentials are not those of a user"))?;
+    let cluster = node.loaded.identity.cluster();
+    Ok(Reached { fs, user, source: format!("cairn:{cluster}"), _lock: Some(lock) })
+}

@@ -1,0 +1,129 @@
+//! Blocks as a mount sees them: over connections of their own, so that no recall waits behind
+//! them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_base::{BlockId, Error, GroupId, Owner, Result, Rng, SessionId};
+use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
+use cairn_meta::wire;
+use tokio::time::{Instant, sleep};
+
+use super::messages::{GET, Get, PUT, Put, SPACE, Space, join};
+use crate::wire::{Dial, NoService, Reconnect, Retry};
+
+/// Connections.
+const CONNECTIONS: usize = 3;
+/// How long the server may be gone before a read or a write fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Blocks of a server.
+pub struct MountBlocks {
+    connections: Vec<Reconnect<NoService>>,
+    turn: AtomicUsize,
+    session: Box<dyn Fn() -> SessionId + Send + Sync>,
+}
+
+impl MountBlocks {
+    /// `session` tells in which session blocks are read.
+    pub fn new(
+        dialer: &Arc<dyn Dial>,
+        address: &str,
+        rng: &Arc<dyn Rng>,
+        session: impl Fn() -> SessionId + Send + Sync + 'static,
+    ) -> MountBlocks {
+        let connection = |_| {
+            Reconnect::new(
+                Arc::clone(dialer),
+                vec![address.to_owned()],
+                super::terms(),
+                NoService,
+                Arc::clone(rng),
+                Retry { most: Duration::from_millis(500), ..Retry::default() },
+            )
+        };
+        let connections = (0..CONNECTIONS).map(connection).collect();
+        MountBlocks { connections, turn: AtomicUsize::new(0), session: Box::new(session) }
+    }
+
+    /// Asks over the next connection; what it is asked may be done twice.
+    async fn ask(&self, method: u16, message: Bytes) -> Result<Bytes> {
+        let deadline = Instant::now() + PATIENCE;
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let connection = &self.connections[turn % CONNECTIONS];
+            let peer = connection.peer(deadline).await?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match peer.call(method, message.clone(), left).await {
+                Err(Error::Unavailable(why)) => {
+                    if !peer.is_usable() {
+                        connection.leave(&peer);
+                    }
+                    if Instant::now() + PAUSE >= deadline {
+                        return Err(Error::Unavailable(why));
+                    }
+                    sleep(PAUSE).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Blocks for MountBlocks {
+    async fn write(
+        &self,
+        wish: Wish,
+        block: BlockId,
+        owner: Owner,
+        data: Bytes,
+    ) -> Result<GroupId> {
+        let Wish { group, replicas } = wish;
+        let put = Put { session: block.session, group, replicas, block, owner };
+        match self.ask(PUT, join(&put, &data)?).await {
+            // An earlier attempt arrived, and its answer did not. There is one group.
+            Err(Error::Exists(_)) => Ok(group.unwrap_or(GroupId(1))),
+            answer => wire::decode(&answer?),
+        }
+    }
+
+    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        let Range { start, end } = range;
+        let get = Get { session: (self.session)(), group, block, start, end };
+        let bytes = self.ask(GET, wire::encode(&get)?).await?;
+        if bytes.len() == (end - start) as usize {
+            return Ok(bytes);
+        }
+        Err(Error::corrupt(format!("block {block}"), bytes.len(), end - start))
+    }
+
+    fn get_now(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Option<Bytes>> {
+        Ok(None)
+    }
+
+    /// What was not published goes when the session has ended: a mount deletes no blocks.
+    async fn delete(&self, _: GroupId, _: &[BlockId]) -> Result<()> {
+        Ok(())
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        Vec::new()
+    }
+
+    async fn inventory(&self, _: GroupId, _: Option<BlockId>, _: usize) -> Result<Vec<BlockInfo>> {
+        Err(Error::NotImplemented("an inventory through a mount".into()))
+    }
+
+    async fn usage(&self) -> Result<Usage> {
+        let answer = self.ask(SPACE, Bytes::new()).await?;
+        let Space { live_bytes, free_bytes } = wire::decode(&answer)?;
+        Ok(Usage { live_bytes, free_bytes, ..Usage::default() })
+    }
+}

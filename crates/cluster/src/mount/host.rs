@@ -1,0 +1,306 @@
+//! The server's side. What a mount asks is asked by its user: the caller is made here, from who
+//! proved to be at the other end; a mount can say only for which uid and groups it asks.
+//!
+//! A mount is trusted with nothing: it runs the verbs that POSIX needs and no others, publishes
+//! blocks of its own session only, and reads blocks only that it was told of.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{BodyId, Error, Result, SessionId, UserId, limits};
+use cairn_blocks::{Blocks, Wish};
+use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
+use cairn_meta::ops::{
+    append, coalesce, create, getattr, link, lookup, mkdir, readdir, readlink, rename, retain,
+    rmdir, setattr, statfs, symlink, truncate, unlink, write, xattr,
+};
+use cairn_meta::rows::Extent;
+use cairn_meta::session::host::{self, Answer, Sessions};
+use cairn_meta::session::{Detach, Method, Read, ReadReply, Recall, Reply, Run};
+use cairn_meta::{WireVerb, wire};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::messages::{GET, Get, PUT, Put, SERVES, SPACE, Space, split};
+use super::told::Told;
+use crate::control::messages::Method as Control;
+use crate::wire::{Link, Peer, Service, accept};
+
+/// How long a session may take to take a recall.
+const RECALL: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Verbs that a mount may have run.
+const RUNS: &[u16] = &[
+    append::Append::NUMBER,
+    coalesce::Coalesce::NUMBER,
+    create::Create::NUMBER,
+    create::Mknod::NUMBER,
+    link::Link::NUMBER,
+    mkdir::Mkdir::NUMBER,
+    rename::Rename::NUMBER,
+    retain::LetGo::NUMBER,
+    retain::Retain::NUMBER,
+    rmdir::Rmdir::NUMBER,
+    setattr::Setattr::NUMBER,
+    symlink::Symlink::NUMBER,
+    truncate::PunchHole::NUMBER,
+    truncate::Truncate::NUMBER,
+    unlink::Unlink::NUMBER,
+    write::Write::NUMBER,
+    xattr::RemoveXattr::NUMBER,
+    xattr::SetXattr::NUMBER,
+];
+
+/// Verbs whose answers a mount may read.
+const READS: &[u16] = &[
+    OpenInode::NUMBER,
+    ReadExtents::NUMBER,
+    coalesce::ReadChunk::NUMBER,
+    getattr::Access::NUMBER,
+    getattr::Getattr::NUMBER,
+    lookup::Lookup::NUMBER,
+    readdir::Readdir::NUMBER,
+    readlink::Readlink::NUMBER,
+    statfs::Statfs::NUMBER,
+    xattr::GetXattr::NUMBER,
+    xattr::ListXattrs::NUMBER,
+];
+
+/// Serves the mounts of a server.
+pub struct MountHost {
+    sessions: Arc<Sessions>,
+    blocks: Arc<dyn Blocks>,
+    told: Told,
+}
+
+/// Answers one mount, whose user is known. Clones are the same.
+#[derive(Clone)]
+pub struct MountService {
+    host: Arc<MountHost>,
+    user: UserId,
+}
+
+impl MountHost {
+    pub fn new(sessions: Arc<Sessions>, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
+        Arc::new(MountHost { sessions, blocks, told: Told::default() })
+    }
+
+    /// Serves a mount of `user` over a link, until it ends.
+    pub async fn serve(self: Arc<MountHost>, user: UserId, link: Link) -> Result<()> {
+        let service = MountService { host: self, user };
+        let peer = accept(link, &super::terms(), service).await?;
+        let _ = peer.closed().await;
+        Ok(())
+    }
+}
+
+impl Service for MountService {
+    type Reply = Pin<Box<dyn Future<Output = Result<Bytes>> + Send>>;
+
+    fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply {
+        let (service, peer) = (self.clone(), peer.clone());
+        Box::pin(async move {
+            match method {
+                SERVES => Ok(Bytes::new()),
+                PUT => service.put(&payload).await,
+                GET => service.get(&payload).await,
+                SPACE => service.space().await,
+                method => {
+                    let method = Method::from_number(method)?;
+                    service.converse(&peer, method, payload).await
+                }
+            }
+        })
+    }
+}
+
+impl MountService {
+    fn from(&self) -> host::Peer {
+        // Apart from the numbers of nodes, and never 0.
+        host::Peer { id: 1 << 63 | self.user.0 }
+    }
+
+    async fn converse(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
+        let (sessions, told) = (&self.host.sessions, &self.host.told);
+        match method {
+            Method::Read => return self.read(&payload).await,
+            Method::Run => return self.run(&payload).await,
+            Method::Detach => {
+                let Detach { session } = wire::decode(&payload)?;
+                if sessions.is_of(&self.from(), session) {
+                    told.forget(session);
+                }
+            }
+            _ => {}
+        }
+        match sessions.handle(&self.from(), method, &payload).await? {
+            Answer::Bytes(bytes) => Ok(bytes),
+            Answer::Attached(bytes, recalls) => {
+                tokio::spawn(forward(peer.clone(), recalls));
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// The caller as this server knows it, with the POSIX identity that the mount claims.
+    fn caller(&self, claimed: cairn_auth::RelayedCaller) -> Caller {
+        let caller = Caller::verified(self.user);
+        match Caller::relayed(claimed).posix() {
+            Some(posix) => caller.with_posix(posix.clone()),
+            None => caller,
+        }
+    }
+
+    async fn read(&self, payload: &[u8]) -> Result<Bytes> {
+        let mut read: Read = wire::decode(payload)?;
+        let (session, verb) = (read.session, read.verb);
+        check_verb(READS, verb)?;
+        if verb == ReadExtents::NUMBER {
+            let ReadExtents { body, .. } = wire::decode(&read.fields)?;
+            if !self.host.told.may_ask(session, body) {
+                return Err(Error::Denied(format!("body {body}")));
+            }
+        }
+        read.caller = self.caller(read.caller).to_relayed();
+        let message = wire::encode(&read)?;
+        let answer = self.host.sessions.handle(&self.from(), Method::Read, &message).await?;
+        let Answer::Bytes(bytes) = answer else { return Err(unexpected()) };
+        match wire::decode(&bytes)? {
+            Reply::Done(reply) => self.told(session, verb, reply),
+            Reply::<ReadReply>::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => Ok(bytes),
+        }
+    }
+
+    /// Notes what the session learns. Who is denied something gets no rows of it.
+    fn told(&self, session: SessionId, verb: u16, mut reply: ReadReply) -> Result<Bytes> {
+        let told = &self.host.told;
+        match &reply.reply {
+            Ok(bytes) => match verb {
+                OpenInode::NUMBER => {
+                    let opened: OpenedObject = wire::decode(bytes)?;
+                    told.of_inode(session, &opened.inode);
+                    told.of_extents(session, &opened.extents);
+                }
+                ReadExtents::NUMBER => {
+                    told.of_extents(session, &wire::decode::<Vec<Extent>>(bytes)?);
+                }
+                _ => {}
+            },
+            Err(Error::NotFound(_)) => {}
+            Err(_) => reply.rows.clear(),
+        }
+        told.of_rows(session, &reply.rows);
+        wire::encode(&Reply::Done(reply))
+    }
+
+    async fn run(&self, payload: &[u8]) -> Result<Bytes> {
+        let mut run: Run = wire::decode(payload)?;
+        check_verb(RUNS, run.verb)?;
+        check_fields(&run)?;
+        run.caller = self.caller(run.caller).to_relayed();
+        let message = wire::encode(&run)?;
+        match self.host.sessions.handle(&self.from(), Method::Run, &message).await? {
+            Answer::Bytes(bytes) => Ok(bytes),
+            Answer::Attached(..) => Err(unexpected()),
+        }
+    }
+
+    async fn put(&self, payload: &Bytes) -> Result<Bytes> {
+        let (put, data) = split::<Put>(payload)?;
+        self.check_session(put.session)?;
+        if put.block.session != put.session {
+            return Err(Error::Denied(format!("block {} is of another session", put.block)));
+        }
+        if data.is_empty() || data.len() > limits::BLOCK_BYTES {
+            return Err(Error::Invalid(format!("a block of {} bytes", data.len())));
+        }
+        let wish = Wish { replicas: put.replicas, group: put.group };
+        let group = self.host.blocks.write(wish, put.block, put.owner, data).await?;
+        wire::encode(&group)
+    }
+
+    async fn get(&self, payload: &[u8]) -> Result<Bytes> {
+        let Get { session, group, block, start, end } = wire::decode(payload)?;
+        self.check_session(session)?;
+        if !self.host.told.may_read(session, block) {
+            return Err(Error::Denied(format!("block {block}: open the file again")));
+        }
+        let blocks = &self.host.blocks;
+        if let Some(bytes) = blocks.get_now(group, block, start..end)? {
+            return Ok(bytes);
+        }
+        blocks.get(group, block, start..end).await
+    }
+
+    async fn space(&self) -> Result<Bytes> {
+        let usage = self.host.blocks.usage().await?;
+        wire::encode(&Space { live_bytes: usage.live_bytes, free_bytes: usage.free_bytes })
+    }
+
+    fn check_session(&self, session: SessionId) -> Result<()> {
+        if self.host.sessions.is_of(&self.from(), session) {
+            return Ok(());
+        }
+        Err(Error::Unavailable(format!("session {session} is not attached")))
+    }
+}
+
+fn unexpected() -> Error {
+    Error::Invalid("an answer to something else".into())
+}
+
+fn check_verb(allowed: &[u16], verb: u16) -> Result<()> {
+    if allowed.contains(&verb) {
+        return Ok(());
+    }
+    Err(Error::Denied(format!("operation {verb} is not for a mount")))
+}
+
+/// Blocks and bodies that an operation names as new must be of the session that sends it.
+fn check_fields(run: &Run) -> Result<()> {
+    let (session, fields) = (run.session, &run.fields);
+    let (named, spare): (SessionId, Option<BodyId>) = match run.verb {
+        write::Write::NUMBER => {
+            let verb: write::Write = wire::decode(fields)?;
+            (verb.session, Some(verb.spare))
+        }
+        append::Append::NUMBER => {
+            let verb: append::Append = wire::decode(fields)?;
+            (verb.session, Some(verb.spare))
+        }
+        truncate::Truncate::NUMBER => {
+            let verb: truncate::Truncate = wire::decode(fields)?;
+            (verb.session, Some(verb.spare))
+        }
+        truncate::PunchHole::NUMBER => {
+            let verb: truncate::PunchHole = wire::decode(fields)?;
+            (verb.session, Some(verb.spare))
+        }
+        coalesce::Coalesce::NUMBER => (wire::decode::<coalesce::Coalesce>(fields)?.session, None),
+        retain::Retain::NUMBER => (wire::decode::<retain::Retain>(fields)?.session, None),
+        retain::LetGo::NUMBER => (wire::decode::<retain::LetGo>(fields)?.session, None),
+        _ => return Ok(()),
+    };
+    if named != session || spare.is_some_and(|spare| spare.session != session) {
+        return Err(Error::Denied(format!("session {session} speaks for another")));
+    }
+    Ok(())
+}
+
+/// Sends recalls on, in their order, until the connection or the session ends.
+async fn forward(peer: Peer, mut recalls: UnboundedReceiver<Recall>) {
+    loop {
+        let recall = tokio::select! {
+            recall = recalls.recv() => recall,
+            _ = peer.closed() => return,
+        };
+        let Some(recall) = recall else { return };
+        let Ok(message) = wire::encode(&recall) else { return };
+        if let Err(error) = peer.tell(Control::Recall as u16, message, RECALL).await {
+            tracing::debug!(%error, "a recall was not sent");
+            return;
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a mount and a server say to each other, besides sessions (`cairn_meta::session`).
+
+use bytes::{BufMut, Bytes, BytesMut};
+use cairn_base::{BlockId, Error, GroupId, Owner, Result, SessionId};
+use cairn_meta::wire;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Answered with nothing: there is somebody.
+pub const SERVES: u16 = 7;
+/// [`Put`] and the bytes, answered with the group.
+pub const PUT: u16 = 32;
+/// [`Get`], answered with the bytes.
+pub const GET: u16 = 33;
+/// Answered with [`Space`].
+pub const SPACE: u16 = 34;
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Put {
+    /// Of which the block is.
+    pub session: SessionId,
+    pub group: Option<GroupId>,
+    pub replicas: u8,
+    pub block: BlockId,
+    pub owner: Owner,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Get {
+    pub session: SessionId,
+    pub group: GroupId,
+    pub block: BlockId,
+    pub start: u32,
+    pub end: u32,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Space {
+    pub live_bytes: u64,
+    pub free_bytes: u64,
+}
+
+/// A message, and bytes behind it as they are.
+pub fn join<M: Serialize>(message: &M, bytes: &Bytes) -> Result<Bytes> {
+    let head = wire::encode(message)?;
+    let mut joined = BytesMut::with_capacity(4 + head.len() + bytes.len());
+    joined.put_u32_le(head.len() as u32);
+    joined.put_slice(&head);
+    joined.put_slice(bytes);
+    Ok(joined.freeze())
+}
+
+/// What [`join`] joined.
+pub fn split<M: DeserializeOwned>(joined: &Bytes) -> Result<(M, Bytes)> {
+    let short = || Error::Invalid("a message that ends too soon".into());
+    let (length, _) = joined.split_first_chunk::<4>().ok_or_else(short)?;
+    let end = (u32::from_le_bytes(*length) as usize).checked_add(4).ok_or_else(short)?;
+    let head = joined.get(4..end).ok_or_else(short)?;
+    Ok((wire::decode(head)?, joined.slice(end..)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_joined_is_split() {
+        let bytes = Bytes::from_static(b"bytes");
+        let joined = join(&SessionId(7), &bytes).unwrap();
+        assert_eq!(split::<SessionId>(&joined).unwrap(), (SessionId(7), bytes));
+        for end in 0..joined.len() - 5 {
+            assert!(split::<SessionId>(&joined.slice(..end)).is_err());
+        }
+        assert!(split::<SessionId>(&Bytes::from_static(&[255; 40])).is_err());
+    }
+}

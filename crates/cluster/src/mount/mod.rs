@@ -1,0 +1,44 @@
+//! Clients of the store that are no nodes of it: mounts. They come in by the door of a server, as
+//! a user, and speak the protocol of nodes over the connection that they got there.
+//!
+//! ```text
+//!   mount                                     server
+//!   Agent ── session ────────────────────►  MountHost ── as this user ──► Sessions ──► Master
+//!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
+//! ```
+//!
+//! It is not: a door (that is the crate `fuse`), nor how a connection is made and who the user is
+//! (that is `doors` on one side, the binary on the other).
+
+mod agent;
+mod blocks;
+mod host;
+mod messages;
+mod told;
+
+use std::sync::Arc;
+
+use cairn_base::{ClusterId, NodeId, Role, Roles};
+
+pub use agent::Agent;
+pub use blocks::MountBlocks;
+pub use host::{MountHost, MountService};
+
+use crate::wire::{Authenticated, Link, Standing, Stream, Terms};
+
+/// As whom both sides speak: who the mount is was established before.
+pub fn terms() -> Terms {
+    Terms::new(ClusterId(0), NodeId(0), Role::Gateway)
+}
+
+/// A stream whose other end is known by other means than a certificate.
+pub fn link(stream: Box<dyn Stream>, address: String, standing: Standing) -> Link {
+    let roles = Roles::NONE.with(Role::Gateway);
+    let node = NodeId(0);
+    Link { stream, peer: Authenticated { node, roles, address, certificate: None, standing } }
+}
+
+/// Whoever dialed an address itself knows whom it dialed.
+pub fn always() -> Standing {
+    Arc::new(|| Ok(()))
+}

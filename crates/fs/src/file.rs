@@ -1,0 +1,392 @@
+//! Files by number, as a mount uses them: read, written at any place, cut.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{BodyId, Error, Ino, Owner, Result, limits};
+use cairn_meta::Meta;
+use cairn_meta::session::client::Forgotten;
+use tokio::sync::Mutex;
+
+use crate::ops::append::Appended;
+use crate::ops::body::Data;
+use crate::ops::coalesce::{Coalesce, ReadChunk};
+use crate::ops::edit::COALESCE_BYTES;
+use crate::ops::getattr::Access;
+use crate::ops::open_object::OpenInode;
+use crate::ops::truncate::{PunchHole, Truncate};
+use crate::ops::write::Write;
+use crate::rows::{Content, Extent, Inode};
+use crate::{Fs, Object};
+
+/// Runs in one block, at most.
+pub const PACKED_RUNS: usize = 128;
+/// Extents that one operation publishes.
+const PUBLISHED_EXTENTS: usize = 256;
+/// Attempts to make room for extents, while others write to the same chunk.
+const COMPACTIONS: u32 = 4;
+/// Rounds of losing against other writers before the caller is told to try again.
+const TRIES: u32 = 16;
+
+/// What of the metadata must be asked for again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Changed {
+    /// Anything.
+    All,
+    /// Attributes or bytes of this inode.
+    Inode(Ino),
+    /// An entry of this directory.
+    Entry(Ino),
+    /// How many entries a directory has, and since when.
+    Tally(Ino),
+    /// Something else, which may decide on rights or lie within any file.
+    Other,
+}
+
+impl Changed {
+    fn of(key: &Bytes) -> Changed {
+        let number = key.get(1..9).and_then(|bytes| bytes.try_into().ok());
+        let ino = number.map(|bytes| Ino(u64::from_be_bytes(bytes)));
+        match (key.first(), ino) {
+            (Some(b'i'), Some(ino)) => Changed::Inode(ino),
+            (Some(b'd'), Some(ino)) => Changed::Entry(ino),
+            (Some(b't'), Some(ino)) => Changed::Tally(ino),
+            _ => Changed::Other,
+        }
+    }
+}
+
+/// Runs of bytes of a file, written as one block and not published yet.
+#[derive(Clone, Debug)]
+pub struct Uploaded {
+    /// At their places in the file.
+    extents: Vec<Extent>,
+    target: Target,
+}
+
+/// The body that blocks are written for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Target {
+    body: BodyId,
+    /// It is not the file's yet.
+    is_spare: bool,
+}
+
+/// What is written to a file at once.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// At most [`limits::INLINE_BYTES`].
+    Inline(u64, Bytes),
+    Block(Uploaded),
+}
+
+/// Writes to one file. Blocks may go ahead; nothing is visible before it is published.
+pub struct FileWriter {
+    fs: Fs,
+    ino: Ino,
+    target: Mutex<Option<Target>>,
+}
+
+impl Fs {
+    /// Opens a file for reading. `opened` if its mode was checked before.
+    pub async fn open_inode(&self, caller: &Caller, ino: Ino, opened: bool) -> Result<Object> {
+        let guard = self.inner.readers.enter();
+        let found = self.read(caller, OpenInode { ino, opened }).await?;
+        Ok(Object::new(self, found, guard))
+    }
+
+    /// As [`Fs::open_inode`] where everything is in memory; `None` otherwise.
+    pub fn open_inode_now(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        opened: bool,
+    ) -> Option<Result<Object>> {
+        let guard = self.inner.readers.enter();
+        let found = self.read_now(caller, &OpenInode { ino, opened })?;
+        Some(found.map(|found| Object::new(self, found, guard)))
+    }
+
+    /// Calls `changed` before a change that others make of what was read here is acknowledged to
+    /// them. It must not block. Not for a master in this process.
+    pub fn on_change(&self, changed: impl Fn(Changed) + Send + Sync + 'static) {
+        let Meta::Remote(client) = &self.inner.meta else { return };
+        client.set_on_forget(Box::new(move |forgotten| match forgotten {
+            Forgotten::All => changed(Changed::All),
+            Forgotten::Rows(keys) => keys.iter().map(Changed::of).for_each(&changed),
+        }));
+    }
+
+    /// How long what was read from memory just now stays true if nothing is heard any more.
+    pub fn lease_left(&self) -> Duration {
+        match &self.inner.meta {
+            Meta::Local { .. } => Duration::ZERO,
+            Meta::Remote(client) => client.lease_left(),
+        }
+    }
+
+    pub fn writer(&self, ino: Ino) -> FileWriter {
+        FileWriter { fs: self.clone(), ino, target: Mutex::new(None) }
+    }
+
+    /// Appends at the end that the file has when it is its turn.
+    pub async fn append_inode(&self, caller: &Caller, ino: Ino, record: Bytes) -> Result<Appended> {
+        let mut use_spare = false;
+        for _ in 0..TRIES {
+            let access = Access { ino, wanted: 0 };
+            let (inode, shared) = self.read(caller, access).await?;
+            let spare = use_spare || shared;
+            match self.append_to(caller, ino, (&inode, true), &record, spare).await {
+                Err(Error::Conflict(_)) => use_spare = !use_spare,
+                Err(error) => return Err(error),
+                Ok(appended) => {
+                    if appended.inline_bytes >= COALESCE_BYTES as u64 {
+                        self.coalesce(caller, ino, appended.offset).await;
+                    }
+                    return Ok(appended);
+                }
+            }
+        }
+        Err(Error::Unavailable(format!("appending to inode {ino}: too many appenders at once")))
+    }
+
+    /// Cuts a file, or extends it by a hole.
+    pub async fn truncate(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        size: u64,
+        opened: bool,
+    ) -> Result<Inode> {
+        loop {
+            let (session, spare) = (self.session(), self.inner.new_body());
+            let truncated =
+                self.run(caller, Truncate { ino, session, opened, spare, size }).await?;
+            if !truncated.more {
+                return Ok(truncated.inode);
+            }
+        }
+    }
+
+    /// Makes a hole of a range of a file that the caller has open; the size stays.
+    pub async fn punch(&self, caller: &Caller, ino: Ino, offset: u64, len: u64) -> Result<Inode> {
+        let mut len = len;
+        loop {
+            let (session, spare) = (self.session(), self.inner.new_body());
+            let punch = PunchHole { ino, session, opened: true, spare, offset, len };
+            let punched = self.run(caller, punch).await?;
+            if punched.remaining == 0 {
+                return Ok(punched.inode);
+            }
+            len = punched.remaining;
+        }
+    }
+
+    /// Rewrites a chunk of a file that has too many extents, in runs of a block. What was changed
+    /// meanwhile stays as it is.
+    pub async fn compact_chunk(&self, caller: &Caller, ino: Ino, chunk: u32) -> Result<()> {
+        let Some((body, extents)) = self.read(caller, ReadChunk { ino, chunk }).await? else {
+            return Ok(());
+        };
+        let object = self.open_inode(caller, ino, true).await?;
+        let step = limits::BLOCK_BYTES as u64;
+        let start = u64::from(chunk) * limits::CHUNK_BYTES;
+        for at in (start..start + limits::CHUNK_BYTES).step_by(limits::BLOCK_BYTES) {
+            let within = |extent: &&Extent| extent.offset >= at && extent.end() <= at + step;
+            let replaces: Vec<Extent> = extents.iter().filter(within).cloned().collect();
+            let (Some(first), Some(last)) = (replaces.first(), replaces.last()) else { continue };
+            let range = first.offset..last.end().min(object.size());
+            if replaces.len() < 2 || range.end < last.end() {
+                continue;
+            }
+            let data = object.read_all(range.clone()).await?;
+            let extent = self.write_block(Owner { body, chunk }, data).await?;
+            let place = extent.place.clone();
+            let with = vec![Extent { offset: range.start, ..extent }];
+            let session = self.session();
+            let verb = Coalesce { ino, session, body, chunk, replaces, with };
+            if !self.run(caller, verb).await? {
+                self.abandon(&place);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FileWriter {
+    async fn target(&self, caller: &Caller) -> Result<Target> {
+        let mut target = self.target.lock().await;
+        if let Some(target) = *target
+            && target.body.session == self.fs.session()
+        {
+            return Ok(target);
+        }
+        let access = Access { ino: self.ino, wanted: 0 };
+        let (inode, shared) = self.fs.read(caller, access).await?;
+        let found = match inode.content {
+            Content::Body(body) if !shared => Target { body, is_spare: false },
+            _ => Target { body: self.fs.inner.new_body(), is_spare: true },
+        };
+        *target = Some(found);
+        Ok(found)
+    }
+
+    /// Writes runs, in order, as one block: at most [`limits::BLOCK_BYTES`] and
+    /// [`PACKED_RUNS`] of them, all in one chunk.
+    pub async fn upload(&self, caller: &Caller, runs: &[(u64, Bytes)]) -> Result<Uploaded> {
+        let target = self.target(caller).await?;
+        let chunk = runs.first().map_or(0, |(offset, _)| (offset / limits::CHUNK_BYTES) as u32);
+        let data = match runs {
+            [(_, data)] => data.clone(),
+            runs => runs.iter().flat_map(|(_, data)| data.iter().copied()).collect(),
+        };
+        let owner = Owner { body: target.body, chunk };
+        let block = self.fs.write_block(owner, data).await?;
+        let mut at = 0;
+        let mut extents = Vec::with_capacity(runs.len());
+        for (offset, data) in runs {
+            let end = at + data.len() as u64;
+            let part = block.slice(at, end).unwrap_or_else(|| block.clone());
+            extents.push(Extent { offset: *offset, ..part });
+            at = end;
+        }
+        Ok(Uploaded { extents, target })
+    }
+
+    /// Publishes runs that do not overlap; durable when it returns. Blocks first, several in one
+    /// operation.
+    ///
+    /// # Errors
+    /// `Conflict` if blocks were written for a body that is not the file's any more: upload them
+    /// again, after [`FileWriter::forget`].
+    pub async fn publish(&self, caller: &Caller, pieces: Vec<Piece>) -> Result<()> {
+        let mut blocks: Vec<Uploaded> = Vec::new();
+        let mut inline = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Inline(offset, data) => inline.push((offset, data)),
+                Piece::Block(uploaded) => blocks.push(uploaded),
+            }
+        }
+        let mut rest = VecDeque::from(blocks);
+        while let Some(first) = rest.pop_front() {
+            let (target, mut run) = (first.target, first.extents);
+            while let Some(next) = rest.pop_front_if(|next| {
+                next.target == target && run.len() + next.extents.len() <= PUBLISHED_EXTENTS
+            }) {
+                run.extend(next.extents);
+            }
+            self.publish_blocks(caller, target, run).await?;
+        }
+        for (offset, data) in inline {
+            self.write(caller, offset, Data::Inline(data), None).await?;
+        }
+        Ok(())
+    }
+
+    async fn publish_blocks(
+        &self,
+        caller: &Caller,
+        target: Target,
+        mut run: Vec<Extent>,
+    ) -> Result<()> {
+        run.sort_by_key(|extent| extent.offset);
+        let offset = run.first().map_or(0, |first| first.offset);
+        let relative = |extent: Extent| Extent { offset: extent.offset - offset, ..extent };
+        let extents = run.into_iter().map(relative).collect();
+        let data = Data::Blocks { body: target.body, extents };
+        self.write(caller, offset, data, target.is_spare.then_some(target.body)).await
+    }
+
+    /// Chunks with too many extents are rewritten first.
+    async fn write(
+        &self,
+        caller: &Caller,
+        offset: u64,
+        data: Data,
+        spare: Option<BodyId>,
+    ) -> Result<()> {
+        let (fs, ino) = (&self.fs, self.ino);
+        let mut compactions = 0;
+        loop {
+            let spare = spare.unwrap_or_else(|| fs.inner.new_body());
+            let (session, data) = (fs.session(), data.clone());
+            let end = offset + data.len();
+            let write = Write { ino, session, opened: true, spare, offset, data };
+            match fs.run(caller, write).await {
+                Ok(_) => return Ok(()),
+                Err(Error::TooLarge(_)) if compactions < COMPACTIONS => {
+                    compactions += 1;
+                    let chunks = offset / limits::CHUNK_BYTES..end.div_ceil(limits::CHUNK_BYTES);
+                    for chunk in chunks {
+                        fs.compact_chunk(caller, ino, chunk as u32).await?;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Blocks from here on are for whatever body the file has then.
+    pub async fn forget(&self) {
+        *self.target.lock().await = None;
+    }
+}
+
+/// Where data or holes are in an object.
+impl Object {
+    /// The first byte at or after `offset` that is data, or the end; `hole` for a hole instead, of
+    /// which there is one at the end.
+    pub async fn seek(&self, offset: u64, hole: bool) -> Result<Option<u64>> {
+        let size = self.size();
+        if offset >= size {
+            return Ok(None);
+        }
+        let body = match &self.inode().content {
+            Content::Empty => return Ok(hole.then_some(offset)),
+            Content::Inline(bytes) => {
+                let end = bytes.len() as u64;
+                return Ok(match hole {
+                    true => Some(offset.max(end).min(size)),
+                    false => (offset < end).then_some(offset),
+                });
+            }
+            Content::Body(body) => *body,
+        };
+        let mut at = offset;
+        for window in crate::object::windows(offset..size) {
+            for extent in self.extents(body, window.clone()).await? {
+                if hole && extent.offset > at {
+                    return Ok(Some(at));
+                }
+                if !hole {
+                    return Ok(Some(extent.offset.max(at)));
+                }
+                at = extent.end();
+            }
+            if hole && at < window.end {
+                return Ok(Some(at));
+            }
+            at = window.end;
+        }
+        Ok(hole.then_some(size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_meta::keys;
+
+    #[test]
+    fn keys_say_what_changed() {
+        let entry = keys::file_entry(Ino(7), b"name");
+        assert_eq!(Changed::of(&entry), Changed::Entry(Ino(7)));
+        assert_eq!(Changed::of(&keys::inode(Ino(9))), Changed::Inode(Ino(9)));
+        assert_eq!(Changed::of(&keys::tally(Ino(9))), Changed::Tally(Ino(9)));
+        assert_eq!(Changed::of(&keys::map()), Changed::Other);
+        assert_eq!(Changed::of(&Bytes::new()), Changed::Other);
+    }
+}

@@ -1,0 +1,148 @@
+//! Attributes: asked for and changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::ops::getattr::Getattr;
+use cairn_fs::ops::setattr::Setattr;
+use cairn_fs::rows::Inode;
+use fuser::{ReplyAttr, ReplyStatfs};
+
+use crate::attributes::attributes;
+use crate::errno;
+use crate::nodes::Mount;
+use crate::who::Who;
+
+/// What `statfs` counts in, bytes.
+const UNIT: u64 = 4096;
+/// Files there is room for, as far as anybody asks.
+const FILES: u64 = 1 << 40;
+const NAME_BYTES: u32 = 255;
+
+impl Mount {
+    pub fn getattr(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyAttr) {
+        let timer = self.time("getattr");
+        let moment = self.known.moment();
+        let caller = who.caller(&self.user);
+        let node = self.open_node(ino);
+        let local = node.as_ref().map(|node| node.local(&(0..0)));
+        if self.known.is_told(ino)
+            && let Some(Ok((inode, _))) = self.fs.read_now(&caller, &Getattr { ino })
+        {
+            let inode = local.map_or(inode.clone(), |local| local.over(inode));
+            let keeps = self.keeps(moment);
+            return reply.attr(&keeps, &attributes(ino, &inode));
+        }
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            let before = mount.known.moment();
+            let local = node.as_ref().map(|node| node.local(&(0..0)));
+            let (found, keeps) = mount.attributes_of(who, ino).await;
+            let found = match (found, &node) {
+                // Removed elsewhere, and read here for a while yet.
+                (Err(Error::NotFound(_)), Some(node)) => match node.last() {
+                    Some(object) => Ok(Inode { nlink: 0, ..object.inode().clone() }),
+                    None => Err(Error::NotFound(format!("inode {ino}"))),
+                },
+                (found, _) => found,
+            };
+            match found {
+                Ok(inode) => {
+                    let inode = local.map_or(inode.clone(), |local| local.over(inode));
+                    let is_file = !inode.is_directory();
+                    mount.renew_pages(ino, before, is_file).await;
+                    let keeps = if mount.known.is_told(ino) { keeps } else { Duration::ZERO };
+                    reply.attr(&keeps, &attributes(ino, &inode));
+                }
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    /// Has the kernel drop pages that are older than the attributes it is about to get, which were
+    /// asked for after `before`. This waits for reads in progress, on a thread that nobody needs.
+    async fn renew_pages(&self, ino: Ino, before: crate::known::Moment, is_file: bool) {
+        if self.known.is_told(ino) {
+            return;
+        }
+        if is_file {
+            let kernel = Arc::clone(&self.kernel);
+            let dropped = tokio::task::spawn_blocking(move || kernel.forget_pages(ino));
+            if dropped.await.is_err() {
+                return;
+            }
+        }
+        self.known.tell(ino, before);
+    }
+
+    pub fn setattr(
+        self: &Arc<Mount>,
+        who: Who,
+        verb: Setattr,
+        size: Option<u64>,
+        opened: Option<Caller>,
+        reply: ReplyAttr,
+    ) {
+        let (mount, timer) = (Arc::clone(self), self.time("setattr"));
+        self.spawn(async move {
+            let _timer = timer;
+            let ino = verb.ino;
+            match mount.set(who, verb, size, opened).await {
+                Ok(inode) => mount.reply_attributes(reply, ino, inode, Duration::ZERO),
+                Err(error) => reply.error(errno::of_owner(&error)),
+            }
+        });
+    }
+
+    async fn set(
+        &self,
+        who: Who,
+        verb: Setattr,
+        size: Option<u64>,
+        opened: Option<Caller>,
+    ) -> Result<Inode> {
+        let ino = verb.ino;
+        if let Some(node) = self.open_node(ino)
+            && node.is_dirty()
+        {
+            // What was written comes before what is set now.
+            node.flush(|bytes| self.less_dirty(bytes)).await?;
+        }
+        let caller = self.caller(who);
+        let mut inode = None;
+        if let Some(size) = size {
+            let is_opened = opened.is_some();
+            let caller = opened.as_ref().unwrap_or(&caller);
+            inode = Some(self.fs.truncate(caller, ino, size, is_opened).await?);
+        }
+        let others = verb.mode.is_some()
+            || verb.uid.is_some()
+            || verb.gid.is_some()
+            || verb.atime.is_some()
+            || verb.mtime.is_some();
+        match inode {
+            Some(inode) if !others => Ok(inode),
+            _ if others => Ok(self.fs.run(&caller, verb).await?.0),
+            _ => Ok(self.fs.read(&caller, Getattr { ino }).await?.0),
+        }
+    }
+
+    pub fn statfs(self: &Arc<Mount>, reply: ReplyStatfs) {
+        let (mount, timer) = (Arc::clone(self), self.time("statfs"));
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.blocks().usage().await {
+                Ok(usage) => {
+                    let free = usage.free_bytes / UNIT;
+                    let all = (usage.free_bytes.saturating_add(usage.live_bytes)) / UNIT;
+                    let unit = UNIT as u32;
+                    reply.statfs(all, free, free, FILES, FILES, unit, NAME_BYTES, unit);
+                }
+                Err(error) => reply.error(errno::of(&error)),
+            }
+        });
+    }
+}

@@ -1,0 +1,237 @@
+//! Listing directories. A listing goes on after the last name it gave, whatever changes meanwhile:
+//! what is there all the time is listed once.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::ops::readdir::{Listed, Readdir};
+use cairn_fs::rows::Inode;
+use fuser::{FileHandle, FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use tokio::sync::Mutex;
+
+use crate::attributes::{attributes, kind};
+use crate::errno;
+use crate::known::Moment;
+use crate::nodes::{GENERATION, Mount};
+use crate::who::Who;
+
+/// Entries asked for at once.
+const PAGE: usize = 1000;
+/// `.` and `..` come first.
+const DOTS: u64 = 2;
+
+/// A directory that a program has open.
+pub struct Directory {
+    pub ino: Ino,
+    listing: Mutex<Listing>,
+}
+
+/// Entries have positions from [`DOTS`] on, in the order in which they were given.
+#[derive(Default)]
+struct Listing {
+    /// Where pages began: the first position, and the name before it.
+    pages: Vec<(u64, Option<Bytes>)>,
+    /// The page that was asked for last.
+    first: u64,
+    entries: Vec<Listed>,
+    next: Option<Bytes>,
+    has_attributes: bool,
+    keeps: Option<(Moment, Duration)>,
+}
+
+impl Directory {
+    pub fn new(ino: Ino) -> Directory {
+        Directory { ino, listing: Mutex::default() }
+    }
+}
+
+impl Mount {
+    pub fn list(
+        self: &Arc<Mount>,
+        who: Who,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let timer = self.time("readdir");
+        let directory = match self.directory(handle) {
+            Ok(directory) => directory,
+            Err(error) => return reply.error(errno::of(&error)),
+        };
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            let mut listing = directory.listing.lock().await;
+            let mut at = offset;
+            let ino = INodeNo(directory.ino.0);
+            for (position, name) in [(0, "."), (1, "..")] {
+                if at == position && !reply.add(ino, at + 1, FileType::Directory, name) {
+                    at += 1;
+                }
+            }
+            loop {
+                match mount.page(who, &directory, &mut listing, at, false).await {
+                    Ok(true) => {}
+                    Ok(false) => return reply.ok(),
+                    Err(error) => return reply.error(errno::of_inode(&error)),
+                }
+                for entry in &listing.entries[(at - listing.first) as usize..] {
+                    let (ino, name) = (INodeNo(entry.ino.0), OsStr::from_bytes(&entry.name));
+                    if reply.add(ino, at + 1, kind(entry.kind), name) {
+                        return reply.ok();
+                    }
+                    at += 1;
+                }
+            }
+        });
+    }
+
+    pub fn list_with_attributes(
+        self: &Arc<Mount>,
+        who: Who,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let timer = self.time("readdir");
+        let directory = match self.directory(handle) {
+            Ok(directory) => directory,
+            Err(error) => return reply.error(errno::of(&error)),
+        };
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            let mut listing = directory.listing.lock().await;
+            let mut at = offset;
+            if at < DOTS {
+                let (found, _) = mount.attributes_of(who, directory.ino).await;
+                let inode = found.unwrap_or_default();
+                for (position, name) in [(0, "."), (1, "..")] {
+                    let attributes = attributes(directory.ino, &inode);
+                    let ino = INodeNo(directory.ino.0);
+                    if at == position
+                        && !reply.add(ino, at + 1, name, &Duration::ZERO, &attributes, GENERATION)
+                    {
+                        at += 1;
+                    }
+                }
+            }
+            loop {
+                match mount.page(who, &directory, &mut listing, at, true).await {
+                    Ok(true) => {}
+                    Ok(false) => return reply.ok(),
+                    Err(error) => return reply.error(errno::of_inode(&error)),
+                }
+                let keeps = match listing.keeps {
+                    Some((moment, keeps)) if moment == mount.known.moment() => keeps,
+                    _ => Duration::ZERO,
+                };
+                for entry in &listing.entries[(at - listing.first) as usize..] {
+                    if mount.add_entry(&mut reply, entry, at + 1, keeps) {
+                        return reply.ok();
+                    }
+                    at += 1;
+                }
+            }
+        });
+    }
+
+    /// Whether there was no room for it.
+    fn add_entry(
+        &self,
+        reply: &mut ReplyDirectoryPlus,
+        entry: &Listed,
+        next: u64,
+        keeps: Duration,
+    ) -> bool {
+        let ino = entry.ino;
+        let inode: Inode = entry.inode.clone().unwrap_or_default();
+        // The kernel counts this as a lookup.
+        self.known.enter(ino);
+        let (inode, has_local) = self.shown(ino, inode);
+        let is_kept = !has_local && self.known.is_told(ino) && self.kernel.has_epochs();
+        let keeps = if is_kept { keeps } else { Duration::ZERO };
+        let name = OsStr::from_bytes(&entry.name);
+        let attributes = attributes(ino, &inode);
+        let is_full = reply.add(INodeNo(ino.0), next, name, &keeps, &attributes, GENERATION);
+        if is_full {
+            self.known.leave(ino, 1);
+        }
+        is_full
+    }
+
+    /// Has the page with the entry at position `at` in `listing`; `false` at the end.
+    async fn page(
+        &self,
+        who: Who,
+        directory: &Directory,
+        listing: &mut Listing,
+        at: u64,
+        attributes: bool,
+    ) -> Result<bool> {
+        if at <= DOTS {
+            // From the beginning, as it is now.
+            *listing = Listing { pages: vec![(DOTS, None)], first: DOTS, ..Listing::default() };
+            self.fetch(who, directory, listing, attributes).await?;
+        }
+        loop {
+            let end = listing.first + listing.entries.len() as u64;
+            let fits = listing.has_attributes || !attributes;
+            if at >= listing.first && at < end && fits {
+                return Ok(true);
+            }
+            if at < listing.first || at < end {
+                // Back to where a page began.
+                let found = listing.pages.iter().rev().find(|(first, _)| *first <= at);
+                let Some((first, after)) = found.cloned() else {
+                    return Err(Error::Invalid(format!("position {at}")));
+                };
+                (listing.first, listing.next) = (first, after);
+                listing.entries.clear();
+            } else {
+                if listing.next.is_none() {
+                    return Ok(false);
+                }
+                listing.first = end;
+                listing.entries.clear();
+                if listing.pages.last().is_none_or(|(first, _)| *first < end) {
+                    listing.pages.push((end, listing.next.clone()));
+                }
+            }
+            self.fetch(who, directory, listing, attributes).await?;
+        }
+    }
+
+    /// Asks for the page after `listing.next`.
+    async fn fetch(
+        &self,
+        who: Who,
+        directory: &Directory,
+        listing: &mut Listing,
+        attributes: bool,
+    ) -> Result<()> {
+        let moment = self.known.moment();
+        let after = listing.next.take();
+        let readdir = Readdir { ino: directory.ino, after, limit: PAGE, attributes };
+        let caller = who.caller(&self.user);
+        let mut found = self.fs.read(&caller, readdir.clone()).await;
+        if matches!(found, Err(Error::Denied(_))) && who.uid != 0 {
+            found = self.fs.read(&self.caller(who), readdir.clone()).await;
+            if matches!(found, Err(Error::Denied(_))) && attributes {
+                // It may be read, not searched.
+                let plain = Readdir { attributes: false, ..readdir };
+                found = self.fs.read(&self.caller(who), plain).await;
+            }
+        }
+        let page = found?;
+        listing.entries = page.entries;
+        listing.next = page.next;
+        listing.has_attributes = attributes;
+        listing.keeps = Some((moment, self.fs.lease_left()));
+        Ok(())
+    }
+}

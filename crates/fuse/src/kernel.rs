@@ -1,0 +1,80 @@
+//! What is told to the kernel unasked: that something it keeps is to be asked for again.
+//!
+//! Only what takes no lock is sent where somebody waits: attributes of an inode become invalid,
+//! and with them, before the next `read`, its pages (`known.rs`); the epoch of all names is
+//! raised. A kernel that knows no epochs (before 6.16) keeps no names at all.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cairn_base::Ino;
+
+/// Codes of `enum fuse_notify_code`.
+const INVAL_INODE: i32 = 2;
+const INC_EPOCH: i32 = 8;
+const HEADER_BYTES: u32 = 16;
+
+/// The kernel's end of a mount.
+#[derive(Default)]
+pub struct Kernel {
+    device: OnceLock<OwnedFd>,
+    has_epochs: AtomicBool,
+}
+
+impl Kernel {
+    /// Takes the device of a mount, and finds out what the kernel knows.
+    pub fn connect(&self, device: OwnedFd) {
+        // A mount has one device.
+        let _ = self.device.set(device);
+        self.has_epochs.store(true, Ordering::SeqCst);
+        self.forget_names();
+    }
+
+    /// Whether names may be kept.
+    pub fn has_epochs(&self) -> bool {
+        self.has_epochs.load(Ordering::Relaxed)
+    }
+
+    /// All names are to be looked up again.
+    pub fn forget_names(&self) {
+        if !self.has_epochs() {
+            return;
+        }
+        if let Err(error) = self.send(INC_EPOCH, &[]) {
+            tracing::info!(%error, "this kernel is asked for names again and again: it has no epochs");
+            self.has_epochs.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Attributes are to be asked for again. Whether the kernel knew the inode.
+    pub fn forget_attributes(&self, ino: Ino) -> bool {
+        self.inval_inode(ino, -1).is_ok()
+    }
+
+    /// Pages and attributes are to be asked for again. Waits for reads of the file in progress.
+    pub fn forget_pages(&self, ino: Ino) {
+        let _ = self.inval_inode(ino, 0);
+    }
+
+    fn inval_inode(&self, ino: Ino, offset: i64) -> io::Result<()> {
+        let mut body = [0; 24];
+        let (first, rest) = body.split_at_mut(8);
+        first.copy_from_slice(&ino.0.to_ne_bytes());
+        rest[..8].copy_from_slice(&offset.to_ne_bytes());
+        self.send(INVAL_INODE, &body)
+    }
+
+    fn send(&self, code: i32, body: &[u8]) -> io::Result<()> {
+        let Some(device) = self.device.get() else { return Ok(()) };
+        let length = HEADER_BYTES + body.len() as u32;
+        let mut message = Vec::with_capacity(length as usize);
+        message.extend_from_slice(&length.to_ne_bytes());
+        message.extend_from_slice(&code.to_ne_bytes());
+        message.extend_from_slice(&0u64.to_ne_bytes());
+        message.extend_from_slice(body);
+        rustix::io::write(device, &message)?;
+        Ok(())
+    }
+}

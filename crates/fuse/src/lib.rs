@@ -1,0 +1,122 @@
+//! The FUSE door: the store as a file system of this machine.
+//!
+//! It is not: the way to a server (that is `cluster::mount` and the binary), nor does it decide on
+//! rights: the kernel checks mode bits, the store's operations decide.
+//!
+//! ```text
+//!   kernel ── request ──► door (threads) ──► answered at once from leased rows, caches, buffers
+//!                           └── what has to wait ──► a task ──► fs ──► server
+//!   kernel ◄── invalidation ── kernel ◄── fs: a change, before it is acknowledged elsewhere
+//!
+//!   write ──► node: runs of bytes not written back ── flush, fsync, 8 MiB ──► fs::FileWriter
+//! ```
+//!
+//! What the kernel may keep, and until when, is `known.rs` and `kernel.rs`.
+
+mod attributes;
+mod changes;
+mod directory;
+mod door;
+mod errno;
+mod kernel;
+mod known;
+mod names;
+mod node;
+mod nodes;
+mod open;
+mod read;
+mod runs;
+mod stats;
+mod who;
+mod write;
+mod xattr;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_fs::Fs;
+use fuser::{Config, MountOption, Session, SessionACL};
+use tokio::runtime::Handle;
+
+use door::Door;
+use kernel::Kernel;
+use nodes::Mount;
+
+pub use stats::Stats;
+
+/// How a mount behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What `/proc/mounts` shows as its source.
+    pub source: String,
+    pub read_only: bool,
+    /// Only the user who mounted it sees it.
+    pub private: bool,
+    /// Threads that take requests from the kernel.
+    pub threads: usize,
+    /// Bytes written and not written back, of all files: beyond that writers wait.
+    pub dirty_bytes: u64,
+}
+
+/// A file system that is mounted. Ends when it is unmounted.
+pub struct Mounted {
+    mount: Arc<Mount>,
+    session: Session<Door>,
+}
+
+/// Mounts the store as `caller` sees it. What has to wait does so in tasks of `runtime`.
+pub fn mount(
+    fs: Fs,
+    caller: Caller,
+    runtime: Handle,
+    at: &Path,
+    options: &Options,
+) -> io::Result<Mounted> {
+    let kernel = Arc::new(Kernel::default());
+    let mount = Mount::new(fs, caller, runtime, Arc::clone(&kernel), options.dirty_bytes);
+    let mut config = Config::default();
+    config.n_threads = Some(options.threads.max(1));
+    config.clone_fd = true;
+    config.acl = if options.private { SessionACL::Owner } else { SessionACL::All };
+    config.mount_options = vec![
+        MountOption::FSName(options.source.clone()),
+        MountOption::Subtype("cairn".into()),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        if options.read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    let session = Session::new(Door::new(Arc::clone(&mount)), at, &config)?;
+    kernel.connect(session.as_fd().try_clone_to_owned()?);
+    mount.follow_changes();
+    Ok(Mounted { mount, session })
+}
+
+impl Mounted {
+    /// Answers requests until it is unmounted.
+    pub fn serve(self) -> io::Result<()> {
+        let swept = Arc::downgrade(&self.mount);
+        self.mount.runtime.spawn(async move {
+            while let Some(mount) = swept.upgrade() {
+                mount.sweep();
+                drop(mount);
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+        });
+        self.session.run()
+    }
+
+    pub fn stats(&self) -> Arc<Stats> {
+        Arc::clone(&self.mount.stats)
+    }
+
+    /// Writes back what was written, of all files; what fails is logged.
+    pub fn flusher(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mount = Arc::clone(&self.mount);
+        async move { mount.flush_all().await }
+    }
+}

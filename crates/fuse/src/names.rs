@@ -1,0 +1,288 @@
+//! Names: looking them up, making, removing and moving them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::ops::create::Mknod;
+use cairn_fs::ops::getattr::Getattr;
+use cairn_fs::ops::link::Link;
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::mkdir::Mkdir;
+use cairn_fs::ops::readlink::Readlink;
+use cairn_fs::ops::rename::{Rename, RenameMode};
+use cairn_fs::ops::retain::{LetGo, Retain};
+use cairn_fs::ops::rmdir::Rmdir;
+use cairn_fs::ops::symlink::Symlink;
+use cairn_fs::ops::unlink::Unlink;
+use cairn_fs::rows::{Inode, Kind};
+use fuser::{Errno, RenameFlags, ReplyData, ReplyEmpty, ReplyEntry};
+
+use crate::errno;
+use crate::known::Moment;
+use crate::nodes::Mount;
+use crate::who::Who;
+
+impl Mount {
+    pub fn lookup(self: &Arc<Mount>, who: Who, parent: Ino, name: &OsStr, reply: ReplyEntry) {
+        let timer = self.time("lookup");
+        let moment = self.known.moment();
+        let verb = Lookup { parent, name: name.as_bytes().to_vec() };
+        if let Some(found) = self.fs.read_now(&who.caller(&self.user), &verb)
+            && !matches!(found, Err(Error::Denied(_)))
+        {
+            return self.looked_up(found, self.keeps(moment), reply);
+        }
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            let (found, keeps) = mount.look_up(who, verb).await;
+            mount.looked_up(found, keeps, reply);
+        });
+    }
+
+    fn looked_up(&self, found: Result<(Ino, Inode)>, keeps: Duration, reply: ReplyEntry) {
+        match found {
+            Ok((ino, inode)) => self.reply_entry(reply, ino, inode, keeps),
+            Err(Error::NotFound(_)) => self.reply_no_entry(reply, keeps),
+            Err(error) => reply.error(errno::of_name(&error)),
+        }
+    }
+
+    /// Asks the store, and says how long the answer may be kept.
+    async fn look_up(&self, who: Who, verb: Lookup) -> (Result<(Ino, Inode)>, Duration) {
+        let caller = who.caller(&self.user);
+        let mut found = self.fs.read(&caller, verb.clone()).await;
+        if matches!(found, Err(Error::Denied(_))) && who.uid != 0 {
+            found = self.fs.read(&self.caller(who), verb).await;
+            return (found, Duration::ZERO);
+        }
+        // What is leased now may be kept; what came may not have been.
+        let moment: Moment = self.known.moment();
+        match self.fs.read_now(&caller, &verb) {
+            Some(leased) if !matches!(leased, Err(Error::Denied(_))) => {
+                (leased, self.keeps(moment))
+            }
+            _ => (found, Duration::ZERO),
+        }
+    }
+
+    pub fn make_directory(
+        self: &Arc<Mount>,
+        who: Who,
+        (parent, name): (Ino, &OsStr),
+        mode: u32,
+        reply: ReplyEntry,
+    ) {
+        let verb = Mkdir { parent, name: name.as_bytes().to_vec(), mode };
+        let (mount, timer) = (Arc::clone(self), self.time("mkdir"));
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.run(&mount.caller(who), verb).await {
+                Ok((ino, inode)) => mount.reply_entry(reply, ino, inode, Duration::ZERO),
+                Err(error) => reply.error(errno::of_name(&error)),
+            }
+        });
+    }
+
+    pub fn make_node(
+        self: &Arc<Mount>,
+        who: Who,
+        (parent, name): (Ino, &OsStr),
+        mode: u32,
+        reply: ReplyEntry,
+    ) {
+        let kind = match mode & 0o170_000 {
+            0o010_000 => Kind::Fifo,
+            0o140_000 => Kind::Socket,
+            0o100_000 | 0 => Kind::File,
+            // Devices of another machine mean nothing here.
+            _ => return reply.error(Errno::EPERM),
+        };
+        let verb = Mknod { parent, name: name.as_bytes().to_vec(), kind, mode: mode & 0o7777 };
+        let (mount, timer) = (Arc::clone(self), self.time("mknod"));
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.run(&mount.caller(who), verb).await {
+                Ok((ino, inode)) => mount.reply_entry(reply, ino, inode, Duration::ZERO),
+                Err(error) => reply.error(errno::of_name(&error)),
+            }
+        });
+    }
+
+    pub fn make_symlink(
+        self: &Arc<Mount>,
+        who: Who,
+        (parent, name): (Ino, &OsStr),
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let target = Bytes::copy_from_slice(target.as_os_str().as_bytes());
+        let verb = Symlink { parent, name: name.as_bytes().to_vec(), target };
+        let (mount, timer) = (Arc::clone(self), self.time("symlink"));
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.run(&mount.caller(who), verb).await {
+                Ok((ino, inode)) => mount.reply_entry(reply, ino, inode, Duration::ZERO),
+                Err(error) => reply.error(errno::of_name(&error)),
+            }
+        });
+    }
+
+    pub fn make_link(
+        self: &Arc<Mount>,
+        who: Who,
+        ino: Ino,
+        (parent, name): (Ino, &OsStr),
+        reply: ReplyEntry,
+    ) {
+        let verb = Link { ino, parent, name: name.as_bytes().to_vec() };
+        let (mount, timer) = (Arc::clone(self), self.time("link"));
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.run(&mount.caller(who), verb).await {
+                Ok(inode) => mount.reply_entry(reply, ino, inode, Duration::ZERO),
+                Err(error) => reply.error(errno::of_name(&error)),
+            }
+        });
+    }
+
+    pub fn read_link(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyData) {
+        let verb = Readlink { ino };
+        let (mount, timer) = (Arc::clone(self), self.time("readlink"));
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.read(&who.caller(&mount.user), verb).await {
+                Ok(target) => reply.data(&target),
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    pub fn remove_directory(
+        self: &Arc<Mount>,
+        who: Who,
+        (parent, name): (Ino, &OsStr),
+        reply: ReplyEmpty,
+    ) {
+        let verb = Rmdir { parent, name: name.as_bytes().to_vec() };
+        let (mount, timer) = (Arc::clone(self), self.time("rmdir"));
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.run(&mount.caller(who), verb).await {
+                Ok(_) => reply.ok(),
+                Err(error) => reply.error(errno::of_name(&error)),
+            }
+        });
+    }
+
+    pub fn remove_file(
+        self: &Arc<Mount>,
+        who: Who,
+        (parent, name): (Ino, &OsStr),
+        reply: ReplyEmpty,
+    ) {
+        let verb = Unlink { parent, name: name.as_bytes().to_vec() };
+        let (mount, timer) = (Arc::clone(self), self.time("unlink"));
+        self.spawn(async move {
+            let _timer = timer;
+            let retained = mount.retain(who, verb.parent, &verb.name).await;
+            let removed = mount.fs.run(&mount.caller(who), verb).await;
+            mount.let_go_unless(&removed, retained).await;
+            match removed {
+                Ok(_) => reply.ok(),
+                Err(error) => reply.error(errno::of_name(&error)),
+            }
+        });
+    }
+
+    pub fn rename(
+        self: &Arc<Mount>,
+        who: Who,
+        (source_parent, source_name): (Ino, &OsStr),
+        (target_parent, target_name): (Ino, &OsStr),
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match flags {
+            flags if flags.is_empty() => RenameMode::Replace,
+            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
+            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let (source_name, target_name) =
+            (source_name.as_bytes().to_vec(), target_name.as_bytes().to_vec());
+        let verb = Rename { source_parent, source_name, target_parent, target_name, mode };
+        let (mount, timer) = (Arc::clone(self), self.time("rename"));
+        self.spawn(async move {
+            let _timer = timer;
+            let retained = match mode {
+                RenameMode::Replace => {
+                    mount.retain(who, verb.target_parent, &verb.target_name).await
+                }
+                _ => None,
+            };
+            let renamed = mount.fs.run(&mount.caller(who), verb).await;
+            mount.let_go_unless(&renamed, retained).await;
+            match renamed {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno::of_name(&error)),
+            }
+        });
+    }
+
+    /// Before a name goes: if its file is open here and has no other, the session keeps it.
+    async fn retain(&self, who: Who, parent: Ino, name: &[u8]) -> Option<Ino> {
+        let lookup = Lookup { parent, name: name.to_vec() };
+        let (ino, inode) = self.fs.read(&self.caller(who), lookup).await.ok()?;
+        let node = self.open_node(ino)?;
+        if inode.nlink > 1 || inode.is_directory() || node.is_retained() {
+            return None;
+        }
+        let session = self.fs.session();
+        let caller = self.caller(who);
+        match self.fs.run(&caller, Retain { ino, session }).await {
+            Ok(_) => {
+                node.set_retained(true);
+                Some(ino)
+            }
+            Err(error) => {
+                tracing::warn!(%ino, %error, "a file that is open will be gone");
+                None
+            }
+        }
+    }
+
+    /// The name stayed after all, or the file has another one: closing it needs not remove it.
+    async fn let_go_unless<T>(&self, removed: &Result<T>, retained: Option<Ino>) {
+        let (Err(_), Some(ino)) = (removed, retained) else { return };
+        if let Some(node) = self.open_node(ino) {
+            node.set_retained(false);
+        }
+        self.let_go(ino).await;
+    }
+
+    /// A file that has no name any more was closed.
+    pub async fn let_go(&self, ino: Ino) {
+        let session = self.fs.session();
+        if let Err(error) = self.fs.run(&self.user, LetGo { ino, session }).await {
+            tracing::debug!(%ino, %error, "the file goes when the session ends");
+        }
+    }
+
+    /// Attributes, from leased rows if that goes.
+    pub async fn attributes_of(&self, who: Who, ino: Ino) -> (Result<Inode>, Duration) {
+        let verb = Getattr { ino };
+        let caller = who.caller(&self.user);
+        let found = self.fs.read(&caller, verb.clone()).await.map(|(inode, _)| inode);
+        let moment = self.known.moment();
+        match self.fs.read_now(&caller, &verb) {
+            Some(Ok((inode, _))) => (Ok(inode), self.keeps(moment)),
+            _ => (found, Duration::ZERO),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! A file that is open: what was written to it and not written back yet.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Ino, Result, Timestamp, limits};
+use cairn_fs::rows::Inode;
+use cairn_fs::{FileWriter, Fs, Object, PACKED_RUNS, Piece};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
+
+use crate::runs::{Frozen, Runs, overlay};
+
+/// Blocks of one file on their way at the same time.
+const PARALLEL_BLOCKS: usize = 4;
+/// Attempts to write back while others change the same file.
+const TRIES: u32 = 16;
+/// How long a file that was removed elsewhere can still be read by who goes on reading it.
+const LINGER: Duration = Duration::from_secs(30);
+/// Runs that go into the metadata in place of a block, if they are short together.
+const INLINE_RUNS: usize = 4;
+/// Small writes to one chunk after which it is rewritten.
+const SMALL_WRITES: u32 = 32;
+/// From this many bytes on, what is whole is written back while more is written.
+const EAGER_BYTES: u64 = 2 * limits::BLOCK_BYTES as u64;
+
+pub struct Node {
+    pub ino: Ino,
+    fs: Fs,
+    writer: FileWriter,
+    state: Mutex<State>,
+    /// Held by the one that writes back.
+    writing_back: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    dirty: Runs,
+    /// Runs on their way, under what is dirty.
+    frozen: Arc<Frozen>,
+    /// When it was last written to, while that was not written back.
+    written: Option<Timestamp>,
+    /// On whose behalf it is written back.
+    writer: Option<Caller>,
+    /// An error of writing back that nobody was told of.
+    error: Option<String>,
+    /// A task writes back what is whole.
+    is_eager: bool,
+    /// Its last name is gone, and the session keeps it.
+    retained: bool,
+    /// The chunk that was written to last in small runs, and how often.
+    small_writes: (u32, u32),
+    /// As it was read last.
+    last: Option<(Object, Instant)>,
+}
+
+/// What is here of a file, over what the store says.
+pub struct Local {
+    pub end: u64,
+    written: Option<Timestamp>,
+    retained: bool,
+    patches: Frozen,
+}
+
+impl Node {
+    pub fn new(fs: &Fs, ino: Ino) -> Node {
+        Node {
+            ino,
+            fs: fs.clone(),
+            writer: fs.writer(ino),
+            state: Mutex::new(State::default()),
+            writing_back: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Takes bytes. Returns by how much there are more of them, and whether somebody should write
+    /// back what is whole.
+    pub fn write(&self, caller: &Caller, offset: u64, data: &[u8]) -> (u64, bool) {
+        let mut state = self.state.lock();
+        let before = state.dirty.bytes();
+        state.dirty.write(offset, data);
+        state.written = Some(self.fs.clock().now());
+        if state.writer.as_ref() != Some(caller) {
+            state.writer = Some(caller.clone());
+        }
+        let eager = state.dirty.bytes() >= EAGER_BYTES && !state.is_eager;
+        state.is_eager |= eager;
+        (state.dirty.bytes() - before, eager)
+    }
+
+    /// What is here, with the bytes of `range`. To be asked for before the store is.
+    pub fn local(&self, range: &Range<u64>) -> Local {
+        let state = self.state.lock();
+        let mut patches = Frozen::new();
+        let frozen = state.frozen.iter();
+        patches.extend(
+            frozen
+                .filter(|(at, run)| *at < range.end && at + run.len() as u64 > range.start)
+                .cloned(),
+        );
+        if state.dirty.overlaps(range) {
+            patches.extend(state.dirty.copy(range));
+        }
+        let frozen = state.frozen.iter().map(|(at, run)| at + run.len() as u64);
+        Local {
+            end: frozen.max().unwrap_or(0).max(state.dirty.end()),
+            written: state.written,
+            retained: state.retained,
+            patches,
+        }
+    }
+
+    pub fn is_dirty(&self) -> bool {
+        let state = self.state.lock();
+        !state.dirty.is_empty() || !state.frozen.is_empty() || state.error.is_some()
+    }
+
+    pub fn set_retained(&self, retained: bool) {
+        self.state.lock().retained = retained;
+    }
+
+    pub fn is_retained(&self) -> bool {
+        self.state.lock().retained
+    }
+
+    /// It was read: this can be read for a while even if it is removed elsewhere.
+    pub fn remember(&self, object: &Object) {
+        self.state.lock().last = Some((object.clone(), Instant::now()));
+    }
+
+    /// As it was when it was read last.
+    pub fn last(&self) -> Option<Object> {
+        let mut state = self.state.lock();
+        let (object, at) = state.last.as_mut()?;
+        *at = Instant::now();
+        Some(object.clone())
+    }
+
+    pub fn sweep(&self) {
+        let mut state = self.state.lock();
+        if state.last.as_ref().is_some_and(|(_, at)| at.elapsed() > LINGER) {
+            state.last = None;
+        }
+    }
+
+    /// Drops what was written and not written back. Returns how many bytes that were.
+    pub fn discard(&self) -> u64 {
+        let mut state = self.state.lock();
+        let bytes = state.dirty.bytes();
+        state.dirty = Runs::default();
+        state.written = None;
+        bytes
+    }
+
+    /// Writes back everything; durable when it returns. `done` is told of bytes that went.
+    ///
+    /// # Errors
+    /// Also one that was met earlier by a task, once. What failed stays, to be tried again.
+    pub async fn flush(&self, done: impl Fn(u64)) -> Result<()> {
+        let written = self.write_back(false, &done).await;
+        let earlier = self.state.lock().error.take();
+        match (written, earlier) {
+            (Ok(()), Some(text)) => Err(Error::Io(std::io::Error::other(text))),
+            (written, _) => written,
+        }
+    }
+
+    /// Writes back what is whole.
+    pub async fn flush_whole(&self, done: impl Fn(u64)) {
+        let written = self.write_back(true, &done).await;
+        self.state.lock().is_eager = false;
+        self.note(written);
+    }
+
+    /// Writes back everything; whoever syncs next hears of an error.
+    pub async fn flush_later(&self, done: impl Fn(u64)) {
+        let written = self.write_back(false, &done).await;
+        self.note(written);
+    }
+
+    fn note(&self, written: Result<()>) {
+        if let Err(error) = written {
+            tracing::warn!(ino = %self.ino, %error, "not written back");
+            self.state.lock().error = Some(error.to_string());
+        }
+    }
+
+    async fn write_back(&self, only_whole: bool, done: &impl Fn(u64)) -> Result<()> {
+        let _held = self.writing_back.lock().await;
+        loop {
+            let (frozen, caller) = {
+                let mut state = self.state.lock();
+                let frozen = Arc::new(state.dirty.take(only_whole));
+                let Some(caller) = state.writer.clone() else { return Ok(()) };
+                if frozen.is_empty() {
+                    if state.dirty.is_empty() {
+                        state.written = None;
+                    }
+                    return Ok(());
+                }
+                state.frozen = Arc::clone(&frozen);
+                (frozen, caller)
+            };
+            let bytes: u64 = frozen.iter().map(|(_, run)| run.len() as u64).sum();
+            let sent = self.send(&caller, &frozen).await;
+            let mut state = self.state.lock();
+            state.frozen = Arc::default();
+            match sent {
+                Ok(()) => {
+                    if state.dirty.is_empty() {
+                        state.written = None;
+                    }
+                    drop(state);
+                    done(bytes);
+                }
+                Err(error) => {
+                    let before = state.dirty.bytes() + bytes;
+                    state.dirty.put_back(&frozen);
+                    let gone = before - state.dirty.bytes();
+                    drop(state);
+                    done(gone);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn send(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
+        let mut tries = 0;
+        loop {
+            let session = self.fs.session();
+            let error = match self.send_once(caller, frozen).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            tries += 1;
+            let is_other_session = self.fs.session() != session;
+            match error {
+                // The body is another one now, or blocks were of a session that has ended.
+                Error::Conflict(_) if tries < TRIES => {}
+                Error::Unavailable(_) | Error::Invalid(_) if is_other_session && tries < TRIES => {}
+                error => return Err(error),
+            }
+            self.writer.forget().await;
+        }
+    }
+
+    async fn send_once(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
+        let (inline, packs) = pack(frozen);
+        let upload = |pack: Frozen| async move {
+            Ok::<_, Error>(Piece::Block(self.writer.upload(caller, &pack).await?))
+        };
+        let uploads = stream::iter(packs.into_iter().map(upload));
+        let mut pieces: Vec<Piece> =
+            uploads.buffer_unordered(PARALLEL_BLOCKS).try_collect().await?;
+        pieces.extend(inline.into_iter().map(|(offset, run)| Piece::Inline(offset, run)));
+        self.writer.publish(caller, pieces).await?;
+        self.compact_inline(caller, frozen).await
+    }
+
+    /// Rewrites a chunk that has taken many small writes: each further one would cost more.
+    async fn compact_inline(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
+        let Some((offset, run)) = frozen.first() else { return Ok(()) };
+        let small = run.len() <= limits::INLINE_BYTES;
+        let chunk = (offset / limits::CHUNK_BYTES) as u32;
+        let is_due = {
+            let mut state = self.state.lock();
+            let (last, count) = state.small_writes;
+            state.small_writes = match (small, last == chunk) {
+                (true, true) => (chunk, count + 1),
+                (true, false) => (chunk, 1),
+                (false, _) => (last, count),
+            };
+            let is_due = state.small_writes.1 >= SMALL_WRITES;
+            if is_due {
+                state.small_writes.1 = 0;
+            }
+            is_due
+        };
+        if is_due && let Err(error) = self.fs.compact_chunk(caller, self.ino, chunk).await {
+            // It is done when there is no more room, at the latest.
+            tracing::debug!(ino = %self.ino, %error, "not compacted");
+        }
+        Ok(())
+    }
+}
+
+/// Which runs go into the metadata, and which share blocks: few small ones, and all others.
+fn pack(frozen: &Frozen) -> (Frozen, Vec<Frozen>) {
+    let bytes: usize = frozen.iter().map(|(_, run)| run.len()).sum();
+    if frozen.len() <= INLINE_RUNS && bytes <= limits::INLINE_BYTES {
+        return (frozen.clone(), Vec::new());
+    }
+    let mut packs: Vec<Frozen> = Vec::new();
+    let mut room = 0;
+    for (offset, run) in frozen {
+        let chunk = offset / limits::CHUNK_BYTES;
+        match packs.last_mut() {
+            Some(pack)
+                if run.len() <= room
+                    && pack.len() < PACKED_RUNS
+                    && pack.first().is_some_and(|(at, _)| at / limits::CHUNK_BYTES == chunk) =>
+            {
+                room -= run.len();
+                pack.push((*offset, run.clone()));
+            }
+            _ => {
+                room = limits::BLOCK_BYTES - run.len();
+                packs.push(vec![(*offset, run.clone())]);
+            }
+        }
+    }
+    (Frozen::new(), packs)
+}
+
+impl Local {
+    /// The inode with what is here.
+    pub fn over(&self, mut inode: Inode) -> Inode {
+        inode.size = inode.size.max(self.end);
+        if let Some(written) = self.written {
+            inode.mtime = inode.mtime.max(written);
+            inode.ctime = inode.ctime.max(written);
+        }
+        if self.retained {
+            inode.nlink = inode.nlink.saturating_sub(1);
+        }
+        inode
+    }
+
+    pub fn has_bytes(&self) -> bool {
+        !self.patches.is_empty()
+    }
+
+    /// Puts the bytes that are here over `bytes`, which begin where `range` does.
+    pub fn overlay(&self, range: &Range<u64>, bytes: &mut [u8]) {
+        for (start, run) in &self.patches {
+            overlay(*start, run, range, bytes);
+        }
+    }
+}

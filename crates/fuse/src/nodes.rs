@@ -1,0 +1,292 @@
+//! A mount: the files that are open, and what the kernel may keep.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::rows::Inode;
+use cairn_fs::{Changed, Fs};
+use fuser::{FileHandle, Generation, ReplyAttr, ReplyEntry};
+use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::Notify;
+
+use crate::attributes::{attributes, nothing};
+use crate::directory::Directory;
+use crate::kernel::Kernel;
+use crate::known::{Known, Moment};
+use crate::node::Node;
+use crate::stats::{Stats, Timer};
+use crate::who::Who;
+
+/// Numbers of inodes are never used again, so there is one generation.
+pub const GENERATION: Generation = Generation(0);
+
+pub struct Mount {
+    pub fs: Fs,
+    /// As whom the store knows this mount.
+    pub user: Caller,
+    pub runtime: Runtime,
+    pub kernel: Arc<Kernel>,
+    pub known: Known,
+    pub stats: Arc<Stats>,
+    nodes: Mutex<HashMap<Ino, Opened>>,
+    handles: RwLock<HashMap<u64, Arc<Handle>>>,
+    directories: RwLock<HashMap<u64, Arc<Directory>>>,
+    next_handle: AtomicU64,
+    /// Bytes written and not written back.
+    dirty: AtomicU64,
+    dirty_most: u64,
+    /// There is less of it now.
+    less_dirty: Notify,
+}
+
+struct Opened {
+    node: Arc<Node>,
+    handles: u32,
+}
+
+/// A file that a program has open.
+pub struct Handle {
+    pub node: Arc<Node>,
+    pub caller: Caller,
+    pub appends: bool,
+    pub writes: bool,
+}
+
+impl Mount {
+    pub fn new(
+        fs: Fs,
+        user: Caller,
+        runtime: Runtime,
+        kernel: Arc<Kernel>,
+        dirty_most: u64,
+    ) -> Arc<Mount> {
+        Arc::new(Mount {
+            fs,
+            user,
+            runtime,
+            kernel,
+            known: Known::default(),
+            stats: Arc::default(),
+            nodes: Mutex::default(),
+            handles: RwLock::default(),
+            directories: RwLock::default(),
+            next_handle: AtomicU64::new(1),
+            dirty: AtomicU64::new(0),
+            dirty_most,
+            less_dirty: Notify::new(),
+        })
+    }
+
+    /// From now on the kernel hears of what changes elsewhere.
+    pub fn follow_changes(self: &Arc<Mount>) {
+        let mount = Arc::downgrade(self);
+        self.fs.on_change(move |changed| {
+            if let Some(mount) = mount.upgrade() {
+                mount.changed(changed);
+            }
+        });
+    }
+
+    /// Must not wait for anything: whoever makes the change waits for this.
+    fn changed(&self, changed: Changed) {
+        match changed {
+            Changed::All => {
+                for ino in self.known.change_all() {
+                    self.kernel.forget_attributes(ino);
+                }
+                self.kernel.forget_names();
+            }
+            Changed::Inode(ino) | Changed::Tally(ino) => {
+                self.known.change(ino);
+                // One that is only just on its way into the kernel is found by its name.
+                if !self.kernel.forget_attributes(ino) {
+                    self.kernel.forget_names();
+                }
+            }
+            Changed::Entry(_) => {
+                self.known.change_other();
+                self.kernel.forget_names();
+            }
+            Changed::Other => self.known.change_other(),
+        }
+    }
+
+    pub fn time(&self, operation: &str) -> Timer {
+        Timer::start(&self.stats, operation)
+    }
+
+    /// Goes on with a request in a task, so that the thread takes the next one.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
+    /// Who asks, for what changes something.
+    pub fn caller(&self, who: Who) -> Caller {
+        who.caller_in_groups(&self.user)
+    }
+
+    /// How long the kernel may keep what was read from leased rows since `moment`.
+    pub fn keeps(&self, moment: Moment) -> Duration {
+        match self.known.moment() == moment {
+            true => self.fs.lease_left(),
+            false => Duration::ZERO,
+        }
+    }
+
+    fn keeps_name(&self, keeps: Duration) -> Duration {
+        if self.kernel.has_epochs() { keeps } else { Duration::ZERO }
+    }
+
+    /// The kernel's pages are not those of the attributes: it must ask for these once more, and
+    /// lose the pages, before it reads.
+    fn keeps_attributes(&self, ino: Ino, keeps: Duration) -> Duration {
+        if self.known.is_told(ino) { keeps } else { Duration::ZERO }
+    }
+
+    /// Shows an inode that was found by a name, as the kernel may keep it.
+    pub fn reply_entry(&self, reply: ReplyEntry, ino: Ino, inode: Inode, keeps: Duration) {
+        self.known.enter(ino);
+        let (inode, has_local) = self.shown(ino, inode);
+        let keeps = if has_local { Duration::ZERO } else { keeps };
+        let attribute_keeps = self.keeps_attributes(ino, keeps);
+        let attributes = attributes(ino, &inode);
+        reply.entry_with_ttls(&attribute_keeps, &self.keeps_name(keeps), &attributes, GENERATION);
+    }
+
+    pub fn reply_no_entry(&self, reply: ReplyEntry, keeps: Duration) {
+        let keeps = self.keeps_name(keeps);
+        reply.entry_with_ttls(&Duration::ZERO, &keeps, &nothing(), GENERATION);
+    }
+
+    pub fn reply_attributes(&self, reply: ReplyAttr, ino: Ino, inode: Inode, keeps: Duration) {
+        let (inode, _) = self.shown(ino, inode);
+        reply.attr(&self.keeps_attributes(ino, keeps), &attributes(ino, &inode));
+    }
+
+    /// An inode with what was written here. What is asked for after the store was may be newer;
+    /// who needs it exact asks for [`Node::local`] first.
+    pub fn shown(&self, ino: Ino, inode: Inode) -> (Inode, bool) {
+        match self.open_node(ino) {
+            Some(node) => (node.local(&(0..0)).over(inode), node.is_dirty()),
+            None => (inode, false),
+        }
+    }
+
+    /// The node of a file that is open.
+    pub fn open_node(&self, ino: Ino) -> Option<Arc<Node>> {
+        self.nodes.lock().get(&ino).map(|opened| Arc::clone(&opened.node))
+    }
+
+    pub fn open_handle(&self, ino: Ino, caller: Caller, appends: bool, writes: bool) -> FileHandle {
+        let node = {
+            let mut nodes = self.nodes.lock();
+            let fresh = || Opened { node: Arc::new(Node::new(&self.fs, ino)), handles: 0 };
+            let opened = nodes.entry(ino).or_insert_with(fresh);
+            opened.handles += 1;
+            Arc::clone(&opened.node)
+        };
+        let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        let handle = Arc::new(Handle { node, caller, appends, writes });
+        self.handles.write().insert(number, handle);
+        FileHandle(number)
+    }
+
+    pub fn handle(&self, number: FileHandle) -> Result<Arc<Handle>> {
+        let handle = self.handles.read().get(&number.0).cloned();
+        handle.ok_or_else(|| Error::Invalid("a file that is not open".into()))
+    }
+
+    /// Takes a handle away. Whether its file is still open by others is to be said later, by
+    /// [`Mount::close_node`].
+    pub fn take_handle(&self, number: FileHandle) -> Option<Arc<Handle>> {
+        self.handles.write().remove(&number.0)
+    }
+
+    /// One handle less of a node. Whether that was the last one.
+    pub fn close_node(&self, ino: Ino) -> bool {
+        let mut nodes = self.nodes.lock();
+        let Some(opened) = nodes.get_mut(&ino) else { return false };
+        opened.handles -= 1;
+        if opened.handles > 0 {
+            return false;
+        }
+        nodes.remove(&ino);
+        true
+    }
+
+    /// Whether a node has this one handle only.
+    pub fn is_last_handle(&self, ino: Ino) -> bool {
+        self.nodes.lock().get(&ino).is_some_and(|opened| opened.handles == 1)
+    }
+
+    pub fn open_directory(&self, directory: Directory) -> FileHandle {
+        let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        self.directories.write().insert(number, Arc::new(directory));
+        FileHandle(number)
+    }
+
+    pub fn directory(&self, number: FileHandle) -> Result<Arc<Directory>> {
+        let directory = self.directories.read().get(&number.0).cloned();
+        directory.ok_or_else(|| Error::Invalid("a directory that is not open".into()))
+    }
+
+    pub fn close_directory(&self, number: FileHandle) {
+        self.directories.write().remove(&number.0);
+    }
+
+    pub fn is_full_of_dirt(&self) -> bool {
+        self.dirty.load(Ordering::Relaxed) >= self.dirty_most
+    }
+
+    pub fn add_dirty(&self, bytes: u64) {
+        self.dirty.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn less_dirty(&self, bytes: u64) {
+        self.dirty.fetch_sub(bytes, Ordering::Relaxed);
+        self.stats.bytes_written_back.fetch_add(bytes, Ordering::Relaxed);
+        self.less_dirty.notify_waiters();
+    }
+
+    /// Waits until writers may go on.
+    pub async fn has_room(&self, node: &Arc<Node>) {
+        while self.is_full_of_dirt() {
+            let less = self.less_dirty.notified();
+            tokio::select! {
+                () = less => {}
+                () = node.flush_later(|bytes| self.less_dirty(bytes)) => {
+                    // Others hold the rest: they write back by themselves, or fail to.
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes back what has been waiting, and lets go of what is not read any more.
+    pub fn sweep(self: &Arc<Mount>) {
+        let nodes: Vec<_> =
+            self.nodes.lock().values().map(|opened| Arc::clone(&opened.node)).collect();
+        for node in nodes {
+            node.sweep();
+            if node.is_dirty() {
+                let mount = Arc::clone(self);
+                self.spawn(async move {
+                    node.flush_later(|bytes| mount.less_dirty(bytes)).await;
+                });
+            }
+        }
+    }
+
+    pub async fn flush_all(&self) {
+        let nodes: Vec<_> =
+            self.nodes.lock().values().map(|opened| Arc::clone(&opened.node)).collect();
+        for node in nodes {
+            node.flush_later(|bytes| self.less_dirty(bytes)).await;
+        }
+    }
+}

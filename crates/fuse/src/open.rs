@@ -1,0 +1,195 @@
+//! Opening and closing files.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::ops::create::Create;
+use cairn_fs::ops::getattr::Access;
+use cairn_fs::ops::posix::{READ, SEARCH, WRITE};
+use cairn_fs::rows::{Inode, Kind};
+use fuser::{FileHandle, FopenFlags, OpenAccMode, OpenFlags, ReplyCreate, ReplyEmpty, ReplyOpen};
+use rustix::fs::OFlags;
+
+use crate::attributes::attributes;
+use crate::errno;
+use crate::node::Node;
+use crate::nodes::{GENERATION, Mount};
+use crate::who::Who;
+
+/// How the kernel says that a file is opened to be executed.
+const FOR_EXECUTION: i32 = 0x20;
+
+/// What a program wants to do with a file.
+#[derive(Clone, Copy)]
+struct Intent {
+    wanted: u32,
+    appends: bool,
+    writes: bool,
+    direct: bool,
+}
+
+impl Intent {
+    fn of(flags: OpenFlags) -> Intent {
+        let bits = OFlags::from_bits_retain(flags.0 as u32);
+        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        let wanted = match flags.acc_mode() {
+            OpenAccMode::O_RDONLY if flags.0 & FOR_EXECUTION != 0 => SEARCH,
+            OpenAccMode::O_RDONLY => READ,
+            OpenAccMode::O_WRONLY => WRITE,
+            OpenAccMode::O_RDWR => READ | WRITE,
+        };
+        let appends = writes && bits.contains(OFlags::APPEND);
+        Intent { wanted, appends, writes, direct: bits.contains(OFlags::DIRECT) }
+    }
+
+    /// Pages are kept from one opening to the next: they go when the file changes elsewhere.
+    fn flags(self) -> FopenFlags {
+        let mut flags = FopenFlags::FOPEN_KEEP_CACHE;
+        if !self.writes {
+            flags |= FopenFlags::FOPEN_NOFLUSH;
+        }
+        if self.appends || self.direct {
+            // Where appended bytes go, the kernel does not know.
+            flags = FopenFlags::FOPEN_DIRECT_IO;
+        }
+        flags
+    }
+}
+
+impl Mount {
+    pub fn open(self: &Arc<Mount>, who: Who, ino: Ino, flags: OpenFlags, reply: ReplyOpen) {
+        let timer = self.time("open");
+        let intent = Intent::of(flags);
+        let caller = who.caller(&self.user);
+        let access = Access { ino, wanted: intent.wanted };
+        if let Some(Ok((inode, _))) = self.fs.read_now(&caller, &access) {
+            return self.opened(caller, ino, &inode, intent, reply);
+        }
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            let mut found = mount.fs.read(&caller, access.clone()).await;
+            if matches!(found, Err(Error::Denied(_))) && who.uid != 0 {
+                found = mount.fs.read(&mount.caller(who), access).await;
+            }
+            match found {
+                Ok((inode, _)) => mount.opened(caller, ino, &inode, intent, reply),
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    fn opened(&self, caller: Caller, ino: Ino, inode: &Inode, intent: Intent, reply: ReplyOpen) {
+        if inode.kind != Kind::File {
+            return reply.error(errno::of(&Error::Invalid(format!("inode {ino} has no bytes"))));
+        }
+        let handle = self.open_handle(ino, caller, intent.appends, intent.writes);
+        reply.opened(handle, intent.flags());
+    }
+
+    pub fn create(
+        self: &Arc<Mount>,
+        who: Who,
+        (parent, name): (Ino, &OsStr),
+        mode: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
+        let name = name.as_bytes().to_vec();
+        let verb = Create { parent, name, mode: mode & 0o7777, exclusive };
+        let intent = Intent::of(OpenFlags(flags));
+        let (mount, timer) = (Arc::clone(self), self.time("create"));
+        self.spawn(async move {
+            let _timer = timer;
+            let caller = mount.caller(who);
+            match mount.create_or_open(&caller, verb, intent).await {
+                Ok((ino, inode)) => {
+                    mount.known.enter(ino);
+                    let (inode, _) = mount.shown(ino, inode);
+                    let attributes = attributes(ino, &inode);
+                    let handle = mount.open_handle(ino, caller, intent.appends, intent.writes);
+                    let flags = intent.flags();
+                    reply.created(&Duration::ZERO, &attributes, GENERATION, handle, flags);
+                }
+                Err(error) => reply.error(errno::of_name(&error)),
+            }
+        });
+    }
+
+    async fn create_or_open(
+        &self,
+        caller: &Caller,
+        verb: Create,
+        intent: Intent,
+    ) -> Result<(Ino, Inode)> {
+        let (ino, inode, made) = self.fs.run(caller, verb).await?;
+        if !made {
+            self.fs.read(caller, Access { ino, wanted: intent.wanted }).await?;
+            if inode.kind != Kind::File {
+                return Err(Error::Invalid(format!("inode {ino} has no bytes")));
+            }
+        }
+        Ok((ino, inode))
+    }
+
+    /// A descriptor was closed: what was written to the file is written back, and whoever closed
+    /// it hears what went wrong.
+    pub fn flush(self: &Arc<Mount>, operation: &str, handle: FileHandle, reply: ReplyEmpty) {
+        let timer = self.time(operation);
+        let node = match self.handle(handle) {
+            Ok(handle) => Arc::clone(&handle.node),
+            Err(error) => return reply.error(errno::of(&error)),
+        };
+        // Nobody will read a file that has no name and is about to be closed.
+        if !node.is_dirty() || operation == "flush" && node.is_retained() {
+            return reply.ok();
+        }
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            match node.flush(|bytes| mount.less_dirty(bytes)).await {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    pub fn release(self: &Arc<Mount>, handle: FileHandle, reply: ReplyEmpty) {
+        let timer = self.time("release");
+        let Some(handle) = self.take_handle(handle) else { return reply.ok() };
+        let node = Arc::clone(&handle.node);
+        drop(handle);
+        if !node.is_dirty() && !node.is_retained() {
+            self.close_node(node.ino);
+            return reply.ok();
+        }
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            mount.close(&node).await;
+            reply.ok();
+        });
+    }
+
+    async fn close(&self, node: &Arc<Node>) {
+        let is_last = self.is_last_handle(node.ino);
+        if is_last && !node.is_retained() {
+            // What was written through a mapping comes after the last flush.
+            node.flush_later(|bytes| self.less_dirty(bytes)).await;
+        }
+        if self.close_node(node.ino) {
+            let lost = node.discard();
+            self.less_dirty(lost);
+            if node.is_retained() {
+                self.let_go(node.ino).await;
+            } else if lost > 0 {
+                tracing::error!(ino = %node.ino, bytes = lost, "written, and LOST: see above why");
+            }
+        }
+    }
+}

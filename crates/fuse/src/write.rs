@@ -1,0 +1,128 @@
+//! Writing files.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+use fuser::{FileHandle, ReplyEmpty, ReplyWrite};
+
+use crate::errno;
+use crate::nodes::{Handle, Mount};
+
+const KEEP_SIZE: i32 = 1;
+const PUNCH_HOLE: i32 = 2;
+
+impl Mount {
+    pub fn write(
+        self: &Arc<Mount>,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        reply: ReplyWrite,
+    ) {
+        let timer = self.time("write");
+        let handle = match self.handle(handle) {
+            Ok(handle) => handle,
+            Err(error) => return reply.error(errno::of(&error)),
+        };
+        self.stats.bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        if !handle.appends && !self.is_full_of_dirt() {
+            self.take(&handle, offset, data);
+            return reply.written(data.len() as u32);
+        }
+        let (mount, data) = (Arc::clone(self), Bytes::copy_from_slice(data));
+        self.spawn(async move {
+            let _timer = timer;
+            let size = data.len() as u32;
+            let written = match handle.appends {
+                true => mount.append(&handle, offset, data).await,
+                false => {
+                    mount.has_room(&handle.node).await;
+                    mount.take(&handle, offset, &data);
+                    Ok(())
+                }
+            };
+            match written {
+                Ok(()) => reply.written(size),
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    /// Keeps bytes to be written back.
+    fn take(self: &Arc<Mount>, handle: &Handle, offset: u64, data: &[u8]) {
+        let (more, eager) = handle.node.write(&handle.caller, offset, data);
+        self.add_dirty(more);
+        if eager {
+            let (mount, node) = (Arc::clone(self), Arc::clone(&handle.node));
+            self.spawn(async move {
+                node.flush_whole(|bytes| mount.less_dirty(bytes)).await;
+            });
+        }
+    }
+
+    /// The store orders those who append, on all mounts and at all doors.
+    async fn append(&self, handle: &Handle, offset: u64, data: Bytes) -> Result<()> {
+        let node = &handle.node;
+        if node.is_dirty() {
+            node.flush(|bytes| self.less_dirty(bytes)).await?;
+        }
+        let appended = self.fs.append_inode(&handle.caller, node.ino, data).await?;
+        if appended.offset != offset {
+            // The kernel believed that the end was elsewhere.
+            self.known.change(node.ino);
+            self.kernel.forget_attributes(node.ino);
+        }
+        Ok(())
+    }
+
+    pub fn allocate(
+        self: &Arc<Mount>,
+        handle: FileHandle,
+        (offset, length): (u64, u64),
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let timer = self.time("other");
+        let handle = match self.handle(handle) {
+            Ok(handle) if handle.writes => handle,
+            _ => return reply.error(fuser::Errno::EBADF),
+        };
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.allocate_range(&handle, offset, length, mode).await {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    /// Room is not set apart: a file is as long as asked for, and a hole.
+    async fn allocate_range(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+    ) -> Result<()> {
+        let (node, caller) = (&handle.node, &handle.caller);
+        let end = offset.checked_add(length).ok_or_else(|| Error::TooLarge("a file".into()))?;
+        node.flush(|bytes| self.less_dirty(bytes)).await?;
+        match mode {
+            0 => {
+                let object = self.fs.open_inode(caller, node.ino, true).await?;
+                if object.size() < end {
+                    self.fs.truncate(caller, node.ino, end, true).await?;
+                }
+                Ok(())
+            }
+            KEEP_SIZE => Ok(()),
+            mode if mode == PUNCH_HOLE | KEEP_SIZE => {
+                self.fs.punch(caller, node.ino, offset, length).await.map(drop)
+            }
+            _ => Err(Error::NotImplemented(format!("fallocate mode {mode}"))),
+        }
+    }
+}

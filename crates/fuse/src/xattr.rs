@@ -1,0 +1,131 @@
+//! Extended attributes.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::{Ino, limits};
+use cairn_fs::ops::getattr::Getattr;
+use cairn_fs::ops::xattr::{GetXattr, ListXattrs, RemoveXattr, SetXattr, XattrMode};
+use fuser::{Errno, ReplyEmpty, ReplyXattr};
+
+use crate::errno;
+use crate::nodes::Mount;
+use crate::who::Who;
+
+const CREATE: i32 = 1;
+const REPLACE: i32 = 2;
+
+/// Refused by name: nothing here would obey them.
+fn is_unknown(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b"system.")
+}
+
+impl Mount {
+    /// Whether an inode is known to have none, without asking.
+    fn has_no_xattrs(&self, who: Who, ino: Ino) -> bool {
+        let found = self.fs.read_now(&who.caller(&self.user), &Getattr { ino });
+        matches!(found, Some(Ok((inode, _))) if inode.xattr_count == 0)
+    }
+
+    pub fn get_xattr(
+        self: &Arc<Mount>,
+        who: Who,
+        ino: Ino,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let timer = self.time("getxattr");
+        if is_unknown(name) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        if self.has_no_xattrs(who, ino) {
+            return reply.error(Errno::NO_XATTR);
+        }
+        let (mount, name) = (Arc::clone(self), name.as_bytes().to_vec());
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.read(&mount.caller(who), GetXattr { ino, name }).await {
+                Ok(value) => answer(&value, size, reply),
+                Err(error) => reply.error(errno::of_xattr(&error)),
+            }
+        });
+    }
+
+    pub fn list_xattrs(self: &Arc<Mount>, who: Who, ino: Ino, size: u32, reply: ReplyXattr) {
+        let timer = self.time("listxattr");
+        if self.has_no_xattrs(who, ino) {
+            return answer(&[], size, reply);
+        }
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.read(&mount.caller(who), ListXattrs { ino }).await {
+                Ok(names) => {
+                    let list: Vec<u8> =
+                        names.iter().flat_map(|name| [&name[..], b"\0"].concat()).collect();
+                    answer(&list, size, reply);
+                }
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    pub fn set_xattr(
+        self: &Arc<Mount>,
+        who: Who,
+        ino: Ino,
+        (name, value): (&OsStr, &[u8]),
+        flags: i32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match flags {
+            0 => XattrMode::Set,
+            CREATE => XattrMode::Create,
+            REPLACE => XattrMode::Replace,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        if is_unknown(name) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        if value.len() > limits::XATTR_BYTES {
+            return reply.error(Errno::E2BIG);
+        }
+        let name = name.as_bytes().to_vec();
+        let verb = SetXattr { ino, name, value: Bytes::copy_from_slice(value), mode };
+        let (mount, timer) = (Arc::clone(self), self.time("setxattr"));
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.run(&mount.caller(who), verb).await {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno::of_xattr(&error)),
+            }
+        });
+    }
+
+    pub fn remove_xattr(self: &Arc<Mount>, who: Who, ino: Ino, name: &OsStr, reply: ReplyEmpty) {
+        if is_unknown(name) {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        let verb = RemoveXattr { ino, name: name.as_bytes().to_vec() };
+        let (mount, timer) = (Arc::clone(self), self.time("removexattr"));
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.fs.run(&mount.caller(who), verb).await {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno::of_xattr(&error)),
+            }
+        });
+    }
+}
+
+/// The length to who asks with room for nothing, `ERANGE` to who has too little.
+fn answer(value: &[u8], size: u32, reply: ReplyXattr) {
+    match size as usize {
+        0 => reply.size(value.len() as u32),
+        room if room < value.len() => reply.error(Errno::ERANGE),
+        _ => reply.data(value),
+    }
+}
