@@ -12,6 +12,7 @@ use http_body_util::combinators::MapErr;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::codegen::Service;
 use tonic::{Response, Status, body};
@@ -20,7 +21,7 @@ use super::code::from_status;
 use super::form;
 use super::proto::{self, admin_client};
 use crate::control::{self, Edit, Move};
-use crate::limits::{ADMIN_ANSWER_BYTES, ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES, DIAL};
+use crate::limits::{ADMIN_ANSWER_BYTES, ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES};
 use crate::wire::Dial;
 use crate::wire::tls::{TlsDialer, Trust};
 
@@ -93,18 +94,23 @@ impl AdminClient {
             Error::Unavailable(why) => Error::Unavailable(why),
             error => Error::Unavailable(error.to_string()),
         };
-        let channel = self.connect(address).await.map_err(elsewhere)?;
+        let (channel, connection) = self.connect(address).await.map_err(elsewhere)?;
         let origin = http::Uri::from_static(ORIGIN);
         let stub = Stub::with_origin(channel, origin)
             .max_decoding_message_size(ADMIN_ANSWER_BYTES)
             .max_encoding_message_size(ADMIN_REQUEST_BYTES);
-        let answer = call(stub).await.map_err(|status| from_status(&status));
-        answer.map(Response::into_inner)
+        match call(stub).await.map_err(|status| from_status(&status)) {
+            Err(Error::Unavailable(why)) => match timeout(PAUSE, connection).await {
+                Ok(Ok(Err(error))) => Err(Error::Unavailable(format!("{why}: {}", cause(&error)))),
+                _ => Err(Error::Unavailable(why)),
+            },
+            answer => answer.map(Response::into_inner),
+        }
     }
 
-    async fn connect(&self, address: &str) -> Result<Channel> {
-        let late = |_| Error::Unavailable(format!("no answer within {DIAL:?}"));
-        let link = timeout(DIAL, self.dialer.dial(address)).await.map_err(late)??;
+    /// The connection ends with the last of its senders.
+    async fn connect(&self, address: &str) -> Result<(Channel, JoinHandle<hyper::Result<()>>)> {
+        let link = self.dialer.dial(address).await?;
         let (node, roles) = (link.peer.node, link.peer.roles);
         if !roles.contains(Role::Master) {
             return Err(Error::Denied(format!("node {node} is a {roles}, not a master")));
@@ -114,11 +120,9 @@ impl AdminClient {
             .keep_alive_interval(ADMIN_KEEP_ALIVE)
             .keep_alive_timeout(ADMIN_KEEP_ALIVE)
             .handshake(TokioIo::new(link.stream));
-        let broken = |error| Error::Unavailable(format!("{error}"));
+        let broken = |error| Error::Unavailable(cause(&error));
         let (sender, connection) = shaken.await.map_err(broken)?;
-        // Ends with the last of its senders.
-        tokio::spawn(connection);
-        Ok(Channel(sender))
+        Ok((Channel(sender), tokio::spawn(connection)))
     }
 }
 
@@ -160,16 +164,14 @@ struct Channel(http2::SendRequest<body::Body>);
 
 type Answered = http::Response<MapErr<Incoming, fn(hyper::Error) -> Status>>;
 
-/// What was asked may have been done; a master is asked again. What the other side has against this
-/// one is below the library's own words.
-fn lost(error: hyper::Error) -> Status {
-    let mut text = format!("the connection ended: {error}");
-    let mut below = error.source();
-    while let Some(cause) = below {
-        text = format!("{text}: {cause}");
-        below = cause.source();
-    }
-    Status::unavailable(text)
+/// What was asked may have been done; a master is asked again. Why it ended the connection knows.
+fn lost(_: hyper::Error) -> Status {
+    Status::unavailable("the connection ended")
+}
+
+/// The reason, which is below the library's own words.
+fn cause(error: &hyper::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Service<http::Request<body::Body>> for Channel {
