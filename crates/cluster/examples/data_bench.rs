@@ -164,7 +164,12 @@ async fn main() {
     map.groups.insert(GroupId(3), Group { wanted: 3, changed: 1, members: three });
     *world.map.map.lock() = Arc::new(map);
     let trust = world.trust(GATEWAY, Role::Gateway);
-    let blocks = Replicated::new(Arc::clone(&world.map) as _, pool(&trust), Loads::default());
+    let blocks = Replicated::new(
+        Arc::clone(&world.map) as _,
+        pool(&trust),
+        Loads::default(),
+        Arc::new(RealRng),
+    );
 
     let data = Bytes::from(vec![7; GET_BYTES]);
     for counter in 0..64 {

@@ -29,6 +29,8 @@ pub const JOINS: usize = 16;
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Dialing one address, handshakes included.
 pub const DIAL: Duration = Duration::from_secs(5);
+/// After so long without an answer the next address is tried as well.
+pub const HELD_UP: Duration = Duration::from_secs(1);
 
 /// A join token as text, characters; the addresses in it, and the length of each.
 pub const TOKEN_CHARS: usize = 6 << 10;
@@ -98,6 +100,8 @@ pub const ROOM_BYTES: u64 = 1 << 30;
 pub const COPIES: usize = 4;
 /// Blocks that could not be copied after which catching up gives up.
 pub const COPIES_FAILED: usize = 1000;
+/// Of the blocks that were copied for a group, those that are named in the report.
+pub const COPIES_NAMED: usize = 10_000;
 
 /// Connections over which a master is administered, and how many of them one node may have; calls
 /// over one of them that are not answered yet.

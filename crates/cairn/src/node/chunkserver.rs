@@ -91,7 +91,10 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     work.spawn(duties::until(stopped.clone(), Arc::clone(&copies).heal(to_heal)));
     let tls = files.as_ref().and_then(|files| files.tls.clone());
     if let Some(files) = files {
-        let near = Near::new(Arc::clone(&served), Replicated::new(map, pool, node.agent.loads()));
+        let near = Near::new(
+            Arc::clone(&served),
+            Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng)),
+        );
         let (agent, clock) = (Arc::clone(&node.agent), Arc::clone(&node.clock));
         work.spawn(files.serve(agent, clock, near, stopped.clone()));
     }

@@ -89,6 +89,7 @@ impl Copies {
             }
             self.forget_groups(&map).await;
             tokio::select! {
+                biased;
                 _ = timeout(PERIOD, epochs.changed()) => {}
                 Some(_) = work.join_next() => {}
             }
@@ -113,6 +114,7 @@ impl Copies {
         }
         tracing::info!(%group, "catching up");
         let report = tokio::select! {
+            biased;
             report = repair::catch_up(&self.served, group, map, &options) => report?,
             () = self.is_over(group) => {
                 tracing::info!(%group, "catching up is no longer asked for");
@@ -155,7 +157,9 @@ impl Copies {
             Ok(report) => {
                 let (copied, extra) = (report.copied_blocks, report.extra.len());
                 tracing::debug!(%group, copied, extra, "compared with the other members");
-                self.tell_of_extra(group, &report.extra).await
+                // What was lacking here may have been deleted while the other one was away.
+                let doubtful = [report.extra, report.copied].concat();
+                self.tell_of_extra(group, &doubtful).await
             }
             Err(error) => Err(error),
         };
@@ -175,9 +179,10 @@ impl Copies {
             let behind = |all: &[cairn_base::map::Member]| {
                 all.iter().any(|member| member.node == own && !member.in_sync)
             };
-            if !members.is_some_and(behind) || epochs.changed().await.is_err() {
+            if !members.is_some_and(behind) {
                 return;
             }
+            epochs.changed().await;
         }
     }
 

@@ -117,7 +117,7 @@ async fn open(args: &Args, node: &ThisNode) -> Result<(Fs, Arc<Admit>, Redirects
     };
     let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
     let map = Arc::clone(&node.agent) as _;
-    let blocks = Replicated::new(map, pool, node.agent.loads());
+    let blocks = Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng));
     let config =
         cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
     let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), Arc::clone(&node.clock), config);

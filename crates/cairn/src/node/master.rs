@@ -218,7 +218,8 @@ impl Office<'_> {
         let node = self.node;
         let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
         let map = Arc::clone(&controller.keeper) as _;
-        let blocks = Arc::new(Replicated::new(map, pool, node.agent.loads()));
+        let blocks =
+            Arc::new(Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng)));
         let meta = Meta::Local { master: controller.master.clone(), session: SessionId(0) };
         let config = cairn_fs::Config { cache_bytes: 0, ..cairn_fs::Config::default() };
         let fs = Fs::over(meta, blocks, Arc::clone(&node.clock), config);
@@ -299,7 +300,6 @@ async fn tick(controller: Arc<Controller>) {
 
 /// Once changes may be made: sessions of a former master may hold leases until then.
 async fn collect_garbage(fs: Fs, controller: Arc<Controller>) {
-    if controller.sessions.opened().await.is_ok() {
-        duties::collect_garbage(fs).await;
-    }
+    controller.sessions.opened().await;
+    duties::collect_garbage(fs).await;
 }

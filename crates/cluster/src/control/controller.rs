@@ -1,6 +1,6 @@
 //! The master that serves, as other nodes know it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub struct Controller {
     secrets: Secrets,
     settings: Settings,
     started: Duration,
-    seen: Mutex<HashMap<NodeId, Seen>>,
+    seen: Mutex<BTreeMap<NodeId, Seen>>,
 }
 
 struct Seen {

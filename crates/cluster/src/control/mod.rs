@@ -20,7 +20,7 @@ pub mod plan;
 mod service;
 mod status;
 
-pub use agent::{Agent, NodeView};
+pub use agent::{Agent, Epochs, NodeView};
 pub use controller::{Controller, Settings};
 pub use edit::{Edit, Move};
 pub use keeper::Keeper;

@@ -106,8 +106,9 @@ async fn converse(
 async fn forward(peer: Peer, mut recalls: UnboundedReceiver<Recall>) {
     loop {
         let recall = tokio::select! {
-            recall = recalls.recv() => recall,
+            biased;
             _ = peer.closed() => return,
+            recall = recalls.recv() => recall,
         };
         let Some(recall) = recall else { return };
         let Ok(message) = wire::encode(&recall) else { return };

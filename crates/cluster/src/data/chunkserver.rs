@@ -133,6 +133,7 @@ impl Chunkserver {
         loop {
             let next = if draining { Phase::Ended } else { Phase::Draining };
             tokio::select! {
+                biased;
                 ended = connection.as_mut() => return ended.map_err(broken),
                 _ = phase.wait_for(|phase| *phase >= next) => {
                     if draining {

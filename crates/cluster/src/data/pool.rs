@@ -1,6 +1,6 @@
 //! Connections to chunkservers that are kept while there is use for them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::wire::{Dial, Stream};
 /// Asks chunkservers for blocks. One for each process, for all that it asks.
 pub struct Pool {
     dialer: Arc<dyn Dial>,
-    idle: Mutex<HashMap<NodeId, Vec<Connection>>>,
+    idle: Mutex<BTreeMap<NodeId, Vec<Connection>>>,
 }
 
-/// An open connection that nobody uses, or one person. Who uses it moves it: a task of its own would
-/// have to be woken for every piece, most often on another core.
+/// An open connection that nobody uses, or one person. Who uses it moves it: a task of its own
+/// would have to be woken for every piece, most often on another core.
 pub(super) struct Connection {
     sender: SendRequest<Outgoing>,
     driver: Driver,

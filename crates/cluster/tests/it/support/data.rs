@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::map::{Group, Member, Node as MapNode};
+use cairn_base::rng::RealRng;
 use cairn_base::rng::SeededRng;
 use cairn_base::{
     BlockId, BodyId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role, SessionId,
@@ -118,7 +119,8 @@ impl World {
         cluster.node(MASTER, Role::Master);
         let map = Copy::new(&truth);
         let pool = pool(&gateway);
-        let blocks = Replicated::new(Arc::clone(&map) as _, pool, Loads::default());
+        let blocks =
+            Replicated::new(Arc::clone(&map) as _, pool, Loads::default(), Arc::new(RealRng));
         let servers = BTreeMap::new();
         let mut world = World { cluster, truth, servers, gateway, blocks, map };
         for id in 11..11 + chunkservers {
