@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cairn_base::{Error, JoinGrant, Result, Role, TokenId};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http_body_util::BodyExt;
 use http_body_util::combinators::MapErr;
 use hyper::body::Incoming;
@@ -21,7 +23,7 @@ use super::code::from_status;
 use super::form;
 use super::proto::{self, admin_client};
 use crate::control::{self, Edit, Move};
-use crate::limits::{ADMIN_ANSWER_BYTES, ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES};
+use crate::limits::{ADMIN_ANSWER_BYTES, ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES, HELD_UP};
 use crate::wire::Dial;
 use crate::wire::tls::{TlsDialer, Trust};
 
@@ -67,20 +69,43 @@ impl AdminClient {
 
     async fn ask<R>(&self, call: impl AsyncFn(Stub) -> Result<Response<R>, Status>) -> Result<R> {
         let deadline = Instant::now() + self.within;
+        let mut said = Vec::new();
         loop {
-            let mut said = Vec::new();
-            for address in &self.addresses {
-                match timeout_at(deadline, self.ask_one(address, &call)).await {
-                    Ok(Err(Error::Unavailable(why))) => said.push(format!("{address}: {why}")),
-                    Ok(answer) => return answer,
-                    Err(_) => said.push(format!("{address}: no answer within {:?}", self.within)),
+            match timeout_at(deadline, self.ask_all(&call, &mut said)).await {
+                Ok(Some(answer)) => return answer,
+                Ok(None) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
+                Ok(None) => break,
+                Err(_) => {
+                    said.push(format!("no answer within {:?}", self.within));
+                    break;
                 }
             }
-            if Instant::now() + PAUSE >= deadline {
-                return Err(Error::Unavailable(format!("nobody serves: {}", said.join("; "))));
-            }
-            sleep(PAUSE).await;
         }
+        Err(Error::Unavailable(format!("nobody serves: {}", said.join("; "))))
+    }
+
+    /// Asks each master once, and notes what those said that do not serve. Who says nothing holds
+    /// up nobody: the next is asked meanwhile.
+    async fn ask_all<R>(
+        &self,
+        call: &impl AsyncFn(Stub) -> Result<Response<R>, Status>,
+        said: &mut Vec<String>,
+    ) -> Option<Result<R>> {
+        said.clear();
+        let mut left = self.addresses.iter().map(|address| self.ask_one(address, call));
+        let mut asking: FuturesUnordered<_> = left.next().into_iter().collect();
+        while !asking.is_empty() {
+            tokio::select! {
+                biased;
+                Some(answer) = asking.next() => match answer {
+                    Err(Error::Unavailable(why)) => said.push(why),
+                    answer => return Some(answer),
+                },
+                () = sleep(HELD_UP) => {}
+            }
+            asking.extend(left.next());
+        }
+        None
     }
 
     /// # Errors
@@ -90,20 +115,20 @@ impl AdminClient {
         address: &str,
         call: &impl AsyncFn(Stub) -> Result<Response<R>, Status>,
     ) -> Result<R> {
-        let elsewhere = |error| match error {
-            Error::Unavailable(why) => Error::Unavailable(why),
-            error => Error::Unavailable(error.to_string()),
-        };
-        let (channel, connection) = self.connect(address).await.map_err(elsewhere)?;
+        let elsewhere = |why| Error::Unavailable(format!("{address}: {why}"));
+        let connected = self.connect(address).await;
+        let (channel, connection) = connected.map_err(|error| elsewhere(error.to_string()))?;
         let origin = http::Uri::from_static(ORIGIN);
         let stub = Stub::with_origin(channel, origin)
             .max_decoding_message_size(ADMIN_ANSWER_BYTES)
             .max_encoding_message_size(ADMIN_REQUEST_BYTES);
         match call(stub).await.map_err(|status| from_status(&status)) {
-            Err(Error::Unavailable(why)) => match timeout(PAUSE, connection).await {
-                Ok(Ok(Err(error))) => Err(Error::Unavailable(format!("{why}: {}", cause(&error)))),
-                _ => Err(Error::Unavailable(why)),
-            },
+            Err(Error::Unavailable(why)) => {
+                Err(elsewhere(match timeout(PAUSE, connection).await {
+                    Ok(Ok(Err(error))) => format!("{why}: {}", cause(&error)),
+                    _ => why,
+                }))
+            }
             answer => answer.map(Response::into_inner),
         }
     }
