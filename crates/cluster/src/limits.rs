@@ -103,10 +103,11 @@ pub const COPIES_FAILED: usize = 1000;
 /// Of the blocks that were copied for a group, those that are named in the report.
 pub const COPIES_NAMED: usize = 10_000;
 
-/// Connections of administrators that a master has open, and calls over one of them that it has
-/// not answered.
+/// Connections over which a master is administered, and how many of them one node may have; calls
+/// over one of them that are not answered yet.
 pub const ADMIN_CONNECTIONS: usize = 64;
-pub const ADMIN_CALLS: u32 = 16;
+pub const ADMIN_NODE_CONNECTIONS: usize = 8;
+pub const ADMIN_CALLS: u32 = 4;
 /// The longest request, bytes; the headers of one; the longest answer.
 pub const ADMIN_REQUEST_BYTES: usize = 64 << 10;
 pub const ADMIN_HEADER_BYTES: u32 = 8 << 10;

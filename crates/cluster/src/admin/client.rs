@@ -7,11 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use cairn_base::{Error, JoinGrant, Result, Role, TokenId};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http_body_util::BodyExt;
 use http_body_util::combinators::MapErr;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::codegen::Service;
 use tonic::{Response, Status, body};
@@ -20,7 +23,7 @@ use super::code::from_status;
 use super::form;
 use super::proto::{self, admin_client};
 use crate::control::{self, Edit, Move};
-use crate::limits::{ADMIN_ANSWER_BYTES, ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES, DIAL};
+use crate::limits::{ADMIN_ANSWER_BYTES, ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES, HELD_UP};
 use crate::wire::Dial;
 use crate::wire::tls::{TlsDialer, Trust};
 
@@ -66,20 +69,43 @@ impl AdminClient {
 
     async fn ask<R>(&self, call: impl AsyncFn(Stub) -> Result<Response<R>, Status>) -> Result<R> {
         let deadline = Instant::now() + self.within;
+        let mut said = Vec::new();
         loop {
-            let mut said = Vec::new();
-            for address in &self.addresses {
-                match timeout_at(deadline, self.ask_one(address, &call)).await {
-                    Ok(Err(Error::Unavailable(why))) => said.push(format!("{address}: {why}")),
-                    Ok(answer) => return answer,
-                    Err(_) => said.push(format!("{address}: no answer within {:?}", self.within)),
+            match timeout_at(deadline, self.ask_all(&call, &mut said)).await {
+                Ok(Some(answer)) => return answer,
+                Ok(None) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
+                Ok(None) => break,
+                Err(_) => {
+                    said.push(format!("no answer within {:?}", self.within));
+                    break;
                 }
             }
-            if Instant::now() + PAUSE >= deadline {
-                return Err(Error::Unavailable(format!("nobody serves: {}", said.join("; "))));
-            }
-            sleep(PAUSE).await;
         }
+        Err(Error::Unavailable(format!("nobody serves: {}", said.join("; "))))
+    }
+
+    /// Asks each master once, and notes what those said that do not serve. Who says nothing holds
+    /// up nobody: the next is asked meanwhile.
+    async fn ask_all<R>(
+        &self,
+        call: &impl AsyncFn(Stub) -> Result<Response<R>, Status>,
+        said: &mut Vec<String>,
+    ) -> Option<Result<R>> {
+        said.clear();
+        let mut left = self.addresses.iter().map(|address| self.ask_one(address, call));
+        let mut asking: FuturesUnordered<_> = left.next().into_iter().collect();
+        while !asking.is_empty() {
+            tokio::select! {
+                biased;
+                Some(answer) = asking.next() => match answer {
+                    Err(Error::Unavailable(why)) => said.push(why),
+                    answer => return Some(answer),
+                },
+                () = sleep(HELD_UP) => {}
+            }
+            asking.extend(left.next());
+        }
+        None
     }
 
     /// # Errors
@@ -89,22 +115,27 @@ impl AdminClient {
         address: &str,
         call: &impl AsyncFn(Stub) -> Result<Response<R>, Status>,
     ) -> Result<R> {
-        let elsewhere = |error| match error {
-            Error::Unavailable(why) => Error::Unavailable(why),
-            error => Error::Unavailable(error.to_string()),
-        };
-        let channel = self.connect(address).await.map_err(elsewhere)?;
+        let elsewhere = |why| Error::Unavailable(format!("{address}: {why}"));
+        let connected = self.connect(address).await;
+        let (channel, connection) = connected.map_err(|error| elsewhere(error.to_string()))?;
         let origin = http::Uri::from_static(ORIGIN);
         let stub = Stub::with_origin(channel, origin)
             .max_decoding_message_size(ADMIN_ANSWER_BYTES)
             .max_encoding_message_size(ADMIN_REQUEST_BYTES);
-        let answer = call(stub).await.map_err(|status| from_status(&status));
-        answer.map(Response::into_inner)
+        match call(stub).await.map_err(|status| from_status(&status)) {
+            Err(Error::Unavailable(why)) => {
+                Err(elsewhere(match timeout(PAUSE, connection).await {
+                    Ok(Ok(Err(error))) => format!("{why}: {}", cause(&error)),
+                    _ => why,
+                }))
+            }
+            answer => answer.map(Response::into_inner),
+        }
     }
 
-    async fn connect(&self, address: &str) -> Result<Channel> {
-        let late = |_| Error::Unavailable(format!("no answer within {DIAL:?}"));
-        let link = timeout(DIAL, self.dialer.dial(address)).await.map_err(late)??;
+    /// The connection ends with the last of its senders.
+    async fn connect(&self, address: &str) -> Result<(Channel, JoinHandle<hyper::Result<()>>)> {
+        let link = self.dialer.dial(address).await?;
         let (node, roles) = (link.peer.node, link.peer.roles);
         if !roles.contains(Role::Master) {
             return Err(Error::Denied(format!("node {node} is a {roles}, not a master")));
@@ -114,11 +145,9 @@ impl AdminClient {
             .keep_alive_interval(ADMIN_KEEP_ALIVE)
             .keep_alive_timeout(ADMIN_KEEP_ALIVE)
             .handshake(TokioIo::new(link.stream));
-        let broken = |error| Error::Unavailable(format!("{error}"));
+        let broken = |error| Error::Unavailable(cause(&error));
         let (sender, connection) = shaken.await.map_err(broken)?;
-        // Ends with the last of its senders.
-        tokio::spawn(connection);
-        Ok(Channel(sender))
+        Ok((Channel(sender), tokio::spawn(connection)))
     }
 }
 
@@ -160,16 +189,14 @@ struct Channel(http2::SendRequest<body::Body>);
 
 type Answered = http::Response<MapErr<Incoming, fn(hyper::Error) -> Status>>;
 
-/// What was asked may have been done; a master is asked again. What the other side has against this
-/// one is below the library's own words.
-fn lost(error: hyper::Error) -> Status {
-    let mut text = format!("the connection ended: {error}");
-    let mut below = error.source();
-    while let Some(cause) = below {
-        text = format!("{text}: {cause}");
-        below = cause.source();
-    }
-    Status::unavailable(text)
+/// What was asked may have been done; a master is asked again. Why it ended the connection knows.
+fn lost(_: hyper::Error) -> Status {
+    Status::unavailable("the connection ended")
+}
+
+/// The reason, which is below the library's own words.
+fn cause(error: &hyper::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Service<http::Request<body::Body>> for Channel {

@@ -1,5 +1,6 @@
 //! The master's side.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use cairn_base::{Error, GroupId, JoinGrant, NodeId, Result, Role, Timestamp, Tok
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::{Semaphore, watch};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, interval, sleep_until, timeout};
 use tonic::codegen::Service;
 use tonic::{Request, Response, Status};
@@ -19,7 +21,7 @@ use super::proto::{self, admin_server};
 use crate::control::{ControlService, Controller, Edit, Move};
 use crate::limits::{
     ADMIN_AGE, ADMIN_ANSWER_BYTES, ADMIN_CALL, ADMIN_CALLS, ADMIN_CONNECTIONS, ADMIN_HEADER_BYTES,
-    ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES,
+    ADMIN_KEEP_ALIVE, ADMIN_NODE_CONNECTIONS, ADMIN_REQUEST_BYTES,
 };
 use crate::wire::{Authenticated, Link, Taker};
 
@@ -30,13 +32,32 @@ const TICK: Duration = Duration::from_millis(250);
 pub struct AdminServer {
     control: ControlService,
     slots: Arc<Semaphore>,
+    open: Arc<Mutex<BTreeMap<NodeId, usize>>>,
     stop: watch::Sender<bool>,
+}
+
+/// A connection of a node, among all and among its own: no node keeps the others out.
+struct Slot {
+    node: NodeId,
+    open: Arc<Mutex<BTreeMap<NodeId, usize>>>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut open = self.open.lock();
+        let left = open.remove(&self.node).unwrap_or_default().saturating_sub(1);
+        if left > 0 {
+            open.insert(self.node, left);
+        }
+    }
 }
 
 impl AdminServer {
     pub fn new(control: ControlService) -> Arc<AdminServer> {
         let slots = Arc::new(Semaphore::new(ADMIN_CONNECTIONS));
-        Arc::new(AdminServer { control, slots, stop: watch::Sender::new(false) })
+        let (open, stop) = (Arc::default(), watch::Sender::new(false));
+        Arc::new(AdminServer { control, slots, open, stop })
     }
 
     /// For [`crate::wire::tls::Takers`].
@@ -48,8 +69,8 @@ impl AdminServer {
     /// Serves a connection of a node that was authenticated, in a task of its own.
     fn take(&self, link: Link) {
         let address = link.peer.address.clone();
-        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
-            tracing::warn!(%address, "more than {ADMIN_CONNECTIONS} connections of administrators");
+        let Some(slot) = self.slot(link.peer.node) else {
+            tracing::warn!(%address, node = %link.peer.node, "too many connections to administer");
             return;
         };
         let (control, stop) = (self.control.clone(), self.stop.subscribe());
@@ -59,6 +80,17 @@ impl AdminServer {
                 tracing::debug!(%address, %error, "connection of an administrator ended");
             }
         });
+    }
+
+    fn slot(&self, node: NodeId) -> Option<Slot> {
+        let mut open = self.open.lock();
+        let own = open.get(&node).copied().unwrap_or_default();
+        if own >= ADMIN_NODE_CONNECTIONS {
+            return None;
+        }
+        let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        open.insert(node, own + 1);
+        Some(Slot { node, open: Arc::clone(&self.open), _slot: slot })
     }
 
     /// Takes no more requests, and answers those that have begun, for at most `drain`.
@@ -132,23 +164,25 @@ struct Asked {
 }
 
 impl Asked {
-    /// For every node of the cluster.
-    fn reading(&self) -> Result<Arc<Controller>, Status> {
-        let serving = (self.peer.standing)().and_then(|()| self.control.serving());
-        serving.map_err(|error| to_status(&error))
-    }
-
-    /// For masters.
-    fn changing(&self) -> Result<Arc<Controller>, Status> {
-        let controller = self.reading()?;
+    /// The master that serves, for nodes that have one of these roles by its map.
+    fn admit(&self, roles: &[Role], to: &str) -> Result<Arc<Controller>> {
+        (self.peer.standing)()?;
+        let controller = self.control.serving()?;
         let node = self.peer.node;
         let pin = controller.keeper.current().pin(node);
-        match pin.is_some_and(|pin| pin.roles.contains(Role::Master)) {
+        match pin.is_some_and(|pin| roles.iter().any(|role| pin.roles.contains(*role))) {
             true => Ok(controller),
-            false => Err(to_status(&Error::Denied(format!(
-                "node {node} is no master: only masters may change the cluster"
-            )))),
+            false => Err(Error::Denied(format!("node {node} may not {to}"))),
         }
+    }
+
+    fn reading(&self) -> Result<Arc<Controller>, Status> {
+        self.admit(&Role::ALL, "ask: it has no role").map_err(|error| to_status(&error))
+    }
+
+    fn changing(&self) -> Result<Arc<Controller>, Status> {
+        let admitted = self.admit(&[Role::Master], "change the cluster: only masters may");
+        admitted.map_err(|error| to_status(&error))
     }
 
     async fn edit<R: Default>(&self, edit: Result<Edit>) -> Answer<R> {
