@@ -42,7 +42,12 @@ class Bench:
         self.server.start()
         self.cluster.__enter__()
         self.cluster["g1"].arguments += ["--cache-mib", "0"]
-        self.cluster.restart("g1")
+        for name in self.cluster.chunkservers():
+            door = self.cluster[name].http.removeprefix("http://")
+            self.cluster[name].arguments += ["--http", door]
+        for name in ["g1", *self.cluster.chunkservers()]:
+            self.cluster.restart(name)
+        self.cluster.wait_whole()
         for store in (self.server, None):
             http = Http(store.http) if store else self.cluster.http("g1")
             http.create_bucket(BUCKET, "public")
@@ -68,6 +73,7 @@ class Bench:
             "server": f"{self.server.http}/storage/{BUCKET}/{file}",
             "uncached": f"{self.cluster['g1'].http}/storage/{BUCKET}/{file}",
             "cached": f"{self.cluster['g2'].http}/storage/{BUCKET}/{file}",
+            "redirect": f"{self.cluster['g2'].http}/storage/{BUCKET}/155k?redirect",
         }[who]
 
     def get(self, who, file):
@@ -100,6 +106,8 @@ def rows(bench):
         Row("GET 155 KB, c=10", {who: get(who, "155k") for who in ("server", "cached")}, "server",
             {"cached": 0.9}),
         Row("GET 430 B, c=10", {who: get(who, "430") for who in names}, "proxy", {}),
+        Row("redirects, c=10", {"nginx": get("nginx", "redirect"), "cached": get("redirect", "")},
+            "nginx", {"cached": 0.5}),
         Row("PUT 1 MiB, c=16", {"single": lambda: bench.put("single"),
                                 "three": lambda: bench.put(BUCKET)}, "single", {"three": 0.27}),
     ]  # fmt: skip
@@ -113,12 +121,12 @@ def table(measured):
     return "\n".join(lines)
 
 
-def control(bench, rounds):
+def control(cluster, gateway, rounds, seconds):
     """Lookups and creates over the network, by a gateway that does not run."""
-    bench.cluster.kill("g3")
+    cluster.kill(gateway)
     found = {}
     for _ in range(rounds):
-        text = output(CONTROL, bench.cluster["g3"].directory, bench.seconds)
+        text = output(CONTROL, cluster[gateway].directory, seconds)
         for flight, what, rate in re.findall(r"^ +(\d+)  (.*?) {2,}(\d+)$", text, re.M):
             found.setdefault((what, int(flight)), []).append(float(rate))
     lines = ["| over the network | in flight | a second, median (worst to best) |", "|---|---|---|"]
@@ -140,9 +148,11 @@ def main():
         for number in range(options.rounds):
             for row in measured:
                 row.measure(number)
-        inside = control(bench, options.rounds)
+        inside = control(bench.cluster, "g3", options.rounds, options.seconds)
+    with Cluster(gateways=1, postgres=True) as cluster:
+        postgres = control(cluster, "g1", options.rounds, options.seconds)
     print(f"\n{versions()}; calls to the master while cached objects were read: {calls:.0f}\n")
-    print(table(measured) + "\n\n" + inside)
+    print(f"{table(measured)}\n\n{inside}\n\nWith PostgreSQL:\n\n{postgres}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cluster.faults import HURTS, Faults  # noqa: E402
 from cluster.history import ABSENT, History  # noqa: E402
-from cluster.load import BUCKET, MIB, Load, wait_for  # noqa: E402
+from cluster.load import BUCKET, GIVE_UP_SECONDS, MIB, Load, wait_for  # noqa: E402
 from harness import disk, net  # noqa: E402
 from harness.cluster import Cluster, ClusterFailed  # noqa: E402
 
@@ -78,6 +78,9 @@ class Run:
             self.violations.append(f"NOT HEALED: {name} of {what}: {error}")
             return
         whole = self.history.now() - over
+        # What this fault held up counts here, not in the next episode.
+        moment = self.history.now()
+        wait_for(lambda: self.load.has_done_all_before(moment), GIVE_UP_SECONDS)
         took = {kind: self.resumed(name, kind, began, over) for kind in ("read", "write")}
         self.violations += self.load.problems() + self.cluster.misbehaviour()
         self.echo(

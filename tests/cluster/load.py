@@ -28,7 +28,9 @@ SIZES = {
 }  # fmt: skip
 SMALL = {100: 40, 12_000: 20, 40_000: 40}
 PLAIN = {"get": 50, "put": 30, "head": 8, "delete": 12}
-HOT = {"get": 38, "put": 10, "head": 7, "delete": 10, "create": 14, "swap": 16, "copy": 5}
+HOT = {
+    "get": 35, "put": 12, "head": 7, "delete": 8, "create": 14, "swap": 16, "copy": 4, "move": 4,
+}  # fmt: skip
 PLAIN_KEYS = [f"plain/{n}" for n in range(40)]
 HOT_KEYS = [f"hot/{n}" for n in range(10)]
 
@@ -78,6 +80,7 @@ class Client:
         self.doors = {}
         self.last_seen = {}
         self.spent, self.problems = [], []
+        self.busy_since = None
         self.copies = {}  # acknowledged: {key: value}
         self.copied = 0
 
@@ -94,12 +97,13 @@ class Client:
         while not ended.is_set():
             keys, mix = self.rng.choice([(PLAIN_KEYS, PLAIN), (HOT_KEYS, HOT)])
             self.work(pick(self.rng, mix), self.rng.choice(keys), ended)
+            self.busy_since = None
             self.turn += self.rng.random() < 0.2
 
     def work(self, what, key, ended):
         """One operation, tried until it is answered."""
         attempt, kind = getattr(self, what), "read" if what in ("get", "head") else "write"
-        began = self.history.now()
+        self.busy_since = began = self.history.now()
         for attempts in itertools.count(1):
             if attempt(key):
                 self.spent.append(Spent(kind, began, self.history.now(), attempts))
@@ -194,6 +198,25 @@ class Client:
         self.copies[target] = value
         return True
 
+    def move(self, key):
+        """To a new key, for each attempt another; what is there then was moved."""
+        self.copied += 1
+        target = f"moved/{self.name}/{self.copied}"
+        door = self.door(Http, WRITE_SECONDS)
+        shown = f"MOVE by {door.connection.url.netloc}"
+        op = self.history.sent(key, self.name, shown, makes=ABSENT)
+        path = f"/storage/{BUCKET}/{key}?move-to={target}"
+        reply = self.send(op, lambda: door.request("POST", path))
+        if reply is None:
+            return False
+        if reply.status == 404:
+            self.history.answered(op, state=ABSENT, makes=None)
+            return True
+        value = self.values.of_etag(reply.headers["ETag"])
+        self.history.answered(op, state=value)
+        self.copies[target] = value
+        return True
+
     def send(self, op, request, lost_is_nothing=False):
         """The reply, or None if there was none that says what became of it."""
         try:
@@ -250,6 +273,11 @@ class Load:
 
     def problems(self):
         return [problem for client in self.clients for problem in client.problems]
+
+    def has_done_all_before(self, moment):
+        """Whether no operation is under way that began before."""
+        since = [client.busy_since for client in self.clients]
+        return all(began is None or began > moment for began in since)
 
     def spent(self, began, ended, kind):
         """Operations of a kind that were under way in a time."""

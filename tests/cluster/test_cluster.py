@@ -311,15 +311,56 @@ def test_flipped_bits_are_never_served_and_healed(whole):
     assert healed <= flipped
 
 
+def scrubbed(cluster, name):
+    """Starts a chunkserver whose last scrub was long ago; how many damaged blocks it found."""
+    noted = cluster[name].directory / "scrub"
+    noted.write_text("finished 1 blocks 0 damaged 0\n")
+    cluster.start(name)
+    cluster.wait(lambda: not noted.read_text().startswith("finished 1 "), f"{name} is scrubbed")
+    return int(noted.read_text().split()[-1])
+
+
+def test_a_scrub_heals_what_nobody_reads(whole):
+    names = [f"unread/{n}" for n in range(12)]
+    needles = [put(whole.s3("g1"), name, size=200_000)[100_000:100_064] for name in names]
+    for name in whole.chunkservers()[:2]:
+        assert whole[name].stop() == 0
+        flip(whole[name].directory, needles)
+        found = scrubbed(whole, name)
+        assert found > 0
+        healed = lambda name=name: (whole.node_status(name) or {}).get("healed")  # noqa: E731
+        whole.wait(lambda: healed() == found, "all is healed", HEAL_SECONDS)
+        assert whole[name].stop() == 0
+        assert scrubbed(whole, name) == 0
+        whole.wait_whole()
+
+
+def test_a_new_chunkserver_gets_its_share_when_asked(whole):
+    for number in range(60):
+        put(whole.s3("g1"), f"balanced/{number}", size=300_000)
+    whole.add("c5")
+    whole.wait_whole()
+    master, bytes_of = whole["m1"].directory, lambda: whole.node_status("c5")["live_bytes"]
+    shown = whole.command("cluster", "rebalance", master, "--dry-run")
+    assert "groups to move" in shown and bytes_of() == 0, shown
+    with Worker(whole, "while-balanced"):
+        whole.command("cluster", "rebalance", master)
+    assert bytes_of() > 0
+    for number in range(60):
+        name, body = f"balanced/{number}", content(f"balanced/{number}", 1, 300_000)
+        assert whole.s3("g2").object("GET", "shared", name).body == body, name
+
+
 def test_a_drained_chunkserver_can_be_removed(whole):
     bodies = {f"drained/{n}": put(whole.s3("g1"), f"drained/{n}", size=100_000) for n in range(40)}
     master, node = whole["m1"].directory, whole["c4"]
     refused = whole.command("cluster", "remove", master, node.id, ok=False)
     assert refused.returncode == 1 and "drain it" in refused.stderr, refused
     with Worker(whole, "while-drained"):
-        whole.command("cluster", "drain", master, node.id)
-        in_none = lambda: whole.node_status("c4")["groups"] == 0  # noqa: E731
-        whole.wait(in_none, "c4 is in no group", HEAL_SECONDS)
+        shown = whole.command("cluster", "drain", master, node.id, "--dry-run")
+        assert "would be copied" in shown and whole.node_status("c4")["groups"] > 0, shown
+        whole.command("cluster", "drain", master, node.id, "--wait")
+        assert whole.node_status("c4")["groups"] == 0
         whole.command("cluster", "remove", master, node.id)
     assert whole.node_status("c4") is None
     # It is no longer let in, and says so or waits; it does no harm.
@@ -329,7 +370,7 @@ def test_a_drained_chunkserver_can_be_removed(whole):
     whole.wait_whole()
     for key, body in bodies.items():
         assert whole.s3("g2").object("GET", "shared", key).body == body, key
-    whole.add("c5")
+    whole.add("c6")
     whole.wait_whole()
 
 

@@ -1,11 +1,11 @@
 //! What every other crate of Cairn stands on: ids, limits, errors, checksums, the row codec, and
-//! the seams through which the outside world (disk, clock, randomness) comes in.
+//! the seams through which the outside world (disk, clock, randomness, threads) comes in.
 //!
 //! It is not: an async runtime, a utility drawer, a place for anything that knows what a file is.
 //!
 //! ```text
 //!   blocks, meta, fs, doors ──►  id  limits  error  checksum  codec  secret  node  join  map
-//!                           ──►  Disk   Clock   Rng     (faults enter here in tests)
+//!                           ──►  Disk  Clock  Rng  Threads  (faults enter here in tests)
 //! ```
 
 pub mod checksum;
@@ -19,8 +19,10 @@ mod join;
 pub mod limits;
 pub mod map;
 mod node;
+pub mod planted;
 pub mod rng;
 mod secret;
+mod threads;
 
 pub use clock::{Clock, Timestamp};
 pub use disk::{Disk, DiskFile, RealDisk};
@@ -34,3 +36,4 @@ pub use map::ClusterMap;
 pub use node::{KeyHash, Pin, Role, Roles};
 pub use rng::Rng;
 pub use secret::Secret;
+pub use threads::{Thread, Threads};

@@ -72,6 +72,15 @@ pub struct Member {
     pub node: NodeId,
     /// It has every block of the group that was acknowledged. One that has not is catching up.
     pub in_sync: bool,
+    /// It stays until another has taken its place.
+    pub is_leaving: bool,
+}
+
+impl Member {
+    /// One that is to stay.
+    pub fn new(node: NodeId, in_sync: bool) -> Member {
+        Member { node, in_sync, is_leaving: false }
+    }
 }
 
 impl Group {
@@ -270,6 +279,9 @@ fn encode_group(id: GroupId, group: &Group) -> Bytes {
     for member in &group.members {
         out.number(if member.in_sync { 3 } else { 4 }, member.node.0);
     }
+    for member in group.members.iter().filter(|member| member.is_leaving) {
+        out.number(6, member.node.0);
+    }
     out.finish()
 }
 
@@ -281,10 +293,17 @@ fn decode_group(row: &Bytes) -> Result<(GroupId, Group)> {
             1 => id = GroupId(narrow(field.number()?)?),
             2 => group.wanted = narrow(field.number()?)?,
             3 | 4 => {
-                let (node, in_sync) = (NodeId(field.number()?), field.tag == 3);
-                group.members.push(Member { node, in_sync });
+                group.members.push(Member::new(NodeId(field.number()?), field.tag == 3));
             }
             5 => group.changed = field.number()?,
+            6 => {
+                let node = NodeId(field.number()?);
+                let mut members = group.members.iter_mut();
+                let member = members.find(|member| member.node == node);
+                let stray =
+                    || Error::Invalid(format!("cluster map: {node} leaves where it is not"));
+                member.ok_or_else(stray)?.is_leaving = true;
+            }
             _ => {}
         }
     }
@@ -320,7 +339,7 @@ mod tests {
             let node = Node { is_up: true, zone: "z".into(), disk: 7, ..Node::new(pin) };
             map.nodes.insert(NodeId(id.into()), node);
         }
-        let member = |node| Member { node: NodeId(node), in_sync: true };
+        let member = |node| Member::new(NodeId(node), true);
         let members = vec![member(3), member(1), member(2)];
         map.groups.insert(GroupId(1), Group { wanted: 3, changed: 5, members });
         map.next_group = 2;
@@ -331,6 +350,7 @@ mod tests {
     fn a_map_reads_back() {
         let mut map = map();
         map.groups.get_mut(&GroupId(1)).unwrap().members[1].in_sync = false;
+        map.groups.get_mut(&GroupId(1)).unwrap().members[2].is_leaving = true;
         map.nodes.get_mut(&NodeId(2)).unwrap().is_draining = true;
         assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
     }

@@ -221,6 +221,7 @@ impl Shared {
             }
         }
         drop(sender);
+        self.before_waiting();
         let mut ended = Ok(());
         let mut copies = Vec::with_capacity(batch.len());
         for result in receiver {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cairn_base::Rng;
 use cairn_base::rng::RealRng;
+use cairn_base::{Rng, Threads};
 
 /// When a block is acknowledged. Deletions are always on the disk before they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,8 @@ pub struct Config {
     pub syncers: usize,
     /// Where the salts of segments come from.
     pub rng: Arc<dyn Rng>,
+    /// Who does what waits for the disk; without, threads of the operating system.
+    pub threads: Option<Arc<dyn Threads>>,
 }
 
 impl Config {
@@ -50,6 +52,7 @@ impl Config {
             unsynced_bytes: 32 << 20,
             syncers: 4,
             rng: Arc::new(RealRng),
+            threads: None,
         }
     }
 }

@@ -87,6 +87,7 @@ impl Shared {
             waiting += 1;
         }
         drop(sender);
+        self.before_waiting();
         let ended = receiver.iter().take(waiting).fold(Ok(()), Result::and);
         begun.and(ended)
     }

@@ -51,6 +51,15 @@ type RunKey = (GroupId, SessionId, u64);
 pub(crate) struct Index {
     runs: BTreeMap<RunKey, Vec<Slot>>,
     blocks: u64,
+    groups: BTreeMap<GroupId, GroupUsage>,
+}
+
+/// What the blocks of a group take.
+#[derive(Default)]
+struct GroupUsage {
+    blocks: u64,
+    /// Of their records.
+    bytes: u64,
 }
 
 fn run_key(key: Key) -> RunKey {
@@ -81,6 +90,20 @@ impl Index {
         owner: Owner,
         location: Location,
     ) -> Option<Location> {
+        let former = self.place(key, owner, location);
+        let group = self.groups.entry(key.group).or_default();
+        group.bytes += location.footprint();
+        match former {
+            Some(former) => group.bytes -= former.footprint(),
+            None => {
+                group.blocks += 1;
+                self.blocks += 1;
+            }
+        }
+        former
+    }
+
+    fn place(&mut self, key: Key, owner: Owner, location: Location) -> Option<Location> {
         let slot =
             Slot { counter: key.block.counter, body: owner.body, chunk: owner.chunk, location };
         let Some(found) = self.run(key).map(|(found, _)| *found) else {
@@ -92,7 +115,6 @@ impl Index {
             Ok(at) => return Some(std::mem::replace(&mut run[at], slot).location),
             Err(at) => at,
         };
-        self.blocks += 1;
         if run.len() < RUN_SLOTS {
             run.insert(at, slot);
         } else if at == run.len() {
@@ -111,7 +133,6 @@ impl Index {
 
     /// Inserts a slot that comes before all others of its session.
     fn insert_first(&mut self, key: Key, slot: Slot) {
-        self.blocks += 1;
         let next = self.runs.range(run_key(key)..).next().map(|(next, run)| (*next, run.len()));
         let mut run = match next {
             Some((next, len))
@@ -131,6 +152,13 @@ impl Index {
         let at = run.binary_search_by_key(&key.block.counter, |slot| slot.counter).ok()?;
         let slot = run.remove(at);
         self.blocks -= 1;
+        if let Some(group) = self.groups.get_mut(&key.group) {
+            group.blocks -= 1;
+            group.bytes -= slot.location.footprint();
+            if group.blocks == 0 {
+                self.groups.remove(&key.group);
+            }
+        }
         if run.is_empty() {
             self.runs.remove(&found);
         } else if run.len() < run.capacity() / 4 {
@@ -160,16 +188,9 @@ impl Index {
             .skip_while(move |(block, _, _)| after.is_some_and(|after| *block <= after))
     }
 
-    /// All groups that have blocks here.
-    pub(crate) fn groups(&self) -> Vec<GroupId> {
-        let mut groups = Vec::new();
-        let mut next = Some((GroupId(0), SessionId(0), 0));
-        while let Some(start) = next {
-            let Some((found, _)) = self.runs.range(start..).next() else { break };
-            groups.push(found.0);
-            next = found.0.0.checked_add(1).map(|group| (GroupId(group), SessionId(0), 0));
-        }
-        groups
+    /// All groups that have blocks here, and the bytes that their records take.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = (GroupId, u64)> {
+        self.groups.iter().map(|(group, usage)| (*group, usage.bytes))
     }
 }
 

@@ -39,11 +39,12 @@ pub struct ScrubReport {
 }
 
 impl Store {
-    /// Reads and verifies all blocks. Calls `progress` after each, which may sleep to limit the
-    /// rate, or break to stop. Blocks that come or go meanwhile are skipped. Blocks.
+    /// Reads and verifies all blocks. Calls `progress` after each, with the block if it is sick,
+    /// which may sleep to limit the rate, or break to stop. Blocks that come or go meanwhile are
+    /// skipped. Blocks.
     pub fn scrub(
         &self,
-        mut progress: impl FnMut(&ScrubProgress) -> ControlFlow<()>,
+        mut progress: impl FnMut(&ScrubProgress, Option<&SickBlock>) -> ControlFlow<()>,
     ) -> Result<ScrubReport> {
         let mut report = ScrubReport::default();
         let total_blocks = self.shared.state.read().index.len();
@@ -55,18 +56,21 @@ impl Store {
                 after = Some(last.block);
                 for info in page {
                     let key = Key { group, block: info.block };
-                    match self.shared.read(key, &(0..info.length)) {
-                        Ok(_) => {}
+                    let sick = match self.shared.read(key, &(0..info.length)) {
+                        Ok(_) => None,
                         Err(Error::NotFound(_)) => continue,
                         Err(error) => {
                             let (block, owner) = (info.block, info.owner);
-                            report.sick.push(SickBlock { group, block, owner, error });
+                            Some(SickBlock { group, block, owner, error })
                         }
-                    }
+                    };
                     report.blocks += 1;
                     report.bytes += u64::from(info.length);
                     let (blocks, bytes) = (report.blocks, report.bytes);
-                    if progress(&ScrubProgress { blocks, bytes, total_blocks }).is_break() {
+                    let told =
+                        progress(&ScrubProgress { blocks, bytes, total_blocks }, sick.as_ref());
+                    report.sick.extend(sick);
+                    if told.is_break() {
                         report.stopped = true;
                         return Ok(report);
                     }

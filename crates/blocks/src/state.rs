@@ -1,6 +1,6 @@
 //! What the store knows of its segments and blocks, behind one lock.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cairn_base::DiskFile;
@@ -40,9 +40,9 @@ pub(crate) struct State {
     /// write, a copy that compaction left. Deleting the block needs a tombstone for each.
     pub strays: HashMap<Key, Vec<u32>>,
     /// Segments whose removal may not be durable.
-    pub ghosts: HashSet<u32>,
+    pub ghosts: BTreeSet<u32>,
     /// Segments whose headers are broken. They stay, and tombstones for them do.
-    pub unreadable: HashSet<u32>,
+    pub unreadable: BTreeSet<u32>,
     /// Tombstones that the next compaction must write before it drops any: a deletion that was cut
     /// off recorded others of the same block.
     pub uncovered: Vec<Tombstone>,

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -17,6 +16,7 @@ use crate::index::Location;
 use crate::log::Log;
 use crate::recover::OpenReport;
 use crate::state::State;
+use crate::syncer::Syncer;
 use crate::{BlockInfo, Blocks, Usage, Wish};
 
 /// A read up to this long is tried on the caller's thread first, bytes. Copying and verifying so
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub writer: Mutex<Writer>,
     /// Something about `writer` changed.
     pub changed: Condvar,
-    pub syncer: OnceLock<Sender<Arc<Log>>>,
+    pub syncer: OnceLock<Syncer>,
     /// Held to read while it must not change in which segment a block is.
     pub moving: RwLock<()>,
     pub compacting: Mutex<()>,
@@ -123,7 +123,7 @@ impl Store {
     ) -> Result<()> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let shared = Arc::clone(&self.shared);
-        tokio::task::spawn_blocking(move || {
+        self.shared.run(move || {
             // Nobody listens if the caller gave up; the block is written all the same.
             let done = Box::new(move |result| drop(sender.send(result)));
             shared.put(Key { group, block }, owner, &data, done);
@@ -132,9 +132,26 @@ impl Store {
         receiver.await.unwrap_or_else(|_| Err(ended()))
     }
 
+    /// Does what blocks where that is allowed.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let store = self.clone();
+        self.shared.run(move || drop(sender.send(work(&store))));
+        let ended = || Error::Unavailable("a task ended early".to_owned());
+        receiver.await.unwrap_or_else(|_| Err(ended()))
+    }
+
     /// Groups that have blocks here.
     pub fn groups(&self) -> Vec<GroupId> {
-        self.shared.state.read().index.groups()
+        self.shared.state.read().index.groups().map(|(group, _)| group).collect()
+    }
+
+    /// Groups that have blocks here, with the bytes of segments that those take.
+    pub fn bytes_by_group(&self) -> Vec<(GroupId, u64)> {
+        self.shared.state.read().index.groups().collect()
     }
 
     /// What the index knows of one block.
@@ -186,13 +203,13 @@ impl Store {
     }
 }
 
-/// Runs what blocks where that is allowed.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(Error::Unavailable(format!("a task ended early: {error}"))),
+impl Shared {
+    /// Does what blocks where that is allowed.
+    fn run(&self, work: impl FnOnce() + Send + 'static) {
+        match &self.config.threads {
+            None => drop(tokio::task::spawn_blocking(work)),
+            Some(threads) => threads.run(Box::new(work)),
+        }
     }
 }
 
@@ -211,8 +228,7 @@ impl Blocks for Store {
         {
             return Ok(bytes);
         }
-        let shared = Arc::clone(&self.shared);
-        blocking(move || shared.read(key, &range)).await
+        self.blocking(move |store| store.shared.read(key, &range)).await
     }
 
     fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>> {
@@ -220,9 +236,8 @@ impl Blocks for Store {
     }
 
     async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
         let blocks = blocks.to_vec();
-        blocking(move || shared.delete(group, &blocks)).await
+        self.blocking(move |store| store.shared.delete(group, &blocks)).await
     }
 
     fn groups(&self) -> Vec<GroupId> {
@@ -239,7 +254,6 @@ impl Blocks for Store {
     }
 
     async fn usage(&self) -> Result<Usage> {
-        let store = self.clone();
-        blocking(move || store.usage_now()).await
+        self.blocking(Store::usage_now).await
     }
 }

@@ -1,6 +1,7 @@
 //! The threads that make what was written durable: one `fdatasync` for all that is written when
 //! it begins, while others go on writing, and the next may begin meanwhile.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 
@@ -12,12 +13,40 @@ use crate::format::hint::Hint;
 use crate::log::{Log, Next};
 use crate::store::Shared;
 
+/// Who syncs.
+pub(crate) enum Syncer {
+    Threads(Sender<Arc<Log>>),
+    /// Whoever has a turn.
+    Turns(Mutex<VecDeque<Arc<Log>>>),
+}
+
 impl Shared {
     /// Has the syncer look at a log.
     pub(crate) fn tell(self: &Arc<Self>, log: &Arc<Log>) {
-        let sender = self.syncer.get_or_init(|| spawn(&Arc::downgrade(self), self.config.syncers));
-        // They end only when the store is dropped, and this holds the store.
-        let _ = sender.send(Arc::clone(log));
+        let syncer = self.syncer.get_or_init(|| match &self.config.threads {
+            None => Syncer::Threads(spawn(&Arc::downgrade(self), self.config.syncers)),
+            Some(_) => Syncer::Turns(Mutex::default()),
+        });
+        match syncer {
+            // They end only when the store is dropped, and this holds the store.
+            Syncer::Threads(sender) => drop(sender.send(Arc::clone(log))),
+            Syncer::Turns(due) => {
+                due.lock().push_back(Arc::clone(log));
+                let shared = Arc::clone(self);
+                if let Some(threads) = &self.config.threads {
+                    threads.run(Box::new(move || shared.before_waiting()));
+                }
+            }
+        }
+    }
+
+    /// To be called before waiting for a sync: where there is no thread for it, it is done now.
+    pub(crate) fn before_waiting(&self) {
+        let Some(Syncer::Turns(due)) = self.syncer.get() else { return };
+        loop {
+            let Some(log) = due.lock().pop_front() else { return };
+            self.serve(&log, 0);
+        }
     }
 
     fn serve(&self, log: &Arc<Log>, syncer: usize) {

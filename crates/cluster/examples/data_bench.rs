@@ -23,7 +23,7 @@ use cairn_blocks::{Blocks, Config, Durability, Store, Wish};
 use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, Replicated};
 use cairn_cluster::identity::{Ca, Identity, NodeKey, Pins};
 use cairn_cluster::wire::Listen;
-use cairn_cluster::wire::tls::{TlsDialer, TlsListener, Trust};
+use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener, Trust};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
@@ -91,8 +91,8 @@ impl World {
         let map = Arc::clone(&self.map) as Arc<dyn MapSource>;
         let server = Chunkserver::new(node, store, map, pool(&trust), None);
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let taker = Some(server.taker());
-        let listener = TlsListener::with_blocks(tcp, trust, None, taker).unwrap();
+        let takers = Takers { blocks: Some(server.taker()), ..Takers::default() };
+        let listener = TlsListener::with_takers(tcp, trust, None, takers).unwrap();
         let address = listener.local_address().unwrap().to_string();
         tokio::spawn(async move {
             loop {
@@ -158,13 +158,18 @@ async fn main() {
         let (id, node) = world.serve(NodeId(id), directory.path()).await;
         map.nodes.insert(id, node);
     }
-    let member = |id| Member { node: NodeId(id), in_sync: true };
+    let member = |id| Member::new(NodeId(id), true);
     map.groups.insert(GroupId(1), Group { wanted: 1, changed: 1, members: vec![member(11)] });
     let three = [11, 12, 13].map(member).to_vec();
     map.groups.insert(GroupId(3), Group { wanted: 3, changed: 1, members: three });
     *world.map.map.lock() = Arc::new(map);
     let trust = world.trust(GATEWAY, Role::Gateway);
-    let blocks = Replicated::new(Arc::clone(&world.map) as _, pool(&trust), Loads::default());
+    let blocks = Replicated::new(
+        Arc::clone(&world.map) as _,
+        pool(&trust),
+        Loads::default(),
+        Arc::new(RealRng),
+    );
 
     let data = Bytes::from(vec![7; GET_BYTES]);
     for counter in 0..64 {

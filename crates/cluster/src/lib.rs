@@ -9,9 +9,11 @@
 //!      │
 //!   data       blocks between nodes, over HTTP in the same TLS
 //!   control    who is up, the cluster map, sessions of gateways with the master
+//!   admin      what operators ask the master, as gRPC in the same TLS
 //!   mount      clients that are no nodes: a session and blocks, as a user of the store
 //! ```
 
+pub mod admin;
 pub mod control;
 pub mod data;
 pub mod identity;

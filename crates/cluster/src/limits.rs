@@ -29,6 +29,8 @@ pub const JOINS: usize = 16;
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Dialing one address, handshakes included.
 pub const DIAL: Duration = Duration::from_secs(5);
+/// After so long without an answer the next address is tried as well.
+pub const HELD_UP: Duration = Duration::from_secs(1);
 
 /// A join token as text, characters; the addresses in it, and the length of each.
 pub const TOKEN_CHARS: usize = 6 << 10;
@@ -98,3 +100,22 @@ pub const ROOM_BYTES: u64 = 1 << 30;
 pub const COPIES: usize = 4;
 /// Blocks that could not be copied after which catching up gives up.
 pub const COPIES_FAILED: usize = 1000;
+/// Of the blocks that were copied for a group, those that are named in the report.
+pub const COPIES_NAMED: usize = 10_000;
+
+/// Connections of administrators that a master has open, and calls over one of them that it has
+/// not answered.
+pub const ADMIN_CONNECTIONS: usize = 64;
+pub const ADMIN_CALLS: u32 = 16;
+/// The longest request, bytes; the headers of one; the longest answer.
+pub const ADMIN_REQUEST_BYTES: usize = 64 << 10;
+pub const ADMIN_HEADER_BYTES: u32 = 8 << 10;
+pub const ADMIN_ANSWER_BYTES: usize = 8 << 20;
+/// The longest text of an error, bytes.
+pub const ADMIN_ERROR_BYTES: usize = 2 << 10;
+/// A master works on one call at most that long.
+pub const ADMIN_CALL: Duration = Duration::from_secs(10);
+/// A connection gets no more calls after that long, whether it was used or not.
+pub const ADMIN_AGE: Duration = Duration::from_secs(300);
+/// A side that was silent for so long is pinged, and dead when it is silent for as long again.
+pub const ADMIN_KEEP_ALIVE: Duration = Duration::from_secs(2);

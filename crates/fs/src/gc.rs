@@ -205,12 +205,20 @@ impl Fs {
     }
 
     /// Deletes what this session wrote and will not publish: nothing ever named it.
-    /// Returns how many blocks that were.
+    /// Returns how many blocks that were. After an error the next call tries all of them again.
     pub async fn drop_abandoned(&self) -> Result<u64> {
         let abandoned = std::mem::take(&mut *self.inner.abandoned.lock());
+        let dropped = self.drop_all(&abandoned).await;
+        if dropped.is_err() {
+            self.inner.abandoned.lock().extend(abandoned);
+        }
+        dropped
+    }
+
+    async fn drop_all(&self, abandoned: &[Abandoned]) -> Result<u64> {
         let mut blocks = Vec::new();
         for one in abandoned {
-            match one {
+            match *one {
                 Abandoned::Block(group, block) => blocks.push((group, block)),
                 Abandoned::Body(body) => self.run(&Caller::system(), AbandonBody { body }).await?,
             }

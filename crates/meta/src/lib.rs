@@ -19,14 +19,17 @@ pub mod keys;
 pub mod master;
 mod meta;
 pub mod ops;
+mod rest;
 pub mod rows;
 pub mod session;
 mod verb;
 mod view;
+mod watched;
 pub mod wire;
 
 pub use master::Master;
 pub use meta::{Meta, Stats};
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};
+pub use watched::Watched;
 pub use wire::WireVerb;

@@ -41,7 +41,7 @@ impl Meta {
                 if let Some(sessions) = sessions
                     && caller.principal() != Principal::System
                 {
-                    sessions.opened().await?;
+                    sessions.opened().await;
                 }
                 master.run(caller, verb).await
             }

@@ -88,6 +88,7 @@ verbs! {
     176 => delete_object::DeleteObject,
     177 => delete_object::DeleteObjects,
     192 => copy_object::CopyObject,
+    193 => move_object::MoveObject,
     208 => tags::GetTags,
     209 => tags::PutTags,
     224 => append::Append,

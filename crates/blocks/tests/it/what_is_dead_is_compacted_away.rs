@@ -70,7 +70,7 @@ fn but_not_what_is_corrupt() {
         store.close().unwrap();
         disk.flip_bit("00000001.seg", 8192 + 2000, 1).unwrap();
         let store = open(&disk);
-        let report = store.scrub(|_| std::ops::ControlFlow::Continue(())).unwrap();
+        let report = store.scrub(|_, _| std::ops::ControlFlow::Continue(())).unwrap();
         assert_eq!((report.blocks, report.sick.len()), (15, 1));
         assert_eq!(report.sick[0].block, id(0));
         assert_eq!(report.sick[0].owner, crate::support::owner(0));

@@ -4,19 +4,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use cairn_base::NodeId;
-use cairn_cluster::control::messages::{Edit, Method};
+use cairn_cluster::control::Edit;
 
 use super::reach;
 use crate::failure::Result;
-use crate::output;
 
 #[derive(clap::Args)]
 pub struct NodeArgs {
     /// The directory of a master
-    dir: PathBuf,
+    pub dir: PathBuf,
     /// The node, as `cairn cluster status` shows it
     #[arg(value_parser = node)]
-    node: NodeId,
+    pub node: NodeId,
 }
 
 fn node(text: &str) -> Result<NodeId, String> {
@@ -24,22 +23,13 @@ fn node(text: &str) -> Result<NodeId, String> {
     number.map(NodeId).map_err(|_| format!("{text:?} is not the number of a node"))
 }
 
-pub fn drain(args: &NodeArgs) -> Result<ExitCode> {
-    reach::tell(&args.dir, Method::Edit, &Edit::Drain(args.node))?;
-    let (node, dir) = (args.node, args.dir.display());
-    output::line(format!(
-        "node {node} drains; when it is in no group: cairn cluster remove {dir} {node}"
-    ))?;
-    Ok(ExitCode::SUCCESS)
-}
-
 pub fn undrain(args: &NodeArgs) -> Result<ExitCode> {
-    reach::tell(&args.dir, Method::Edit, &Edit::Undrain(args.node))?;
+    reach::edit(&args.dir, Edit::Undrain(args.node))?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn remove(args: &NodeArgs) -> Result<ExitCode> {
-    reach::tell(&args.dir, Method::Edit, &Edit::Remove(args.node))?;
+    reach::edit(&args.dir, Edit::Remove(args.node))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -61,6 +51,6 @@ pub struct ReplicasArgs {
 pub fn replicas(args: &ReplicasArgs) -> Result<ExitCode> {
     let replicas = args.replicas;
     let minimum = args.minimum.unwrap_or(replicas.min(2));
-    reach::tell(&args.dir, Method::Edit, &Edit::Replicas { replicas, minimum })?;
+    reach::edit(&args.dir, Edit::Replicas { replicas, minimum })?;
     Ok(ExitCode::SUCCESS)
 }

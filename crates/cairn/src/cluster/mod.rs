@@ -1,9 +1,11 @@
 //! `cairn cluster`: making a cluster, letting nodes in, looking at it, changing it.
 
+mod drain;
 mod edit;
 mod init;
 mod join;
 mod reach;
+mod rebalance;
 mod status;
 mod token;
 
@@ -34,12 +36,12 @@ enum Command {
     Token(token::Args),
     Join(join::Args),
     Status(status::Args),
-    /// Move the blocks of a chunkserver elsewhere; it goes on serving meanwhile
-    Drain(edit::NodeArgs),
+    Drain(drain::Args),
     /// Take a drain back
     Undrain(edit::NodeArgs),
     /// Forget a node that was drained, or that held no blocks: it is no longer let in
     Remove(edit::NodeArgs),
+    Rebalance(rebalance::Args),
     Replicas(edit::ReplicasArgs),
 }
 
@@ -49,9 +51,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::Token(args) => token::run(args),
         Command::Join(args) => join::run(args),
         Command::Status(args) => status::run(args),
-        Command::Drain(args) => edit::drain(args),
+        Command::Drain(args) => drain::run(args),
         Command::Undrain(args) => edit::undrain(args),
         Command::Remove(args) => edit::remove(args),
+        Command::Rebalance(args) => rebalance::run(args),
         Command::Replicas(args) => edit::replicas(args),
     }
 }

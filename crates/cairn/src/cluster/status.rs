@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use cairn_base::map::Node;
 use cairn_base::{ClusterMap, NodeId};
-use cairn_cluster::control::messages::{Method, NodeStatus, Status};
+use cairn_cluster::control::{NodeStatus, Status};
 use serde_json::{Value, json};
 
 use super::reach;
@@ -55,15 +55,15 @@ fn health(map: &ClusterMap) -> Health {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let status: Status = reach::ask(&args.dir, None, Method::Status, &())?;
-    let map = ClusterMap::decode(&status.map)?;
-    let health = health(&map);
+    let status = reach::status(&args.dir)?;
+    let map = &status.map;
+    let health = health(map);
     match args.json {
         true => output::line(
-            serde_json::to_string_pretty(&to_json(&status, &map, health))
+            serde_json::to_string_pretty(&to_json(&status, health))
                 .map_err(|error| crate::failure::Failure::new(error.to_string()))?,
         )?,
-        false => print(&status, &map, health)?,
+        false => print(&status, health)?,
     }
     let all_up = map.nodes.values().all(|node| node.is_up);
     let good = all_up && health.degraded == 0 && health.unreadable == 0;
@@ -74,7 +74,8 @@ fn groups_of(map: &ClusterMap, node: NodeId) -> usize {
     map.groups.values().filter(|group| group.has(node)).count()
 }
 
-fn to_json(status: &Status, map: &ClusterMap, health: Health) -> Value {
+fn to_json(status: &Status, health: Health) -> Value {
+    let map = &status.map;
     let said: BTreeMap<NodeId, &NodeStatus> =
         status.nodes.iter().map(|one| (one.node, one)).collect();
     let nodes: Vec<Value> = map
@@ -99,9 +100,9 @@ fn to_json(status: &Status, map: &ClusterMap, health: Health) -> Value {
     let sessions: Vec<Value> = status
         .sessions
         .iter()
-        .map(|(session, node, silent)| {
-            let session = format!("{session:x}");
-            json!({"session": session, "node": node.to_string(), "silent_ms": silent})
+        .map(|one| {
+            let session = format!("{:x}", one.session);
+            json!({"session": session, "node": one.node.to_string(), "silent_ms": one.silent_ms})
         })
         .collect();
     json!({
@@ -123,8 +124,8 @@ fn to_json(status: &Status, map: &ClusterMap, health: Health) -> Value {
 }
 
 fn node_json(map: &ClusterMap, id: NodeId, node: &Node, said: Option<&NodeStatus>) -> Value {
-    let beat = said.map(|one| &one.beat);
-    let copying = beat.map(|beat| &beat.copying[..]).unwrap_or_default().iter();
+    let store = said.map(|one| &one.store);
+    let copying = said.map(|one| &one.copying[..]).unwrap_or_default().iter();
     let copying: Vec<Value> = copying
         .map(|one| json!({"group": one.group.0, "blocks": one.blocks, "bytes": one.bytes}))
         .collect();
@@ -137,16 +138,17 @@ fn node_json(map: &ClusterMap, id: NodeId, node: &Node, said: Option<&NodeStatus
         "draining": node.is_draining,
         "groups": groups_of(map, id),
         "silent_ms": said.map(|one| one.silent_ms),
-        "blocks": beat.map(|beat| beat.store.blocks),
-        "live_bytes": beat.map(|beat| beat.store.live_bytes),
-        "free_bytes": beat.map(|beat| beat.store.free_bytes),
-        "corrupt": beat.map(|beat| beat.store.corrupt),
-        "healed": beat.map(|beat| beat.store.healed),
+        "blocks": store.map(|store| store.blocks),
+        "live_bytes": store.map(|store| store.live_bytes),
+        "free_bytes": store.map(|store| store.free_bytes),
+        "corrupt": store.map(|store| store.corrupt),
+        "healed": store.map(|store| store.healed),
         "copying": copying,
     })
 }
 
-fn print(status: &Status, map: &ClusterMap, health: Health) -> Result<()> {
+fn print(status: &Status, health: Health) -> Result<()> {
+    let map = &status.map;
     let said: BTreeMap<NodeId, &NodeStatus> =
         status.nodes.iter().map(|one| (one.node, one)).collect();
     output::line(format!(
@@ -168,15 +170,15 @@ fn print(status: &Status, map: &ClusterMap, health: Health) -> Result<()> {
     };
     output::line(row(["node", "state", "role", "address", "groups", "blocks", "free GiB", ""]))?;
     for (id, node) in &map.nodes {
-        let beat = said.get(id).map(|one| &one.beat).filter(|beat| beat.disk != 0);
+        let said = said.get(id).filter(|said| said.disk != 0);
         let state = match (node.is_up, node.is_draining) {
             (false, _) => "DOWN",
             (true, true) => "draining",
             (true, false) => "up",
         };
         let number = |number: Option<u64>| number.map_or(String::new(), |n| n.to_string());
-        let copying: u64 = beat.map_or(0, |beat| beat.copying.iter().map(|one| one.blocks).sum());
-        let copying = match beat.map_or(0, |beat| beat.copying.len()) {
+        let copying: u64 = said.map_or(0, |said| said.copying.iter().map(|one| one.blocks).sum());
+        let copying = match said.map_or(0, |said| said.copying.len()) {
             0 => String::new(),
             groups => format!("copying {groups} groups, {copying} blocks done"),
         };
@@ -186,8 +188,8 @@ fn print(status: &Status, map: &ClusterMap, health: Health) -> Result<()> {
             &node.pin.roles.to_string(),
             &node.address,
             &groups_of(map, *id).to_string(),
-            &number(beat.map(|beat| beat.store.blocks)),
-            &number(beat.map(|beat| beat.store.free_bytes >> 30)),
+            &number(said.map(|said| said.store.blocks)),
+            &number(said.map(|said| said.store.free_bytes >> 30)),
             &copying,
         ]))?;
     }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
-use cairn_base::{Clock, ClusterMap, Role, Roles, Timestamp};
-use cairn_cluster::control::messages::{Issue, Method, Status};
+use cairn_base::{Clock, Role, Roles, Timestamp};
 use cairn_cluster::identity::JoinToken;
 
 use super::reach;
@@ -37,8 +36,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let roles: cairn_base::Result<Roles> =
         args.role.iter().map(|role| role.parse::<Role>()).collect();
     let roles = roles?;
-    let status: Status = reach::ask(&args.dir, Some(Role::Master), Method::Status, &())?;
-    let map = ClusterMap::decode(&status.map)?;
+    let map = reach::status(&args.dir)?.map;
     let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
     let addresses: Vec<String> = masters
         .map(|node| node.address.clone())
@@ -55,9 +53,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_err(|_| Failure::usage("--expires is too long"))?;
     let expires = Timestamp(RealClock::default().now().0.saturating_add(lasts));
     let grant = token.grant(expires);
-    let (id, hash) = (token.id, grant.hash.to_bytes());
-    let issue = Issue { id, hash, roles: roles.bits(), expires };
-    reach::tell(&args.dir, Method::Issue, &issue)?;
+    reach::issue(&args.dir, token.id, &grant)?;
     output::line(token.to_text().expose())?;
     Ok(ExitCode::SUCCESS)
 }

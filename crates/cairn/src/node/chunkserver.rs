@@ -9,7 +9,7 @@ use cairn_base::{RealDisk, Role};
 use cairn_blocks::Store;
 use cairn_cluster::control::messages::{Beat, StoreState};
 use cairn_cluster::data::{Chunkserver, MapSource, Pool, Replicated, Sick};
-use cairn_cluster::wire::tls::{TlsDialer, TlsListener};
+use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_cluster::wire::{NoService, Terms, serve};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -73,23 +73,28 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let (sick, to_heal) = mpsc::channel::<Sick>(SICK);
     let own = node.loaded.identity.node();
     let map = Arc::clone(&node.agent) as Arc<dyn MapSource>;
-    let served = Chunkserver::new(own, store.clone(), Arc::clone(&map), pool.clone(), Some(sick));
+    let served =
+        Chunkserver::new(own, store.clone(), Arc::clone(&map), pool.clone(), Some(sick.clone()));
     let copies = Arc::new(Copies::new(Arc::clone(&node.agent), Arc::clone(&served), store.clone()));
     let url = files.as_ref().map(Files::shown).unwrap_or_default();
     beat(args, &node, &dir, (address, url), &store, &served, &copies);
 
-    let taker = Some(served.taker());
-    let listener = Arc::new(TlsListener::with_blocks(tcp, node.trust(), None, taker)?);
+    let takers = Takers { blocks: Some(served.taker()), ..Takers::default() };
+    let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), None, takers)?);
     let terms = Terms::new(cluster, own, Role::Chunkserver);
     let (stop, stopped) = watch::channel(false);
     let listening = tokio::spawn(serve(listener, terms, NoService, DRAIN, stopped.clone()));
     let mut work = JoinSet::new();
-    duties::look_after(&mut work, &store, None, &dir, args.scrub_days, &stopped);
+    let healed = duties::OnDamage::Heal(sick);
+    duties::look_after(&mut work, &store, healed, &dir, args.scrub_days, &stopped);
     work.spawn(duties::until(stopped.clone(), Arc::clone(&copies).keep_up()));
     work.spawn(duties::until(stopped.clone(), Arc::clone(&copies).heal(to_heal)));
     let tls = files.as_ref().and_then(|files| files.tls.clone());
     if let Some(files) = files {
-        let near = Near::new(Arc::clone(&served), Replicated::new(map, pool, node.agent.loads()));
+        let near = Near::new(
+            Arc::clone(&served),
+            Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng)),
+        );
         let (agent, clock) = (Arc::clone(&node.agent), Arc::clone(&node.clock));
         work.spawn(files.serve(agent, clock, near, stopped.clone()));
     }
@@ -156,7 +161,8 @@ fn beat(
             is_full: store.is_short_of_space(),
         };
         let (zone, copying) = (zone.clone(), copies.progress());
+        let groups = store.bytes_by_group();
         let url = url.get().cloned().unwrap_or_default();
-        Beat { zone, weight, disk, url, store: state, copying, ..beat_of(address.clone()) }
+        Beat { zone, weight, disk, url, store: state, copying, groups, ..beat_of(address.clone()) }
     });
 }

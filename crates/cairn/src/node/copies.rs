@@ -24,6 +24,9 @@ const GROUPS: usize = 2;
 const PERIOD: Duration = Duration::from_secs(2);
 /// After something that did not work.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Corrupt blocks that are tried again if no other member could be asked. Of more, those that are
+/// forgotten are found again by the next reader or scrub.
+const UNHEALED: usize = 10_000;
 /// Blocks deleted at once.
 const PAGE: usize = 500;
 
@@ -86,6 +89,7 @@ impl Copies {
             }
             self.forget_groups(&map).await;
             tokio::select! {
+                biased;
                 _ = timeout(PERIOD, epochs.changed()) => {}
                 Some(_) = work.join_next() => {}
             }
@@ -110,6 +114,7 @@ impl Copies {
         }
         tracing::info!(%group, "catching up");
         let report = tokio::select! {
+            biased;
             report = repair::catch_up(&self.served, group, map, &options) => report?,
             () = self.is_over(group) => {
                 tracing::info!(%group, "catching up is no longer asked for");
@@ -152,7 +157,9 @@ impl Copies {
             Ok(report) => {
                 let (copied, extra) = (report.copied_blocks, report.extra.len());
                 tracing::debug!(%group, copied, extra, "compared with the other members");
-                self.tell_of_extra(group, &report.extra).await
+                // What was lacking here may have been deleted while the other one was away.
+                let doubtful = [report.extra, report.copied].concat();
+                self.tell_of_extra(group, &doubtful).await
             }
             Err(error) => Err(error),
         };
@@ -172,9 +179,10 @@ impl Copies {
             let behind = |all: &[cairn_base::map::Member]| {
                 all.iter().any(|member| member.node == own && !member.in_sync)
             };
-            if !members.is_some_and(behind) || epochs.changed().await.is_err() {
+            if !members.is_some_and(behind) {
                 return;
             }
+            epochs.changed().await;
         }
     }
 
@@ -204,17 +212,37 @@ impl Copies {
         }
     }
 
-    /// Heals what readers found not to check out, for ever.
+    /// Heals what readers and scrubs found not to check out, for ever.
     pub async fn heal(self: Arc<Self>, mut sick: mpsc::Receiver<Sick>) {
-        while let Some(Sick { group, block }) = sick.recv().await {
-            match repair::heal(&self.served, group, block).await {
-                Ok(true) => tracing::warn!(%group, %block, "a corrupt block was replaced"),
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::error!(%group, %block, %error, "a corrupt block was not replaced");
-                    sleep(PAUSE).await;
+        let mut failed = BTreeSet::new();
+        loop {
+            match timeout(PERIOD, sick.recv()).await {
+                Ok(None) => return,
+                Ok(Some(Sick { group, block })) => {
+                    if let Err(error) = self.heal_one(group, block).await {
+                        tracing::error!(%group, %block, %error, "a corrupt block is not replaced");
+                        failed.insert((group, block));
+                    }
+                }
+                // The others may be there now.
+                Err(_) => {
+                    for (group, block) in std::mem::take(&mut failed) {
+                        if self.heal_one(group, block).await.is_err() {
+                            failed.insert((group, block));
+                        }
+                    }
                 }
             }
+            while failed.len() > UNHEALED {
+                failed.pop_first();
+            }
         }
+    }
+
+    async fn heal_one(&self, group: GroupId, block: BlockId) -> Result<()> {
+        if repair::heal(&self.served, group, block).await? {
+            tracing::warn!(%group, %block, "a corrupt block was replaced");
+        }
+        Ok(())
     }
 }

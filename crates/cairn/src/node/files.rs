@@ -14,7 +14,7 @@ use cairn_base::{BlockId, Clock, Error, GroupId, Result as StoreResult, Secret};
 use cairn_blocks::Blocks;
 use cairn_cluster::control::Agent;
 use cairn_cluster::control::messages::{Method, Secrets};
-use cairn_cluster::data::{Chunkserver, Replicated};
+use cairn_cluster::data::{Chunkserver, Replicated, held};
 use cairn_doors::http::FilesDoor;
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::Connections;
@@ -22,7 +22,7 @@ use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
 use cairn_fs::BlockReader;
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 use crate::failure::{Failure, Result};
 
@@ -152,18 +152,6 @@ pub struct Near {
     memory: Arc<Semaphore>,
 }
 
-/// Bytes that count as on the way until they are dropped.
-struct Held {
-    bytes: Bytes,
-    _room: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 impl Near {
     pub fn new(own: Arc<Chunkserver>, others: Replicated) -> Near {
         Near { own, others, memory: Arc::new(Semaphore::new(MEMORY_KIB)) }
@@ -175,14 +163,14 @@ impl BlockReader for Near {
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> StoreResult<Bytes> {
         let kib = range.len().div_ceil(1024).min(MEMORY_KIB) as u32;
         let room = Arc::clone(&self.memory).acquire_many_owned(kib).await;
-        let _room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
+        let room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
         let bytes = match self.own.read(group, block, range.clone()).await {
             Err(Error::NotFound(_) | Error::Corrupt { .. } | Error::Io(_)) => {
                 self.others.get(group, block, range).await?
             }
             done => done?,
         };
-        Ok(Bytes::from_owner(Held { bytes, _room }))
+        Ok(held(bytes, room))
     }
 }
 

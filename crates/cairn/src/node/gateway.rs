@@ -122,7 +122,7 @@ pub async fn open(
     };
     let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
     let map = Arc::clone(&node.agent) as _;
-    let blocks = Replicated::new(map, pool, node.agent.loads());
+    let blocks = Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng));
     let config = cairn_fs::Config { cache_bytes: cache_mib << 20, ..cairn_fs::Config::default() };
     let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), Arc::clone(&node.clock), config);
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use cairn_auth::{Caller, LinkKey};
 use cairn_base::{Role, Secret, SessionId};
+use cairn_cluster::admin::AdminServer;
 use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::control::{ControlService, Controller, Keeper, Settings};
 use cairn_cluster::data::{Pool, Replicated};
 use cairn_cluster::identity::Desk;
-use cairn_cluster::wire::tls::{TlsDialer, TlsListener};
+use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_cluster::wire::{Terms, serve};
 use cairn_fs::Fs;
 use cairn_meta::engine::postgres;
@@ -87,7 +88,10 @@ async fn run_master(args: &Args) -> Result<ExitCode> {
         clock: Arc::clone(&node.clock),
         rng: Arc::clone(&node.rng),
     });
-    let listener = Arc::new(TlsListener::new(tcp, node.trust(), Some(Arc::clone(&desk)))?);
+    let admin = AdminServer::new(service.clone());
+    let takers = Takers { admin: Some(admin.taker()), ..Takers::default() };
+    let known = Some(Arc::clone(&desk));
+    let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), known, takers)?);
     let terms = Terms::new(cluster, node.loaded.identity.node(), Role::Master);
     let (stop, stopped) = watch::channel(false);
     let served = tokio::spawn(serve(listener, terms, service.clone(), DRAIN, stopped.clone()));
@@ -99,7 +103,7 @@ async fn run_master(args: &Args) -> Result<ExitCode> {
     tracing::info!("stopping");
     service.serve(None);
     let _ = stop.send(true);
-    let _ = tokio::time::timeout(DRAIN, served).await;
+    let _ = tokio::join!(tokio::time::timeout(DRAIN, served), admin.stop(DRAIN));
     ended.map(|()| ExitCode::SUCCESS)
 }
 
@@ -214,7 +218,8 @@ impl Office<'_> {
         let node = self.node;
         let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
         let map = Arc::clone(&controller.keeper) as _;
-        let blocks = Arc::new(Replicated::new(map, pool, node.agent.loads()));
+        let blocks =
+            Arc::new(Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng)));
         let meta = Meta::Local {
             master: controller.master.clone(),
             session: SessionId(0),
@@ -299,7 +304,6 @@ async fn tick(controller: Arc<Controller>) {
 
 /// Once changes may be made: sessions of a former master may hold leases until then.
 async fn collect_garbage(fs: Fs, controller: Arc<Controller>) {
-    if controller.sessions.opened().await.is_ok() {
-        duties::collect_garbage(fs).await;
-    }
+    controller.sessions.opened().await;
+    duties::collect_garbage(fs).await;
 }

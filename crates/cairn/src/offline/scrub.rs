@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn scrub(blocks: &Store, bar: &indicatif::ProgressBar) -> Result<ScrubReport> {
-    let report = blocks.scrub(|progress| {
+    let report = blocks.scrub(|progress, _| {
         bar.set_position(progress.blocks);
         ControlFlow::Continue(())
     })?;

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cairn_auth::Caller;
-use cairn_blocks::{ScrubProgress, ScrubReport, Store};
+use cairn_blocks::{ScrubProgress, ScrubReport, SickBlock, Store};
+use cairn_cluster::data::Sick;
 use cairn_fs::Fs;
 use cairn_fs::ops::gc::{ListDrains, ListFreed};
 use cairn_fs::ops::sessions::ListSessions;
 use cairn_fs::rows::{Drain, SessionState};
 use cairn_meta::engine::Engine;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -57,7 +58,8 @@ pub fn start(parts: &Parts, scrub_days: u32, stopped: &watch::Receiver<bool>) ->
     let mut duties = JoinSet::new();
     duties.spawn(until(stopped.clone(), collect_garbage(parts.fs.clone())));
     duties.spawn(until(stopped.clone(), mounts::tick(Arc::clone(&parts.sessions))));
-    look_after(&mut duties, &parts.blocks, Some(&parts.engine), &parts.dir, scrub_days, stopped);
+    let named = OnDamage::Name(Arc::clone(&parts.engine));
+    look_after(&mut duties, &parts.blocks, named, &parts.dir, scrub_days, stopped);
     Duties(duties)
 }
 
@@ -65,7 +67,7 @@ pub fn start(parts: &Parts, scrub_days: u32, stopped: &watch::Receiver<bool>) ->
 pub fn look_after(
     duties: &mut JoinSet<()>,
     blocks: &Store,
-    engine: Option<&Arc<dyn Engine>>,
+    on_damage: OnDamage,
     dir: &DataDir,
     scrub_days: u32,
     stopped: &watch::Receiver<bool>,
@@ -74,7 +76,7 @@ pub fn look_after(
     if scrub_days > 0 {
         let scrubber = Scrubber {
             blocks: blocks.clone(),
-            engine: engine.cloned(),
+            on_damage,
             file: dir.scrub(),
             period_secs: u64::from(scrub_days) * 24 * 3600,
             stopped: stopped.clone(),
@@ -171,10 +173,17 @@ async fn compact(blocks: Store) {
     }
 }
 
+/// What is done about damaged blocks that a scrub finds, besides logging them.
+pub enum OnDamage {
+    /// Whose objects they are is looked up, and logged too.
+    Name(Arc<dyn Engine>),
+    /// Replacing them by what another node has is asked for.
+    Heal(mpsc::Sender<Sick>),
+}
+
 struct Scrubber {
     blocks: Store,
-    /// What says which object a block belongs to, where that is in this process.
-    engine: Option<Arc<dyn Engine>>,
+    on_damage: OnDamage,
     /// When the last one ended, and what it found.
     file: PathBuf,
     period_secs: u64,
@@ -224,7 +233,14 @@ impl Scrubber {
 
     fn scrub(&self) {
         let mut pace = Pace { step: Instant::now(), bytes: 0 };
-        let report = self.blocks.scrub(|progress| {
+        let report = self.blocks.scrub(|progress, sick| {
+            if let Some(SickBlock { group, block, error, .. }) = sick {
+                tracing::error!(%group, %block, %error, "scrub: a damaged block");
+                if let OnDamage::Heal(sick) = &self.on_damage {
+                    // Nobody takes it any more: the node stops.
+                    let _ = sick.blocking_send(Sick { group: *group, block: *block });
+                }
+            }
             pace.rest(progress, &self.stopped);
             match *self.stopped.borrow() {
                 true => ControlFlow::Break(()),
@@ -236,10 +252,7 @@ impl Scrubber {
             Err(error) => return tracing::error!(%error, "the scrub failed"),
         };
         let (blocks, bytes, sick) = (report.blocks, report.bytes, report.sick.len());
-        for damage in scrub::bad_blocks(&report) {
-            tracing::error!(block = %damage.block, what = damage.what, "scrub: a damaged block");
-        }
-        if let Some(engine) = &self.engine {
+        if let OnDamage::Name(engine) = &self.on_damage {
             name_objects(&**engine, &report);
         }
         if !report.stopped {

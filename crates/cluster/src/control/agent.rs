@@ -8,20 +8,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role};
 use cairn_meta::session::{self, Dialed, Lost};
-use cairn_meta::wire;
+use cairn_meta::{Watched, wire};
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::messages::{Beat, Beaten, Method};
 use crate::data::{Loads, MapSource, NodeLoad};
 use crate::identity::{Directory, Identity, KnownNode, Loaded, Pins};
 use crate::wire::tls::{TlsDialer, Trust};
-use crate::wire::{Peer, Reconnect, Retry, Service, Terms};
+use crate::wire::{Dial, Peer, Reconnect, Retry, Service, Terms};
 
 /// Between two beats.
 const BEAT: Duration = Duration::from_millis(500);
@@ -75,17 +74,38 @@ impl Pins for NodeView {
     }
 }
 
+/// Tells of every epoch of the map, or of the newest of several.
+pub struct Epochs {
+    epoch: Arc<Watched<u64>>,
+    seen: u64,
+}
+
+impl Epochs {
+    /// Waits for an epoch that it has not told of.
+    pub async fn changed(&mut self) {
+        let seen = self.seen;
+        let newer = |epoch: &u64| (*epoch != seen).then_some(*epoch);
+        self.seen = self.epoch.wait_for(newer).await;
+    }
+}
+
+/// By what a node proves who it is, and where that is kept.
+struct Papers {
+    identity: Arc<Identity>,
+    directory: Arc<Directory>,
+}
+
 /// Speaks with the master that serves, whichever that is.
 pub struct Agent {
     reconnect: Reconnect<Recalls>,
     recalls: Recalls,
     view: Arc<NodeView>,
-    identity: Arc<Identity>,
-    directory: Arc<Directory>,
+    node: NodeId,
+    papers: Option<Papers>,
     clock: Arc<dyn Clock>,
     /// Where masters were when this node joined.
     addresses: Vec<String>,
-    epoch: watch::Sender<u64>,
+    epoch: Arc<Watched<u64>>,
     loads: Loads,
 }
 
@@ -102,13 +122,39 @@ impl Agent {
         let pins = Arc::clone(&view) as Arc<dyn Pins>;
         let trust = Trust { identity: Arc::clone(&identity), pins, clock: Arc::clone(&clock) };
         let dialer = Arc::new(TlsDialer::new(trust)?);
-        let mut terms = Terms::new(identity.cluster(), identity.node(), role);
-        terms.expects = Some(Role::Master);
-        let recalls = Recalls::default();
+        let terms = Terms::new(identity.cluster(), identity.node(), role);
         let addresses = loaded.addresses.clone();
         if addresses.is_empty() {
             return Err(Error::Invalid("the address of no master is known".into()));
         }
+        let papers = Some(Papers { identity, directory });
+        Ok(Agent::over(dialer, terms, addresses, papers, view, clock, rng))
+    }
+
+    /// On a network without TLS.
+    pub fn without_tls(
+        dialer: Arc<dyn Dial>,
+        terms: Terms,
+        addresses: Vec<String>,
+        view: Arc<NodeView>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Arc<Agent> {
+        Agent::over(dialer, terms, addresses, None, view, clock, rng)
+    }
+
+    fn over(
+        dialer: Arc<dyn Dial>,
+        mut terms: Terms,
+        addresses: Vec<String>,
+        papers: Option<Papers>,
+        view: Arc<NodeView>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Arc<Agent> {
+        let node = terms.node;
+        terms.expects = Some(Role::Master);
+        let recalls = Recalls::default();
         let reconnect = Reconnect::new(
             dialer,
             addresses.clone(),
@@ -117,22 +163,12 @@ impl Agent {
             rng,
             Retry { most: Duration::from_millis(500), ..Retry::default() },
         );
-        let (epoch, loads) = (watch::Sender::new(0), Loads::default());
-        Ok(Arc::new(Agent {
-            reconnect,
-            recalls,
-            view,
-            identity,
-            directory,
-            clock,
-            addresses,
-            epoch,
-            loads,
-        }))
+        let (epoch, loads) = (Arc::default(), Loads::default());
+        Arc::new(Agent { reconnect, recalls, view, node, papers, clock, addresses, epoch, loads })
     }
 
     pub fn node(&self) -> NodeId {
-        self.identity.node()
+        self.node
     }
 
     pub fn view(&self) -> &Arc<NodeView> {
@@ -140,8 +176,8 @@ impl Agent {
     }
 
     /// The epoch of the map, as it changes.
-    pub fn epochs(&self) -> watch::Receiver<u64> {
-        self.epoch.subscribe()
+    pub fn epochs(&self) -> Epochs {
+        Epochs { epoch: Arc::clone(&self.epoch), seen: self.epoch.get() }
     }
 
     /// How full chunkservers are, as the master heard last.
@@ -151,8 +187,7 @@ impl Agent {
 
     /// Waits until there is a map.
     pub async fn has_map(&self) {
-        // The sender lives in `self`.
-        let _ = self.epoch.subscribe().wait_for(|epoch| *epoch > 0).await;
+        self.epoch.wait_for(|epoch| (*epoch > 0).then_some(())).await;
     }
 
     fn adopt(&self, row: &Bytes) -> Result<()> {
@@ -167,8 +202,7 @@ impl Agent {
     /// from nobody else.
     fn follow(&self) {
         let map = self.view.map();
-        let is_new =
-            self.epoch.send_if_modified(|epoch| std::mem::replace(epoch, map.epoch) < map.epoch);
+        let is_new = self.epoch.modify(|epoch| std::mem::replace(epoch, map.epoch) < map.epoch);
         if !is_new {
             return;
         }
@@ -177,7 +211,9 @@ impl Agent {
             of_map.clone().map(|(id, node)| KnownNode { node: *id, pin: node.pin }).collect();
         let mut addresses: Vec<String> = of_map.map(|(_, node)| node.address.clone()).collect();
         addresses.retain(|address| !address.is_empty());
-        if let Err(error) = self.directory.remember_masters(&masters, &addresses) {
+        let kept = self.papers.as_ref().map(|papers| &papers.directory);
+        let remembered = kept.map(|directory| directory.remember_masters(&masters, &addresses));
+        if let Some(Err(error)) = remembered {
             tracing::warn!(%error, "the masters were not noted");
         }
         let further = self.addresses.iter().filter(|address| !addresses.contains(address));
@@ -235,8 +271,9 @@ impl Agent {
             }
             was_heard = beaten.is_ok();
             if was_heard
-                && self.identity.is_due(self.clock.now())
-                && let Err(error) = self.renew().await
+                && let Some(papers) = &self.papers
+                && papers.identity.is_due(self.clock.now())
+                && let Err(error) = self.renew(papers).await
             {
                 tracing::warn!(%error, "the certificate was not renewed");
             }
@@ -252,11 +289,11 @@ impl Agent {
         map.map_or(Ok(()), |row| self.adopt(&row))
     }
 
-    async fn renew(&self) -> Result<()> {
+    async fn renew(&self, papers: &Papers) -> Result<()> {
         let answer = self.ask(Method::Certify, Bytes::new(), PATIENCE).await?;
         let certificate = CertificateDer::from(answer.to_vec());
-        self.identity.renew(certificate.clone(), self.clock.now())?;
-        self.directory.save_node_certificate(&certificate)?;
+        papers.identity.renew(certificate.clone(), self.clock.now())?;
+        papers.directory.save_node_certificate(&certificate)?;
         tracing::info!("certificate renewed");
         Ok(())
     }

@@ -1,22 +1,22 @@
 //! The master that serves, as other nodes know it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, TokenHash};
+use cairn_base::{Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, TokenId};
 use cairn_meta::ops::gc::FreeOrphans;
 use cairn_meta::session::host::Sessions;
 use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 
+use super::edit::Edit;
 use super::keeper::Keeper;
-use super::messages::{
-    Beat, Beaten, CaughtUp, EXTRA_BLOCKS, Edit, Extra, Issue, Method, NodeStatus, Secrets, Status,
-};
+use super::messages::{Beat, Beaten, CaughtUp, EXTRA_BLOCKS, Extra, Method, Secrets};
 use super::plan::{Patience, plan};
+use super::status::{NodeStatus, SessionStatus, Status};
 use crate::identity::{Desk, Tokens};
 use crate::wire::PeerInfo;
 
@@ -50,7 +50,7 @@ pub struct Controller {
     secrets: Secrets,
     settings: Settings,
     started: Duration,
-    seen: Mutex<HashMap<NodeId, Seen>>,
+    seen: Mutex<BTreeMap<NodeId, Seen>>,
 }
 
 struct Seen {
@@ -75,7 +75,7 @@ impl Controller {
 
     /// Answers what a node asks for.
     pub async fn handle(&self, peer: &PeerInfo, method: Method, message: &[u8]) -> Result<Bytes> {
-        let (node, role) = (peer.authenticated.node, peer.role);
+        let node = peer.authenticated.node;
         match method {
             Method::Serves => Ok(Bytes::new()),
             Method::Beat => wire::encode(&self.beat(node, wire::decode(message)?).await?),
@@ -84,12 +84,6 @@ impl Controller {
             Method::Certify => self.certify(peer),
             Method::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
             Method::Extra => self.extra(wire::decode(message)?).await,
-            Method::Status => wire::encode(&self.status()),
-            Method::Issue if role == Role::Master => self.issue(wire::decode(message)?).await,
-            Method::Edit if role == Role::Master => self.edit(wire::decode(message)?).await,
-            Method::Issue | Method::Edit => {
-                Err(Error::Denied(format!("only masters may ask for {method:?}")))
-            }
             Method::Recall => Err(Error::NotImplemented("a recall of a master".into())),
         }
     }
@@ -155,38 +149,42 @@ impl Controller {
         Ok(Bytes::new())
     }
 
-    async fn issue(&self, issue: Issue) -> Result<Bytes> {
-        let hash = TokenHash::from_bytes(issue.hash);
-        let roles = Roles::from_bits(issue.roles);
-        let grant = JoinGrant { hash, roles, expires: issue.expires, used: None };
-        self.keeper.issue(issue.id, grant).await?;
-        Ok(Bytes::new())
+    /// Remembers a join token.
+    pub async fn issue(&self, id: TokenId, grant: JoinGrant) -> Result<()> {
+        self.keeper.issue(id, grant).await
     }
 
-    async fn edit(&self, edit: Edit) -> Result<Bytes> {
-        self.keeper.edit(|map| apply(map, &edit)).await?;
+    /// Changes the map as an operator wants.
+    pub async fn edit(&self, edit: &Edit) -> Result<()> {
+        self.keeper.edit(|map| edit.apply(map)).await?;
         tracing::info!(?edit, "the cluster map was edited");
-        Ok(Bytes::new())
+        Ok(())
     }
 
-    fn status(&self) -> Status {
+    pub fn status(&self) -> Status {
         let now = self.clock.monotonic();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let map = ClusterMap::clone(&self.keeper.current());
         let seen = self.seen.lock();
-        let nodes = seen.iter().map(|(node, seen)| NodeStatus {
+        let known = seen.iter().filter(|(node, _)| map.nodes.contains_key(node));
+        let nodes = known.map(|(node, Seen { at, beat })| NodeStatus {
             node: *node,
-            silent_ms: millis(now.saturating_sub(seen.at)),
-            beat: seen.beat.clone(),
+            silent_ms: millis(now.saturating_sub(*at)),
+            version: beat.version.clone(),
+            disk: beat.disk,
+            store: beat.store,
+            copying: beat.copying.clone(),
+            groups: beat.groups.clone(),
         });
-        let sessions = self.sessions.list().into_iter();
+        let sessions = self.sessions.list().into_iter().map(|(session, node, renewed)| {
+            SessionStatus { session: session.0, node: NodeId(node), silent_ms: millis(renewed) }
+        });
         Status {
-            map: self.keeper.current().encode(),
             nodes: nodes.collect(),
-            sessions: sessions
-                .map(|(session, node, renewed)| (session.0, NodeId(node), millis(renewed)))
-                .collect(),
+            sessions: sessions.collect(),
             master: self.node,
             batch: self.master.durable_batch(),
+            map,
         }
     }
 
@@ -205,27 +203,21 @@ impl Controller {
     pub async fn look_around(&self) -> Result<()> {
         let map = self.keeper.load().await?;
         let now = self.clock.monotonic();
+        let Settings { silence, patience } = self.settings;
         let mut silent: BTreeMap<NodeId, Duration> = BTreeMap::new();
+        let (mut is_heard, mut full) = (BTreeSet::from([self.node]), BTreeSet::new());
         {
             let seen = self.seen.lock();
-            for node in map.nodes.keys().filter(|node| **node != self.node) {
+            for node in map.nodes.keys().copied().filter(|node| *node != self.node) {
+                let said = seen.get(&node);
                 // Of those who were not heard since this master serves, it is not known how long
                 // they are away.
-                let heard = seen.get(node).map_or(self.started, |seen| seen.at);
-                silent.insert(*node, now.saturating_sub(heard));
+                let heard = said.map_or(self.started, |seen| seen.at);
+                silent.insert(node, now.saturating_sub(heard));
+                is_heard.extend(said.map(|_| node));
+                full.extend(said.filter(|seen| seen.beat.store.is_full).map(|_| node));
             }
         }
-        let Settings { silence, patience } = self.settings;
-        let is_heard = {
-            let seen = self.seen.lock();
-            let heard = |node: &NodeId| *node == self.node || seen.contains_key(node);
-            map.nodes.keys().copied().filter(heard).collect::<Vec<_>>()
-        };
-        let full: BTreeSet<NodeId> = {
-            let seen = self.seen.lock();
-            let full = seen.iter().filter(|(_, seen)| seen.beat.store.is_full);
-            full.map(|(node, _)| *node).collect()
-        };
         let edited = self.keeper.edit(|map| {
             for (id, node) in &mut map.nodes {
                 let quiet = silent.get(id).is_some_and(|time| *time >= silence);
@@ -287,35 +279,6 @@ fn introduce(map: &mut ClusterMap, node: NodeId, beat: &Beat) -> Result<()> {
         for group in map.groups.values_mut() {
             let members = group.members.iter_mut().filter(|member| member.node == node);
             members.for_each(|member| member.in_sync = false);
-        }
-    }
-    Ok(())
-}
-
-/// What an operator wants.
-fn apply(map: &mut ClusterMap, edit: &Edit) -> Result<()> {
-    let missing = |node: NodeId| Error::NotFound(format!("node {node}"));
-    match *edit {
-        Edit::Drain(node) | Edit::Undrain(node) => {
-            let known = map.nodes.get_mut(&node).ok_or_else(|| missing(node))?;
-            known.is_draining = matches!(edit, Edit::Drain(_));
-        }
-        Edit::Remove(node) => {
-            let groups = map.groups.values().filter(|group| group.has(node)).count();
-            if groups > 0 {
-                return Err(Error::Conflict(format!(
-                    "node {node} is in {groups} groups: drain it, and wait until it is in none"
-                )));
-            }
-            map.nodes.remove(&node).ok_or_else(|| missing(node))?;
-        }
-        Edit::Replicas { replicas, minimum } => {
-            (map.replicas, map.minimum) = (replicas, minimum);
-            map.check()?;
-        }
-        Edit::Count(count) => {
-            map.replica_counts.insert(count);
-            map.check()?;
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! 5). Messages are postcard. `docs/protocol.md` lists them.
 
 use bytes::Bytes;
-use cairn_base::{BlockId, Error, GroupId, NodeId, Owner, Result, Timestamp, TokenId};
+use cairn_base::{BlockId, Error, GroupId, NodeId, Owner, Result};
 use serde::{Deserialize, Serialize};
 
 /// Blocks in one message about blocks.
@@ -20,8 +20,6 @@ pub enum Method {
     Beat = 16,
     /// Answered with the map.
     Map = 17,
-    /// [`Issue`], answered with nothing. For masters only.
-    Issue = 18,
     /// Answered with [`Secrets`].
     Secrets = 19,
     /// Answered with a new certificate for the node that asks.
@@ -30,18 +28,12 @@ pub enum Method {
     CaughtUp = 21,
     /// [`Extra`], answered with nothing.
     Extra = 22,
-    /// Answered with [`Status`].
-    Status = 23,
-    /// [`Edit`], answered with nothing. For masters only.
-    Edit = 24,
 }
 
 impl Method {
     pub fn from_number(number: u16) -> Result<Method> {
-        use Method::{Beat, CaughtUp, Certify, Edit, Extra, Issue, Map, Recall};
-        use Method::{Secrets, Serves, Status};
-        let all =
-            [Recall, Serves, Beat, Map, Issue, Secrets, Certify, CaughtUp, Extra, Status, Edit];
+        use Method::{Beat, CaughtUp, Certify, Extra, Map, Recall, Secrets, Serves};
+        let all = [Recall, Serves, Beat, Map, Secrets, Certify, CaughtUp, Extra];
         let found = all.into_iter().find(|method| *method as u16 == number);
         found.ok_or_else(|| Error::NotImplemented(format!("method {number} of a node")))
     }
@@ -64,6 +56,8 @@ pub struct Beat {
     pub store: StoreState,
     /// Groups that it is copying.
     pub copying: Vec<Copying>,
+    /// Groups of which it has blocks, and the bytes of those.
+    pub groups: Vec<(GroupId, u64)>,
 }
 
 /// How a store of blocks fares.
@@ -98,16 +92,6 @@ pub struct Beaten {
     pub free_bytes: Vec<(NodeId, u64)>,
 }
 
-/// Remembers a join token.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Issue {
-    pub id: TokenId,
-    /// SHA-256 of its secret.
-    pub hash: [u8; 32],
-    pub roles: u16,
-    pub expires: Timestamp,
-}
-
 /// Keys that a node needs to do its work. Only ever sent over connections between nodes.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Secrets {
@@ -132,40 +116,4 @@ pub struct CaughtUp {
 pub struct Extra {
     pub group: GroupId,
     pub blocks: Vec<(BlockId, Owner)>,
-}
-
-/// A change of the map that an operator wants.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Edit {
-    Drain(NodeId),
-    Undrain(NodeId),
-    /// Forgets a node that no group needs any more.
-    Remove(NodeId),
-    Replicas {
-        replicas: u8,
-        minimum: u8,
-    },
-    /// Groups with so many replicas are wanted too.
-    Count(u8),
-}
-
-/// The cluster as its master sees it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Status {
-    pub map: Bytes,
-    pub nodes: Vec<NodeStatus>,
-    /// Session, node that it is of, milliseconds since it renewed.
-    pub sessions: Vec<(u64, NodeId, u64)>,
-    /// The master that answered.
-    pub master: NodeId,
-    /// The last batch that is durable.
-    pub batch: u64,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct NodeStatus {
-    pub node: NodeId,
-    /// Milliseconds since its last beat.
-    pub silent_ms: u64,
-    pub beat: Beat,
 }

@@ -11,13 +11,18 @@
 //! ```
 
 mod agent;
+pub mod balance;
 mod controller;
+mod edit;
 mod keeper;
 pub mod messages;
 pub mod plan;
 mod service;
+mod status;
 
-pub use agent::{Agent, NodeView, Recalls};
+pub use agent::{Agent, Epochs, NodeView, Recalls};
 pub use controller::{Controller, Settings};
+pub use edit::{Edit, Move};
 pub use keeper::Keeper;
 pub use service::ControlService;
+pub use status::{NodeStatus, SessionStatus, Status};

@@ -36,7 +36,9 @@ impl ControlService {
         self.active.store(controller);
     }
 
-    fn serving(&self) -> Result<Arc<Controller>> {
+    /// # Errors
+    /// `Unavailable` while it stands by.
+    pub fn serving(&self) -> Result<Arc<Controller>> {
         let active = self.active.load_full();
         active.ok_or_else(|| Error::Unavailable(STANDS_BY.into()))
     }
@@ -104,8 +106,9 @@ async fn converse(
 async fn forward(peer: Peer, mut recalls: UnboundedReceiver<Recall>) {
     loop {
         let recall = tokio::select! {
-            recall = recalls.recv() => recall,
+            biased;
             _ = peer.closed() => return,
+            recall = recalls.recv() => recall,
         };
         let Some(recall) = recall else { return };
         let Ok(message) = wire::encode(&recall) else { return };

@@ -10,29 +10,17 @@ use cairn_blocks::Blocks;
 use http::header::{CONNECTION, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::Chunkserver;
 use super::ask::Key;
 use super::body::{self, Outgoing};
 use super::form::{self, EPOCH, FAILED, PageQuery, Path, Refused, STALE};
+use super::held;
 use crate::limits::{DATA_CALL, GET_INLINE_BYTES};
 use crate::wire::Authenticated;
 
 type Answer = Response<Outgoing>;
-
-/// Bytes that count as being sent until they are dropped.
-struct Held {
-    bytes: Bytes,
-    _room: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
 
 impl Chunkserver {
     pub(super) async fn answer(&self, peer: &Authenticated, request: Request<Incoming>) -> Answer {
@@ -109,9 +97,9 @@ impl Chunkserver {
             return Err(Error::RangeNotSatisfiable { size }.into());
         }
         let room = Arc::clone(&self.gets).acquire_many_owned(range.len() as u32).await;
-        let _room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
+        let room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
         let bytes = self.read(group, block, range).await?;
-        Ok(done(status, Bytes::from_owner(Held { bytes, _room })))
+        Ok(done(status, held(bytes, room)))
     }
 
     /// Bytes of a block that is here. Who asks sees to it that they are not too many.

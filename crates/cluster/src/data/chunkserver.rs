@@ -82,7 +82,7 @@ impl Chunkserver {
         })
     }
 
-    /// For [`crate::wire::tls::TlsListener::with_blocks`].
+    /// For [`crate::wire::tls::Takers`].
     pub fn taker(self: &Arc<Self>) -> Taker {
         let server = Arc::clone(self);
         Arc::new(move |link| server.take(link))
@@ -133,6 +133,7 @@ impl Chunkserver {
         loop {
             let next = if draining { Phase::Ended } else { Phase::Draining };
             tokio::select! {
+                biased;
                 ended = connection.as_mut() => return ended.map_err(broken),
                 _ = phase.wait_for(|phase| *phase >= next) => {
                     if draining {

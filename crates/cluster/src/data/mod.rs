@@ -21,6 +21,7 @@ mod body;
 mod chunkserver;
 #[deny(clippy::indexing_slicing)]
 mod form;
+mod held;
 mod nodes;
 mod place;
 mod pool;
@@ -38,6 +39,7 @@ use cairn_base::{ClusterMap, Result};
 
 pub use chunkserver::{Chunkserver, Sick};
 pub use form::Refused;
+pub use held::held;
 pub use nodes::{Loads, NodeLoad};
 pub use pool::Pool;
 pub use replicated::Replicated;

@@ -1,6 +1,6 @@
 //! What a client knows of the nodes it asks: how much it has asked of each, and which failed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -18,11 +18,11 @@ pub struct NodeLoad {
 }
 
 /// Filled by whoever hears from the nodes; a node that is not there is taken to have room.
-pub type Loads = Arc<RwLock<HashMap<NodeId, NodeLoad>>>;
+pub type Loads = Arc<RwLock<BTreeMap<NodeId, NodeLoad>>>;
 
 pub(super) struct Nodes {
     start: Instant,
-    all: RwLock<HashMap<NodeId, Arc<State>>>,
+    all: RwLock<BTreeMap<NodeId, Arc<State>>>,
 }
 
 struct State {

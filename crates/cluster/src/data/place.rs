@@ -142,7 +142,7 @@ mod tests {
             map.nodes.insert(NodeId(id.into()), Node { is_up: true, ..Node::new(pin) });
         }
         for (at, (wanted, members)) in (1..).zip(groups) {
-            let member = |node: &u64| Member { node: NodeId(*node), in_sync: true };
+            let member = |node: &u64| Member::new(NodeId(*node), true);
             let members = members.iter().map(member).collect();
             map.groups.insert(GroupId(at), Group { wanted: *wanted, changed: 1, members });
         }

@@ -21,7 +21,7 @@ use super::Chunkserver;
 use super::ask::Key;
 use super::form::Refused;
 use super::replicated::{end_of, merge, said};
-use crate::limits::{COPIES, COPIES_FAILED, INVENTORY_BLOCKS};
+use crate::limits::{COPIES, COPIES_FAILED, COPIES_NAMED, INVENTORY_BLOCKS};
 
 /// How far it has come, for others to see.
 #[derive(Debug, Default)]
@@ -62,6 +62,8 @@ pub struct Report {
     pub epoch: u64,
     pub copied_blocks: u64,
     pub copied_bytes: u64,
+    /// The first of those that were copied.
+    pub copied: Vec<(BlockId, Owner)>,
     /// Blocks that only this member has. They were never acknowledged, or were deleted.
     pub extra: Vec<(BlockId, Owner)>,
     /// Blocks that no other member could give.
@@ -225,6 +227,9 @@ impl CatchUp<'_> {
                 let mut report = self.report.lock();
                 report.copied_blocks += 1;
                 report.copied_bytes += length;
+                if report.copied.len() < COPIES_NAMED {
+                    report.copied.push((info.block, info.owner));
+                }
                 Ok(())
             }
             // Deleted since it was listed.
@@ -275,13 +280,10 @@ impl Pace {
 /// # Errors
 /// What the others said, if none of them has it: then what is here is left as it is.
 pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Result<bool> {
-    let store = server.store.clone();
-    let verified = tokio::task::spawn_blocking(move || store.verify(group, block)).await;
-    match verified {
-        Ok(Err(Error::Corrupt { .. } | Error::Io(_))) => {}
-        Ok(Ok(_) | Err(Error::NotFound(_))) => return Ok(false),
-        Ok(Err(error)) => return Err(error),
-        Err(error) => return Err(Error::Unavailable(format!("a task ended early: {error}"))),
+    match server.store.blocking(move |store| store.verify(group, block)).await {
+        Err(Error::Corrupt { .. } | Error::Io(_)) => {}
+        Ok(_) | Err(Error::NotFound(_)) => return Ok(false),
+        Err(error) => return Err(error),
     }
     let info = server.store.stat(group, block)?;
     let map = server.map.current();

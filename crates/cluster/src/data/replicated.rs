@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::rng::RealRng;
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role};
 use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
 use futures_util::future::join_all;
@@ -32,14 +31,19 @@ pub(super) struct Shared {
     pub pool: Arc<Pool>,
     pub nodes: Nodes,
     pub loads: Loads,
-    pub rng: RealRng,
+    pub rng: Arc<dyn Rng>,
     pub cleanups: Arc<Semaphore>,
 }
 
 impl Replicated {
-    pub fn new(map: Arc<dyn MapSource>, pool: Arc<Pool>, loads: Loads) -> Replicated {
+    pub fn new(
+        map: Arc<dyn MapSource>,
+        pool: Arc<Pool>,
+        loads: Loads,
+        rng: Arc<dyn Rng>,
+    ) -> Replicated {
         let (nodes, cleanups) = (Nodes::new(), Arc::new(Semaphore::new(CLEANUPS)));
-        Replicated { shared: Arc::new(Shared { map, pool, nodes, loads, rng: RealRng, cleanups }) }
+        Replicated { shared: Arc::new(Shared { map, pool, nodes, loads, rng, cleanups }) }
     }
 
     /// Nodes that failed just now, and are avoided.

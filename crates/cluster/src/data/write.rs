@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng};
+use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result};
 use cairn_blocks::Wish;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::{Error, Result, Role};
+use cairn_meta::Watched;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use super::frame::{HEADER_BYTES, Kind};
@@ -149,9 +150,7 @@ impl Peer {
 
     /// Waits for the end of the connection, and tells why it ended.
     pub async fn closed(&self) -> Error {
-        let mut ended = self.shared.has_ended.subscribe();
-        // The sender lives in `shared`.
-        let _ = ended.wait_for(|ended| *ended).await;
+        self.shared.has_ended.wait_for(|ended| ended.then_some(())).await;
         self.shared.why_not_sent()
     }
 }
@@ -164,7 +163,7 @@ pub(super) struct Shared {
     calls: Semaphore,
     bytes: Semaphore,
     pub state: Mutex<State>,
-    pub has_ended: watch::Sender<bool>,
+    pub has_ended: Watched<bool>,
 }
 
 #[derive(Default)]
@@ -191,7 +190,7 @@ impl Shared {
             calls: Semaphore::new(window.calls as usize),
             bytes: Semaphore::new(window.bytes as usize),
             state: Mutex::default(),
-            has_ended: watch::Sender::new(false),
+            has_ended: Watched::new(false),
         }
     }
 
@@ -294,7 +293,7 @@ impl Shared {
         self.calls.close();
         self.bytes.close();
         wakers.into_iter().for_each(Waker::wake);
-        self.has_ended.send_replace(true);
+        self.has_ended.set(true);
     }
 }
 

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::{Error, Result, Rng};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::connect::{Terms, connect};
 use super::link::Dial;
 use super::peer::{Failed, Peer};
 use super::service::Service;
-use crate::limits::DIAL;
+use crate::limits::{DIAL, HELD_UP};
 
 /// The pause after all addresses were tried in vain: doubles from `first` to `most`, and is then
 /// shortened by up to a half, at random, so that many clients do not come back at once.
@@ -147,29 +149,40 @@ impl<S: Service> Reconnect<S> {
         }
     }
 
-    /// Tries each address once, beginning with the one that answered last.
+    /// Tries each address once, beginning with the one that answered last. Who says nothing holds
+    /// up nobody: the next is tried meanwhile.
     async fn try_all(&self) -> Result<Peer> {
         let addresses = self.addresses.lock().clone();
-        let start = self.start.load(Ordering::Relaxed);
+        let start = self.start.load(Ordering::Relaxed) % addresses.len();
+        let order = addresses.iter().enumerate().cycle().skip(start).take(addresses.len());
+        let mut left = order.map(|(at, address)| async move { (at, self.try_one(address).await) });
+        let mut trying: FuturesUnordered<_> = left.next().into_iter().collect();
         let mut said = Vec::new();
-        for turn in 0..addresses.len() {
-            let at = start.wrapping_add(turn) % addresses.len();
-            let Some(address) = addresses.get(at) else { continue };
-            let late = |_| Error::Unavailable(format!("no answer within {DIAL:?}"));
-            match timeout(DIAL, self.try_one(address)).await.map_err(late) {
-                Ok(Ok(peer)) => {
-                    self.start.store(at, Ordering::Relaxed);
-                    return Ok(peer);
-                }
-                Ok(Err(error)) | Err(error) => said.push(format!("{address}: {error}")),
+        while !trying.is_empty() {
+            tokio::select! {
+                biased;
+                Some((at, tried)) = trying.next() => match tried {
+                    Ok(peer) => {
+                        self.start.store(at, Ordering::Relaxed);
+                        return Ok(peer);
+                    }
+                    Err(error) => said.push(error.to_string()),
+                },
+                () = sleep(HELD_UP) => {}
             }
+            trying.extend(left.next());
         }
         Err(Error::Unavailable(format!("nobody serves: {}", said.join("; "))))
     }
 
     async fn try_one(&self, address: &str) -> Result<Peer> {
-        let link = self.dialer.dial(address).await?;
-        connect(link, &self.terms, self.service.clone()).await
+        let trying = async {
+            let link = self.dialer.dial(address).await?;
+            connect(link, &self.terms, self.service.clone()).await
+        };
+        let late = || Error::Unavailable(format!("no answer within {DIAL:?}"));
+        let tried = timeout(DIAL, trying).await.unwrap_or_else(|_| Err(late()));
+        tried.map_err(|error| Error::Unavailable(format!("{address}: {error}")))
     }
 }
 

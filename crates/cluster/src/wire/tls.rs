@@ -1,9 +1,9 @@
 //! The network that nodes use: TCP with TLS 1.3, in which both sides show their certificates.
 //!
 //! What a client says first (ALPN) decides what it may do: `cairn-wire/1` is for nodes of the
-//! cluster only, and so is `cairn-blocks/1`, over which blocks move; `cairn-join/1` leads to the
-//! desk where nodes are admitted, and nowhere else. There is no session resumption: each connection
-//! asks the cluster map anew.
+//! cluster only, and so are `cairn-blocks/1`, over which blocks move, and `h2`, over which masters
+//! are administered; `cairn-join/1` leads to the desk where nodes are admitted, and nowhere else.
+//! There is no session resumption: each connection asks the cluster map anew.
 
 use std::io;
 use std::net::SocketAddr;
@@ -37,6 +37,7 @@ use crate::limits::{DIAL, JOINS, READ_BYTES};
 const WIRE: &[u8] = b"cairn-wire/1";
 const JOIN: &[u8] = b"cairn-join/1";
 const BLOCKS: &[u8] = b"cairn-blocks/1";
+const ADMIN: &[u8] = b"h2";
 /// How often a certificate is verified again while its connection lasts.
 const VERIFY_AGAIN: Duration = Duration::from_secs(60);
 
@@ -107,6 +108,11 @@ impl TlsDialer {
     /// Dials to move blocks.
     pub fn for_blocks(trust: Trust) -> Result<TlsDialer> {
         TlsDialer::speaking(BLOCKS, trust)
+    }
+
+    /// Dials to administer.
+    pub fn for_admin(trust: Trust) -> Result<TlsDialer> {
+        TlsDialer::speaking(ADMIN, trust)
     }
 
     fn speaking(protocol: &[u8], trust: Trust) -> Result<TlsDialer> {
@@ -182,43 +188,54 @@ pub(crate) async fn dial_to_join(
     dial(&connector(config, JOIN), address).await
 }
 
-/// Listens for nodes of the cluster: those that ask, those that move blocks where there is who
-/// takes them and, where there is a desk, those that ask to join.
+/// Listens for nodes of the cluster: those that ask, those that want something else where there is
+/// who takes them and, where there is a desk, those that ask to join.
 pub struct TlsListener {
     tcp: TcpListener,
     shared: Arc<Shared>,
 }
 
+/// Who takes the connections of nodes that do not ask over `cairn-wire/1`.
+#[derive(Clone, Default)]
+pub struct Takers {
+    /// Of those that move blocks.
+    pub blocks: Option<Taker>,
+    /// Of those that administer, on masters.
+    pub admin: Option<Taker>,
+}
+
 struct Shared {
     trust: Trust,
     wire: Arc<ServerConfig>,
-    blocks: Option<(Arc<ServerConfig>, Taker)>,
+    takers: Vec<(&'static [u8], Arc<ServerConfig>, Taker)>,
     join: Option<(Arc<ServerConfig>, Arc<Desk>)>,
     joins: Semaphore,
 }
 
 impl TlsListener {
     pub fn new(tcp: TcpListener, trust: Trust, desk: Option<Arc<Desk>>) -> Result<TlsListener> {
-        TlsListener::with_blocks(tcp, trust, desk, None)
+        TlsListener::with_takers(tcp, trust, desk, Takers::default())
     }
 
-    /// As `new`; `blocks` takes the connections of nodes that move blocks.
-    pub fn with_blocks(
+    pub fn with_takers(
         tcp: TcpListener,
         trust: Trust,
         desk: Option<Arc<Desk>>,
-        blocks: Option<Taker>,
+        takers: Takers,
     ) -> Result<TlsListener> {
         let wire = server(&trust, Arc::new(trust.mutual()), WIRE)?;
         let join = match desk {
             Some(desk) => Some((server(&trust, Arc::new(Applying), JOIN)?, desk)),
             None => None,
         };
-        let blocks = match blocks {
-            Some(taker) => Some((server(&trust, Arc::new(trust.mutual()), BLOCKS)?, taker)),
-            None => None,
-        };
-        let shared = Shared { trust, wire, blocks, join, joins: Semaphore::new(JOINS) };
+        let mut taken = Vec::new();
+        for (protocol, taker) in [(BLOCKS, takers.blocks), (ADMIN, takers.admin)] {
+            if let Some(taker) = taker {
+                let config = server(&trust, Arc::new(trust.mutual()), protocol)?;
+                taken.push((protocol, config, taker));
+            }
+        }
+        let shared = Shared { trust, wire, takers: taken, join, joins: Semaphore::new(JOINS) };
         Ok(TlsListener { tcp, shared: Arc::new(shared) })
     }
 
@@ -263,8 +280,15 @@ impl Shared {
             let hello = start.client_hello();
             hello.alpn().is_some_and(|asked| asked.eq([protocol]))
         };
-        match (&self.join, &self.blocks) {
-            (Some((config, desk)), _) if asks_for(JOIN) => {
+        if asks_for(WIRE) {
+            return Ok(Some(self.admit(start, &self.wire, address).await?));
+        }
+        if let Some((_, config, taker)) = self.takers.iter().find(|(name, ..)| asks_for(name)) {
+            taker(self.admit(start, config, address).await?);
+            return Ok(None);
+        }
+        match &self.join {
+            Some((config, desk)) if asks_for(JOIN) => {
                 let turn = self.joins.acquire().await;
                 let _turn = turn.map_err(|_| Error::Unavailable("stopped".into()))?;
                 let mut stream = start.into_stream(Arc::clone(config)).await.map_err(lost())?;
@@ -274,11 +298,6 @@ impl Shared {
                 desk.serve(&mut stream, &public.ok_or_else(none)??).await?;
                 Ok(None)
             }
-            (_, Some((config, taker))) if asks_for(BLOCKS) => {
-                taker(self.admit(start, config, address).await?);
-                Ok(None)
-            }
-            _ if asks_for(WIRE) => Ok(Some(self.admit(start, &self.wire, address).await?)),
             _ => Err(Error::Invalid("handshake: for a protocol that is not spoken here".into())),
         }
     }

@@ -11,6 +11,7 @@ mod blocks_go_to_all_members;
 mod calls_are_answered;
 mod calls_have_limits;
 mod identities_survive_on_disk;
+mod masters_are_administered;
 mod only_nodes_move_blocks;
 mod only_nodes_of_the_map_are_admitted;
 mod stale_maps_are_refused;

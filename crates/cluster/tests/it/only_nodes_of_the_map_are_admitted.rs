@@ -98,13 +98,13 @@ async fn raw_tls(
     Ok(head)
 }
 
-fn rustls_pem_key(key: &NodeKey) -> PrivateKeyDer<'static> {
+pub fn rustls_pem_key(key: &NodeKey) -> PrivateKeyDer<'static> {
     use rustls::pki_types::pem::PemObject;
     PrivateKeyDer::from_pem_slice(key.to_pem().expose().as_bytes()).unwrap()
 }
 
 #[derive(Debug)]
-struct Anybody;
+pub struct Anybody;
 
 impl rustls::client::danger::ServerCertVerifier for Anybody {
     fn verify_server_cert(

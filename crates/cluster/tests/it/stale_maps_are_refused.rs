@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_base::rng::RealRng;
 use cairn_base::{Error, GroupId, NodeId};
 use cairn_blocks::{Blocks, Wish};
 use cairn_cluster::data::MapSource;
@@ -94,7 +95,8 @@ async fn an_old_map_deletes_nothing() {
         }
     }
     let stuck = Arc::new(Stuck(old));
-    let stuck = cairn_cluster::data::Replicated::new(stuck, pool, Default::default());
+    let stuck =
+        cairn_cluster::data::Replicated::new(stuck, pool, Default::default(), Arc::new(RealRng));
     let deleted = stuck.delete(GroupId(1), &[block(1)]).await;
     assert!(matches!(deleted, Err(Error::Unavailable(_))), "{deleted:?}");
     assert_eq!(world.holders(1, 1), [11, 12]);

@@ -26,6 +26,7 @@ mod info;
 mod link;
 mod list;
 mod mount;
+mod move_object;
 mod put;
 mod range;
 mod redirect;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 use cairn_auth::Caller;
 use cairn_fs::Fs;
 use http::header::{CONNECTION, EXPECT, HeaderName};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
 use tokio::sync::Semaphore;
 
@@ -91,6 +93,7 @@ enum Kind {
     Head,
     Put,
     Append,
+    Move,
     Delete,
     List,
     Bucket,
@@ -99,14 +102,16 @@ enum Kind {
 }
 
 impl Kind {
-    const NAMES: [&str; 9] =
-        ["get", "head", "put", "append", "delete", "list", "bucket", "admin", "other"];
+    const NAMES: [&str; 10] =
+        ["get", "head", "put", "append", "move", "delete", "list", "bucket", "admin", "other"];
 
-    fn of(method: &Method, target: &Target<'_>) -> Kind {
-        match (target, method.as_str()) {
+    fn of(parts: &Parts, target: &Target<'_>) -> Kind {
+        let moves = parts.uri.query().is_some_and(|query| query.contains(route::MOVE_TO));
+        match (target, parts.method.as_str()) {
             (Target::Object { .. }, "GET") => Kind::Get,
             (Target::Object { .. }, "HEAD") => Kind::Head,
             (Target::Object { .. }, "PUT") => Kind::Put,
+            (Target::Object { .. }, "POST") if moves => Kind::Move,
             (Target::Object { .. }, "POST") => Kind::Append,
             (Target::Object { .. }, "DELETE") => Kind::Delete,
             (Target::Prefix { .. }, "GET" | "HEAD") => Kind::List,
@@ -195,7 +200,7 @@ impl Inner {
         let upgrade = mount::wanted(&mut request);
         let (parts, mut upload) = request.into_parts();
         let parsed = Target::parse(parts.uri.path());
-        let kind = parsed.as_ref().map_or(Kind::Other, |target| Kind::of(&parts.method, target));
+        let kind = parsed.as_ref().map_or(Kind::Other, |target| Kind::of(&parts, target));
         let stats = &self.stats[kind as usize];
         let mut is_anonymous = false;
         let admitted = self.admit.caller(&parts.headers, peer.address).await;

@@ -8,6 +8,7 @@ use http::{HeaderValue, Method, Response};
 
 use super::error::Failure;
 use super::get::{self, Read};
+use super::move_object::move_object;
 use super::redirect::{Maker, redirect};
 use super::target::{Query, Target};
 use super::{Body, Inner, admin, append, buckets, delete, health, info, list, no_content, put};
@@ -15,6 +16,9 @@ use crate::limits;
 use crate::metrics::VerbStats;
 use crate::serve::Peer;
 use crate::upload::Upload;
+
+/// The query parameter by which an object gets another key.
+pub const MOVE_TO: &str = "move-to";
 
 const OBJECT: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 const PREFIX: &str = "GET, HEAD, DELETE, OPTIONS";
@@ -119,6 +123,9 @@ async fn object(
     Ok(match parts.method.as_str() {
         "GET" | "HEAD" => read(door, request, place, query).await?,
         "PUT" => put::put(fs, caller, place, headers, upload, stats).await?,
+        "POST" if let Some(target) = query.get(MOVE_TO) => {
+            move_object(fs, caller, place, target, headers).await?
+        }
         "POST" => {
             let memory = &door.append_memory;
             append::append(fs, memory, caller, place, headers, upload, stats).await?

@@ -142,6 +142,37 @@ fn an_append_goes_to_the_end() {
 }
 
 #[test]
+fn an_object_moves_in_one_step() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/storage/bucket", b"").expect(201);
+    let headers = [("Content-Type", "text/x-moved"), ("X-Cairn-Meta-Colour", "blue")];
+    root.call("PUT", "/storage/bucket/a/from", &headers, &pattern(300_000)).expect(201);
+    let before = root.get("/storage/bucket/a/from");
+    let to = |key: &str| format!("/storage/bucket/a/from?move-to={key}");
+    for bad in ["", "a/from", "b/../c", "%00"] {
+        root.call("POST", &to(bad), &[], b"").expect(400);
+    }
+    root.call("POST", &to("b"), &[("If-Match", "\"x\"")], b"").expect(501);
+    root.put("/storage/bucket/there", b"other").expect(201);
+    root.call("POST", &to("there"), &[("If-None-Match", "*")], b"").expect(412);
+    assert_eq!(root.get("/storage/bucket/there").body, b"other");
+    let moved = root.call("POST", &to("b/a+%26%20b"), &[], b"").expect(204);
+    let after = root.get("/storage/bucket/b/a%20%26%20b");
+    assert_eq!(moved.header("etag"), after.header("etag"));
+    assert!(after.body == before.body);
+    for name in ["content-type", "x-cairn-meta-colour"] {
+        assert_eq!(after.header(name), before.header(name), "{name}");
+    }
+    root.get("/storage/bucket/a/from").expect(404);
+    root.call("POST", &to("c"), &[], b"").expect(404);
+    // It replaces what is there.
+    root.call("POST", "/storage/bucket/b/a%20%26%20b?move-to=there", &[], b"").expect(204);
+    assert!(root.get("/storage/bucket/there").body == before.body);
+    server.anonymous().call("POST", "/storage/bucket/there?move-to=x", &[], b"").expect(401);
+}
+
+#[test]
 fn appenders_at_once_lose_nothing() {
     let server = Server::start();
     let root = server.root();

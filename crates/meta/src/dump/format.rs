@@ -5,6 +5,8 @@ use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::{Error, Result, limits};
 
+use crate::rest::Rest;
+
 const MAGIC: [u8; 8] = *b"CAIRNDMP";
 const VERSION: u32 = 1;
 const SECTION: [u8; 4] = *b"SECT";
@@ -163,23 +165,4 @@ pub fn take_rows(mut body: Bytes, rows: u32) -> Option<Vec<(Bytes, Bytes)>> {
 
 pub fn altered(what: &str) -> Error {
     Error::corrupt(format!("{what} of the dump"), "bytes that do not check out", "what was written")
-}
-
-/// The bytes not read yet.
-struct Rest<'a>(&'a [u8]);
-
-impl Rest<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*head)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
 }

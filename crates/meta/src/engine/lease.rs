@@ -1,10 +1,11 @@
 //! How long a master may answer from memory: as long as no other can have taken over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_base::Error;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// Called with the reason when another master took over.
 type Fenced = Box<dyn FnOnce(String) + Send>;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use cairn_base::limits;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 
 use super::op::Job;
 use crate::engine::Change;
@@ -52,12 +53,12 @@ pub struct Verdict {
 pub struct Pipe {
     state: Mutex<PipeState>,
     /// The executor waits for the committer to take the open batch.
-    room: Condvar,
+    room: Notify,
     /// The committer waits for the lock: let go of it after this operation.
     wanted: AtomicBool,
     /// Apart from the state, which the executor keeps locked while it runs operations.
     handed: Mutex<Handed>,
-    due: Condvar,
+    due: Notify,
 }
 
 pub struct PipeState {
@@ -90,10 +91,10 @@ impl Pipe {
         let state = PipeState { open, committing: false, verdict: None, idle: false, stop: false };
         Pipe {
             state: Mutex::new(state),
-            room: Condvar::new(),
+            room: Notify::new(),
             wanted: AtomicBool::new(false),
             handed: Mutex::default(),
-            due: Condvar::new(),
+            due: Notify::new(),
         }
     }
 
@@ -112,13 +113,18 @@ impl Pipe {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// For the executor: waits until the open batch takes operations, or there is no point in
+    /// For the executor: the lock, once the open batch takes operations, or there is no point in
     /// waiting.
-    pub fn wait_for_room(&self, state: &mut MutexGuard<'_, PipeState>) {
-        while state.open.is_full() && state.verdict.is_none() && !state.stop {
-            if !self.offer(state) {
-                self.room.wait(state);
+    pub async fn lock_with_room(&self) -> MutexGuard<'_, PipeState> {
+        loop {
+            {
+                let mut state = self.lock();
+                let full = state.open.is_full() && state.verdict.is_none() && !state.stop;
+                if !full || self.offer(&mut state) {
+                    return state;
+                }
             }
+            self.room.notified().await;
         }
     }
 
@@ -154,12 +160,16 @@ impl Pipe {
     }
 
     /// For the committer, when idle: the next batch, or `None` when the master ends.
-    pub fn wait(&self) -> Option<Batch> {
-        let mut handed = self.handed.lock();
-        while handed.batch.is_none() && !handed.stop {
-            self.due.wait(&mut handed);
+    pub async fn wait(&self) -> Option<Batch> {
+        loop {
+            {
+                let mut handed = self.handed.lock();
+                if handed.batch.is_some() || handed.stop {
+                    return handed.batch.take();
+                }
+            }
+            self.due.notified().await;
         }
-        handed.batch.take()
     }
 
     /// For the committer: a batch was not committed.
@@ -183,8 +193,8 @@ impl Pipe {
         handed.stop = true;
         let batch = handed.batch.take();
         drop(handed);
-        self.due.notify_all();
-        self.room.notify_all();
+        self.due.notify_one();
+        self.room.notify_one();
         drop((jobs, verdict, batch));
     }
 }

@@ -1,8 +1,7 @@
 //! Durable rows in memory, each with the batch it is known from.
 
-use std::hash::BuildHasher;
-
 use bytes::Bytes;
+use cairn_base::checksum::crc32c;
 use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Weighter};
@@ -47,23 +46,21 @@ pub enum Cached {
 /// The row cache. A row in it is the newest published one, whatever happens at the same time.
 pub struct RowCache {
     rows: Cache<Bytes, Slot, Weigh>,
-    hasher: DefaultHashBuilder,
     /// The last batch that changed a key, by hash.
     changed: Vec<Mutex<[u64; COUNTERS]>>,
 }
 
 impl RowCache {
     pub fn new(bytes: usize) -> RowCache {
-        let hasher = DefaultHashBuilder::default();
         let rows = Cache::with(
             bytes / (2 * ROW_OVERHEAD),
             bytes as u64,
             Weigh,
-            hasher.clone(),
+            DefaultHashBuilder::default(),
             DefaultLifecycle::default(),
         );
         let changed = (0..STRIPES).map(|_| Mutex::new([0; COUNTERS])).collect();
-        RowCache { rows, hasher, changed }
+        RowCache { rows, changed }
     }
 
     /// The newest published row, for the executor, which knows all younger ones itself.
@@ -83,7 +80,7 @@ impl RowCache {
     /// Takes over the rows changed by `batch`. One thread at a time, batch after batch.
     pub fn publish(&self, batch: u64, changes: Vec<Change>) {
         for (key, row) in changes {
-            let (stripe, counter) = self.place(&key);
+            let (stripe, counter) = Self::place(&key);
             let mut changed = self.changed[stripe].lock();
             changed[counter] = batch;
             self.store(key, Slot { batch, row });
@@ -98,7 +95,7 @@ impl RowCache {
         }
         // A copy, since what a snapshot gives may be a small part of a large buffer.
         let (key, row) = (Bytes::copy_from_slice(key), row.map(|row| Bytes::copy_from_slice(row)));
-        let (stripe, counter) = self.place(&key);
+        let (stripe, counter) = Self::place(&key);
         let changed = self.changed[stripe].lock();
         let last = changed[counter];
         if last <= snapshot_batch {
@@ -121,9 +118,8 @@ impl RowCache {
         }
     }
 
-    fn place(&self, key: &Bytes) -> (usize, usize) {
-        // The high half: the cache itself takes its shards from the low bits.
-        let hash = (self.hasher.hash_one(key) >> 32) as usize;
+    fn place(key: &Bytes) -> (usize, usize) {
+        let hash = crc32c(key) as usize;
         (hash % STRIPES, hash / STRIPES % COUNTERS)
     }
 }

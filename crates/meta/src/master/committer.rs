@@ -22,8 +22,8 @@ impl Committer {
     }
 
     /// Returns when the master ends.
-    pub fn run(mut self) {
-        while let Some(batch) = self.next() {
+    pub async fn run(mut self) {
+        while let Some(batch) = self.next().await {
             if batch.changes.is_empty() {
                 self.shared.answer_unchanged(batch.jobs);
             } else {
@@ -32,7 +32,7 @@ impl Committer {
         }
     }
 
-    fn next(&self) -> Option<Batch> {
+    async fn next(&self) -> Option<Batch> {
         match self.shared.pipe.next() {
             Next::Batch(batch) => Some(batch),
             Next::Stop => None,
@@ -41,7 +41,7 @@ impl Committer {
                 if self.shared.stopping.load(Ordering::SeqCst) {
                     self.shared.inbox.poke();
                 }
-                self.shared.pipe.wait()
+                self.shared.pipe.wait().await
             }
         }
     }

@@ -88,12 +88,14 @@ impl Executor {
     }
 
     /// Returns when the master failed, or was told to stop and all operations are answered.
-    pub fn run(mut self) {
+    pub async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         while shared.failure().is_none() {
+            if !self.has_work() {
+                self.wait().await;
+            }
             self.gather();
-            let mut pipe = shared.pipe.lock();
-            shared.pipe.wait_for_room(&mut pipe);
+            let mut pipe = shared.pipe.lock_with_room().await;
             if let Some(verdict) = pipe.verdict.take() {
                 self.start_over(&mut pipe, verdict);
             }
@@ -106,10 +108,17 @@ impl Executor {
         }
     }
 
-    /// Takes what has arrived; waits for something if there is nothing to do.
+    /// Waits until something has arrived.
+    async fn wait(&mut self) {
+        if self.shared.config.threads.is_none() {
+            self.shared.inbox.spin();
+        }
+        self.shared.inbox.wait().await;
+    }
+
+    /// Takes what has arrived.
     fn gather(&mut self) {
-        let wait = !self.has_work();
-        self.shared.inbox.take(&mut self.arrived, wait);
+        self.shared.inbox.take(&mut self.arrived);
         let Arrived { jobs, fetched, events } = &mut self.arrived;
         self.queue.extend(jobs.drain(..));
         self.fetched.extend(fetched.drain(..));

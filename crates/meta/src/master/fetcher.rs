@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::Config;
 use super::inbox::Fetched;
@@ -32,7 +33,7 @@ struct QueueState {
 #[derive(Default)]
 pub struct FetchQueue {
     state: Mutex<QueueState>,
-    ready: Condvar,
+    ready: Notify,
 }
 
 impl FetchQueue {
@@ -51,16 +52,27 @@ impl FetchQueue {
         state.closed = true;
         let dropped = std::mem::take(&mut state.waiting);
         drop(state);
-        self.ready.notify_all();
+        self.ready.notify_one();
         drop(dropped);
     }
 
     /// The next operations, or `None` when the master ends.
-    fn take(&self, config: &Config) -> Option<Vec<Lacking>> {
-        let mut state = self.state.lock();
-        while state.waiting.is_empty() && !state.closed {
-            self.ready.wait(&mut state);
+    async fn take(&self, config: &Config) -> Option<Vec<Lacking>> {
+        loop {
+            if let Some(taken) = self.take_now(config) {
+                return Some(taken);
+            }
+            if self.state.lock().closed {
+                // So that the next thread hears of it.
+                self.ready.notify_one();
+                return None;
+            }
+            self.ready.notified().await;
         }
+    }
+
+    fn take_now(&self, config: &Config) -> Option<Vec<Lacking>> {
+        let mut state = self.state.lock();
         let share = state.waiting.len().div_ceil(config.fetch_threads.max(1));
         let share = share.min(config.fetch_ops.max(1));
         let taken: Vec<Lacking> = state.waiting.drain(..share).collect();
@@ -69,9 +81,9 @@ impl FetchQueue {
 }
 
 /// A fetch thread.
-pub fn run(shared: &Arc<Shared>) {
-    while let Some(lacking) = shared.fetches.take(&shared.config) {
-        shared.inbox.push_fetched(fetch(shared, lacking));
+pub async fn run(shared: Arc<Shared>) {
+    while let Some(lacking) = shared.fetches.take(&shared.config).await {
+        shared.inbox.push_fetched(fetch(&shared, lacking));
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::leases::Event;
 use super::op::Job;
@@ -45,7 +46,7 @@ impl InboxState {
 #[derive(Default)]
 pub struct Inbox {
     state: Mutex<InboxState>,
-    wake: Condvar,
+    wake: Notify,
     /// There is something new.
     news: AtomicBool,
 }
@@ -96,21 +97,33 @@ impl Inbox {
         }
     }
 
-    /// Moves everything to `arrived`; with `wait`, not before there is something new.
-    pub fn take(&self, arrived: &mut Arrived, wait: bool) {
-        if wait {
-            for _ in 0..SPINS {
-                if self.news.load(Ordering::Relaxed) {
-                    break;
-                }
-                std::hint::spin_loop();
+    /// Looks out for something new, for a moment.
+    pub fn spin(&self) {
+        for _ in 0..SPINS {
+            if self.news.load(Ordering::Relaxed) {
+                break;
             }
+            std::hint::spin_loop();
         }
+    }
+
+    /// Waits until there is something new.
+    pub async fn wait(&self) {
+        while self.sleeps() {
+            self.wake.notified().await;
+        }
+    }
+
+    /// Whether there is nothing new: whoever brings something rings.
+    fn sleeps(&self) -> bool {
         let mut state = self.state.lock();
-        while wait && state.is_empty() && !state.poked && !state.closed {
-            state.sleeping = true;
-            self.wake.wait(&mut state);
-        }
+        state.sleeping = state.is_empty() && !state.poked && !state.closed;
+        state.sleeping
+    }
+
+    /// Moves everything to `arrived`.
+    pub fn take(&self, arrived: &mut Arrived) {
+        let mut state = self.state.lock();
         state.sleeping = false;
         state.poked = false;
         self.news.store(false, Ordering::Relaxed);

@@ -8,7 +8,7 @@
 //! settles no sooner, and is answered no sooner.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -46,7 +46,7 @@ pub struct Leases {
     kept: usize,
     limit: usize,
     /// Rows changed by operations that have not settled.
-    settling: HashMap<Bytes, Settling, DefaultHashBuilder>,
+    settling: BTreeMap<Bytes, Settling>,
     /// What the operation that runs now has seen of them.
     seen: RefCell<Vec<Arc<Settle>>>,
     unsettled: Arc<Unsettled>,
@@ -84,7 +84,7 @@ impl Leases {
             order: VecDeque::new(),
             kept: 0,
             limit: limit.max(1),
-            settling: HashMap::default(),
+            settling: BTreeMap::new(),
             seen: RefCell::default(),
             unsettled,
         }
@@ -151,10 +151,10 @@ impl Leases {
 
     /// The operation that runs now sees a range of rows.
     pub fn see_range(&self, start: &Bytes, end: &Bytes) {
-        if self.settling.is_empty() {
+        if self.settling.is_empty() || start >= end {
             return;
         }
-        let rows = self.settling.iter().filter(|(key, _)| *key >= start && *key < end);
+        let rows = self.settling.range::<Bytes, _>(start..end);
         self.seen.borrow_mut().extend(rows.map(|(_, one)| Arc::clone(&one.settle)));
     }
 
@@ -187,7 +187,7 @@ impl Leases {
         for seen in self.seen.get_mut().drain(..) {
             seen.precede(&settle);
         }
-        let mut due: HashMap<SessionId, Vec<Bytes>> = HashMap::new();
+        let mut due: BTreeMap<SessionId, Vec<Bytes>> = BTreeMap::new();
         for key in changed.clone() {
             if let Some(former) = self.settling.get(key) {
                 former.settle.precede(&settle);

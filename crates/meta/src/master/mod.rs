@@ -32,6 +32,7 @@ mod settle;
 mod shared;
 mod source;
 mod stats;
+mod threads;
 
 pub use leases::Event;
 pub use memo::Memo;
@@ -44,9 +45,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::{Clock, Error, Result};
+use cairn_base::{Clock, Error, Result, Threads};
 use parking_lot::Mutex;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use committer::Committer;
 use executor::Executor;
@@ -77,6 +78,8 @@ pub struct Config {
     pub inline_us: u64,
     /// Leases held by all sessions together; beyond it the oldest are recalled.
     pub leases: usize,
+    /// Who runs the threads of the master; without, each is one of the operating system.
+    pub threads: Option<Arc<dyn Threads>>,
 }
 
 impl Config {
@@ -96,6 +99,7 @@ impl Default for Config {
             fetch_ops: 16,
             inline_us: 150,
             leases: 1 << 20,
+            threads: None,
         }
     }
 }
@@ -125,15 +129,16 @@ impl Master {
         let owner = Owner { shared: Arc::clone(&shared), threads: Mutex::new(threads) };
         let master = Master { owner: Arc::new(owner) };
         let executor = Executor::new(Arc::clone(&shared));
-        spawn(&shared, &alive, "meta-execute", move |shared| {
-            executor.run();
-            shared.fetches.close();
-            shared.pipe.stop();
+        let ended = Arc::clone(&shared);
+        spawn(&shared, &alive, "meta-execute", async move {
+            executor.run().await;
+            ended.fetches.close();
+            ended.pipe.stop();
         })?;
         let committer = Committer::new(Arc::clone(&shared), fence);
-        spawn(&shared, &alive, "meta-commit", move |_| committer.run())?;
+        spawn(&shared, &alive, "meta-commit", committer.run())?;
         for _ in 0..shared.config.fetch_threads.max(1) {
-            spawn(&shared, &alive, "meta-fetch", fetcher::run)?;
+            spawn(&shared, &alive, "meta-fetch", fetcher::run(Arc::clone(&shared)))?;
         }
         Ok(master)
     }
@@ -207,10 +212,7 @@ impl Master {
             let (shared, caller) = (Arc::clone(&shared), caller.clone());
             move || (read::stored(&shared, caller, &verb), verb)
         };
-        let task = tokio::task::spawn_blocking(stored);
-        let (result, verb) = task
-            .await
-            .map_err(|error| Error::Unavailable(format!("the read did not end: {error}")))?;
+        let (result, verb) = threads::blocking(&shared.config.threads, stored).await?;
         if shared.unsettled.holds(stamp) {
             return result;
         }
@@ -275,11 +277,8 @@ impl Master {
     /// Waits until the master fails, if it ever does, and returns why.
     pub fn wait_failed(&self) -> impl Future<Output = String> + Send + use<> {
         let shared = Arc::clone(&self.owner.shared);
-        let mut failed: watch::Receiver<bool> = shared.watch_failure();
         async move {
-            while shared.failure().is_none() {
-                let _ = failed.changed().await;
-            }
+            shared.wait_failed().await;
             shared.failure().unwrap_or_default().to_owned()
         }
     }
@@ -300,7 +299,10 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.begin_stop();
-        let _ = self.threads.lock().recv_timeout(DROP_TIMEOUT);
+        // Threads that are given turns have none while this one waits.
+        if self.shared.config.threads.is_none() {
+            let _ = self.threads.lock().recv_timeout(DROP_TIMEOUT);
+        }
     }
 }
 
@@ -309,13 +311,20 @@ fn spawn(
     shared: &Arc<Shared>,
     alive: &Sender<()>,
     name: &'static str,
-    body: impl FnOnce(&Arc<Shared>) + Send + 'static,
+    body: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
     let guard = Guard { shared: Arc::clone(shared), name, _alive: alive.clone() };
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let guard = guard;
-        body(&guard.shared);
-    })?;
+    let thread = async move {
+        let _guard = guard;
+        body.await;
+    };
+    match &shared.config.threads {
+        Some(threads) => threads.spawn(Box::pin(thread)),
+        None => {
+            let builder = std::thread::Builder::new().name(name.to_owned());
+            builder.spawn(move || threads::block_on(thread))?;
+        }
+    }
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use cairn_base::{Clock, Error, Result, Timestamp};
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use super::Config;
 use super::batch::Pipe;
@@ -15,6 +15,7 @@ use super::inbox::Inbox;
 use super::op::Job;
 use super::settle::Unsettled;
 use super::stats::{Counters, Stats};
+use crate::Watched;
 use crate::engine::{Engine, Fence, Lease};
 
 /// The last published batch, and who waits for it.
@@ -71,7 +72,7 @@ pub struct Shared {
     /// What it takes to answer from memory, if anything.
     lease: Option<Arc<Lease>>,
     failure: OnceLock<String>,
-    failed: watch::Sender<bool>,
+    failed: Watched<bool>,
     clock: Arc<dyn Clock>,
     now: AtomicI64,
 }
@@ -96,7 +97,7 @@ impl Shared {
             unsettled: Arc::default(),
             stopping: AtomicBool::new(false),
             failure: OnceLock::new(),
-            failed: watch::Sender::new(false),
+            failed: Watched::new(false),
             clock,
             now: AtomicI64::new(i64::MIN),
             config,
@@ -149,9 +150,9 @@ impl Shared {
         self.failure.get().map(String::as_str)
     }
 
-    /// Told when the master fails.
-    pub fn watch_failure(&self) -> watch::Receiver<bool> {
-        self.failed.subscribe()
+    /// Waits until the master fails.
+    pub async fn wait_failed(&self) {
+        self.failed.wait_for(|failed| failed.then_some(())).await;
     }
 
     /// The master must not go on: every waiting and every later operation is answered with
@@ -164,7 +165,7 @@ impl Shared {
         self.fetches.close();
         self.pipe.stop();
         self.durable.wake();
-        self.failed.send_replace(true);
+        self.failed.set(true);
     }
 
     /// What an operation is told that gets no other answer.

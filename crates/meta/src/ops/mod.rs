@@ -18,6 +18,7 @@ pub mod list_objects;
 pub mod list_uploads;
 pub mod lookup;
 pub mod mkdir;
+pub mod move_object;
 pub mod multipart;
 pub mod namespace;
 pub mod open_object;

@@ -10,8 +10,8 @@ use cairn_base::{Clock, Error, Result, Rng, SessionId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::rows::LeasedRows;
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::master::Memo;
 use crate::view::Want;
-use crate::{Context, Source, Stop, Verb, View, WireVerb, wire};
+use crate::{Context, Source, Stop, Verb, View, Watched, WireVerb, wire};
 
 /// Attempts to read from memory while rows are recalled.
 const ATTEMPTS: usize = 3;
@@ -74,7 +74,7 @@ struct Inner {
     rows: LeasedRows,
     /// Until when rows may be used, by the monotonic clock, nanoseconds.
     valid_until: AtomicU64,
-    attachment: watch::Sender<Option<Attachment>>,
+    attachment: Watched<Option<Attachment>>,
     /// The session is not attached any more.
     detached: Notify,
     session: AtomicU64,
@@ -130,7 +130,7 @@ impl Client {
             clock,
             rows: LeasedRows::new(config.cache_bytes),
             valid_until: AtomicU64::new(0),
-            attachment: watch::Sender::new(None),
+            attachment: Watched::new(None),
             detached: Notify::new(),
             session: AtomicU64::new(rng.next_u64()),
             rng,
@@ -239,8 +239,7 @@ impl Client {
 
     /// Ends the session, so that nobody has to wait until it lapses. Nothing is done with it after.
     pub async fn close(&self) {
-        let attachment = self.inner.attachment.borrow().clone();
-        let Some(Attachment { session, link }) = attachment else { return };
+        let Some(Attachment { session, link }) = self.inner.attachment.get() else { return };
         self.inner.valid_until.store(0, Ordering::SeqCst);
         self.inner.rows.clear();
         self.inner.forgotten(Forgotten::All);
@@ -253,7 +252,7 @@ impl Client {
 
     /// Whether a master answers.
     pub fn is_attached(&self) -> bool {
-        self.inner.attachment.borrow().is_some()
+        self.inner.attachment.get().is_some()
     }
 
     pub fn stats(&self) -> Stats {
@@ -398,23 +397,16 @@ impl Inner {
 
     /// Waits for a connection with the session attached.
     async fn attached(&self) -> Result<Attachment> {
-        if let Some(attachment) = &*self.attachment.borrow() {
-            return Ok(attachment.clone());
+        if let Some(attachment) = self.attachment.get() {
+            return Ok(attachment);
         }
-        let mut changes = self.attachment.subscribe();
-        let found = timeout(PATIENCE, changes.wait_for(Option::is_some)).await;
-        match found {
-            Ok(Ok(attachment)) => match &*attachment {
-                Some(attachment) => Ok(attachment.clone()),
-                None => Err(Error::Unavailable("no master".into())),
-            },
-            _ => Err(Error::Unavailable("no master answers".into())),
-        }
+        let found = timeout(PATIENCE, self.attachment.wait_for(Option::clone)).await;
+        found.map_err(|_| Error::Unavailable("no master answers".into()))
     }
 
     /// The connection is no good: the next attempt waits for another one.
     async fn lost(&self, link: &Arc<dyn Link>) {
-        let was = self.attachment.send_if_modified(|attachment| {
+        let was = self.attachment.modify(|attachment| {
             let same = attachment.as_ref().is_some_and(|one| Arc::ptr_eq(&one.link, link));
             if same {
                 *attachment = None;
@@ -431,7 +423,7 @@ impl Inner {
         match self.attach().await {
             Ok((link, recalls, lease)) => {
                 self.stay(&link, recalls, lease).await;
-                self.attachment.send_replace(None);
+                self.attachment.set(None);
             }
             Err(error) => {
                 tracing::debug!(%error, "no master");
@@ -456,7 +448,7 @@ impl Inner {
                     self.settled.fetch_max(attached.batch, Ordering::SeqCst);
                     self.extend(sent, lease);
                     let attachment = Attachment { session, link: Arc::clone(&link) };
-                    self.attachment.send_replace(Some(attachment));
+                    self.attachment.set(Some(attachment));
                     return Ok((link, recalls, lease));
                 }
                 Ok(Reply::Failed(error @ Error::Unavailable(_))) => {

@@ -1,6 +1,6 @@
 //! The master's side of sessions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,17 +10,16 @@ use cairn_base::{Clock, Error, Result, SessionId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::watch;
 
 use super::{
     Acknowledge, Attach, Attached, Detach, Method, Read, ReadReply, Recall, Renew, Renewed, Reply,
     Run,
 };
-use crate::Master;
 use crate::master::{Event, Once, Reading};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::SessionState;
 use crate::wire::{self, Visitor};
+use crate::{Master, Watched};
 
 /// Rows longer than this are not leased, bytes.
 const LEASED_ROW_BYTES: usize = 256 << 10;
@@ -33,13 +32,18 @@ pub struct Sessions {
     state: Mutex<State>,
     /// Whether changes are made: not before every session that an earlier master may have given
     /// leases to is attached here, or has lapsed.
-    open: watch::Sender<bool>,
+    open: Watched<bool>,
 }
 
+#[derive(Default)]
 struct State {
-    live: HashMap<SessionId, Live>,
+    live: BTreeMap<SessionId, Live>,
     /// When those that an earlier master knew lapse.
-    inherited: HashMap<SessionId, Duration>,
+    inherited: BTreeMap<SessionId, Duration>,
+    /// Those that are about to be attached, and when they lapse if that comes to nothing.
+    opening: BTreeMap<SessionId, Duration>,
+    /// Those that have lapsed and are not ended yet.
+    ending: BTreeSet<SessionId>,
 }
 
 struct Live {
@@ -73,7 +77,7 @@ impl Sessions {
     ) -> Result<Arc<Sessions>> {
         const PAGE: usize = 1000;
         let lapses = clock.monotonic() + lease;
-        let mut inherited = HashMap::new();
+        let mut inherited = BTreeMap::new();
         let mut after = None;
         loop {
             let list = ListSessions { after, limit: PAGE };
@@ -85,8 +89,8 @@ impl Sessions {
             }
             after = page.last().map(|(session, _)| *session);
         }
-        let open = watch::Sender::new(inherited.is_empty());
-        let state = Mutex::new(State { live: HashMap::new(), inherited });
+        let open = Watched::new(inherited.is_empty());
+        let state = Mutex::new(State { inherited, ..State::default() });
         Ok(Arc::new(Sessions { master, clock, lease, state, open }))
     }
 
@@ -130,11 +134,15 @@ impl Sessions {
     ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
         let session = attach.session;
         self.check_owner(peer, session)?;
+        self.begin_opening(session)?;
         let opened = OpenRemoteSession { session, owner: peer.id };
         self.master.run(&Caller::system(), opened).await?;
         let (sender, recalls) = unbounded_channel();
         {
             let mut state = self.state.lock();
+            if state.opening.remove(&session).is_none() && !state.live.contains_key(&session) {
+                return Err(lapsed(session));
+            }
             let renewed = self.clock.monotonic();
             let reads_from = self.master.durable_batch();
             state.live.insert(session, Live { peer: peer.id, renewed, reads_from });
@@ -145,6 +153,16 @@ impl Sessions {
         let lease_ms = self.lease.as_millis() as u64;
         let attached = Attached { lease_ms, batch: self.master.durable_batch() };
         Ok((attached, recalls))
+    }
+
+    /// From here on the session does not lapse before it can be attached.
+    fn begin_opening(&self, session: SessionId) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.ending.contains(&session) {
+            return Err(lapsed(session));
+        }
+        state.opening.insert(session, self.clock.monotonic() + self.lease);
+        Ok(())
     }
 
     fn check_owner(&self, peer: &Peer, session: SessionId) -> Result<()> {
@@ -222,7 +240,7 @@ impl Sessions {
         if run.slot >= super::SLOTS {
             return Err(Error::Invalid(format!("slot {}", run.slot)));
         }
-        self.opened().await?;
+        self.opened().await;
         let caller = Caller::relayed(run.caller);
         let (session, slot, sequence) = (run.session, run.slot, run.sequence);
         let visitor = Once { master: &self.master, caller, session, slot, sequence };
@@ -230,57 +248,68 @@ impl Sessions {
     }
 
     /// Waits until changes may be made.
-    pub async fn opened(&self) -> Result<()> {
-        if self.opened_now() {
-            return Ok(());
-        }
-        let mut open = self.open.subscribe();
-        let waited = open.wait_for(|open| *open).await;
-        waited.map(drop).map_err(|_| Error::Unavailable("the master is stopping".into()))
+    pub async fn opened(&self) {
+        self.open.wait_for(|open| open.then_some(())).await;
     }
 
     /// Whether changes are made.
     pub fn opened_now(&self) -> bool {
-        *self.open.borrow()
+        self.open.get()
     }
 
     fn open_if_due(&self, state: &State) {
         if state.inherited.is_empty() {
-            self.open.send_replace(true);
+            self.open.set(true);
         }
     }
 
     /// Ends the sessions that have lapsed. To be called several times a second.
+    ///
+    /// # Errors
+    /// Those of the master; the next call tries again.
     pub async fn tick(&self) -> Result<()> {
-        for session in self.lapsed() {
-            tracing::warn!(%session, "session lapsed: it has not renewed in time");
-            let ended = EndSession { session, reaped: false };
-            self.master.run(&Caller::system(), ended).await?;
+        self.note_lapsed();
+        let ending = self.state.lock().ending.clone();
+        for session in ending {
+            match self.master.run(&Caller::system(), EndSession { session, reaped: false }).await {
+                // It was about to be opened, and never was.
+                Ok(()) | Err(Error::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+            self.state.lock().ending.remove(&session);
         }
         Ok(())
     }
 
-    fn lapsed(&self) -> Vec<SessionId> {
+    fn note_lapsed(&self) {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
+        let State { live, inherited, opening, ending } = &mut *state;
         let mut lapsed = Vec::new();
-        let State { live, inherited } = &mut *state;
-        live.retain(|session, one| {
-            let alive = now.saturating_sub(one.renewed) < self.lease;
-            if !alive {
-                self.master.tell(Event::Ended { session: *session });
-                lapsed.push(*session);
-            }
-            alive
-        });
-        inherited.retain(|session, lapses| {
-            if now >= *lapses {
-                lapsed.push(*session);
-            }
+        opening.retain(|session, lapses| {
+            lapsed.extend((now >= *lapses).then_some(*session));
             now < *lapses
         });
+        live.retain(|session, one| {
+            let renewed = now.saturating_sub(one.renewed) < self.lease;
+            let alive = renewed || opening.contains_key(session);
+            lapsed.extend((!alive).then_some(*session));
+            alive
+        });
+        // One of which an attempt to attach came to nothing may be attached all the same.
+        lapsed.retain(|session| !live.contains_key(session));
+        inherited.retain(|session, lapses| {
+            let alive = now < *lapses || opening.contains_key(session);
+            lapsed.extend((!alive).then_some(*session));
+            alive
+        });
+        for session in lapsed {
+            tracing::warn!(%session, "session lapsed: it has not renewed in time");
+            inherited.remove(&session);
+            ending.insert(session);
+            self.master.tell(Event::Ended { session });
+        }
         self.open_if_due(&state);
-        lapsed
     }
 
     /// No session reads a state older than this batch.
@@ -301,6 +330,10 @@ impl Sessions {
         };
         state.live.iter().map(one).collect()
     }
+}
+
+fn lapsed(session: SessionId) -> Error {
+    Error::Unavailable(format!("outcome unknown: session {session} has lapsed"))
 }
 
 impl<'a> Visitor for Once<'a> {

@@ -1,9 +1,9 @@
 //! Leased rows.
 
-use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use cairn_base::checksum::crc32c;
 use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Weighter};
@@ -27,7 +27,6 @@ impl Weighter<Bytes, Option<Bytes>> for Weigh {
 /// Rows that the master will recall before it changes them.
 pub struct LeasedRows {
     rows: Cache<Bytes, Option<Bytes>, Weigh>,
-    hasher: DefaultHashBuilder,
     /// How many recalls there were of keys of a stripe.
     stripes: Vec<Mutex<u64>>,
     recalls: AtomicU64,
@@ -45,12 +44,10 @@ impl Mark {
 
 impl LeasedRows {
     pub fn new(bytes: usize) -> LeasedRows {
-        let hasher = DefaultHashBuilder::default();
         let items = bytes / (2 * ROW_OVERHEAD);
         let lifecycle = DefaultLifecycle::default();
         LeasedRows {
-            rows: Cache::with(items, bytes as u64, Weigh, hasher.clone(), lifecycle),
-            hasher,
+            rows: Cache::with(items, bytes as u64, Weigh, DefaultHashBuilder::default(), lifecycle),
             stripes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
             recalls: AtomicU64::new(0),
         }
@@ -98,7 +95,7 @@ impl LeasedRows {
     }
 
     fn stripe(&self, key: &Bytes) -> &Mutex<u64> {
-        &self.stripes[(self.hasher.hash_one(key) >> 32) as usize % STRIPES]
+        &self.stripes[crc32c(key) as usize % STRIPES]
     }
 }
 

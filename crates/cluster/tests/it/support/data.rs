@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::map::{Group, Member, Node as MapNode};
+use cairn_base::rng::RealRng;
 use cairn_base::rng::SeededRng;
 use cairn_base::{
     BlockId, BodyId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role, SessionId,
@@ -15,7 +16,7 @@ use cairn_blocks::{Blocks, Config, Durability, Store, Wish};
 use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, Replicated, Sick};
 use cairn_cluster::identity::Pins;
 use cairn_cluster::wire::Listen;
-use cairn_cluster::wire::tls::{TlsDialer, TlsListener};
+use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -118,7 +119,8 @@ impl World {
         cluster.node(MASTER, Role::Master);
         let map = Copy::new(&truth);
         let pool = pool(&gateway);
-        let blocks = Replicated::new(Arc::clone(&map) as _, pool, Loads::default());
+        let blocks =
+            Replicated::new(Arc::clone(&map) as _, pool, Loads::default(), Arc::new(RealRng));
         let servers = BTreeMap::new();
         let mut world = World { cluster, truth, servers, gateway, blocks, map };
         for id in 11..11 + chunkservers {
@@ -204,8 +206,8 @@ pub fn pool(node: &Node) -> Arc<Pool> {
 
 async fn listen(node: &Node, server: &Arc<Chunkserver>) -> (String, JoinHandle<()>) {
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let taker = Some(server.taker());
-    let listener = TlsListener::with_blocks(tcp, node.trust.clone(), None, taker).unwrap();
+    let takers = Takers { blocks: Some(server.taker()), ..Takers::default() };
+    let listener = TlsListener::with_takers(tcp, node.trust.clone(), None, takers).unwrap();
     let address = listener.local_address().unwrap().to_string();
     let accepting = tokio::spawn(async move {
         loop {
@@ -227,7 +229,7 @@ fn config() -> Config {
 }
 
 pub fn group(wanted: u8, members: &[u64]) -> Group {
-    let member = |node: &u64| Member { node: NodeId(*node), in_sync: true };
+    let member = |node: &u64| Member::new(NodeId(*node), true);
     Group { wanted, changed: 1, members: members.iter().map(member).collect() }
 }
 

@@ -1,5 +1,6 @@
 //! A cluster of nodes in this process: its authority, its map, its clock.
 
+pub mod admin;
 pub mod data;
 mod map;
 pub mod pair;

@@ -8,6 +8,7 @@ use cairn_base::checksum::crc32c;
 use cairn_base::{Error, Result};
 
 use super::super::{Change, Fence};
+use crate::rest::Rest;
 
 /// Records start at multiples of this, bytes: a page that holds an acknowledged record is never
 /// written again while the record is needed.
@@ -88,24 +89,7 @@ struct Parsed {
     header: Header,
 }
 
-/// The bytes not read yet.
-struct Rest<'a>(&'a [u8]);
-
 impl Rest<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*head)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
     fn header(&mut self, log_id: u64) -> Option<Parsed> {
         let version = u16::from_le_bytes(self.take()?);
         let kind = match u16::from_le_bytes(self.take()?) {

@@ -52,7 +52,7 @@ impl Keeper {
     /// Keeps a lease that was asked for at `sent`.
     pub fn start(target: Arc<Target>, epoch: u64, sent: Instant) -> Result<Keeper> {
         let length = target.lease();
-        let lease = Arc::new(Lease::new(target.shown().to_owned(), length, sent));
+        let lease = Arc::new(Lease::new(target.shown().to_owned(), length, sent.into()));
         let orders = Arc::new(Orders::default());
         let (kept, heard) = (Arc::clone(&lease), Arc::clone(&orders));
         let renewer = Renewer { target, lease: kept, length, epoch, orders: heard, link: None };
@@ -131,7 +131,7 @@ impl Renewer {
         *sent = Instant::now();
         let renewed = link.query_within(limit, &target.sql.renew, &[(&epoch, Type::INT8)]);
         if !renewed.map_err(failed)?.is_empty() {
-            self.lease.extend(*sent);
+            self.lease.extend((*sent).into());
             return Ok(true);
         }
         let rows = link.query_within(limit, &target.sql.fence, &[]).map_err(failed)?;

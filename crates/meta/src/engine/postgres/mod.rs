@@ -164,7 +164,7 @@ impl Engine for Postgres {
             && keeper.epoch == expected.epoch
         {
             // A commit proves as much as a renewal does.
-            keeper.lease.extend(sent);
+            keeper.lease.extend(sent.into());
         }
         result
     }

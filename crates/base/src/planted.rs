@@ -1,0 +1,67 @@
+//! Bugs on purpose: what the simulation must find. Without the feature `planted` there is none of
+//! them, nor a way to ask for one.
+
+/// A promise that is broken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// A block is acknowledged before every member of its group has it.
+    AckBeforeAll,
+    /// A member that follows an older map takes part in writes.
+    StaleEpochAccepted,
+    /// Blocks are acknowledged without a sync.
+    SkippedFsync,
+    /// Bytes are returned that do not check out.
+    ChecksumUnchecked,
+    /// A member says that it has caught up before it has compared itself.
+    InSyncBeforeCompare,
+    /// Whoever was master before may still commit.
+    ForgottenFence,
+    /// A master answers from memory although its lease has run out.
+    LeaseIgnored,
+    /// A change is acknowledged before all have let go of what it changed.
+    RecallNotAwaited,
+    /// A row is kept that was recalled while it was on its way.
+    CacheFillRace,
+    /// A new master makes changes while sessions of the former one hold leases.
+    InheritedLeasesForgotten,
+    /// A lease is counted from when the renewal was answered, and used to its end and beyond.
+    LeaseStretched,
+    /// An operation that is sent again is done again.
+    RepliesForgotten,
+    /// Blocks of a session that has ended are published.
+    EndedSessionPublishes,
+    /// Blocks of a session that lives are taken for garbage.
+    LiveSessionReaped,
+    /// Freed blocks are deleted while they may be read.
+    GcWithoutGrace,
+}
+
+#[cfg(feature = "planted")]
+mod chosen {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug, or none, in all that runs on this thread.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    pub fn is_planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use chosen::{is_planted, plant};
+
+/// Whether the bug is there: never.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn is_planted(_: Bug) -> bool {
+    false
+}

@@ -1,0 +1,208 @@
+//! Between messages of the interface and what they say. What is read was said by others.
+
+use cairn_base::map::{Group, Member, Node};
+use cairn_base::{ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Result, Role, Roles};
+
+use super::proto;
+use crate::control::messages::{Copying, StoreState};
+use crate::control::{NodeStatus, SessionStatus, Status};
+
+pub fn write(status: &Status) -> proto::Status {
+    let map = &status.map;
+    let sessions = status.sessions.iter().map(|one| proto::Session {
+        id: one.session,
+        node: one.node.0,
+        silent_ms: one.silent_ms,
+    });
+    proto::Status {
+        epoch: map.epoch,
+        replicas: map.replicas.into(),
+        minimum: map.minimum.into(),
+        replica_counts: map.replica_counts.iter().map(|count| (*count).into()).collect(),
+        next_node: map.next_node,
+        next_group: map.next_group,
+        nodes: map.nodes.iter().map(|(id, node)| write_node(*id, node, status)).collect(),
+        groups: map.groups.iter().map(|(id, group)| write_group(*id, group)).collect(),
+        sessions: sessions.collect(),
+        master: status.master.0,
+        batch: status.batch,
+    }
+}
+
+fn write_node(id: NodeId, node: &Node, status: &Status) -> proto::Node {
+    let said = status.nodes.iter().find(|said| said.node == id);
+    proto::Node {
+        id: id.0,
+        roles: write_roles(node.pin.roles),
+        key_sha256: node.pin.key.0.to_vec(),
+        address: node.address.clone(),
+        url: node.url.clone(),
+        zone: node.zone.clone(),
+        weight: node.weight,
+        disk: write_disk(node.disk),
+        is_up: node.is_up,
+        is_draining: node.is_draining,
+        beat: said.map(write_beat),
+    }
+}
+
+fn write_beat(said: &NodeStatus) -> proto::Beat {
+    let StoreState { blocks, live_bytes, free_bytes, corrupt, healed, is_full } = said.store;
+    let disk = write_disk(said.disk);
+    let store = proto::Store { disk, blocks, live_bytes, free_bytes, corrupt, healed, is_full };
+    let copying = said.copying.iter().map(|one| proto::Copying {
+        group: one.group.0,
+        blocks: one.blocks,
+        bytes: one.bytes,
+    });
+    let groups = said.groups.iter();
+    let groups = groups.map(|(group, bytes)| proto::GroupBytes { group: group.0, bytes: *bytes });
+    proto::Beat {
+        silent_ms: said.silent_ms,
+        version: said.version.clone(),
+        store: (said.disk != 0).then_some(store),
+        copying: copying.collect(),
+        groups: groups.collect(),
+    }
+}
+
+fn write_group(id: GroupId, group: &Group) -> proto::Group {
+    let members = group.members.iter().map(|member| proto::Member {
+        node: member.node.0,
+        in_sync: member.in_sync,
+        is_leaving: member.is_leaving,
+    });
+    let (wanted, changed) = (group.wanted.into(), group.changed);
+    proto::Group { id: id.0, wanted, changed, members: members.collect() }
+}
+
+pub fn write_roles(roles: Roles) -> Vec<i32> {
+    let role = |role| match role {
+        Role::Master => proto::Role::Master,
+        Role::Chunkserver => proto::Role::Chunkserver,
+        Role::Gateway => proto::Role::Gateway,
+    };
+    roles.iter().map(|one| role(one).into()).collect()
+}
+
+fn write_disk(disk: u128) -> Vec<u8> {
+    if disk == 0 { Vec::new() } else { disk.to_be_bytes().to_vec() }
+}
+
+/// # Errors
+/// `Invalid` for what no master says.
+pub fn read(status: proto::Status) -> Result<Status> {
+    let mut map = ClusterMap {
+        epoch: status.epoch,
+        replicas: narrow(status.replicas)?,
+        minimum: narrow(status.minimum)?,
+        next_node: status.next_node,
+        next_group: status.next_group,
+        ..ClusterMap::default()
+    };
+    for count in status.replica_counts {
+        map.replica_counts.insert(narrow(count)?);
+    }
+    let mut nodes = Vec::new();
+    for node in status.nodes {
+        let id = NodeId(node.id);
+        nodes.extend(node.beat.as_ref().map(|beat| read_beat(id, beat)).transpose()?);
+        map.nodes.insert(id, read_node(node)?);
+    }
+    for group in status.groups {
+        let members = group.members.into_iter().map(|member| Member {
+            node: NodeId(member.node),
+            in_sync: member.in_sync,
+            is_leaving: member.is_leaving,
+        });
+        let (wanted, changed) = (narrow(group.wanted)?, group.changed);
+        let read = Group { wanted, changed, members: members.collect() };
+        map.groups.insert(GroupId(group.id), read);
+    }
+    map.check()?;
+    let sessions = status.sessions.into_iter().map(|one| SessionStatus {
+        session: one.id,
+        node: NodeId(one.node),
+        silent_ms: one.silent_ms,
+    });
+    let (sessions, master) = (sessions.collect(), NodeId(status.master));
+    Ok(Status { map, nodes, sessions, master, batch: status.batch })
+}
+
+fn read_node(node: proto::Node) -> Result<Node> {
+    // A role that this version does not know is none.
+    let roles = node.roles.iter().filter_map(|number| role(*number)).collect();
+    let pin = Pin { key: KeyHash(hash(&node.key_sha256)?), roles };
+    Ok(Node {
+        pin,
+        address: node.address,
+        url: node.url,
+        zone: node.zone,
+        weight: node.weight,
+        disk: read_disk(&node.disk)?,
+        is_up: node.is_up,
+        is_draining: node.is_draining,
+    })
+}
+
+fn read_beat(node: NodeId, beat: &proto::Beat) -> Result<NodeStatus> {
+    let copying = beat.copying.iter().map(|one| Copying {
+        group: GroupId(one.group),
+        blocks: one.blocks,
+        bytes: one.bytes,
+    });
+    let store = beat.store.as_ref();
+    Ok(NodeStatus {
+        node,
+        silent_ms: beat.silent_ms,
+        version: beat.version.clone(),
+        disk: store.map_or(Ok(0), |store| read_disk(&store.disk))?,
+        store: store.map_or_else(StoreState::default, |store| StoreState {
+            blocks: store.blocks,
+            live_bytes: store.live_bytes,
+            free_bytes: store.free_bytes,
+            corrupt: store.corrupt,
+            healed: store.healed,
+            is_full: store.is_full,
+        }),
+        copying: copying.collect(),
+        groups: beat.groups.iter().map(|one| (GroupId(one.group), one.bytes)).collect(),
+    })
+}
+
+fn role(number: i32) -> Option<Role> {
+    match proto::Role::try_from(number).ok()? {
+        proto::Role::Unspecified => None,
+        proto::Role::Master => Some(Role::Master),
+        proto::Role::Chunkserver => Some(Role::Chunkserver),
+        proto::Role::Gateway => Some(Role::Gateway),
+    }
+}
+
+/// At least one, and all of them known.
+pub fn roles(numbers: &[i32]) -> Result<Roles> {
+    let unknown = |number| Error::Invalid(format!("{number} is no role"));
+    let roles = numbers.iter().map(|number| role(*number).ok_or_else(|| unknown(*number)));
+    let roles: Roles = roles.collect::<Result<_>>()?;
+    match roles.is_empty() {
+        true => Err(Error::Invalid("no role".into())),
+        false => Ok(roles),
+    }
+}
+
+pub fn hash(bytes: &[u8]) -> Result<[u8; 32]> {
+    let other = |_| Error::Invalid(format!("{} bytes are no SHA-256", bytes.len()));
+    <[u8; 32]>::try_from(bytes).map_err(other)
+}
+
+pub fn narrow(number: u32) -> Result<u8> {
+    u8::try_from(number).map_err(|_| Error::Invalid(format!("{number} replicas")))
+}
+
+fn read_disk(bytes: &[u8]) -> Result<u128> {
+    match <[u8; 16]>::try_from(bytes) {
+        Ok(bytes) => Ok(u128::from_be_bytes(bytes)),
+        Err(_) if bytes.is_empty() => Ok(0),
+        Err(_) => Err(Error::Invalid(format!("a store with an id of {} bytes", bytes.len()))),
+    }
+}

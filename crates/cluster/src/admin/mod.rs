@@ -1,0 +1,24 @@
+//! What operators and their programs ask the master that serves: gRPC in the TLS of all nodes.
+//!
+//! It is not: what nodes say to each other while they run (`control`), an interface for users.
+//!
+//! ```text
+//!   cairn cluster ──► AdminClient ══ HTTP/2 ══► AdminServer ──► Controller
+//!                        │  of the masters, the one that serves     │ status, edit, issue
+//! ```
+//!
+//! `proto/cairn/admin/v1/admin.proto` is the interface, and what is published of it.
+
+mod client;
+mod code;
+mod form;
+mod server;
+
+pub use client::AdminClient;
+pub use server::AdminServer;
+
+/// Made of the published interface, by the build.
+#[allow(clippy::all, clippy::unwrap_used)]
+pub mod proto {
+    tonic::include_proto!("cairn.admin.v1");
+}

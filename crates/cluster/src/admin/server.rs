@@ -1,0 +1,234 @@
+//! The master's side.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::{Error, GroupId, JoinGrant, NodeId, Result, Role, Timestamp, TokenHash, TokenId};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, interval, sleep_until, timeout};
+use tonic::codegen::Service;
+use tonic::{Request, Response, Status};
+
+use super::code::to_status;
+use super::form;
+use super::proto::{self, admin_server};
+use crate::control::{ControlService, Controller, Edit, Move};
+use crate::limits::{
+    ADMIN_AGE, ADMIN_ANSWER_BYTES, ADMIN_CALL, ADMIN_CALLS, ADMIN_CONNECTIONS, ADMIN_HEADER_BYTES,
+    ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES,
+};
+use crate::wire::{Authenticated, Link, Taker};
+
+/// How often it is asked whether a peer is still admitted.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Serves the administration of a master, whether it serves or stands by.
+pub struct AdminServer {
+    control: ControlService,
+    slots: Arc<Semaphore>,
+    stop: watch::Sender<bool>,
+}
+
+impl AdminServer {
+    pub fn new(control: ControlService) -> Arc<AdminServer> {
+        let slots = Arc::new(Semaphore::new(ADMIN_CONNECTIONS));
+        Arc::new(AdminServer { control, slots, stop: watch::Sender::new(false) })
+    }
+
+    /// For [`crate::wire::tls::Takers`].
+    pub fn taker(self: &Arc<Self>) -> Taker {
+        let server = Arc::clone(self);
+        Arc::new(move |link| server.take(link))
+    }
+
+    /// Serves a connection of a node that was authenticated, in a task of its own.
+    fn take(&self, link: Link) {
+        let address = link.peer.address.clone();
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
+            tracing::warn!(%address, "more than {ADMIN_CONNECTIONS} connections of administrators");
+            return;
+        };
+        let (control, stop) = (self.control.clone(), self.stop.subscribe());
+        tokio::spawn(async move {
+            let _slot = slot;
+            if let Err(error) = converse(link, control, stop).await {
+                tracing::debug!(%address, %error, "connection of an administrator ended");
+            }
+        });
+    }
+
+    /// Takes no more requests, and answers those that have begun, for at most `drain`.
+    pub async fn stop(&self, drain: Duration) {
+        self.stop.send_replace(true);
+        if timeout(drain, self.slots.acquire_many(ADMIN_CONNECTIONS as u32)).await.is_err() {
+            tracing::warn!("requests of administrators unanswered at the stop");
+        }
+    }
+}
+
+async fn converse(
+    link: Link,
+    control: ControlService,
+    mut stop: watch::Receiver<bool>,
+) -> Result<()> {
+    let peer = Arc::new(link.peer);
+    let asked = Asked { control, peer: Arc::clone(&peer) };
+    let grpc = admin_server::AdminServer::new(asked)
+        .max_decoding_message_size(ADMIN_REQUEST_BYTES)
+        .max_encoding_message_size(ADMIN_ANSWER_BYTES);
+    let service = service_fn(move |request| {
+        let mut grpc = grpc.clone();
+        async move {
+            let late = |_| Status::deadline_exceeded(format!("no answer within {ADMIN_CALL:?}"));
+            let answered = timeout(ADMIN_CALL, grpc.call(request)).await;
+            answered.unwrap_or_else(|elapsed| Ok(late(elapsed).into_http()))
+        }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(ADMIN_CALLS)
+        .max_header_list_size(ADMIN_HEADER_BYTES)
+        .initial_stream_window_size(ADMIN_REQUEST_BYTES as u32)
+        .initial_connection_window_size(ADMIN_REQUEST_BYTES as u32)
+        .keep_alive_interval(ADMIN_KEEP_ALIVE)
+        .keep_alive_timeout(ADMIN_KEEP_ALIVE)
+        .serve_connection(TokioIo::new(link.stream), service);
+    let mut connection = pin!(connection);
+    let mut ticks = interval(TICK);
+    let (mut end, mut is_ending) = (Instant::now() + ADMIN_AGE, false);
+    let broken = |error| Error::Unavailable(format!("{error}"));
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => return ended.map_err(broken),
+            _ = ticks.tick() => (peer.standing)()?,
+            () = sleep_until(end), if is_ending => return Ok(()),
+            () = due(end, &mut stop), if !is_ending => {
+                (end, is_ending) = (Instant::now() + ADMIN_CALL, true);
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// When a connection should end: it is old, or this node stops.
+async fn due(end: Instant, stop: &mut watch::Receiver<bool>) {
+    tokio::select! {
+        () = sleep_until(end) => {}
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+}
+
+type Answer<R> = Result<Response<R>, Status>;
+
+/// What one peer asks.
+#[derive(Clone)]
+struct Asked {
+    control: ControlService,
+    peer: Arc<Authenticated>,
+}
+
+impl Asked {
+    /// For every node of the cluster.
+    fn reading(&self) -> Result<Arc<Controller>, Status> {
+        let serving = (self.peer.standing)().and_then(|()| self.control.serving());
+        serving.map_err(|error| to_status(&error))
+    }
+
+    /// For masters.
+    fn changing(&self) -> Result<Arc<Controller>, Status> {
+        let controller = self.reading()?;
+        let node = self.peer.node;
+        let pin = controller.keeper.current().pin(node);
+        match pin.is_some_and(|pin| pin.roles.contains(Role::Master)) {
+            true => Ok(controller),
+            false => Err(to_status(&Error::Denied(format!(
+                "node {node} is no master: only masters may change the cluster"
+            )))),
+        }
+    }
+
+    async fn edit<R: Default>(&self, edit: Result<Edit>) -> Answer<R> {
+        let controller = self.changing()?;
+        done(async { controller.edit(&edit?).await }.await)
+    }
+
+    async fn issue(&self, asked: &proto::IssueTokenRequest) -> Answer<proto::IssueTokenResponse> {
+        let controller = self.changing()?;
+        let issued = async {
+            let hash = TokenHash::from_bytes(form::hash(&asked.secret_sha256)?);
+            let (roles, expires) = (form::roles(&asked.roles)?, Timestamp(asked.expires_unix_ns));
+            let grant = JoinGrant { hash, roles, expires, used: None };
+            controller.issue(TokenId(asked.id), grant).await
+        };
+        done(issued.await)
+    }
+}
+
+/// An answer that says no more than that it was done.
+fn done<R: Default>(done: Result<()>) -> Answer<R> {
+    done.map(|()| Response::new(R::default())).map_err(|error| to_status(&error))
+}
+
+#[tonic::async_trait]
+impl admin_server::Admin for Asked {
+    async fn get_status(&self, _: Request<proto::GetStatusRequest>) -> Answer<proto::Status> {
+        Ok(Response::new(form::write(&self.reading()?.status())))
+    }
+
+    async fn drain_node(
+        &self,
+        asked: Request<proto::DrainNodeRequest>,
+    ) -> Answer<proto::DrainNodeResponse> {
+        self.edit(Ok(Edit::Drain(NodeId(asked.get_ref().node)))).await
+    }
+
+    async fn undrain_node(
+        &self,
+        asked: Request<proto::UndrainNodeRequest>,
+    ) -> Answer<proto::UndrainNodeResponse> {
+        self.edit(Ok(Edit::Undrain(NodeId(asked.get_ref().node)))).await
+    }
+
+    async fn remove_node(
+        &self,
+        asked: Request<proto::RemoveNodeRequest>,
+    ) -> Answer<proto::RemoveNodeResponse> {
+        self.edit(Ok(Edit::Remove(NodeId(asked.get_ref().node)))).await
+    }
+
+    async fn set_replicas(
+        &self,
+        asked: Request<proto::SetReplicasRequest>,
+    ) -> Answer<proto::SetReplicasResponse> {
+        let proto::SetReplicasRequest { replicas, minimum } = asked.into_inner();
+        let both = form::narrow(replicas).and_then(|one| Ok((one, form::narrow(minimum)?)));
+        self.edit(both.map(|(replicas, minimum)| Edit::Replicas { replicas, minimum })).await
+    }
+
+    async fn add_replica_count(
+        &self,
+        asked: Request<proto::AddReplicaCountRequest>,
+    ) -> Answer<proto::AddReplicaCountResponse> {
+        self.edit(form::narrow(asked.get_ref().replicas).map(Edit::Count)).await
+    }
+
+    async fn move_member(
+        &self,
+        asked: Request<proto::MoveMemberRequest>,
+    ) -> Answer<proto::MoveMemberResponse> {
+        let proto::MoveMemberRequest { group, source_node, target_node } = asked.into_inner();
+        let (from, to) = (NodeId(source_node), NodeId(target_node));
+        self.edit(Ok(Edit::Move(Move { group: GroupId(group), from, to }))).await
+    }
+
+    async fn issue_token(
+        &self,
+        asked: Request<proto::IssueTokenRequest>,
+    ) -> Answer<proto::IssueTokenResponse> {
+        self.issue(asked.get_ref()).await
+    }
+}

@@ -1,0 +1,217 @@
+//! What to move so that every node has its share of the bytes. Nothing moves by itself: an operator
+//! asks for it.
+
+use std::collections::BTreeMap;
+
+use cairn_base::map::{Group, Member};
+use cairn_base::{ClusterMap, Error, GroupId, NodeId, Result};
+
+use super::edit::Move;
+
+/// Nodes that differ from their share by less than this part of it are left alone.
+const TOLERANCE: u64 = 20;
+/// Moves planned at once.
+const MOVES: usize = 10_000;
+
+/// Moves after which every node has about as many bytes as its weight asks for, in the order in
+/// which they help most. `bytes` says what one replica of each group takes.
+pub fn moves(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> Vec<Move> {
+    let mut map = map.clone();
+    let mut moves = Vec::new();
+    while moves.len() < MOVES {
+        let Some(best) = best_move(&map, bytes) else { break };
+        if let Some(group) = map.groups.get_mut(&best.group) {
+            let members = group.members.iter_mut();
+            members.filter(|member| member.node == best.from).for_each(|one| one.node = best.to);
+        }
+        moves.push(best);
+    }
+    moves
+}
+
+/// Bytes on each node that takes data, and those it should have.
+pub fn shares(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> BTreeMap<NodeId, (u64, u64)> {
+    let size = |group: &GroupId| bytes.get(group).copied().unwrap_or(0);
+    let has = |node: NodeId| {
+        let groups = map.groups.iter().filter(move |(_, group)| group.has(node));
+        groups.map(|(id, _)| size(id)).sum::<u64>()
+    };
+    let nodes: Vec<(NodeId, u64, u64)> =
+        map.places().map(|(id, node)| (id, u64::from(node.weight), has(id))).collect();
+    let weights = nodes.iter().map(|(_, weight, _)| u128::from(*weight)).sum::<u128>().max(1);
+    let all = nodes.iter().map(|(_, _, has)| u128::from(*has)).sum::<u128>();
+    let share = |weight: u64| u64::try_from(all * u128::from(weight) / weights).unwrap_or(u64::MAX);
+    nodes.into_iter().map(|(id, weight, has)| (id, (has, share(weight)))).collect()
+}
+
+/// The move that brings two nodes nearest to their shares, if one of them is far from it.
+fn best_move(map: &ClusterMap, bytes: &BTreeMap<GroupId, u64>) -> Option<Move> {
+    let shares = shares(map, bytes);
+    let is_far = |(has, share): (u64, u64)| has.abs_diff(share) > share / TOLERANCE;
+    let mut best: Option<(u64, Move)> = None;
+    for (from, given) in shares.iter().filter(|(_, (has, share))| has > share) {
+        for (to, taken) in shares.iter().filter(|(_, (has, share))| has < share) {
+            if !is_far(*given) && !is_far(*taken) {
+                continue;
+            }
+            // Of twice that, one of both would be as far from its share as before.
+            let most = (given.0 - given.1).min(taken.1 - taken.0).saturating_mul(2);
+            for (id, group) in &map.groups {
+                let size = bytes.get(id).copied().unwrap_or(0);
+                let gain = size.min(most.saturating_sub(size));
+                if gain > best.map_or(0, |(gain, _)| gain) && may_move(map, group, *from, *to) {
+                    best = Some((gain, Move { group: *id, from: *from, to: *to }));
+                }
+            }
+        }
+    }
+    best.map(|(_, best)| best)
+}
+
+/// Whether a group may have `to` for `from`: it is whole, and no less spread over zones then.
+fn may_move(map: &ClusterMap, group: &Group, from: NodeId, to: NodeId) -> bool {
+    let zone = |node: NodeId| map.nodes.get(&node).map_or("", |node| node.zone.as_str());
+    let beside = |node: NodeId| {
+        let others = group.members.iter().map(|member| member.node).filter(|one| *one != from);
+        others.filter(|other| !zone(node).is_empty() && zone(*other) == zone(node)).count()
+    };
+    group.has(from)
+        && !group.has(to)
+        && map.takes_writes(group)
+        && group.members.iter().all(|member| !member.is_leaving)
+        && beside(to) <= beside(from)
+}
+
+/// Begins a move: the new member catches up, then the other leaves.
+///
+/// # Errors
+/// `Conflict` if the map has changed so that it cannot be.
+pub fn begin(map: &mut ClusterMap, Move { group: id, from, to }: Move) -> Result<()> {
+    let missing = || Error::NotFound(format!("group {id}"));
+    let group = map.groups.get(&id).ok_or_else(missing)?;
+    if !map.places().any(|(node, _)| node == to) || !may_move(map, group, from, to) {
+        let text = format!("group {id} cannot move from node {from} to node {to}");
+        return Err(Error::Conflict(text));
+    }
+    if let Some(group) = map.groups.get_mut(&id) {
+        let members = group.members.iter_mut();
+        members.filter(|member| member.node == from).for_each(|member| member.is_leaving = true);
+        group.members.push(Member::new(to, false));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::map::Node;
+    use cairn_base::{KeyHash, Pin, Role};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Groups of `size` bytes each over the first nodes, and further nodes with none.
+    fn cluster(first: u64, further: u64, sizes: &[u64]) -> (ClusterMap, BTreeMap<GroupId, u64>) {
+        let mut map = ClusterMap { replicas: 3, minimum: 2, ..ClusterMap::default() };
+        map.next_node = first + further + 1;
+        for id in 1..map.next_node {
+            let pin = Pin { key: KeyHash([id as u8; 32]), roles: Role::Chunkserver.into() };
+            map.nodes.insert(NodeId(id), Node { is_up: true, ..Node::new(pin) });
+        }
+        let mut bytes = BTreeMap::new();
+        for (at, size) in sizes.iter().enumerate() {
+            let id = GroupId(at as u32 + 1);
+            let node = |next: u64| NodeId(1 + (at as u64 + next) % first);
+            let members = (0..first.min(3)).map(|next| Member::new(node(next), true)).collect();
+            map.groups.insert(id, Group { wanted: 3, changed: 0, members });
+            bytes.insert(id, *size);
+            map.next_group = id.0 + 1;
+        }
+        (map, bytes)
+    }
+
+    /// Moves as `begin` does, and the members that it adds have caught up at once.
+    fn carry_out(map: &mut ClusterMap, moves: &[Move]) {
+        for wanted in moves {
+            begin(map, *wanted).unwrap();
+            let group = map.groups.get_mut(&wanted.group).unwrap();
+            group.members.retain(|member| !member.is_leaving);
+            group.members.iter_mut().for_each(|member| member.in_sync = true);
+            map.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_new_node_gets_its_share() {
+        let (mut map, bytes) = cluster(3, 1, &[100; 8]);
+        let moves = moves(&map, &bytes);
+        assert_eq!(moves.len(), 6);
+        carry_out(&mut map, &moves);
+        assert!(shares(&map, &bytes).values().all(|(has, share)| has == share));
+    }
+
+    #[test]
+    fn weights_count() {
+        let (mut map, bytes) = cluster(3, 1, &[10; 70]);
+        map.nodes.get_mut(&NodeId(4)).unwrap().weight = 4;
+        let moves = moves(&map, &bytes);
+        carry_out(&mut map, &moves);
+        let shares = shares(&map, &bytes);
+        // No node can have more than one replica of all.
+        assert_eq!(shares[&NodeId(4)].0, 700);
+    }
+
+    #[test]
+    fn zones_stay_apart() {
+        let (mut map, bytes) = cluster(3, 1, &[100; 8]);
+        for (id, zone) in [(1, "a"), (2, "b"), (3, "c"), (4, "a")] {
+            map.nodes.get_mut(&NodeId(id)).unwrap().zone = zone.to_owned();
+        }
+        let moves = moves(&map, &bytes);
+        assert!(!moves.is_empty() && moves.iter().all(|wanted| wanted.from == NodeId(1)));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let (map, _) = cluster(3, 2, &[100; 8]);
+        let refused = |change: fn(&mut ClusterMap), from: u64, to: u64| {
+            let mut map = map.clone();
+            change(&mut map);
+            let before = map.clone();
+            let wanted = Move { group: GroupId(1), from: NodeId(from), to: NodeId(to) };
+            let is_refused = begin(&mut map, wanted).is_err();
+            assert!(!is_refused || map == before);
+            is_refused
+        };
+        assert!(!refused(|_| {}, 1, 4));
+        assert!(refused(|_| {}, 1, 2), "a member already");
+        assert!(refused(|_| {}, 4, 5), "not a member");
+        assert!(refused(|_| {}, 1, 6), "no node");
+        assert!(refused(|map| map.groups.clear(), 1, 4), "no group");
+        let down = |map: &mut ClusterMap| map.nodes.get_mut(&NodeId(4)).unwrap().is_up = false;
+        assert!(refused(down, 1, 4), "a node that is down");
+        let moving = |map: &mut ClusterMap| {
+            let moved = Move { group: GroupId(1), from: NodeId(2), to: NodeId(5) };
+            begin(map, moved).unwrap();
+        };
+        assert!(refused(moving, 1, 4), "it moves already");
+    }
+
+    proptest! {
+        #[test]
+        fn every_move_brings_nodes_nearer_to_their_shares(
+            first in 3u64..8,
+            further in 0u64..4,
+            sizes in prop::collection::vec(0u64..1000, 1..40),
+        ) {
+            let (mut map, bytes) = cluster(first, further, &sizes);
+            let distance = |map: &ClusterMap| -> u64 {
+                shares(map, &bytes).values().map(|(has, share)| has.abs_diff(*share)).sum()
+            };
+            for wanted in moves(&map, &bytes) {
+                let before = distance(&map);
+                carry_out(&mut map, &[wanted]);
+                prop_assert!(distance(&map) < before);
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The cluster as the master that serves sees it.
+
+use cairn_base::{ClusterMap, GroupId, NodeId};
+
+use super::messages::{Copying, StoreState};
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    pub map: ClusterMap,
+    /// Nodes of the map that this master has heard of.
+    pub nodes: Vec<NodeStatus>,
+    pub sessions: Vec<SessionStatus>,
+    /// The master that answered.
+    pub master: NodeId,
+    /// The last batch that is durable.
+    pub batch: u64,
+}
+
+/// What a node said last of how it fares.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NodeStatus {
+    pub node: NodeId,
+    /// Milliseconds since its last beat.
+    pub silent_ms: u64,
+    pub version: String,
+    /// The id of its store of blocks; 0 for none.
+    pub disk: u128,
+    pub store: StoreState,
+    pub copying: Vec<Copying>,
+    /// Bytes of blocks by group.
+    pub groups: Vec<(GroupId, u64)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SessionStatus {
+    pub session: u64,
+    pub node: NodeId,
+    /// Milliseconds since it renewed.
+    pub silent_ms: u64,
+}

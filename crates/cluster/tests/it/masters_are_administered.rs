@@ -1,0 +1,313 @@
+//! What operators ask of masters over gRPC, and who may.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::rng::SeededRng;
+use cairn_base::{
+    Error, GroupId, JoinGrant, KeyHash, NodeId, Rng, Role, Roles, Timestamp, TokenHash, TokenId,
+};
+use cairn_cluster::control::messages::{Beat, Copying, Method, StoreState};
+use cairn_cluster::control::{Edit, Move, Status};
+use cairn_cluster::identity::Tokens;
+use cairn_cluster::limits::{ADMIN_CONNECTIONS, ADMIN_REQUEST_BYTES};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::only_nodes_of_the_map_are_admitted::{Anybody, rustls_pem_key};
+use crate::support::admin::{CHUNKSERVER, Office, Raw, framed};
+use crate::support::{Cluster, GATEWAY, MASTER, Node, denied, unavailable};
+
+const DRAIN: &str = "/cairn.admin.v1.Admin/DrainNode";
+const STATUS: &str = "/cairn.admin.v1.Admin/GetStatus";
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+#[tokio::test]
+async fn the_status_says_all_of_the_map_and_what_nodes_said_last() {
+    let office = Office::new().await;
+    let beat = Beat {
+        address: "10.0.0.3:7400".into(),
+        url: "http://10.0.0.3".into(),
+        zone: "rack1".into(),
+        weight: 7,
+        disk: 0xd15c,
+        version: "1.2".into(),
+        store: StoreState {
+            blocks: 1,
+            live_bytes: 2,
+            free_bytes: 3,
+            corrupt: 4,
+            healed: 5,
+            is_full: true,
+        },
+        copying: vec![Copying { group: GroupId(1), blocks: 8, bytes: 9 }],
+        groups: vec![(GroupId(1), 10)],
+        ..Beat::default()
+    };
+    office.tell(&office.chunkserver, Method::Beat, &beat).await;
+    // Every node may ask.
+    for node in [&office.master, &office.gateway, &office.chunkserver] {
+        let Status { map, nodes, sessions, master, batch } =
+            office.client(node).status().await.unwrap();
+        assert_eq!(map, office.map().await);
+        assert_eq!(map.nodes[&CHUNKSERVER].zone, "rack1");
+        assert_eq!((nodes.len(), sessions.len(), master), (1, 0, MASTER));
+        assert!(batch > 0 && nodes[0].silent_ms < 60_000);
+        assert_eq!(
+            (nodes[0].node, nodes[0].disk, nodes[0].store),
+            (CHUNKSERVER, 0xd15c, beat.store)
+        );
+        assert_eq!((&nodes[0].copying, &nodes[0].groups), (&beat.copying, &beat.groups));
+        assert_eq!(nodes[0].version, "1.2");
+    }
+}
+
+#[tokio::test]
+async fn a_master_changes_the_map() {
+    let office = Office::new().await;
+    let admin = office.client(&office.master);
+    admin.edit(Edit::Drain(CHUNKSERVER)).await.unwrap();
+    assert!(office.map().await.nodes[&CHUNKSERVER].is_draining);
+    admin.edit(Edit::Undrain(CHUNKSERVER)).await.unwrap();
+    assert!(!office.map().await.nodes[&CHUNKSERVER].is_draining);
+    admin.edit(Edit::Replicas { replicas: 5, minimum: 4 }).await.unwrap();
+    admin.edit(Edit::Count(2)).await.unwrap();
+    let map = office.map().await;
+    assert_eq!((map.replicas, map.minimum), (5, 4));
+    assert!(map.replica_counts.contains(&2));
+    admin.edit(Edit::Remove(GATEWAY)).await.unwrap();
+    assert!(!office.map().await.nodes.contains_key(&GATEWAY));
+    let moved = Edit::Move(Move { group: GroupId(1), from: CHUNKSERVER, to: NodeId(9) });
+    assert!(admin.edit(moved).await.is_err());
+}
+
+#[tokio::test]
+async fn what_the_master_says_against_it_arrives_as_it_is() {
+    let office = Office::new().await;
+    let admin = office.client(&office.master);
+    let said = async |edit| admin.edit(edit).await.unwrap_err().to_string();
+    assert_eq!(said(Edit::Drain(NodeId(9))).await, "not found: node 9");
+    assert_eq!(
+        said(Edit::Remove(CHUNKSERVER)).await,
+        "changed meanwhile, try again: node 3 is in 1 groups: drain it, and wait until it is in \
+         none"
+    );
+    assert_eq!(
+        said(Edit::Replicas { replicas: 2, minimum: 3 }).await,
+        "invalid: cluster map: 2 replicas, at least 3"
+    );
+    assert!(matches!(admin.edit(Edit::Count(6)).await, Err(Error::Invalid(_))));
+}
+
+#[tokio::test]
+async fn a_token_that_was_issued_lets_one_node_in() {
+    let office = Office::new().await;
+    let (id, hash) = (TokenId(7), TokenHash::of(&[5; 32]));
+    let roles = Roles::from(Role::Gateway);
+    let grant = JoinGrant { hash, roles, expires: Timestamp(i64::MAX), used: None };
+    denied(office.client(&office.gateway).issue(id, &grant).await, "only masters");
+    office.client(&office.master).issue(id, &grant).await.unwrap();
+    let applicant = cairn_base::Applicant { hash, key: KeyHash([1; 32]), roles };
+    let node = office.control.redeem(id, applicant, Timestamp(0)).await.unwrap();
+    assert_eq!(office.map().await.pin(node).unwrap().roles, roles);
+    let none = JoinGrant { roles: Roles::NONE, ..grant };
+    let refused = office.client(&office.master).issue(id, &none).await;
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn only_masters_change_anything() {
+    let office = Office::new().await;
+    let before = office.map().await;
+    for node in [&office.gateway, &office.chunkserver] {
+        for edit in [
+            Edit::Drain(CHUNKSERVER),
+            Edit::Undrain(CHUNKSERVER),
+            Edit::Remove(GATEWAY),
+            Edit::Replicas { replicas: 1, minimum: 1 },
+            Edit::Count(1),
+            Edit::Move(Move { group: GroupId(1), from: CHUNKSERVER, to: GATEWAY }),
+        ] {
+            denied(office.client(node).edit(edit).await, "only masters may change the cluster");
+        }
+    }
+    assert_eq!(office.map().await, before);
+}
+
+#[tokio::test]
+async fn strangers_get_no_answer() {
+    let office = Office::new().await;
+    // The same ids, another authority.
+    let other = Cluster::new();
+    let foreign = other.node(MASTER, Role::Master);
+    unavailable(office.client(&foreign).status().await, "certificate");
+    // Those who do not care who the server is are refused by it: the foreign one; one of this
+    // authority that is not in the map; one with another key than in the map.
+    let unknown = office.cluster.node(NodeId(9), Role::Master);
+    let thief = office.cluster.node(GATEWAY, Role::Master);
+    for node in [&foreign, &unknown, &thief] {
+        let refused = shake(&office.address, Some(node)).await;
+        assert!(refused.contains("received fatal alert"), "{refused}");
+        assert!(office.client(node).status().await.is_err());
+    }
+    // HTTP/2 without TLS.
+    let mut stream = TcpStream::connect(&office.address).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said).await;
+    assert!(said.len() < 16, "no more than an alert: {said:?}");
+}
+
+#[tokio::test]
+async fn who_shows_no_certificate_gets_no_answer() {
+    let office = Office::new().await;
+    let refused = shake(&office.address, None).await;
+    assert!(refused.contains("CertificateRequired"), "{refused}");
+}
+
+/// What one hears who trusts any server, and shows what `node` has.
+async fn shake(address: &str, node: Option<&Node>) -> String {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody));
+    let mut config = match node.map(|node| &node.trust.identity) {
+        None => config.with_no_client_auth(),
+        Some(identity) => {
+            let key = rustls_pem_key(identity.key());
+            config.with_client_auth_cert(vec![identity.certificate()], key).unwrap()
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TcpStream::connect(address).await.unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let name = rustls::pki_types::ServerName::try_from("x").unwrap();
+    let mut stream = connector.connect(name, stream).await.unwrap();
+    stream.read(&mut [0; 1]).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_not_admitted_and_ends_its_connection() {
+    let office = Office::new().await;
+    let mut raw = Raw::dial(&office.gateway, &office.address).await.unwrap();
+    assert_eq!(raw.post(STATUS, framed(b"", 0)).await.unwrap(), 0);
+    office.cluster.clock.advance(31 * DAY);
+    assert_ne!(raw.post(STATUS, framed(b"", 0)).await.unwrap_or(14), 0);
+    raw.ended().await;
+    unavailable(office.client(&office.gateway).status().await, "certificate");
+}
+
+#[tokio::test]
+async fn a_removed_node_is_refused_and_its_connection_ends() {
+    let office = Office::new().await;
+    let mut raw = Raw::dial(&office.gateway, &office.address).await.unwrap();
+    assert_eq!(raw.post(STATUS, framed(b"", 0)).await.unwrap(), 0);
+    office.client(&office.master).edit(Edit::Remove(GATEWAY)).await.unwrap();
+    assert!(office.master.trust.pins.pin(GATEWAY).is_none());
+    assert!(matches!(raw.post(STATUS, framed(b"", 0)).await, Ok(7) | Err(_)));
+    raw.ended().await;
+    unavailable(office.client(&office.gateway).status().await, "AccessDenied");
+}
+
+#[tokio::test]
+async fn a_standby_sends_to_the_next_master() {
+    let office = Office::new().await;
+    let standby = office.standby().await;
+    let both = office.client_of(&office.master, &["127.0.0.1:1", &standby, &office.address]);
+    both.edit(Edit::Drain(CHUNKSERVER)).await.unwrap();
+    assert!(both.status().await.unwrap().map.nodes[&CHUNKSERVER].is_draining);
+    // Whoever asks only those that do not serve hears why.
+    let none = office.client_of(&office.master, &[&standby]);
+    unavailable(none.status().await, "this master stands by");
+    unavailable(none.edit(Edit::Undrain(CHUNKSERVER)).await, "this master stands by");
+    office.control.serve(None);
+    unavailable(both.status().await, "this master stands by");
+    let mut raw = Raw::dial(&office.gateway, &standby).await.unwrap();
+    assert_eq!(raw.post(STATUS, framed(b"", 0)).await.unwrap(), 14);
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_refused() {
+    let office = Office::new().await;
+    let mut raw = Raw::dial(&office.master, &office.address).await.unwrap();
+    let long = vec![0; ADMIN_REQUEST_BYTES + 1];
+    for (message, length) in [(&long[..], long.len()), (&b""[..], u32::MAX as usize)] {
+        let code = raw.post(DRAIN, framed(message, length)).await;
+        assert!(matches!(code, Ok(8 | 11) | Err(_)), "{code:?}");
+    }
+    let mut raw = Raw::dial(&office.master, &office.address).await.unwrap();
+    let head = format!("/{}", "x".repeat(60_000));
+    assert!(raw.post(&head, framed(b"", 0)).await.is_err());
+    office.client(&office.master).status().await.unwrap();
+}
+
+#[tokio::test]
+async fn unknown_fields_are_skipped_and_unknown_methods_refused() {
+    let office = Office::new().await;
+    let mut raw = Raw::dial(&office.master, &office.address).await.unwrap();
+    // Field 1: node 3; field 1000: a text; field 77: a number.
+    let message = b"\x08\x03\xc2\x3e\x03new\xe8\x04\x05";
+    assert_eq!(raw.post(DRAIN, framed(message, message.len())).await.unwrap(), 0);
+    assert!(office.map().await.nodes[&CHUNKSERVER].is_draining);
+    for path in ["/cairn.admin.v1.Admin/Explode", "/cairn.admin.v2.Admin/DrainNode", "/"] {
+        assert_eq!(raw.post(path, framed(b"", 0)).await.unwrap(), 12, "{path}");
+    }
+    // No message at all, half of one, one of a role that this version does not know.
+    assert_ne!(raw.post(DRAIN, Bytes::new()).await.unwrap(), 0);
+    assert_ne!(raw.post(DRAIN, framed(b"\x08", 9)).await.unwrap_or(13), 0);
+    let issue = b"\x08\x01\x12\x20aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\x1a\x01\x63";
+    let path = "/cairn.admin.v1.Admin/IssueToken";
+    assert_eq!(raw.post(path, framed(issue, issue.len())).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn garbage_changes_nothing_and_the_master_goes_on() {
+    let office = Office::new().await;
+    let before = office.map().await;
+    let rng = SeededRng::new(11);
+    let paths = ["MoveMember", "SetReplicas", "AddReplicaCount", "IssueToken", "GetStatus"];
+    let mut raw = Raw::dial(&office.gateway, &office.address).await.unwrap();
+    for round in 0..500 {
+        let mut bytes = vec![0; rng.below(80) as usize];
+        rng.fill(&mut bytes);
+        let body = match round % 3 {
+            0 => Bytes::from(bytes),
+            1 => framed(&bytes, rng.below(90) as usize),
+            _ => framed(&bytes, bytes.len()),
+        };
+        let path = format!("/cairn.admin.v1.Admin/{}", paths[round % paths.len()]);
+        if raw.post(&path, body).await.is_err() {
+            raw = Raw::dial(&office.gateway, &office.address).await.unwrap();
+        }
+    }
+    assert_eq!(office.map().await, before);
+    office.client(&office.master).status().await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_are_limited() {
+    let office = Office::new().await;
+    let mut held = Vec::new();
+    for _ in 0..ADMIN_CONNECTIONS {
+        let mut raw = Raw::dial(&office.gateway, &office.address).await.unwrap();
+        assert_eq!(raw.post(STATUS, framed(b"", 0)).await.unwrap(), 0);
+        held.push(raw);
+    }
+    unavailable(office.client(&office.gateway).status().await, "connection");
+    drop(held);
+    let waiting = async { while office.client(&office.gateway).status().await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("there is room again");
+}
+
+#[tokio::test]
+async fn a_master_that_stops_answers_no_more() {
+    let office = Office::new().await;
+    let mut raw = Raw::dial(&office.gateway, &office.address).await.unwrap();
+    assert_eq!(raw.post(STATUS, framed(b"", 0)).await.unwrap(), 0);
+    office.stop().await;
+    raw.ended().await;
+}

@@ -1,0 +1,47 @@
+//! Moving an object to another key of its bucket.
+
+use cairn_base::Error;
+use serde::{Deserialize, Serialize};
+
+use super::conditions::Conditions;
+use super::copy_object::{CopyObject, CopyReply};
+use super::delete_object::DeleteObject;
+use crate::{Context, Stop, Verb, View};
+
+/// Gives an object another key, in one step: nobody sees it at both, or at neither. What has the
+/// new key already is replaced. As after a copy and a delete, it has the caller's owner and mode.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MoveObject {
+    pub bucket: String,
+    pub key: String,
+    pub target: String,
+    /// About what has the new key.
+    pub conditions: Conditions,
+}
+
+impl Verb for MoveObject {
+    type Reply = CopyReply;
+    const NAME: &'static str = "move_object";
+
+    /// `NotFound` if there is no such object, `Invalid` if both keys are the same.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
+        if self.key == self.target {
+            return Err(Error::Invalid("moving an object to its own key".into()).into());
+        }
+        let copy = CopyObject {
+            source_bucket: self.bucket.clone(),
+            source_key: self.key.clone(),
+            source_conditions: Conditions::default(),
+            bucket: self.bucket.clone(),
+            key: self.target.clone(),
+            conditions: self.conditions.clone(),
+            object: None,
+            tags: None,
+        };
+        let reply = copy.apply(view, context)?;
+        let (bucket, key) = (self.bucket.clone(), self.key.clone());
+        let delete = DeleteObject { bucket, key, conditions: Conditions::default() };
+        delete.apply(view, context)?;
+        Ok(reply)
+    }
+}

@@ -1,0 +1,265 @@
+//! Clients: they put, append, delete and read objects through gateways, and note what happened.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use cairn_auth::Caller;
+use cairn_base::rng::SeededRng;
+use cairn_base::{Error, Result, UserId};
+use cairn_fs::ops::conditions::{Conditions, EtagMatch};
+use cairn_fs::ops::delete_object::DeleteObject;
+use cairn_fs::rows::ObjectAttributes;
+use cairn_fs::{Fs, PutRequest};
+use parking_lot::Mutex;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::history::History;
+use super::roles::Slot;
+
+pub const BUCKET: &str = "bucket";
+/// Keys that are put, and keys that are appended to.
+pub const PUT_KEYS: u64 = 4;
+pub const APPEND_KEYS: u64 = 2;
+const RECORD_HEAD: usize = 8;
+/// How long a client waits.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// What a client asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    Get,
+    Put(Record),
+    /// If there is no such object.
+    Create(Record),
+    Append(Record),
+    Delete,
+}
+
+/// Bytes that no other record has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record {
+    pub id: u32,
+    pub length: u32,
+}
+
+/// What it was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Done,
+    /// Where the record begins.
+    Appended(u64),
+    /// There is one.
+    Refused,
+    /// Whether there was one.
+    Deleted(bool),
+    /// The records of the object, if there is one.
+    Got(Option<Vec<u32>>),
+    /// It may have been done, or may be done yet.
+    Unknown(String),
+    /// Bytes that nobody put there.
+    Wrong(String),
+    /// An object that can be opened and not be read.
+    Lost(String),
+}
+
+impl Record {
+    fn bytes(self) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(self.length as usize);
+        bytes.put_u32_le(self.id);
+        bytes.put_u32_le(self.length);
+        let filler = (0..self.length as usize - RECORD_HEAD).map(|at| self.filler(at));
+        bytes.extend(filler);
+        bytes.freeze()
+    }
+
+    fn filler(self, at: usize) -> u8 {
+        (self.id as usize).wrapping_mul(0x9E37_79B9).wrapping_add(at * 31).to_le_bytes()[1]
+    }
+
+    fn draw(id: u32, rng: &SeededRng) -> Record {
+        let length = match rng.below(4) {
+            0 => 8 + rng.below(100),
+            1 => 1_000 + rng.below(15_000),
+            _ => 17_000 + rng.below(30_000),
+        };
+        Record { id, length: length as u32 }
+    }
+}
+
+fn parse(mut bytes: &[u8]) -> Result<Vec<u32>, String> {
+    let mut ids = Vec::new();
+    while !bytes.is_empty() {
+        let number = |at: usize| {
+            let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
+            four.map(u32::from_le_bytes).ok_or("cut short")
+        };
+        let record = Record { id: number(0)?, length: number(4)? };
+        let length = record.length as usize;
+        if length < RECORD_HEAD || bytes.get(..length).is_none_or(|all| all != record.bytes()) {
+            return Err(format!("not the bytes of record {}", record.id));
+        }
+        ids.push(record.id);
+        bytes = &bytes[length..];
+    }
+    Ok(ids)
+}
+
+/// An operation on its way to a gateway.
+pub struct Request {
+    pub key: String,
+    pub op: Op,
+    pub number: u64,
+    pub waiting: Arc<Waiting>,
+}
+
+/// Who waits for an answer of one process.
+#[derive(Default)]
+pub struct Waiting(Mutex<BTreeMap<u64, oneshot::Sender<Outcome>>>);
+
+/// Where a gateway takes requests.
+#[derive(Clone)]
+pub struct Door {
+    pub requests: UnboundedSender<Request>,
+    pub waiting: Arc<Waiting>,
+}
+
+impl Waiting {
+    fn enter(&self) -> (u64, oneshot::Receiver<Outcome>) {
+        let (answer, answered) = oneshot::channel();
+        let mut waiting = self.0.lock();
+        let number = waiting.last_key_value().map_or(0, |(last, _)| last + 1);
+        waiting.insert(number, answer);
+        (number, answered)
+    }
+
+    /// The process is no more: those who wait hear of it one after another.
+    pub fn end(&self) {
+        let all = std::mem::take(&mut *self.0.lock());
+        for (_, answer) in all {
+            let _ = answer.send(Outcome::Unknown("the gateway died".into()));
+        }
+    }
+}
+
+impl Request {
+    pub async fn answer(self, fs: Fs) {
+        let outcome = run(&fs, &self.key, self.op).await;
+        let outcome = outcome.unwrap_or_else(|error| Outcome::Unknown(error.to_string()));
+        let answer = self.waiting.0.lock().remove(&self.number);
+        // The client may have given up.
+        answer.into_iter().for_each(|answer| drop(answer.send(outcome.clone())));
+    }
+}
+
+async fn run(fs: &Fs, key: &str, op: Op) -> Result<Outcome> {
+    let caller = Caller::verified(UserId::ROOT);
+    match op {
+        Op::Get => get(fs, key).await,
+        Op::Put(record) => put(fs, key, record, Conditions::default()).await,
+        Op::Create(record) => {
+            let if_none_match = Some(EtagMatch::Any);
+            put(fs, key, record, Conditions { if_none_match, ..Conditions::default() }).await
+        }
+        Op::Append(record) => {
+            let (offset, ..) = fs.append(&caller, BUCKET, key, record.bytes()).await?;
+            Ok(Outcome::Appended(offset))
+        }
+        Op::Delete => {
+            let (bucket, key) = (BUCKET.to_owned(), key.to_owned());
+            let delete = DeleteObject { bucket, key, conditions: Conditions::default() };
+            Ok(Outcome::Deleted(fs.run(&caller, delete).await?))
+        }
+    }
+}
+
+async fn put(fs: &Fs, key: &str, record: Record, conditions: Conditions) -> Result<Outcome> {
+    let caller = Caller::verified(UserId::ROOT);
+    let mut writer = fs.begin(&caller, BUCKET).await?;
+    writer.push(record.bytes()).await?;
+    let written = writer.finish().await?;
+    let (bucket, key) = (BUCKET.to_owned(), key.to_owned());
+    let object = ObjectAttributes::default();
+    let request = PutRequest { bucket, key, object, tags: Vec::new(), conditions };
+    match fs.put_object(&caller, request, written).await {
+        Ok(_) => Ok(Outcome::Done),
+        Err(Error::PreconditionFailed(_)) => Ok(Outcome::Refused),
+        Err(error) => Err(error),
+    }
+}
+
+async fn get(fs: &Fs, key: &str) -> Result<Outcome> {
+    let object = match fs.open(&Caller::verified(UserId::ROOT), BUCKET, key).await {
+        Err(Error::NotFound(_)) => return Ok(Outcome::Got(None)),
+        opened => opened?,
+    };
+    match object.read_all(0..object.size()).await {
+        Ok(bytes) => Ok(match parse(&bytes) {
+            Ok(ids) => Outcome::Got(Some(ids)),
+            Err(what) => Outcome::Wrong(what),
+        }),
+        Err(error @ (Error::NotFound(_) | Error::Corrupt { .. } | Error::Invalid(_))) => {
+            Ok(Outcome::Lost(error.to_string()))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// One user of the gateways.
+#[derive(Clone)]
+pub struct Client {
+    pub doors: Vec<Slot<Door>>,
+    pub history: Arc<Mutex<History>>,
+    pub rng: Arc<SeededRng>,
+}
+
+impl Client {
+    /// Goes on until it is told to stop.
+    pub async fn work(self) {
+        while !self.history.lock().is_closed() {
+            sleep(Duration::from_millis(self.rng.below(300))).await;
+            let door = self.rng.below(self.doors.len() as u64) as usize;
+            let (key, op) = self.draw();
+            self.ask(door, key, op).await;
+        }
+    }
+
+    fn draw(&self) -> (String, Op) {
+        let number = self.rng.below(PUT_KEYS + APPEND_KEYS);
+        let record = || Record::draw(self.history.lock().next_id(), &self.rng);
+        let op = match self.rng.below(100) {
+            0..50 => Op::Get,
+            50..58 => Op::Delete,
+            _ if number >= PUT_KEYS => Op::Append(record()),
+            58..70 => Op::Create(record()),
+            _ => Op::Put(record()),
+        };
+        (key(number), op)
+    }
+
+    /// Asks one gateway; what comes of it is noted. Whether there was an answer.
+    pub async fn ask(&self, door: usize, key: String, op: Op) -> bool {
+        let Some(Door { requests, waiting }) = self.doors[door].lock().clone() else {
+            sleep(Duration::from_millis(200)).await;
+            return false;
+        };
+        let (number, answered) = waiting.enter();
+        let call = self.history.lock().begin(&key, op);
+        let sent = requests.send(Request { key: key.clone(), op, number, waiting });
+        let outcome = match timeout(PATIENCE, answered).await {
+            _ if sent.is_err() => Outcome::Unknown("no gateway".into()),
+            Ok(Ok(outcome)) => outcome,
+            _ => Outcome::Unknown("no answer".into()),
+        };
+        let known = !matches!(outcome, Outcome::Unknown(_));
+        self.history.lock().end(&key, call, door, outcome);
+        known
+    }
+}
+
+pub fn key(number: u64) -> String {
+    if number < PUT_KEYS { format!("put-{number}") } else { format!("append-{number}") }
+}

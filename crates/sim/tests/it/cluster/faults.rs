@@ -1,0 +1,160 @@
+//! What goes wrong, and for how long.
+
+use cairn_base::NodeId;
+use cairn_base::rng::SeededRng;
+
+use super::database::DATABASE;
+use super::world::Layout;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The process dies, and starts again.
+    Kill(NodeId),
+    /// The machine dies: what was not synced may be lost, and nobody says goodbye.
+    PowerCut(NodeId),
+    /// The process is stopped, and goes on.
+    Pause(NodeId),
+    /// Nothing gets from one to the other.
+    CutOneWay(NodeId, NodeId),
+    Cut(NodeId, NodeId),
+    /// From and to all others.
+    Isolate(NodeId),
+    /// Nodes whose bits are set, from the others.
+    Halves(u64),
+    /// It takes longer, by so many milliseconds.
+    Delay(NodeId, NodeId, u64),
+    /// One in so many open connections break.
+    Break(u64),
+    /// So many thousandths of all commits fail.
+    Commits(u64),
+    /// Wall time jumps, by so many seconds.
+    Jump(NodeId, i64),
+    /// The disk is slower by a factor.
+    Slow(NodeId, u64),
+    /// A call to the disk fails, after so many.
+    DiskError(NodeId, u64),
+    DiskFull(NodeId),
+    /// Bits of stored blocks change.
+    Flip(NodeId),
+    /// The disk is replaced by an empty one.
+    Wipe(NodeId),
+}
+
+impl Fault {
+    /// Whether a session may be lost by it, or a master.
+    pub fn disturbs(self) -> bool {
+        !matches!(self, Fault::Jump(..) | Fault::Slow(..) | Fault::DiskFull(_) | Fault::Commits(_))
+    }
+}
+
+/// Draws faults for one seed.
+pub struct Plan<'a> {
+    pub layout: &'a Layout,
+    pub rng: &'a SeededRng,
+    /// What may happen at all: kinds of faults, by bits, so that seeds differ.
+    kinds: u64,
+    /// The one disk that may lose what it has, in one way.
+    victim: NodeId,
+    wipes: bool,
+    wiped: bool,
+}
+
+impl<'a> Plan<'a> {
+    pub fn new(layout: &'a Layout, rng: &'a SeededRng) -> Plan<'a> {
+        let kinds = match rng.below(8) {
+            0 => 0,
+            1..4 => rng.next() & rng.next(),
+            _ => rng.next(),
+        };
+        let victim = layout.chunkservers[rng.below(layout.chunkservers.len() as u64) as usize];
+        Plan { layout, rng, kinds, victim, wipes: rng.below(2) == 0, wiped: false }
+    }
+
+    /// Whether anything goes wrong at all.
+    pub fn is_calm(&self) -> bool {
+        self.kinds == 0
+    }
+
+    fn one_of(&self, nodes: &[NodeId]) -> NodeId {
+        nodes[self.rng.below(nodes.len() as u64) as usize]
+    }
+
+    fn any(&self) -> NodeId {
+        self.one_of(&self.layout.all())
+    }
+
+    fn store(&self) -> NodeId {
+        self.one_of(&self.layout.chunkservers)
+    }
+
+    /// Two that may talk with each other.
+    fn pair(&self) -> (NodeId, NodeId) {
+        loop {
+            let (a, mut b) = (self.any(), self.any());
+            if self.layout.masters.contains(&a) && self.rng.below(4) == 0 {
+                b = DATABASE;
+            }
+            if a != b {
+                return (a, b);
+            }
+        }
+    }
+
+    /// A fault, and how long it lasts, milliseconds.
+    pub fn draw(&mut self) -> Option<(Fault, u64)> {
+        let rng = self.rng;
+        let kind = rng.below(17);
+        if self.kinds >> kind & 1 == 0 {
+            return None;
+        }
+        let short = 200 + rng.below(2_000);
+        let long = 500 + rng.below(7_000);
+        Some(match kind {
+            0 => (Fault::Kill(self.any()), short),
+            1 => (Fault::Kill(self.one_of(&self.layout.masters)), short),
+            2 => (Fault::PowerCut(self.store()), long),
+            3 => (Fault::PowerCut(self.any()), long),
+            4 => (Fault::Pause(self.any()), long),
+            5 => (Fault::Pause(self.one_of(&self.layout.masters)), long),
+            6 => {
+                let (a, b) = self.pair();
+                (Fault::CutOneWay(a, b), long)
+            }
+            7 => {
+                let (a, b) = self.pair();
+                (Fault::Cut(a, b), long)
+            }
+            8 => (Fault::Isolate(self.any()), long),
+            9 => (Fault::Halves(rng.next()), long),
+            10 => {
+                let (a, b) = self.pair();
+                (Fault::Delay(a, b, 20 + rng.below(1_500)), long)
+            }
+            11 => (Fault::Break(1 + rng.below(4)), 1),
+            12 => (Fault::Commits(20 + rng.below(200)), short),
+            13 => (Fault::Jump(self.any(), rng.below(7_200) as i64 - 3_600), 1),
+            14 => (Fault::Slow(self.any(), 2 + rng.below(30)), long),
+            15 => match rng.below(2) {
+                0 => (Fault::DiskError(self.store(), rng.below(40)), long),
+                _ => (Fault::DiskFull(self.store()), long),
+            },
+            _ if !self.wipes => (Fault::Flip(self.victim), 1),
+            _ if self.wiped => return None,
+            _ => {
+                self.wiped = true;
+                (Fault::Wipe(self.victim), short)
+            }
+        })
+    }
+}
+
+/// Numbers of all sizes.
+trait Numbers {
+    fn next(&self) -> u64;
+}
+
+impl Numbers for SeededRng {
+    fn next(&self) -> u64 {
+        cairn_base::Rng::next_u64(self)
+    }
+}

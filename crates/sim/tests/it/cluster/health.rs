@@ -1,0 +1,187 @@
+//! When all is well: every object is read through every gateway, every block is with every member
+//! of its group, and there is none that nothing names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cairn_base::{BlockId, ClusterMap, GroupId, NodeId, Owner};
+use cairn_meta::check::{check, each_chunk};
+use cairn_meta::engine::{Engine, Snapshot};
+use cairn_meta::keys;
+use cairn_meta::rows::Place;
+use parking_lot::Mutex;
+
+use super::client::{APPEND_KEYS, Op, PUT_KEYS, key};
+use super::world::World;
+
+/// How often there is a look, turns.
+const LOOK_TURNS: u64 = 125;
+
+type Named = BTreeMap<(GroupId, BlockId), Owner>;
+
+/// What is not well at the end of the time that there is; see `look`.
+pub fn await_health(world: &mut World, secs: u64, clean: bool) -> Vec<String> {
+    let end_us = world.now_us + secs * 1_000_000;
+    let mut reads = Reads::default();
+    loop {
+        (0..LOOK_TURNS).for_each(|_| world.turn());
+        reads.begin(world);
+        let ill = match reads.unread() {
+            Some(ill) => Some(ill),
+            None => look(world, clean).err(),
+        };
+        match ill {
+            None => return Vec::new(),
+            Some(ill) if world.now_us > end_us => return vec![format!("not well: {ill}")],
+            Some(_) => {}
+        }
+    }
+}
+
+/// A client reads every key through every gateway.
+#[derive(Default)]
+struct Reads {
+    begun: bool,
+    unread: Arc<Mutex<BTreeSet<(usize, u64)>>>,
+}
+
+impl Reads {
+    fn begin(&mut self, world: &mut World) {
+        if std::mem::replace(&mut self.begun, true) {
+            return;
+        }
+        let client = world.client();
+        let doors = world.layout.gateways.len();
+        let unread = Arc::clone(&self.unread);
+        let all =
+            (0..doors).flat_map(|door| (0..PUT_KEYS + APPEND_KEYS).map(move |key| (door, key)));
+        unread.lock().extend(all.clone());
+        world.inside_clients(|| {
+            for (door, number) in all {
+                let (client, unread) = (client.clone(), Arc::clone(&unread));
+                tokio::spawn(async move {
+                    while !client.ask(door, key(number), Op::Get).await {}
+                    unread.lock().remove(&(door, number));
+                });
+            }
+        });
+    }
+
+    fn unread(&self) -> Option<String> {
+        let unread = self.unread.lock();
+        let first = unread.first()?;
+        Some(format!("gateway {} does not read {}", first.0, key(first.1)))
+    }
+}
+
+/// Whether all is well; with `clean`, also that there is no block that nothing names.
+fn look(world: &mut World, clean: bool) -> Result<(), String> {
+    let snapshot = world.all.database.rows.snapshot().map_err(|error| error.to_string())?;
+    let map = map_of(&*snapshot)?;
+    check_groups(&map)?;
+    let report = check(&*snapshot, &mut |_| {}).map_err(|error| error.to_string())?;
+    if report.finding_count > 0 {
+        return Err(format!("metadata: {:?}", report.findings));
+    }
+    let named = named(&*snapshot);
+    for ((group, block), owner) in &named {
+        check_block(world, &map, *group, *block, *owner)?;
+    }
+    for node in world.layout.chunkservers.clone() {
+        check_inventory(world, node, &map, clean.then_some(&named))?;
+    }
+    Ok(())
+}
+
+fn map_of(snapshot: &dyn Snapshot) -> Result<ClusterMap, String> {
+    let rows = snapshot.get(&[keys::map()]).map_err(|error| error.to_string())?;
+    let row = rows.into_iter().flatten().next().ok_or("no map")?;
+    ClusterMap::decode(&row).map_err(|error| error.to_string())
+}
+
+fn check_groups(map: &ClusterMap) -> Result<(), String> {
+    if let Some((node, _)) = map.nodes.iter().find(|(_, node)| !node.is_up) {
+        return Err(format!("node {node} is not up"));
+    }
+    if map.groups.is_empty() {
+        return Err("there are no groups".into());
+    }
+    for (id, group) in &map.groups {
+        if !map.takes_writes(group) || group.members.len() < usize::from(group.wanted) {
+            return Err(format!("group {id} is not whole: {group:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn named(snapshot: &dyn Snapshot) -> Named {
+    let mut named = Named::new();
+    let all = each_chunk(snapshot, &mut |chunk| {
+        let owner = Owner { body: chunk.body, chunk: chunk.chunk };
+        for extent in &chunk.extents.extents {
+            if let Place::Block { group, block, .. } = extent.place {
+                named.insert((group, block), owner);
+            }
+        }
+        Ok(())
+    });
+    all.unwrap();
+    named
+}
+
+fn check_block(
+    world: &mut World,
+    map: &ClusterMap,
+    group: GroupId,
+    block: BlockId,
+    owner: Owner,
+) -> Result<(), String> {
+    let members = map.groups.get(&group).map(|group| &group.members[..]);
+    let members = members.ok_or_else(|| format!("block {block}: no group {group}"))?;
+    for member in members {
+        let node = member.node;
+        let (found, served) = {
+            let serving = world.serving[&node].lock();
+            let serving = serving.as_ref().ok_or_else(|| format!("{node} does not serve"))?;
+            (serving.store.verify(group, block), Arc::clone(&serving.served))
+        };
+        match found {
+            Ok(info) if info.owner == owner => {}
+            Ok(info) => return Err(format!("block {block} on {node}: {info:?}, not {owner:?}")),
+            Err(error) => {
+                // As a reader would: that is how it is found and healed.
+                world.inside(node, || {
+                    tokio::spawn(async move {
+                        let _ = served.read(group, block, 0..1 << 22).await;
+                        let length = 1..2;
+                        let _ = served.read(group, block, length).await;
+                    });
+                });
+                return Err(format!("block {block} of group {group} on {node}: {error}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_inventory(
+    world: &World,
+    node: NodeId,
+    map: &ClusterMap,
+    named: Option<&Named>,
+) -> Result<(), String> {
+    let serving = world.serving[&node].lock();
+    let serving = serving.as_ref().ok_or_else(|| format!("{node} does not serve"))?;
+    for group in serving.store.groups() {
+        let is_member = map.groups.get(&group).is_some_and(|group| group.has(node));
+        for info in serving.store.inventory_now(group, None, usize::MAX) {
+            if !is_member {
+                return Err(format!("{node} has block {} of group {group}, not its", info.block));
+            }
+            if named.is_some_and(|named| !named.contains_key(&(group, info.block))) {
+                return Err(format!("{node} has {} of {group}, which nothing names", info.block));
+            }
+        }
+    }
+    Ok(())
+}

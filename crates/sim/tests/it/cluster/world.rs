@@ -1,0 +1,454 @@
+//! A whole cluster on one thread, from a seed: first everything goes wrong and must stay right,
+//! then nothing goes wrong and all must become well.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_auth::{Caller, Visibility};
+use cairn_base::map::Node;
+use cairn_base::planted::{Bug, plant};
+use cairn_base::rng::SeededRng;
+use cairn_base::{ClusterMap, KeyHash, NodeId, Pin, Rng, Role, UserId};
+use cairn_meta::ops::buckets::CreateBucket;
+use cairn_meta::ops::cluster::PutMap;
+use cairn_meta::rows::BucketKind;
+use cairn_meta::{Master, master};
+use cairn_sim::{Fault as DiskFault, SimDisk};
+use parking_lot::Mutex;
+
+use super::client::{BUCKET, Client, Door};
+use super::database::{DATABASE, Database, Shared};
+use super::digest::Digest;
+use super::faults::{Fault, Plan};
+use super::health;
+use super::history::History;
+use super::host::Host;
+use super::net::{Net, address_of};
+use super::roles::{self, Drive, Serving, Slot, Surroundings, Tuning};
+
+/// A turn of the world, microseconds.
+const TICK_US: u64 = 2_000;
+const CLIENTS: usize = 6;
+/// How long all may take to become well, seconds.
+const RECOVERY_SECS: u64 = 90;
+const CLIENT_HOST: NodeId = NodeId(2000);
+
+/// Which nodes there are.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    pub masters: Vec<NodeId>,
+    pub chunkservers: Vec<NodeId>,
+    pub gateways: Vec<NodeId>,
+    pub replicas: u8,
+}
+
+impl Layout {
+    fn draw(rng: &SeededRng) -> Layout {
+        let stores = 3 + rng.below(2);
+        Layout {
+            masters: vec![NodeId(1), NodeId(2)],
+            chunkservers: (11..11 + stores).map(NodeId).collect(),
+            gateways: vec![NodeId(21), NodeId(22)],
+            replicas: 2 + rng.below(2) as u8,
+        }
+    }
+
+    pub fn all(&self) -> Vec<NodeId> {
+        [&self.masters[..], &self.chunkservers, &self.gateways].concat()
+    }
+}
+
+/// What came of a seed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    pub digest: u64,
+    pub violations: Vec<String>,
+    pub ops: usize,
+    pub answered: usize,
+    pub faults: usize,
+    /// Until all was well, milliseconds of the simulation.
+    pub recovery_ms: u64,
+}
+
+pub struct World {
+    pub all: Surroundings,
+    pub layout: Layout,
+    pub now_us: u64,
+    hosts: BTreeMap<NodeId, Host>,
+    pub drives: BTreeMap<NodeId, Drive>,
+    pub serving: BTreeMap<NodeId, Slot<Serving>>,
+    doors: Vec<Slot<Door>>,
+    pub history: Arc<Mutex<History>>,
+    /// What ends when.
+    ending: Vec<(u64, Fault)>,
+    digest: Digest,
+    faults: usize,
+}
+
+/// Runs one seed, with a bug or without.
+pub fn run(seed: u64, bug: Option<Bug>) -> Report {
+    plant(bug);
+    let mut world = World::new(seed);
+    let rng = Arc::new(SeededRng::new(seed ^ 0xFA17));
+    let mut violations = world.misbehave(&rng);
+    let mut recovery_ms = 0;
+    if violations.is_empty() {
+        let healed_us = world.now_us;
+        violations = world.recover();
+        recovery_ms = (world.now_us - healed_us) / 1000;
+    }
+    let history = world.history.lock();
+    let (ops, answered, seen) = (history.len(), history.answered(), history.digest.value());
+    drop(history);
+    let mut digest = world.digest;
+    digest.add(&[world.all.net.digest(), seen, ops as u64]);
+    let report = Report {
+        digest: digest.value(),
+        violations,
+        ops,
+        answered,
+        faults: world.faults,
+        recovery_ms,
+    };
+    drop(world);
+    plant(None);
+    report
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let rng = Arc::new(SeededRng::new(seed));
+        let layout = Layout::draw(&rng);
+        let net = Net::new(Arc::clone(&rng));
+        let database = Database::new(net.clone(), Arc::clone(&rng));
+        let tuning = Tuning {
+            near: rng.below(2) == 0,
+            leases: [1 << 20, 20, 5][rng.below(3) as usize],
+            cache_bytes: [0, 64 << 20][rng.below(2) as usize],
+            segment_bytes: [256 << 10, 1 << 20][rng.below(2) as usize],
+        };
+        let masters = layout.masters.clone();
+        let all = Surroundings { net, rng: Arc::clone(&rng), database, masters, tuning };
+        let skew = || rng.below(20_000) as i64 - 10_000;
+        let hosts = layout.all().into_iter().chain([CLIENT_HOST]);
+        let hosts = hosts.map(|node| (node, Host::new(skew()))).collect();
+        let drive = |node: &NodeId| {
+            let disk = SimDisk::new(rng.next_u64());
+            (*node, Drive { disk, id: u128::from(node.0) << 32 | 1 })
+        };
+        let drives = layout.chunkservers.iter().map(drive).collect();
+        let serving = layout.chunkservers.iter().map(|node| (*node, Slot::default())).collect();
+        let doors = layout.gateways.iter().map(|_| Slot::default()).collect();
+        let mut world = World {
+            all,
+            layout,
+            now_us: 0,
+            hosts,
+            drives,
+            serving,
+            doors,
+            history: Arc::default(),
+            ending: Vec::new(),
+            digest: Digest::default(),
+            faults: 0,
+        };
+        world.fill();
+        world.layout.all().into_iter().for_each(|node| world.start(node));
+        world.start_clients();
+        world
+    }
+
+    /// The first rows, as `cairn cluster init` writes them.
+    fn fill(&mut self) {
+        let mut map = ClusterMap {
+            epoch: 1,
+            replicas: self.layout.replicas,
+            minimum: 2,
+            next_node: 100,
+            next_group: 1,
+            ..ClusterMap::default()
+        };
+        let roles = [
+            (Role::Master, &self.layout.masters),
+            (Role::Chunkserver, &self.layout.chunkservers),
+            (Role::Gateway, &self.layout.gateways),
+        ];
+        for (role, nodes) in roles {
+            for node in nodes {
+                let pin = Pin { key: KeyHash([0; 32]), roles: role.into() };
+                let address = match role {
+                    Role::Gateway => String::new(),
+                    _ => address_of(*node),
+                };
+                map.nodes.insert(*node, Node { address, ..Node::new(pin) });
+            }
+        }
+        let database = Arc::clone(&self.all.database);
+        let done = Arc::new(Mutex::new(false));
+        let told = Arc::clone(&done);
+        let first = NodeId(3000);
+        let mut host = Host::new(0);
+        host.start(0, &self.all.rng, |given| {
+            tokio::spawn(async move {
+                let turn = database.wait_for_turn(first).await;
+                let engine = Shared::new(&database, first, turn, Arc::clone(&given.threads));
+                let config =
+                    master::Config { threads: Some(given.threads), ..master::Config::default() };
+                let master = Master::start(engine, given.clock, config).unwrap();
+                let system = Caller::system();
+                master.run(&system, PutMap { map: map.encode() }).await.unwrap();
+                let (name, kind) = (BUCKET.to_owned(), BucketKind::S3);
+                let bucket = CreateBucket { name, kind, visibility: Visibility::Private };
+                master.run(&Caller::verified(UserId::ROOT), bucket).await.unwrap();
+                *told.lock() = true;
+            });
+        });
+        while !*done.lock() {
+            host.advance(TICK_US);
+        }
+    }
+
+    fn start(&mut self, node: NodeId) {
+        let Some(host) = self.hosts.get_mut(&node) else { return };
+        if host.is_running() {
+            return;
+        }
+        let (all, now, rng) = (&self.all, self.now_us, Arc::clone(&self.all.rng));
+        self.digest.add(&[now, node.0, 1]);
+        all.net.appear(node);
+        if self.layout.masters.contains(&node) {
+            host.start(now, &rng, |given| roles::master(all, node, given));
+        } else if let Some(drive) = self.drives.get(&node) {
+            let serving = &self.serving[&node];
+            host.start(now, &rng, |given| roles::chunkserver(all, node, drive, serving, given));
+        } else if let Some(at) = self.layout.gateways.iter().position(|one| *one == node) {
+            let door = &self.doors[at];
+            host.start(now, &rng, |given| roles::gateway(all, node, door, given));
+        }
+    }
+
+    fn start_clients(&mut self) {
+        let client = self.client();
+        if let Some(host) = self.hosts.get_mut(&CLIENT_HOST) {
+            host.start(self.now_us, &self.all.rng, |_| {
+                for _ in 0..CLIENTS {
+                    tokio::spawn(client.clone().work());
+                }
+            });
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        let (history, rng) = (Arc::clone(&self.history), Arc::clone(&self.all.rng));
+        Client { doors: self.doors.clone(), history, rng }
+    }
+
+    /// Runs something on a host.
+    pub fn inside(&mut self, node: NodeId, work: impl FnOnce()) {
+        if let Some(host) = self.hosts.get_mut(&node) {
+            host.inside(work);
+        }
+    }
+
+    pub fn inside_clients(&mut self, work: impl FnOnce()) {
+        self.inside(CLIENT_HOST, work);
+    }
+
+    /// The process ends; with the power, what was not synced may be lost.
+    fn stop(&mut self, node: NodeId, power_cut: bool) {
+        self.digest.add(&[self.now_us, node.0, 2]);
+        let (net, rng) = (self.all.net.clone(), Arc::clone(&self.all.rng));
+        if let Some(drive) = self.drives.get_mut(&node) {
+            // Before anything that dies can touch it.
+            drive.disk = match power_cut {
+                true => drive.disk.crash_image(rng.next_u64()),
+                false => drive.disk.kill(),
+            };
+        }
+        if let Some(serving) = self.serving.get(&node) {
+            serving.lock().take();
+        }
+        let mut door = None;
+        if let Some(at) = self.layout.gateways.iter().position(|one| *one == node) {
+            door = self.doors[at].lock().take();
+        }
+        if let Some(host) = self.hosts.get_mut(&node) {
+            net.while_dying(node, power_cut, || host.end());
+        }
+        door.into_iter().for_each(|door| door.waiting.end());
+    }
+
+    /// Time goes on.
+    pub fn turn(&mut self) {
+        self.now_us += TICK_US;
+        self.all.net.advance(self.now_us);
+        let mut order: Vec<NodeId> = self.hosts.keys().copied().collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, self.all.rng.below(at as u64 + 1) as usize);
+        }
+        for node in order {
+            if let Some(host) = self.hosts.get_mut(&node) {
+                host.advance(TICK_US);
+            }
+        }
+    }
+
+    /// Everything goes wrong. What must not happen is returned.
+    fn misbehave(&mut self, rng: &SeededRng) -> Vec<String> {
+        let layout = self.layout.clone();
+        let mut plan = Plan::new(&layout, rng);
+        let begin_us = 6_000_000;
+        let end_us = begin_us + 10_000_000 + rng.below(20_000_000);
+        let mean_ms = 300 + rng.below(3_000);
+        let mut next_us = begin_us;
+        while self.now_us < end_us {
+            self.turn();
+            if self.now_us >= next_us && !plan.is_calm() {
+                next_us = self.now_us + rng.below(2 * mean_ms) * 1000;
+                if let Some((fault, lasts_ms)) = plan.draw() {
+                    self.begin(fault, rng);
+                    self.ending.push((self.now_us + lasts_ms * 1000, fault));
+                }
+            }
+            let now = self.now_us;
+            let (over, later) =
+                std::mem::take(&mut self.ending).into_iter().partition(|one| one.0 <= now);
+            self.ending = later;
+            let over: Vec<(u64, Fault)> = over;
+            over.into_iter().for_each(|(_, fault)| self.end(fault));
+        }
+        self.history.lock().check()
+    }
+
+    fn begin(&mut self, fault: Fault, rng: &SeededRng) {
+        self.faults += 1;
+        tracing::info!(at_ms = self.now_us / 1000, ?fault, "FAULT");
+        if fault.disturbs() {
+            self.history.lock().disturbed = true;
+        }
+        let net = self.all.net.clone();
+        match fault {
+            Fault::Kill(node) => self.stop(node, false),
+            Fault::PowerCut(node) => self.stop(node, true),
+            Fault::Pause(node) => self.host(node, |host| {
+                host.paused_us.get_or_insert(0);
+            }),
+            Fault::CutOneWay(a, b) => net.cut(a, b),
+            Fault::Cut(a, b) => both(a, b, |a, b| net.cut(a, b)),
+            Fault::Isolate(_) | Fault::Halves(_) => {
+                self.pairs(fault).into_iter().for_each(|(a, b)| net.cut(a, b));
+            }
+            Fault::Delay(a, b, by_ms) => net.delay(a, b, by_ms * 1000),
+            Fault::Break(one_in) => net.break_some(one_in),
+            Fault::Commits(thousandths) => self.all.database.set_faults(thousandths),
+            Fault::Jump(node, secs) => self.host(node, |host| host.jump(secs)),
+            Fault::Slow(node, factor) => self.host(node, |host| host.set_slow(factor)),
+            Fault::DiskError(node, after) => {
+                self.drives[&node].disk.add_fault(DiskFault::once(None, after));
+            }
+            Fault::DiskFull(node) => {
+                let disk = &self.drives[&node].disk;
+                disk.set_capacity(Some(disk.used_bytes() + 300_000));
+            }
+            Fault::Flip(node) => self.flip(node, rng),
+            Fault::Wipe(node) => {
+                self.stop(node, true);
+                let (disk, id) = (SimDisk::new(rng.next_u64()), u128::from(node.0) << 32 | 2);
+                self.drives.insert(node, Drive { disk, id });
+            }
+        }
+    }
+
+    /// The directions that are cut.
+    fn pairs(&self, fault: Fault) -> Vec<(NodeId, NodeId)> {
+        let all: Vec<NodeId> = self.layout.all().into_iter().chain([DATABASE]).collect();
+        let side = |node: NodeId| match fault {
+            Fault::Isolate(alone) => node == alone,
+            Fault::Halves(bits) => bits >> (node.0 % 64) & 1 == 1,
+            _ => false,
+        };
+        let others = |a: NodeId| all.iter().map(move |b| (a, *b));
+        let pairs = all.iter().flat_map(|a| others(*a));
+        pairs.filter(|(a, b)| side(*a) != side(*b)).collect()
+    }
+
+    fn host(&mut self, node: NodeId, change: impl FnOnce(&mut Host)) {
+        if let Some(host) = self.hosts.get_mut(&node) {
+            change(host);
+        }
+    }
+
+    /// Changes a bit of what is stored.
+    fn flip(&mut self, node: NodeId, rng: &SeededRng) {
+        use cairn_base::Disk;
+        let disk = &self.drives[&node].disk;
+        let mut names = disk.list().unwrap_or_default();
+        names.retain(|name| name.ends_with(".seg"));
+        names.sort();
+        for name in names {
+            let length = disk.contents(&name).map_or(0, |bytes| bytes.len() as u64);
+            if length > 8192 && rng.below(2) == 0 {
+                let at = 4096 + rng.below(length - 4096);
+                disk.flip_bit(&name, at, rng.below(8) as u32).unwrap();
+                self.history.lock().flipped = true;
+            }
+        }
+    }
+
+    fn end(&mut self, fault: Fault) {
+        tracing::info!(at_ms = self.now_us / 1000, ?fault, "over");
+        match fault {
+            Fault::Kill(node) | Fault::PowerCut(node) | Fault::Wipe(node) => self.start(node),
+            Fault::Pause(node) => self.host(node, Host::resume),
+            Fault::CutOneWay(..)
+            | Fault::Cut(..)
+            | Fault::Isolate(_)
+            | Fault::Halves(_)
+            | Fault::Delay(..) => self.all.net.heal(),
+            Fault::Commits(_) => self.all.database.set_faults(0),
+            Fault::Slow(node, _) => self.host(node, |host| host.set_slow(1)),
+            Fault::DiskError(node, _) => self.drives[&node].disk.clear_faults(),
+            Fault::DiskFull(node) => self.drives[&node].disk.set_capacity(None),
+            Fault::Break(_) | Fault::Jump(..) | Fault::Flip(_) => {}
+        }
+    }
+
+    /// Nothing goes wrong any more: all must become well, in time.
+    fn recover(&mut self) -> Vec<String> {
+        tracing::info!(at_ms = self.now_us / 1000, "RECOVERY");
+        let ending = std::mem::take(&mut self.ending);
+        ending.into_iter().for_each(|(_, fault)| self.end(fault));
+        self.all.net.heal();
+        self.all.database.set_faults(0);
+        self.history.lock().close();
+        for node in self.layout.all() {
+            if let Some(drive) = self.drives.get(&node) {
+                drive.disk.clear_faults();
+                // One whose disk could not be read has ended.
+                if self.serving[&node].lock().is_none() {
+                    self.stop(node, false);
+                }
+            }
+            self.start(node);
+        }
+        let found = health::await_health(self, RECOVERY_SECS, false);
+        if !found.is_empty() {
+            return found;
+        }
+        // What a gateway wrote and nothing names may stay until it has ended.
+        for gateway in self.layout.gateways.clone() {
+            self.stop(gateway, false);
+            self.start(gateway);
+        }
+        let found = health::await_health(self, RECOVERY_SECS, true);
+        if !found.is_empty() {
+            return found;
+        }
+        self.history.lock().check()
+    }
+}
+
+fn both(a: NodeId, b: NodeId, cut: impl Fn(NodeId, NodeId)) {
+    cut(a, b);
+    cut(b, a);
+}
