@@ -99,9 +99,8 @@ impl Known {
         }
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    pub fn count(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().len() as u64).sum()
     }
 }
 
@@ -127,6 +126,6 @@ mod tests {
         known.leave(a, 1);
         known.enter(a);
         assert!(known.is_told(a));
-        assert_eq!(known.len(), 2);
+        assert_eq!(known.count(), 2);
     }
 }

@@ -46,8 +46,6 @@ use door::Door;
 use kernel::Kernel;
 use nodes::Mount;
 
-pub use stats::Stats;
-
 /// How a mount behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -110,13 +108,20 @@ impl Mounted {
         self.session.run()
     }
 
-    pub fn stats(&self) -> Arc<Stats> {
-        Arc::clone(&self.mount.stats)
-    }
-
     /// Writes back what was written, of all files; what fails is logged.
     pub fn flusher(&self) -> impl Future<Output = ()> + Send + use<> {
         let mount = Arc::clone(&self.mount);
         async move { mount.flush_all().await }
+    }
+
+    /// Waits until no file is open. Where it was unmounted, another mount namespace may still
+    /// have a copy of it, and it does not end by itself.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mount = Arc::clone(&self.mount);
+        async move {
+            while mount.counts().0 > 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
     }
 }

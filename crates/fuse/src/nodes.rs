@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
@@ -21,6 +21,10 @@ use crate::known::{Known, Moment};
 use crate::node::Node;
 use crate::stats::{Stats, Timer};
 use crate::who::Who;
+
+/// How long a writer waits for room, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Numbers of inodes are never used again, so there is one generation.
 pub const GENERATION: Generation = Generation(0);
@@ -253,18 +257,22 @@ impl Mount {
         self.less_dirty.notify_waiters();
     }
 
-    /// Waits until writers may go on.
-    pub async fn has_room(&self, node: &Arc<Node>) {
+    /// Waits until writers may go on; they may not while nothing can be written back.
+    pub async fn has_room(&self, node: &Arc<Node>) -> Result<()> {
+        let began = Instant::now();
         while self.is_full_of_dirt() {
             let less = self.less_dirty.notified();
-            tokio::select! {
-                () = less => {}
-                () = node.flush_later(|bytes| self.less_dirty(bytes)) => {
-                    // Others hold the rest: they write back by themselves, or fail to.
-                    return;
-                }
+            node.flush(|bytes| self.less_dirty(bytes)).await?;
+            if !self.is_full_of_dirt() {
+                return Ok(());
+            }
+            // It is other files that hold the rest.
+            let _ = tokio::time::timeout(LOOK, less).await;
+            if began.elapsed() > PATIENCE {
+                return Err(Error::Unavailable("what was written is not written back".into()));
             }
         }
+        Ok(())
     }
 
     /// Writes back what has been waiting, and lets go of what is not read any more.
@@ -288,5 +296,10 @@ impl Mount {
         for node in nodes {
             node.flush_later(|bytes| self.less_dirty(bytes)).await;
         }
+    }
+
+    /// Files that are open, and bytes written and not written back.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.nodes.lock().len() as u64, self.dirty.load(Ordering::Relaxed))
     }
 }

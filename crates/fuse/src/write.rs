@@ -38,9 +38,8 @@ impl Mount {
             let written = match handle.appends {
                 true => mount.append(&handle, offset, data).await,
                 false => {
-                    mount.has_room(&handle.node).await;
-                    mount.take(&handle, offset, &data);
-                    Ok(())
+                    let room = mount.has_room(&handle.node).await;
+                    room.map(|()| mount.take(&handle, offset, &data))
                 }
             };
             match written {

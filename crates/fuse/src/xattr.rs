@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{Ino, limits};
+use cairn_fs::MetaStats;
 use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::ops::xattr::{GetXattr, ListXattrs, RemoveXattr, SetXattr, XattrMode};
 use fuser::{Errno, ReplyEmpty, ReplyXattr};
@@ -17,12 +18,37 @@ use crate::who::Who;
 const CREATE: i32 = 1;
 const REPLACE: i32 = 2;
 
+/// What a mount has done, as an attribute of its root: `cairn stats` shows it.
+const STATS: &str = "user.cairn.stats";
+
 /// Refused by name: nothing here would obey them.
 fn is_unknown(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b"system.")
 }
 
 impl Mount {
+    /// A line for each operation and counter.
+    fn show_stats(&self) -> String {
+        let mut text = self.stats.show();
+        let mut line = |name: &str, value: u64| {
+            text.push_str(&format!("{name} {value}\n"));
+        };
+        let (open, dirty) = self.counts();
+        line("files_open", open);
+        line("bytes_dirty", dirty);
+        line("inodes_known", self.known.count());
+        let cache = self.fs.stats();
+        line("cache_hits", cache.cache_hits);
+        line("cache_misses", cache.cache_misses);
+        if let MetaStats::Remote(session) = self.fs.meta().stats() {
+            line("session_calls", session.calls);
+            line("session_reads_leased", session.reads_leased);
+            line("session_recalls", session.recalls);
+            line("session_rows", session.rows);
+        }
+        text
+    }
+
     /// Whether an inode is known to have none, without asking.
     fn has_no_xattrs(&self, who: Who, ino: Ino) -> bool {
         let found = self.fs.read_now(&who.caller(&self.user), &Getattr { ino });
@@ -38,6 +64,9 @@ impl Mount {
         reply: ReplyXattr,
     ) {
         let timer = self.time("getxattr");
+        if ino == Ino::ROOT && name == STATS {
+            return answer(self.show_stats().as_bytes(), size, reply);
+        }
         if is_unknown(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }

@@ -3,6 +3,7 @@
 mod background;
 mod dial;
 mod point;
+pub mod stats;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -117,7 +118,8 @@ impl Args {
         Options {
             source,
             read_only: self.read_only,
-            private: self.private,
+            // The kernel shows it to others only where root mounts it.
+            private: self.private || !rustix::process::geteuid().is_root(),
             threads: if self.threads == 0 { processors.max(2) } else { self.threads },
             dirty_bytes: self.dirty_mib << 20,
         }
@@ -177,7 +179,7 @@ async fn run_mount(args: &Args) -> Result<ExitCode> {
 /// Serves the kernel until it is unmounted, or this process is told to end.
 async fn serve(mounted: Mounted, at: &Path, signals: &mut Signals) -> Result<()> {
     let (ended, mut has_ended) = tokio::sync::oneshot::channel();
-    let flush = mounted.flusher();
+    let (flush, closed) = (mounted.flusher(), mounted.closed());
     std::thread::Builder::new().name("cairn-mount".into()).spawn(move || {
         let _ = ended.send(mounted.serve());
     })?;
@@ -188,13 +190,13 @@ async fn serve(mounted: Mounted, at: &Path, signals: &mut Signals) -> Result<()>
             flush.await;
             unmount(at, UnmountFlags::DETACH).map_err(|error| Failure::file(at, &error.into()))?;
             tokio::select! {
-                served = tokio::time::timeout(GOODBYE, &mut has_ended) => match served {
-                    Ok(served) => served,
-                    Err(_) => {
-                        tracing::warn!("files are still open: their programs lose them");
-                        return Ok(());
-                    }
-                },
+                biased;
+                served = &mut has_ended => served,
+                () = closed => return Ok(()),
+                () = tokio::time::sleep(GOODBYE) => {
+                    tracing::warn!("files are still open: their programs lose them");
+                    return Ok(());
+                }
                 () = signals.again() => return Ok(()),
             }
         }

@@ -1,0 +1,127 @@
+"""What is acknowledged at one door is seen at every other: two mounts and the HTTP door."""
+
+import os
+import random
+import threading
+
+OPERATIONS = int(os.environ.get("CAIRN_TEST_MOUNT_CHANGES", "600"))
+
+
+def read(path):
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def size_of(path):
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def test_every_change_is_seen_at_once_from_the_other_sides(mounts):
+    one, two, door = mounts
+    rng = random.Random(11)
+    model = {}
+    for number in range(OPERATIONS):
+        where = rng.choice([one, two, door])
+        key = f"key{rng.randrange(6)}"
+        if rng.random() < 0.2:
+            if key not in model:
+                continue
+            del model[key]
+            door.delete(key) if where is door else (where / key).unlink()
+        else:
+            model[key] = rng.randbytes(rng.choice([1, 300, 20_000, 200_000]))
+            door.put(key, model[key]) if where is door else (where / key).write_bytes(model[key])
+        for root in (one, two):
+            # The one that changed, and any other: both may be in the kernel's memory.
+            for looked in {key, f"key{rng.randrange(6)}"}:
+                expected = model.get(looked)
+                shown = f"change {number} of {key}, {looked} at {root}"
+                assert read(root / looked) == expected, shown
+                assert size_of(root / looked) == (len(expected) if expected else None), shown
+        assert door.get(key) == model.get(key), f"change {number} of {key} at the door"
+
+
+def test_an_open_file_shows_what_is_written_elsewhere(mounts):
+    one, two, _ = mounts
+    (one / "growing").write_bytes(b"a" * 10)
+    with open(two / "growing", "rb", buffering=0) as reader:
+        for count in range(1, 30):
+            assert reader.read() == (b"a" * 10 if count == 1 else b"%d" % (count - 1))
+            with open(one / "growing", "ab") as writer:
+                writer.write(b"%d" % count)
+
+
+def test_appenders_on_two_mounts_lose_nothing(mounts):
+    one, two, _ = mounts
+    (one / "log").write_bytes(b"")
+
+    def append(root, tag):
+        fd = os.open(root / "log", os.O_WRONLY | os.O_APPEND)
+        for number in range(60):
+            os.write(fd, f"{tag}{number:04}\n".encode())
+        os.close(fd)
+
+    threads = [threading.Thread(target=append, args=args) for args in [(one, "a"), (two, "b")]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for root in (one, two):
+        lines = (root / "log").read_text().splitlines()
+        assert sorted(lines) == sorted(f"{tag}{n:04}" for tag in "ab" for n in range(60))
+
+
+def test_two_mounts_work_in_one_directory(mounts):
+    one, two, _ = mounts
+    (one / "shared").mkdir()
+    failed = []
+
+    def work(root, tag):
+        try:
+            for number in range(60):
+                path = root / "shared" / f"{tag}{number}"
+                path.write_text(tag)
+                path.rename(path.with_suffix(".x"))
+                assert path.with_suffix(".x").read_text() == tag
+                assert not path.exists()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=args)
+               for args in [(one, "a"), (two, "b"), (one, "c"), (two, "d")]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    names = sorted(f"{tag}{n}.x" for tag in "abcd" for n in range(60))
+    assert sorted(os.listdir(one / "shared")) == sorted(os.listdir(two / "shared")) == names
+
+
+def test_renames_from_two_mounts_lose_no_file(mounts):
+    one, two, _ = mounts
+    for root, name in ((one, "x"), (two, "y")):
+        (root / name).mkdir()
+    (one / "x" / "ball").write_bytes(b"ball")
+
+    def throw(root, source, target):
+        for _ in range(80):
+            try:
+                os.rename(root / source / "ball", root / target / "ball")
+            except FileNotFoundError:
+                pass
+
+    threads = [threading.Thread(target=throw, args=args)
+               for args in [(one, "x", "y"), (two, "y", "x")]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for root in (one, two):
+        found = [root / name / "ball" for name in "xy" if (root / name / "ball").exists()]
+        assert len(found) == 1 and found[0].read_bytes() == b"ball"

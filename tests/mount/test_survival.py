@@ -1,0 +1,201 @@
+"""Deaths of a mount and of its server, and what is said to who asks for what cannot be."""
+
+import errno
+import os
+import random
+import subprocess
+
+import pytest
+
+from harness.mount import Door, Mount, environment, eventually, is_mounted
+from harness.server import Server, binary, scratch
+
+ROUNDS = int(os.environ.get("CAIRN_TEST_MOUNT_KILLS", "3"))
+
+
+@pytest.fixture
+def place():
+    with Server() as server:
+        Door(server, "bucket").ask("PUT", "")
+        yield server, scratch("survival")
+
+
+def synced(path, data):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        os.write(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def test_what_was_synced_outlives_mounts_and_servers_that_are_killed(place):
+    server, work = place
+    rng = random.Random(3)
+    mount = Mount(server, work / "mnt", bucket="bucket").start()
+    model = {}
+    for number in range(ROUNDS):
+        for _ in range(10):
+            name = f"file{rng.randrange(12)}"
+            data = rng.randbytes(rng.choice([10, 5000, 100_000, 5_000_000]))
+            synced(mount.root / name, data)
+            model[name] = data
+        # Written and not synced: whole, or not there, but never in the way.
+        (mount.root / "unsynced").write_bytes(b"x" * 100_000)
+        if number % 2:
+            server.restart()
+        else:
+            mount.kill()
+            mount = Mount(server, work / "mnt", bucket="bucket").start()
+        for name, data in model.items():
+            assert (mount.root / name).read_bytes() == data, f"round {number}: {name}"
+    mount.stop()
+    assert server.stop() == 0
+    code, report = server.fsck()
+    assert code == 0, report
+
+
+def test_a_mount_goes_on_when_its_server_is_back(place):
+    server, work = place
+    with Mount(server, work / "mnt", bucket="bucket") as mount:
+        fd = os.open(mount.root / "file", os.O_RDWR | os.O_CREAT)
+        os.write(fd, b"before")
+        os.fsync(fd)
+        os.write(fd, b" unsynced")
+        server.restart()
+        os.write(fd, b" after")
+        os.fsync(fd)
+        os.close(fd)
+    assert Door(server, "bucket").get("file") == b"before unsynced after"
+
+
+def test_a_removed_file_that_is_open_outlives_its_server_and_then_goes(place):
+    server, work = place
+    mount = Mount(server, work / "mnt", bucket="bucket").start()
+    fd = os.open(mount.root / "file", os.O_RDWR | os.O_CREAT)
+    os.write(fd, b"x" * 100_000)
+    os.fsync(fd)
+    os.unlink(mount.root / "file")
+    server.restart()
+    assert os.pread(fd, 10, 99_995) == b"x" * 5
+    os.close(fd)
+    mount.stop()
+    assert server.stop() == 0
+    code, report = server.fsck()
+    assert code == 0, report
+
+
+def test_a_mount_that_was_stopped_past_its_lease_shows_nothing_stale(place):
+    server, work = place
+    door = Door(server, "bucket")
+    mount = Mount(server, work / "mnt", bucket="bucket").start()
+    door.put("file", b"old")
+    assert (mount.root / "file").read_bytes() == b"old"
+    mount.process.send_signal(19)
+    try:
+        door.put("file", b"newer")
+        door.put("made", b"made")
+    finally:
+        mount.process.send_signal(18)
+    assert (mount.root / "file").read_bytes() == b"newer"
+    assert (mount.root / "made").read_bytes() == b"made"
+    mount.stop()
+
+
+def test_a_dead_mount_point_is_taken_away(place):
+    server, work = place
+    path = work / "mnt"
+    path.mkdir()
+    command = [binary(), "mount", server.http, str(path)]
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert (path / "bucket").is_dir()
+    found = subprocess.run(["pgrep", "-f", f"{path} --foreground"], capture_output=True, text=True)
+    for pid in found.stdout.split():
+        os.kill(int(pid), 9)
+    # By the process that looks after it.
+    eventually(lambda: not is_mounted(path))
+    mount = Mount(server, path, bucket="bucket").start()
+    mount.kill()
+    with pytest.raises(OSError) as caught:
+        os.stat(mount.root)
+    assert caught.value.errno == errno.ENOTCONN
+    # By whoever mounts there next.
+    mount.start()
+    assert mount.root.is_dir()
+    subprocess.run(["umount", str(path)], check=True)
+    assert mount.process.wait(timeout=30) == 0
+    assert not is_mounted(path)
+
+
+def refused(args, **env):
+    run = subprocess.run([binary(), "mount", *map(str, args)], env=dict(environment(), **env),
+                         capture_output=True, text=True, timeout=60)
+    assert run.returncode != 0
+    assert len(run.stderr.strip().splitlines()) == 1, run.stderr
+    return run.stderr
+
+
+def test_what_cannot_be_mounted_is_said_in_one_line(place):
+    server, work = place
+    path = work / "mnt"
+    assert "no such directory" in refused([server.http, path])
+    path.mkdir()
+    (path / "file").touch()
+    assert "not empty" in refused([server.http, path])
+    (path / "file").unlink()
+    assert "refused" in refused([server.http, path], CAIRN_SECRET="wrong-secret-wrong-secret")
+    nowhere = "http://127.0.0.1:9"
+    assert nowhere in refused([nowhere, path])
+    assert "not the HTTP door" in refused([server.s3, path]) or "answers" in refused([server.s3, path])
+    assert refused([server.http, path], CAIRN_KEY="", CAIRN_SECRET="")
+    assert not is_mounted(path)
+
+
+def test_read_only_mounts_change_nothing(place):
+    server, work = place
+    with Mount(server, work / "mnt", ["--read-only"], bucket="bucket"):
+        with pytest.raises(OSError) as caught:
+            (work / "mnt/bucket/file").write_bytes(b"x")
+        assert caught.value.errno == errno.EROFS
+
+
+def test_a_corrupt_block_is_an_error_of_its_file_only(place):
+    server, work = place
+    mount = Mount(server, work / "mnt", bucket="bucket").start()
+    synced(mount.root / "good", b"g" * 1_000_000)
+    marker = os.urandom(64)
+    synced(mount.root / "bad", marker * 16_000)
+    for segment in server.directory.glob("**/*.seg"):
+        data = bytearray(segment.read_bytes())
+        at = data.find(marker)
+        if at >= 0:
+            with open(segment, "r+b") as file:
+                file.seek(at + 10)
+                file.write(b"\xff\x00\xff\x00")
+    mount.stop()
+    mount = Mount(server, work / "mnt", bucket="bucket").start()
+    with pytest.raises(OSError) as caught:
+        (mount.root / "bad").read_bytes()
+    assert caught.value.errno == errno.EIO
+    assert (mount.root / "good").read_bytes() == b"g" * 1_000_000
+    mount.stop()
+
+
+def test_warm_reads_ask_the_server_nothing(place):
+    server, work = place
+    with Mount(server, work / "mnt", bucket="bucket"):
+        path = work / "mnt/bucket/small"
+        path.write_bytes(b"x" * 430)
+        for _ in range(3):
+            assert path.read_bytes() == b"x" * 430
+
+        def calls():
+            stats = subprocess.run([binary(), "stats", str(work / "mnt")], capture_output=True,
+                                   text=True, check=True).stdout
+            return int(dict(line.split(" ", 1) for line in stats.splitlines())["session_calls"])
+
+        before = calls()
+        for _ in range(200):
+            assert path.read_bytes() == b"x" * 430
+        assert calls() == before
