@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cairn_base::map::Group;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BlockId, ClusterMap, GroupId, Owner, Result};
 use cairn_blocks::{Blocks, Store};
 use cairn_cluster::control::Agent;
@@ -113,6 +114,10 @@ impl Copies {
             options.progress = Arc::clone(progress);
         }
         tracing::info!(%group, "catching up");
+        if is_planted(Bug::InSyncBeforeCompare) {
+            let caught = CaughtUp { group, epoch: map.epoch };
+            return self.agent.tell(Method::CaughtUp, &caught).await;
+        }
         let report = tokio::select! {
             biased;
             report = repair::catch_up(&self.served, group, map, &options) => report?,
