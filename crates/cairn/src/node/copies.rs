@@ -130,7 +130,7 @@ impl Copies {
         let (blocks, bytes, failed) =
             (report.copied_blocks, report.copied_bytes, report.failed.len());
         tracing::info!(%group, blocks, bytes, failed, extra = report.extra.len(), "copied");
-        self.tell_of_extra(group, &report.extra).await?;
+        self.tell_of_extra(group, &doubtful(&report)).await?;
         if !report.is_complete() {
             let text = format!("{failed} blocks could not be copied");
             return Err(cairn_base::Error::Unavailable(text));
@@ -162,9 +162,7 @@ impl Copies {
             Ok(report) => {
                 let (copied, extra) = (report.copied_blocks, report.extra.len());
                 tracing::debug!(%group, copied, extra, "compared with the other members");
-                // What was lacking here may have been deleted while the other one was away.
-                let doubtful = [report.extra, report.copied].concat();
-                self.tell_of_extra(group, &doubtful).await
+                self.tell_of_extra(group, &doubtful(&report)).await
             }
             Err(error) => Err(error),
         };
@@ -250,4 +248,10 @@ impl Copies {
         }
         Ok(())
     }
+}
+
+/// What may not be wanted any more. A block that was copied may have been deleted while the member
+/// that had it was away: now that two have it, neither would find that out.
+fn doubtful(report: &repair::Report) -> Vec<(BlockId, Owner)> {
+    [&report.extra[..], &report.copied].concat()
 }
