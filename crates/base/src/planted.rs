@@ -36,6 +36,26 @@ pub enum Bug {
     GcWithoutGrace,
 }
 
+impl Bug {
+    pub const ALL: [Bug; 15] = [
+        Bug::AckBeforeAll,
+        Bug::StaleEpochAccepted,
+        Bug::SkippedFsync,
+        Bug::ChecksumUnchecked,
+        Bug::InSyncBeforeCompare,
+        Bug::ForgottenFence,
+        Bug::LeaseIgnored,
+        Bug::RecallNotAwaited,
+        Bug::CacheFillRace,
+        Bug::InheritedLeasesForgotten,
+        Bug::LeaseStretched,
+        Bug::RepliesForgotten,
+        Bug::EndedSessionPublishes,
+        Bug::LiveSessionReaped,
+        Bug::GcWithoutGrace,
+    ];
+}
+
 #[cfg(feature = "planted")]
 mod chosen {
     use std::cell::Cell;

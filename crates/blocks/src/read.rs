@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::limits::SUB_BLOCK_BYTES;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{DiskFile, Error, Owner, Result};
 
 use crate::format::Key;
@@ -135,7 +136,7 @@ impl Found {
     }
 
     fn check_data(&self, table: &[u8], first: u32, data: &[u8]) -> Result<()> {
-        if record::verify(table, first as usize, data) {
+        if record::verify(table, first as usize, data) || is_planted(Bug::ChecksumUnchecked) {
             return Ok(());
         }
         Err(self.corrupt("data with another crc32c", "that in the table"))

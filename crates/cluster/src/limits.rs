@@ -101,7 +101,7 @@ pub const COPIES: usize = 4;
 /// Blocks that could not be copied after which catching up gives up.
 pub const COPIES_FAILED: usize = 1000;
 /// Of the blocks that were copied for a group, those that are named in the report.
-pub const COPIES_NAMED: usize = 10_000;
+pub const COPIES_NAMED: usize = 250_000;
 
 /// Connections over which a master is administered, and how many of them one node may have; calls
 /// over one of them that are not answered yet.

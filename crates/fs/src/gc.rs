@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cairn_auth::{Caller, decide_admin};
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BlockId, Error, GroupId, Owner, Result, SessionId};
 use cairn_meta::Meta;
 
@@ -108,14 +109,15 @@ impl Fs {
         loop {
             let page = self.read(caller, ListSessions { after, limit: PAGE }).await?;
             for (session, row) in &page {
-                if row.state != SessionState::Ended {
+                let live = row.state == SessionState::Live && is_planted(Bug::LiveSessionReaped);
+                if row.state != SessionState::Ended && !live {
                     continue;
                 }
                 if !dry_run {
                     while self.run(caller, LetGoAll { session: *session }).await? {}
                 }
                 self.free_orphans(caller, *session, dry_run, report).await?;
-                if !dry_run {
+                if !dry_run && !live {
                     let reaped = EndSession { session: *session, reaped: true };
                     self.run(caller, reaped).await?;
                 }
@@ -232,7 +234,10 @@ impl Fs {
     async fn free_blocks(&self, caller: &Caller, report: &mut GcReport) -> Result<()> {
         let elsewhere = self.inner.reads_floor.get().map_or(u64::MAX, |floor| floor());
         self.inner.readers.let_go(self.inner.clock.monotonic());
-        let before = self.inner.readers.settled().min(elsewhere).saturating_add(1);
+        let before = match is_planted(Bug::GcWithoutGrace) {
+            true => u64::MAX,
+            false => self.inner.readers.settled().min(elsewhere).saturating_add(1),
+        };
         loop {
             let blocks = self.read(caller, ListFreed { before, limit: PAGE }).await?;
             if blocks.is_empty() {

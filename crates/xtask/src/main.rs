@@ -26,6 +26,18 @@ enum Chore {
         #[arg(long)]
         package: Option<String>,
     },
+    /// Simulate clusters under faults, each from a seed: what fails is shown, and can be repeated.
+    Simulate {
+        /// How many seeds.
+        #[arg(long, default_value_t = 15_000)]
+        seeds: u64,
+        /// The first of them.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Tell what happens.
+        #[arg(long)]
+        verbose: bool,
+    },
     /// Run a cluster on this machine, in a new directory, until the input ends: PostgreSQL, two
     /// masters, three chunkservers, two gateways.
     ClusterUp {
@@ -38,6 +50,7 @@ fn main() -> ExitCode {
     match Arguments::parse().chore {
         Chore::Tidy => tidy(),
         Chore::Campaign { scale, package } => campaign(scale, package),
+        Chore::Simulate { seeds, seed, verbose } => simulate(seeds, seed, verbose),
         Chore::ClusterUp { dir } => match xtask::cluster::up(&root(), &dir) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -65,6 +78,20 @@ fn campaign(scale: u32, package: Option<String>) -> ExitCode {
         Some(package) => cargo.args(["--package", &package]),
         None => cargo.arg("--workspace"),
     };
+    finish(cargo)
+}
+
+fn simulate(seeds: u64, seed: u64, verbose: bool) -> ExitCode {
+    let mut cargo = Command::new("cargo");
+    let test = "cluster::seeds_stay_right_and_become_well";
+    cargo.args(["test", "--package", "cairn-sim", "--test", "it", "--", "--nocapture", test]);
+    cargo.current_dir(root()).env("CAIRN_SEEDS", seeds.to_string());
+    cargo.env("CAIRN_SEED", seed.to_string());
+    cargo.env("RUST_LOG", if verbose { "it=debug,cairn=debug" } else { "off" });
+    finish(cargo)
+}
+
+fn finish(mut cargo: Command) -> ExitCode {
     match cargo.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

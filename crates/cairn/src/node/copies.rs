@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cairn_base::map::Group;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BlockId, ClusterMap, GroupId, Owner, Result};
 use cairn_blocks::{Blocks, Store};
 use cairn_cluster::control::Agent;
@@ -113,6 +114,10 @@ impl Copies {
             options.progress = Arc::clone(progress);
         }
         tracing::info!(%group, "catching up");
+        if is_planted(Bug::InSyncBeforeCompare) {
+            let caught = CaughtUp { group, epoch: map.epoch };
+            return self.agent.tell(Method::CaughtUp, &caught).await;
+        }
         let report = tokio::select! {
             biased;
             report = repair::catch_up(&self.served, group, map, &options) => report?,
@@ -125,7 +130,7 @@ impl Copies {
         let (blocks, bytes, failed) =
             (report.copied_blocks, report.copied_bytes, report.failed.len());
         tracing::info!(%group, blocks, bytes, failed, extra = report.extra.len(), "copied");
-        self.tell_of_extra(group, &report.extra).await?;
+        self.tell_of_extra(group, &doubtful(&report)).await?;
         if !report.is_complete() {
             let text = format!("{failed} blocks could not be copied");
             return Err(cairn_base::Error::Unavailable(text));
@@ -157,9 +162,7 @@ impl Copies {
             Ok(report) => {
                 let (copied, extra) = (report.copied_blocks, report.extra.len());
                 tracing::debug!(%group, copied, extra, "compared with the other members");
-                // What was lacking here may have been deleted while the other one was away.
-                let doubtful = [report.extra, report.copied].concat();
-                self.tell_of_extra(group, &doubtful).await
+                self.tell_of_extra(group, &doubtful(&report)).await
             }
             Err(error) => Err(error),
         };
@@ -245,4 +248,10 @@ impl Copies {
         }
         Ok(())
     }
+}
+
+/// What may not be wanted any more. A block that was copied may have been deleted while the member
+/// that had it was away: now that two have it, neither would find that out.
+fn doubtful(report: &repair::Report) -> Vec<(BlockId, Owner)> {
+    [&report.extra[..], &report.copied].concat()
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::SessionId;
+use cairn_base::planted::{Bug, is_planted};
 use quick_cache::DefaultHashBuilder;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -227,7 +228,10 @@ impl Leases {
         }
         // A session that cannot be reached lapses, or attaches again with empty hands.
         let _ = state.recalls.send(recall.clone());
-        let waiting: Vec<_> = waiting.into_iter().cloned().collect();
+        let mut waiting: Vec<_> = waiting.into_iter().cloned().collect();
+        if is_planted(Bug::RecallNotAwaited) {
+            waiting.clear();
+        }
         waiting.iter().for_each(|settle| settle.expect());
         state.unacknowledged.push_back(Unacknowledged { recall, waiting });
     }

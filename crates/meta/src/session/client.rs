@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Clock, Error, Result, Rng, SessionId};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -471,7 +472,10 @@ impl Inner {
     }
 
     fn extend(&self, sent: Duration, lease: Duration) {
-        let until = sent + lease * LEASE_PERCENT / 100;
+        let until = match is_planted(Bug::LeaseStretched) {
+            true => self.clock.monotonic() + lease * 3,
+            false => sent + lease * LEASE_PERCENT / 100,
+        };
         let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
         self.valid_until.fetch_max(until, Ordering::SeqCst);
     }

@@ -25,8 +25,24 @@ mod net;
 mod roles;
 mod world;
 
-use world::run;
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
+use cairn_base::planted::Bug;
+use parking_lot::Mutex;
+use world::{Report, run};
+
+/// Seeds of the test command.
+const SEEDS: u64 = 200;
+/// Of so many seeds one is run twice.
+const TWICE: u64 = 10;
+/// Seeds in which a bug must be found.
+const BUG_SEEDS: u64 = 100;
+/// Seeds that found a bug in the product.
+const REGRESSIONS: [u64; 10] = [3, 5, 15, 1009, 1030, 1054, 1067, 1084, 1139, 1156];
+
+/// `RUST_LOG=it=debug,cairn=debug` tells what happens, `it=trace` also what is sent.
 fn trace() {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let _ = tracing_subscriber::fmt().with_env_filter(filter).without_time().try_init();
@@ -36,53 +52,82 @@ fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-#[test]
-fn one_seed() {
-    trace();
-    let seed = number("CAIRN_SEED", 1);
-    let begun = std::time::Instant::now();
-    let first = run(seed, None);
-    eprintln!("{seed}: {first:?} in {:?}", begun.elapsed());
-    let again = run(seed, None);
-    assert_eq!(first.digest, again.digest, "the same seed, another history");
-    assert_eq!(first.violations, Vec::<String>::new());
-}
-
-/// Seeds from `CAIRN_SEED` on, `CAIRN_SEEDS` of them, on all cores.
-#[test]
-fn seeds() {
-    trace();
-    let (first, count) = (number("CAIRN_SEED", 1), number("CAIRN_SEEDS", 20));
-    let next = std::sync::atomic::AtomicU64::new(first);
-    let failed = parking_lot::Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if seed >= first + count {
-                return;
-            }
-            let begun = std::time::Instant::now();
-            let report = run(seed, None);
-            let took = begun.elapsed();
-            let (ops, answered, faults) = (report.ops, report.answered, report.faults);
-            let (recovery, digest) = (report.recovery_ms, report.digest);
-            eprintln!(
-                "{seed}: {digest:016x} {ops} ops {answered} answered {faults} faults, well after {recovery} ms, {took:?}"
-            );
-            if number("CAIRN_TWICE", 0) > 0 && run(seed, None) != report {
-                eprintln!("{seed}: FAILED another history");
-                failed.lock().push(seed);
-            }
-            if !report.violations.is_empty() {
-                eprintln!("{seed}: FAILED {}", report.violations.join("\n"));
-                failed.lock().push(seed);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(work);
+/// Does `work` for each of `all`, on all cores. Each simulation has a thread for itself.
+fn each<T: Copy + Send + Sync>(all: &[T], work: impl Fn(T) + Sync) {
+    let next = AtomicU64::new(0);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    work(*one);
+                }
+            });
         }
     });
-    assert_eq!(failed.into_inner(), Vec::<u64>::new());
+}
+
+/// A run, or the assertion that ended it.
+fn attempt(seed: u64, bug: Option<Bug>) -> Result<Report, String> {
+    let report = catch_unwind(|| run(seed, bug)).map_err(|_| "an assertion failed".to_owned())?;
+    match report.violations.first() {
+        None => Ok(report),
+        Some(first) => Err(first.clone()),
+    }
+}
+
+/// What is wrong with a seed, if anything is.
+fn check(seed: u64) -> Result<(), String> {
+    let report = attempt(seed, None)?;
+    if seed % TWICE == 0 && attempt(seed, None)? != report {
+        return Err("the same seed has another history".to_owned());
+    }
+    eprintln!("seed {seed}: {report}");
+    Ok(())
+}
+
+fn check_all(seeds: &[u64]) {
+    trace();
+    let failed = Mutex::new(Vec::new());
+    each(seeds, |seed| {
+        if let Err(what) = check(seed) {
+            eprintln!("seed {seed} FAILED: {what}");
+            failed.lock().push(seed);
+        }
+    });
+    let failed = failed.into_inner();
+    assert!(failed.is_empty(), "cargo xtask simulate --seeds 1 --seed N, of {failed:?}");
+}
+
+/// `CAIRN_SEEDS` of them, from `CAIRN_SEED` on.
+#[test]
+fn seeds_stay_right_and_become_well() {
+    let first = number("CAIRN_SEED", 1);
+    let count = number("CAIRN_SEEDS", SEEDS * cairn_sim::scale());
+    check_all(&(first..first + count).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_was_found_once_is_not_found_again() {
+    check_all(&REGRESSIONS);
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    trace();
+    let missed = Mutex::new(Vec::new());
+    each(&Bug::ALL, |bug| {
+        // By the bug, and by nothing else.
+        let find = |seed| {
+            let what = attempt(seed, Some(bug)).err()?;
+            attempt(seed, None).is_ok().then_some((seed, what))
+        };
+        match (1..=BUG_SEEDS).find_map(find) {
+            None => missed.lock().push(bug),
+            Some((seed, what)) => {
+                eprintln!("{bug:?}: seed {seed}: {}", what.lines().next().unwrap_or_default());
+            }
+        }
+    });
+    assert_eq!(missed.into_inner(), []);
 }

@@ -2,6 +2,7 @@
 //! then nothing goes wrong and all must become well.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use cairn_auth::{Caller, Visibility};
@@ -68,6 +69,14 @@ pub struct Report {
     pub faults: usize,
     /// Until all was well, milliseconds of the simulation.
     pub recovery_ms: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { digest, ops, answered, faults, recovery_ms, .. } = self;
+        write!(f, "{answered} of {ops} operations answered, {faults} faults, ")?;
+        write!(f, "well after {recovery_ms} ms, digest {digest:016x}")
+    }
 }
 
 pub struct World {
