@@ -14,5 +14,6 @@ mod model;
 mod names;
 mod permissions;
 mod random;
+mod retained;
 mod renames;
 mod runs;
