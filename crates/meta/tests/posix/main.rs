@@ -14,6 +14,6 @@ mod model;
 mod names;
 mod permissions;
 mod random;
-mod retained;
 mod renames;
+mod retained;
 mod runs;
