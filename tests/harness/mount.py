@@ -24,10 +24,11 @@ def is_mounted(path):
 class Mount:
     """`with Mount(server, path) as root:` is a directory of the store."""
 
-    def __init__(self, server, path, args=(), bucket=None):
+    def __init__(self, server, path, args=(), bucket=None, key=(KEY, SECRET),
+                 node=None):  # fmt: skip
         self.server, self.path, self.args = server, Path(path), list(args)
         self.log_path = self.path.with_name(self.path.name + ".log")
-        self.bucket = bucket
+        self.bucket, self.env, self.node = bucket, environment(*key), node
         self.process = None
 
     @property
@@ -38,10 +39,11 @@ class Mount:
         """In the foreground, so that there is a process to kill."""
         if not is_mounted(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        command = [binary(), "mount", self.server.http, str(self.path), "-f", *self.args]
+        where = ["--node", str(self.node)] if self.node else [self.server.http]
+        command = [binary(), "mount", *where, str(self.path), "-f", *self.args]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                command, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=log, text=True,
             )
         line = self.process.stdout.readline()

@@ -1,5 +1,6 @@
 """Deaths of a mount and of its server, and what is said to who asks for what cannot be."""
 
+import contextlib
 import errno
 import os
 import random
@@ -7,6 +8,7 @@ import subprocess
 
 import pytest
 
+from harness.disk import SmallDisk, Unavailable
 from harness.mount import Door, Mount, environment, eventually, is_mounted
 from harness.server import Server, binary, scratch
 
@@ -199,3 +201,37 @@ def test_warm_reads_ask_the_server_nothing(place):
         for _ in range(200):
             assert path.read_bytes() == b"x" * 430
         assert calls() == before
+
+
+def test_a_full_store_is_said_at_fsync_and_keeps_what_was_synced():
+    with contextlib.ExitStack() as stack:
+        try:
+            disk = stack.enter_context(SmallDisk(300))
+        except Unavailable as error:
+            pytest.skip(str(error))
+        server = stack.enter_context(Server(directory=disk.mount / "data"))
+        Door(server, "bucket").ask("PUT", "")
+        work = scratch("full")
+        mount = stack.enter_context(Mount(server, work / "mnt", bucket="bucket"))
+        model = {}
+        with pytest.raises(OSError) as caught:
+            for number in range(100):
+                data = os.urandom(8 << 20)
+                synced(mount.root / f"file{number}", data)
+                model[number] = data
+        assert caught.value.errno == errno.ENOSPC
+        assert model
+        for number, data in model.items():
+            assert (mount.root / f"file{number}").read_bytes() == data
+        for number in range(len(model) + 1):
+            (mount.root / f"file{number}").unlink(missing_ok=True)
+
+        def takes_more():
+            try:
+                synced(mount.root / "again", b"x" * 1_000_000)
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                return False
+            return True
+
+        eventually(takes_more, seconds=60)

@@ -41,7 +41,7 @@ pub enum Changed {
     Entry(Ino),
     /// How many entries a directory has, and since when.
     Tally(Ino),
-    /// Something else, which may decide on rights or lie within any file.
+    /// Something else: extents of a file change with its inode.
     Other,
 }
 
@@ -53,6 +53,8 @@ impl Changed {
             (Some(b'i'), Some(ino)) => Changed::Inode(ino),
             (Some(b'd'), Some(ino)) => Changed::Entry(ino),
             (Some(b't'), Some(ino)) => Changed::Tally(ino),
+            // Rights in a bucket: of whatever lies in it.
+            (Some(b'b'), _) => Changed::All,
             _ => Changed::Other,
         }
     }

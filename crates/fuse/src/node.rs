@@ -117,6 +117,11 @@ impl Node {
         !state.dirty.is_empty() || !state.frozen.is_empty() || state.error.is_some()
     }
 
+    /// Whether anything was written to it since it was opened.
+    pub fn was_written(&self) -> bool {
+        self.state.lock().writer.is_some()
+    }
+
     pub fn set_retained(&self, retained: bool) {
         self.state.lock().retained = retained;
     }

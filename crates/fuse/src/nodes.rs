@@ -168,15 +168,16 @@ impl Mount {
     }
 
     pub fn reply_attributes(&self, reply: ReplyAttr, ino: Ino, inode: Inode, keeps: Duration) {
-        let (inode, _) = self.shown(ino, inode);
+        let (inode, has_local) = self.shown(ino, inode);
+        let keeps = if has_local { Duration::ZERO } else { keeps };
         reply.attr(&self.keeps_attributes(ino, keeps), &attributes(ino, &inode));
     }
 
-    /// An inode with what was written here. What is asked for after the store was may be newer;
-    /// who needs it exact asks for [`Node::local`] first.
+    /// An inode with what was written here, and whether that is anything: then the kernel keeps
+    /// nothing of it, since what was written back meanwhile is in neither.
     pub fn shown(&self, ino: Ino, inode: Inode) -> (Inode, bool) {
         match self.open_node(ino) {
-            Some(node) => (node.local(&(0..0)).over(inode), node.is_dirty()),
+            Some(node) => (node.local(&(0..0)).over(inode), node.was_written()),
             None => (inode, false),
         }
     }

@@ -58,6 +58,8 @@ pub struct View<'a> {
     reads: usize,
     /// Rows read one by one, where they are to be told.
     trace: Option<Vec<(Bytes, Option<Bytes>)>>,
+    /// Those read in ranges are to be told as well.
+    traces_ranges: bool,
 }
 
 /// What an operation leaves behind: changed rows by key, `None` where deleted.
@@ -66,7 +68,7 @@ pub type Changes = BTreeMap<Bytes, Option<Bytes>>;
 impl<'a> View<'a> {
     pub fn new(source: &'a dyn Source) -> View<'a> {
         let (changes, wants) = (BTreeMap::new(), Vec::new());
-        View { source, changes, wants, bytes: 0, reads: 0, trace: None }
+        View { source, changes, wants, bytes: 0, reads: 0, trace: None, traces_ranges: false }
     }
 
     /// From here on, takes down which rows are read.
@@ -74,7 +76,12 @@ impl<'a> View<'a> {
         self.trace = Some(Vec::new());
     }
 
-    /// The rows read since [`View::trace`], one by one or in a range.
+    /// Takes down those read in ranges, too.
+    pub fn trace_ranges(&mut self) {
+        self.traces_ranges = true;
+    }
+
+    /// The rows read since [`View::trace`]; of ranges only after [`View::trace_ranges`].
     pub fn take_trace(&mut self) -> Vec<(Bytes, Option<Bytes>)> {
         self.trace.take().unwrap_or_default()
     }
@@ -131,7 +138,9 @@ impl<'a> View<'a> {
             return Err(Stop::Miss);
         };
         self.count_reads(found.len())?;
-        if let Some(trace) = &mut self.trace {
+        if self.traces_ranges
+            && let Some(trace) = &mut self.trace
+        {
             trace.extend(found.iter().map(|(key, row)| (key.clone(), Some(row.clone()))));
         }
         if self.changes.range(range.clone()).next().is_none() {

@@ -304,3 +304,51 @@ async fn forward(peer: Peer, mut recalls: UnboundedReceiver<Recall>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_base::Ino;
+    use cairn_meta::ops::body::Data;
+    use cairn_meta::ops::{credentials, put_object, sessions};
+
+    const OWN: SessionId = SessionId(7);
+    const OTHER: SessionId = SessionId(8);
+
+    fn run(verb: u16, fields: Bytes) -> Run {
+        let caller = Caller::anonymous().to_relayed();
+        Run { session: OWN, slot: 0, sequence: 1, caller, verb, fields }
+    }
+
+    #[test]
+    fn a_mount_runs_what_a_file_system_needs_and_nothing_else() {
+        for verb in [
+            credentials::AddAccessKey::NUMBER,
+            credentials::FindAccessKey::NUMBER,
+            put_object::PutObject::NUMBER,
+            put_object::StageExtents::NUMBER,
+            sessions::EndSession::NUMBER,
+            retain::LetGoAll::NUMBER,
+        ] {
+            assert!(check_verb(RUNS, verb).is_err() && check_verb(READS, verb).is_err(), "{verb}");
+        }
+        check_verb(RUNS, write::Write::NUMBER).unwrap();
+    }
+
+    #[test]
+    fn a_mount_names_no_session_and_no_body_of_others() {
+        let write = |session: SessionId, spare: SessionId| {
+            let spare = BodyId { session: spare, counter: 1 };
+            let data = Data::Inline(Bytes::from_static(b"x"));
+            let verb = write::Write { ino: Ino(5), session, opened: true, spare, offset: 0, data };
+            check_fields(&run(write::Write::NUMBER, wire::encode(&verb).unwrap()))
+        };
+        write(OWN, OWN).unwrap();
+        assert!(write(OTHER, OWN).is_err());
+        assert!(write(OWN, OTHER).is_err());
+        let verb = retain::LetGo { ino: Ino(5), session: OTHER };
+        let let_go = run(retain::LetGo::NUMBER, wire::encode(&verb).unwrap());
+        assert!(check_fields(&let_go).is_err());
+        assert!(check_fields(&run(write::Write::NUMBER, Bytes::from_static(b"\xff"))).is_err());
+    }
+}

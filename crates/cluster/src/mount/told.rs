@@ -100,3 +100,45 @@ impl Told {
         self.sessions.lock().remove(&session);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_base::GroupId;
+
+    #[test]
+    fn a_session_knows_what_it_was_told() {
+        let told = Told::default();
+        let (own, other) = (SessionId(1), SessionId(2));
+        let block = BlockId { session: SessionId(9), counter: 4 };
+        let place = Place::Block { group: GroupId(1), block, offset: 0 };
+        told.of_extents(own, &[Extent { offset: 0, len: 10, place }]);
+        assert!(told.may_read(own, block) && !told.may_read(other, block));
+        let next = BlockId { counter: 5, ..block };
+        assert!(!told.may_read(own, next));
+        assert!(told.may_read(own, BlockId { session: own, counter: 1 }));
+        let body = BodyId { session: SessionId(9), counter: 1 };
+        assert!(!told.may_ask(own, body));
+        told.of_inode(own, &Inode { content: Content::Body(body), ..Inode::default() });
+        assert!(told.may_ask(own, body) && !told.may_ask(other, body));
+        told.forget(own);
+        assert!(!told.may_read(own, block) && !told.may_ask(own, body));
+    }
+
+    #[test]
+    fn what_was_told_long_ago_is_forgotten() {
+        let told = Told::default();
+        let session = SessionId(1);
+        let block = |counter| BlockId { session: SessionId(9), counter };
+        let extent = |counter| {
+            let place = Place::Block { group: GroupId(1), block: block(counter), offset: 0 };
+            Extent { offset: 0, len: 1, place }
+        };
+        for counter in 0..2 * IDS as u64 + 1 {
+            told.of_extents(session, &[extent(counter)]);
+        }
+        assert!(!told.may_read(session, block(0)));
+        assert!(told.may_read(session, block(2 * IDS as u64)));
+        assert!(told.may_read(session, block(IDS as u64)));
+    }
+}

@@ -167,6 +167,9 @@ impl<V: WireVerb> Op for LeasedRead<V> {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
         (self.context.now, self.context.batch) = (now, batch);
         view.trace();
+        if V::LEASES_RANGES {
+            view.trace_ranges();
+        }
         let read = self.verb.apply(view, &self.context);
         let (ran, reply) = outcome(read.and_then(|reply| Ok(wire::encode(&reply)?)));
         self.rows = view.take_trace();

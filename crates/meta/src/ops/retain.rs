@@ -30,7 +30,8 @@ impl Verb for Retain {
 
     /// `Invalid` for a directory.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
-        let mut inode = open_inode(view, context, self.ino, Action::Read)?;
+        // Only who may remove a name has a reason to.
+        let mut inode = open_inode(view, context, self.ino, Action::Write)?;
         require_session(view, self.session)?;
         if inode.is_directory() {
             return Err(Error::Invalid("a directory is not retained".into()).into());

@@ -15,4 +15,5 @@ mod names;
 mod permissions;
 mod random;
 mod renames;
+mod retained;
 mod runs;
