@@ -80,8 +80,8 @@ mod tests {
         ] {
             let status = to_status(&error);
             assert_eq!(status.message(), error.to_string());
-            let headers = http::HeaderMap::from_iter(status.into_http::<()>().headers().clone());
-            let read = from_status(&Status::from_header_map(&headers).unwrap());
+            let answer = status.into_http::<()>();
+            let read = from_status(&Status::from_header_map(answer.headers()).unwrap());
             assert_eq!(format!("{read:?}"), format!("{error:?}"));
         }
     }

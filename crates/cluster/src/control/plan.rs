@@ -168,7 +168,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::balance;
-    use super::super::messages::Move;
+    use super::super::edit::Move;
     use super::*;
 
     fn cluster(nodes: u64, replicas: u8, minimum: u8) -> ClusterMap {

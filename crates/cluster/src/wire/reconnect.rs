@@ -166,7 +166,7 @@ impl<S: Service> Reconnect<S> {
                         self.start.store(at, Ordering::Relaxed);
                         return Ok(peer);
                     }
-                    Err(error) => said.push(error.to_string()),
+                    Err(why) => said.push(why),
                 },
                 () = sleep(HELD_UP) => {}
             }
@@ -175,14 +175,14 @@ impl<S: Service> Reconnect<S> {
         Err(Error::Unavailable(format!("nobody serves: {}", said.join("; "))))
     }
 
-    async fn try_one(&self, address: &str) -> Result<Peer> {
+    async fn try_one(&self, address: &str) -> Result<Peer, String> {
         let trying = async {
             let link = self.dialer.dial(address).await?;
             connect(link, &self.terms, self.service.clone()).await
         };
         let late = || Error::Unavailable(format!("no answer within {DIAL:?}"));
         let tried = timeout(DIAL, trying).await.unwrap_or_else(|_| Err(late()));
-        tried.map_err(|error| Error::Unavailable(format!("{address}: {error}")))
+        tried.map_err(|error| format!("{address}: {error}"))
     }
 }
 
