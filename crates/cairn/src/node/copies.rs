@@ -60,14 +60,12 @@ impl Copies {
     pub async fn keep_up(self: Arc<Self>) {
         let mut epochs = self.agent.epochs();
         let mut work = JoinSet::new();
-        let mut was_up = false;
         loop {
             let map = self.agent.current();
             let own = self.agent.node();
-            if map.is_up(own) && !was_up {
+            if map.is_up(own) && self.agent.was_away() {
                 self.unchecked.lock().extend(map.groups.keys().copied());
             }
-            was_up = map.is_up(own);
             for (id, group) in &map.groups {
                 let behind =
                     group.members.iter().any(|member| member.node == own && !member.in_sync);

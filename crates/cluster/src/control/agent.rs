@@ -1,6 +1,7 @@
 //! A node's side: it beats, has the map, and finds the master that serves.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -107,6 +108,8 @@ pub struct Agent {
     addresses: Vec<String>,
     epoch: Arc<Watched<u64>>,
     loads: Loads,
+    /// Others may have taken this node for one that is down.
+    away: AtomicBool,
 }
 
 impl Agent {
@@ -164,7 +167,18 @@ impl Agent {
             Retry { most: Duration::from_millis(500), ..Retry::default() },
         );
         let (epoch, loads) = (Arc::default(), Loads::default());
-        Arc::new(Agent { reconnect, recalls, view, node, papers, clock, addresses, epoch, loads })
+        Arc::new(Agent {
+            reconnect,
+            recalls,
+            view,
+            node,
+            papers,
+            clock,
+            addresses,
+            epoch,
+            loads,
+            away: AtomicBool::new(true),
+        })
     }
 
     pub fn node(&self) -> NodeId {
@@ -185,6 +199,11 @@ impl Agent {
         Arc::clone(&self.loads)
     }
 
+    /// Whether others may have taken this node for one that is down, since this was asked last.
+    pub fn was_away(&self) -> bool {
+        self.away.swap(false, Ordering::SeqCst)
+    }
+
     /// Waits until there is a map.
     pub async fn has_map(&self) {
         self.epoch.wait_for(|epoch| (*epoch > 0).then_some(())).await;
@@ -202,6 +221,7 @@ impl Agent {
     /// from nobody else.
     fn follow(&self) {
         let map = self.view.map();
+        self.away.fetch_or(!map.is_up(self.node), Ordering::SeqCst);
         let is_new = self.epoch.modify(|epoch| std::mem::replace(epoch, map.epoch) < map.epoch);
         if !is_new {
             return;
@@ -270,6 +290,7 @@ impl Agent {
                 _ => {}
             }
             was_heard = beaten.is_ok();
+            self.away.fetch_or(!was_heard, Ordering::SeqCst);
             if was_heard
                 && let Some(papers) = &self.papers
                 && papers.identity.is_due(self.clock.now())
