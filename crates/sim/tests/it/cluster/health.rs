@@ -87,8 +87,11 @@ fn look(world: &mut World, clean: bool) -> Result<(), String> {
     for ((group, block), owner) in &named {
         check_block(world, &map, *group, *block, *owner)?;
     }
+    if !clean {
+        world.lost = lost(world, &*snapshot);
+    }
     for node in world.layout.chunkservers.clone() {
-        check_inventory(world, &*snapshot, node, &map, clean.then_some(&named))?;
+        check_inventory(world, node, &map, clean.then_some(&named))?;
     }
     Ok(())
 }
@@ -164,9 +167,23 @@ fn check_block(
     Ok(())
 }
 
-/// A gateway that has not heard yet that its session has ended goes on writing: what it writes after
-/// the blocks of the session were looked through stays.
-fn is_late(snapshot: &dyn Snapshot, session: SessionId) -> bool {
+/// Sessions that ended while their gateways lived. One that has not heard of it goes on writing: what
+/// it writes after the blocks of the session were looked through stays.
+fn lost(world: &World, snapshot: &dyn Snapshot) -> BTreeSet<SessionId> {
+    let mut sessions = BTreeSet::new();
+    for serving in world.serving.values() {
+        let serving = serving.lock();
+        let Some(store) = serving.as_ref().map(|serving| &serving.store) else { continue };
+        for group in store.groups() {
+            let blocks = store.inventory_now(group, None, usize::MAX);
+            sessions.extend(blocks.iter().map(|info| info.block.session));
+        }
+    }
+    sessions.retain(|session| is_reaped(snapshot, *session));
+    sessions
+}
+
+fn is_reaped(snapshot: &dyn Snapshot, session: SessionId) -> bool {
     let rows = snapshot.get(&[keys::session(session)]).unwrap_or_default();
     let session = rows.into_iter().flatten().next().map(|row| Session::decode(&row));
     matches!(session, Some(Ok(Session { state: SessionState::Reaped, .. })))
@@ -174,7 +191,6 @@ fn is_late(snapshot: &dyn Snapshot, session: SessionId) -> bool {
 
 fn check_inventory(
     world: &World,
-    snapshot: &dyn Snapshot,
     node: NodeId,
     map: &ClusterMap,
     named: Option<&Named>,
@@ -188,7 +204,7 @@ fn check_inventory(
                 return Err(format!("{node} has block {} of group {group}, not its", info.block));
             }
             let is_known = |named: &Named| {
-                named.contains_key(&(group, info.block)) || is_late(snapshot, info.block.session)
+                named.contains_key(&(group, info.block)) || world.lost.contains(&info.block.session)
             };
             if named.is_some_and(|named| !is_known(named)) {
                 return Err(format!("{node} has {} of {group}, which nothing names", info.block));

@@ -79,7 +79,7 @@ fn attempt(seed: u64, bug: Option<Bug>) -> Result<Report, String> {
 /// What is wrong with a seed, if anything is.
 fn check(seed: u64) -> Result<(), String> {
     let report = attempt(seed, None)?;
-    if seed % TWICE == 0 && attempt(seed, None)? != report {
+    if seed.is_multiple_of(TWICE) && attempt(seed, None)? != report {
         return Err("the same seed has another history".to_owned());
     }
     eprintln!("seed {seed}: {report}");
