@@ -2,7 +2,7 @@
 //! read on from what it knows.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
@@ -14,6 +14,7 @@ use cairn_meta::ops::sessions::{Format, ListSessions, OpenSession};
 use cairn_meta::session::host::{Answer, Peer, Sessions};
 use cairn_meta::session::{Attach, Attached, Method, Read, ReadReply, Renew, Renewed, Reply, Run};
 use cairn_meta::{WireVerb, wire};
+use tokio::time::Instant;
 
 /// Of sessions.
 const LENGTH: Duration = Duration::from_secs(600);
