@@ -195,3 +195,16 @@ def test_mapped_files_are_shared(here):
         mapped.flush()
         assert os.pread(file.fileno(), 200, 4000) == b"y" * 200
     assert (here / "file").read_bytes()[4000:4200] == b"y" * 200
+
+
+def test_what_was_cut_off_does_not_come_back(here):
+    fd = os.open(here / "file", os.O_RDWR | os.O_CREAT)
+    os.pwrite(fd, b"old" * 7000, 10)
+    os.fsync(fd)
+    other = os.open(here / "file", os.O_WRONLY | os.O_TRUNC)
+    os.pwrite(other, b"new" * 20_000, 4096)
+    os.close(other)
+    os.pwrite(fd, b"x" * 100, 0)
+    os.fsync(fd)
+    assert os.pread(fd, 4096, 0) == b"x" * 100 + b"\0" * 3996
+    os.close(fd)

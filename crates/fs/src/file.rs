@@ -299,7 +299,16 @@ impl FileWriter {
         let relative = |extent: Extent| Extent { offset: extent.offset - offset, ..extent };
         let extents = run.into_iter().map(relative).collect();
         let data = Data::Blocks { body: target.body, extents };
-        self.write(caller, offset, data, target.is_spare.then_some(target.body)).await
+        let spare = {
+            let known = self.target.lock().await;
+            // Once it was the file's, it is spare no more, whatever became of the file since.
+            (*known == Some(target) && target.is_spare).then_some(target.body)
+        };
+        self.write(caller, offset, data, spare).await?;
+        if spare.is_some() {
+            *self.target.lock().await = Some(Target { is_spare: false, ..target });
+        }
+        Ok(())
     }
 
     /// Chunks with too many extents are rewritten first.

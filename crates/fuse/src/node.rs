@@ -246,7 +246,11 @@ impl Node {
                 // The body is another one now, or blocks were of a session that has ended.
                 Error::Conflict(_) if tries < TRIES => {}
                 Error::Unavailable(_) | Error::Invalid(_) if is_other_session && tries < TRIES => {}
-                error => return Err(error),
+                error => {
+                    // What came of it may not be known: a body that was tried is not spare.
+                    self.writer.forget().await;
+                    return Err(error);
+                }
             }
             self.writer.forget().await;
         }
