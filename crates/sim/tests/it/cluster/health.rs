@@ -167,8 +167,8 @@ fn check_block(
     Ok(())
 }
 
-/// Sessions that ended while their gateways lived. One that has not heard of it goes on writing:
-/// what it writes after the blocks of the session were looked through stays.
+/// Sessions that ended while their gateways lived. One that has not heard of it goes on
+/// writing: what it writes after the blocks of the session were looked through stays.
 fn lost(world: &World, snapshot: &dyn Snapshot) -> BTreeSet<SessionId> {
     let mut sessions = BTreeSet::new();
     for serving in world.serving.values() {
