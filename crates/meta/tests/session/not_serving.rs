@@ -63,7 +63,7 @@ struct Rig {
 
 impl Rig {
     async fn new() -> Rig {
-        let lease = Arc::new(Lease::new("rig".into(), LEASE, Instant::now().into()));
+        let lease = Arc::new(Lease::new("rig".into(), LEASE, Instant::now()));
         let engine = Arc::new(Leased { memory: Memory::new(), lease: Arc::clone(&lease) });
         let clock = Arc::new(RealClock::default());
         let master = Master::start(engine, clock.clone(), Config::default()).unwrap();
@@ -143,7 +143,7 @@ async fn while_the_lease_is_lost_nothing_is_answered_from_memory() {
     let other = SessionId(8);
     rig.master.run(&system, OpenSession { session: other }).await.unwrap();
 
-    rig.lease.extend(Instant::now().into());
+    rig.lease.extend(Instant::now());
     assert!(matches!(rig.read(true).await, Reply::Done(ReadReply { reply: Ok(_), .. })));
     assert!(matches!(rig.renew().await, Reply::Done(_)));
     assert_eq!(rig.master.read(&system, cluster).await.unwrap(), (1, false));
