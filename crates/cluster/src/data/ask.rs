@@ -12,7 +12,7 @@ use http::request::Builder;
 use http::{Method, Request};
 use tokio::time::timeout;
 
-use super::body::Outgoing;
+use super::body::{self, Outgoing};
 use super::form::{self, CHAIN, CRC32C, EPOCH, OWNER, Order, Refused, TIMEOUT};
 use super::pool::{Answered, Pool};
 use crate::limits::{DATA_CALL, ERROR_BYTES, GET};
@@ -167,7 +167,7 @@ impl Pool {
         limit: usize,
     ) -> Result<Bytes, Refused> {
         let failed = |error| Refused::by(node, error);
-        let (response, mut connection) = answered.map_err(failed)?;
+        let (response, connection) = answered.map_err(failed)?;
         let (head, mut incoming) = response.into_parts();
         let limit = if head.status.is_success() { limit } else { ERROR_BYTES };
         let length = form::length(&head.headers).map_err(failed)? as usize;
@@ -175,7 +175,7 @@ impl Pool {
             let text = format!("node {node} answers with {length} bytes: {limit} at most");
             return Err(failed(Error::Unavailable(text)));
         }
-        let bytes = connection.read(&mut incoming, length).await.map_err(failed)?;
+        let bytes = body::read(&mut incoming, length, None).await.map_err(failed)?;
         self.keep(connection);
         if head.status.is_success() {
             return Ok(bytes);

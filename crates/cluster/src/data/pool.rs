@@ -1,12 +1,8 @@
 //! Connections to chunkservers that are kept while there is use for them.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 
-use bytes::Bytes;
 use cairn_base::{ClusterMap, Error, NodeId, Result};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -15,9 +11,9 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::body::{self, Outgoing};
+use super::body::Outgoing;
 use crate::limits::{DATA_BUFFER_BYTES, IDLE, IDLE_CONNECTIONS};
-use crate::wire::{Dial, Stream};
+use crate::wire::Dial;
 
 /// Asks chunkservers for blocks. One for each process, for all that it asks.
 pub struct Pool {
@@ -25,54 +21,12 @@ pub struct Pool {
     idle: Mutex<BTreeMap<NodeId, Vec<Connection>>>,
 }
 
-/// An open connection that nobody uses, or one person. Who uses it moves it: a task of its own
-/// would have to be woken for every piece, most often on another core.
+/// An open connection that nobody uses, or one person.
 pub(super) struct Connection {
     sender: SendRequest<Outgoing>,
-    driver: Driver,
     node: NodeId,
     address: String,
     since: Instant,
-}
-
-struct Driver {
-    connection: http1::Connection<TokioIo<Box<dyn Stream>>, Outgoing>,
-    has_ended: bool,
-}
-
-impl Driver {
-    /// Moves the connection until `work`, which waits for it, is done.
-    async fn run<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        poll_fn(|cx| {
-            if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                return Poll::Ready(done);
-            }
-            if !self.has_ended {
-                // An error reaches whoever waits for an answer.
-                self.has_ended = Pin::new(&mut self.connection).poll(cx).is_ready();
-            }
-            work.as_mut().poll(cx)
-        })
-        .await
-    }
-}
-
-impl Connection {
-    async fn ask(&mut self, request: Request<Outgoing>) -> hyper::Result<Response<Incoming>> {
-        let asked = self.sender.send_request(request);
-        self.driver.run(asked).await
-    }
-
-    /// As [`body::read`], of an answer.
-    pub(super) async fn read(&mut self, body: &mut Incoming, length: usize) -> Result<Bytes> {
-        self.driver.run(body::read(body, length, None)).await
-    }
-
-    /// Whether it can be asked, as far as can be told.
-    async fn is_ready(&mut self) -> bool {
-        self.driver.run(self.sender.ready()).await.is_ok()
-    }
 }
 
 /// An answer of which the head has come. The connection is kept once the body has.
@@ -94,7 +48,7 @@ impl Pool {
     ) -> Result<Answered> {
         let address = address(map, node)?;
         if let Some(mut kept) = self.kept(node, address).await
-            && let Ok(response) = kept.ask(make()).await
+            && let Ok(response) = kept.sender.send_request(make()).await
         {
             return Ok((response, kept));
         }
@@ -111,7 +65,7 @@ impl Pool {
         let address = address(map, node)?;
         match self.kept(node, address).await {
             Some(mut kept) => {
-                let answer = kept.ask(request).await;
+                let answer = kept.sender.send_request(request).await;
                 Ok((answer.map_err(|error| gone(node, &error))?, kept))
             }
             None => self.send_fresh(node, address, request).await,
@@ -125,7 +79,7 @@ impl Pool {
         request: Request<Outgoing>,
     ) -> Result<Answered> {
         let mut fresh = self.dial(node, address).await?;
-        let answer = fresh.ask(request).await;
+        let answer = fresh.sender.send_request(request).await;
         Ok((answer.map_err(|error| gone(node, &error))?, fresh))
     }
 
@@ -140,8 +94,12 @@ impl Pool {
             .handshake(TokioIo::new(link.stream))
             .await
             .map_err(|error| gone(node, &error))?;
-        let driver = Driver { connection, has_ended: false };
-        Ok(Connection { sender, driver, node, address: address.to_owned(), since: Instant::now() })
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%node, %error, "connection for blocks ended");
+            }
+        });
+        Ok(Connection { sender, node, address: address.to_owned(), since: Instant::now() })
     }
 
     /// A connection that is still open, as far as can be told.
@@ -149,7 +107,7 @@ impl Pool {
         loop {
             let mut kept = self.idle.lock().get_mut(&node)?.pop()?;
             let fits = kept.address == address && kept.since.elapsed() < IDLE;
-            if fits && kept.is_ready().await {
+            if fits && kept.sender.ready().await.is_ok() {
                 return Some(kept);
             }
         }

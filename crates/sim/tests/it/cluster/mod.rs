@@ -44,7 +44,9 @@ const REGRESSIONS: [u64; 10] = [3, 5, 15, 1009, 1030, 1054, 1067, 1084, 1139, 11
 
 /// `RUST_LOG=it=debug,cairn=debug` tells what happens, `it=trace` also what is sent.
 fn trace() {
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let quiet = tracing_subscriber::filter::LevelFilter::OFF.into();
+    let filter = tracing_subscriber::EnvFilter::builder().with_default_directive(quiet);
+    let filter = filter.from_env_lossy();
     let _ = tracing_subscriber::fmt().with_env_filter(filter).without_time().try_init();
 }
 
