@@ -129,7 +129,7 @@ impl MountService {
             Method::Run => return self.run(&payload).await,
             Method::Detach => {
                 let Detach { session } = wire::decode(&payload)?;
-                if sessions.is_of(&self.from(), session) {
+                if sessions.is_attached(&self.from(), session) {
                     told.forget(session);
                 }
             }
@@ -240,7 +240,7 @@ impl MountService {
     }
 
     fn check_session(&self, session: SessionId) -> Result<()> {
-        if self.host.sessions.is_of(&self.from(), session) {
+        if self.host.sessions.is_attached(&self.from(), session) {
             return Ok(());
         }
         Err(Error::Unavailable(format!("session {session} is not attached")))

@@ -177,11 +177,7 @@ impl Sessions {
     }
 
     /// Whether a session is attached here, by this peer.
-    pub fn is_of(&self, peer: &Peer, session: SessionId) -> bool {
-        self.is_attached(peer, session)
-    }
-
-    fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
+    pub fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
         self.state.lock().live.get(&session).is_some_and(|live| live.peer == peer.id)
     }
 
