@@ -376,12 +376,13 @@ impl Service for Recalls {
     }
 }
 
-struct Link {
-    peer: Peer,
+/// A connection that carries a session.
+pub(crate) struct SessionLink {
+    pub peer: Peer,
 }
 
 #[async_trait]
-impl session::Link for Link {
+impl session::Link for SessionLink {
     async fn call(&self, method: session::Method, message: Bytes) -> Result<Bytes, Lost> {
         let answer = self.peer.call(method as u16, message, ANSWER).await;
         answer.map_err(|error| Lost(error.to_string()))
@@ -397,7 +398,7 @@ impl session::Dialer for Agent {
             let (sender, recalls) = unbounded_channel();
             self.recalls.send_to(sender);
             match peer.call(Method::Serves as u16, Bytes::new(), PATIENCE).await {
-                Ok(_) => return Ok((Arc::new(Link { peer }), recalls)),
+                Ok(_) => return Ok((Arc::new(SessionLink { peer }), recalls)),
                 Err(error) => {
                     self.reconnect.leave(&peer);
                     if Instant::now() + PAUSE >= deadline {

@@ -20,6 +20,7 @@ pub mod plan;
 mod service;
 mod status;
 
+pub(crate) use agent::SessionLink;
 pub use agent::{Agent, Epochs, NodeView, Recalls};
 pub use controller::{Controller, Settings};
 pub use edit::{Edit, Move};

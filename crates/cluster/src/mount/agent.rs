@@ -6,19 +6,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{Result, Rng};
-use cairn_meta::session::{self, Dialed, Lost};
+use cairn_meta::session::{self, Dialed};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
 use super::messages::SERVES;
-use crate::control::Recalls;
-use crate::wire::{Dial, Peer, Reconnect, Retry};
+use crate::control::{Recalls, SessionLink};
+use crate::wire::{Dial, Reconnect, Retry};
 
 /// How long the server may take to answer that it is there.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long an answer to a message of a session may take: a change waits for sessions that have to
-/// let go, at most for a lease.
-const ANSWER: Duration = Duration::from_secs(20);
 /// Between two attempts to reach the server, at most.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -50,23 +47,11 @@ impl session::Dialer for Agent {
         let (sender, recalls) = unbounded_channel();
         self.recalls.send_to(sender);
         match peer.call(SERVES, Bytes::new(), PATIENCE).await {
-            Ok(_) => Ok((Arc::new(Link { peer }), recalls)),
+            Ok(_) => Ok((Arc::new(SessionLink { peer }), recalls)),
             Err(error) => {
                 self.reconnect.leave(&peer);
                 Err(error)
             }
         }
-    }
-}
-
-struct Link {
-    peer: Peer,
-}
-
-#[async_trait]
-impl session::Link for Link {
-    async fn call(&self, method: session::Method, message: Bytes) -> Result<Bytes, Lost> {
-        let answer = self.peer.call(method as u16, message, ANSWER).await;
-        answer.map_err(|error| Lost(error.to_string()))
     }
 }
