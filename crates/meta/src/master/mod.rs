@@ -204,15 +204,12 @@ impl Master {
         if let Some(result) = self.read_now(caller, &verb) {
             return result;
         }
-        let shared = Arc::clone(&self.owner.shared);
+        let shared = &self.owner.shared;
+        let verb = Arc::new(verb);
         let Some(stamp) = shared.unsettled.stamp() else {
             return self.read_executed(caller, verb).await;
         };
-        let stored = {
-            let (shared, caller) = (Arc::clone(&shared), caller.clone());
-            move || (read::stored(&shared, caller, &verb), verb)
-        };
-        let (result, verb) = threads::blocking(&shared.config.threads, stored).await?;
+        let result = read::stored(shared, caller.clone(), &verb).await;
         if shared.unsettled.holds(stamp) {
             return result;
         }
@@ -242,7 +239,7 @@ impl Master {
         let shared = &self.owner.shared;
         shared.check_serving()?;
         let snapshot = shared.engine.snapshot()?;
-        shared.wait_published(snapshot.batch())?;
+        threads::block_on(shared.wait_published(snapshot.batch()))?;
         Ok(snapshot)
     }
 

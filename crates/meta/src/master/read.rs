@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
@@ -11,6 +12,8 @@ use super::cache::Cached;
 use super::memo::Memo;
 use super::shared::Shared;
 use super::source::{Published, Read, Stored};
+use super::threads;
+use crate::engine::Engine;
 use crate::view::wanted_rows;
 use crate::{Context, Stop, Verb, View, Want};
 
@@ -86,41 +89,80 @@ fn counted<T>(shared: &Shared, result: Result<T>) -> Option<Result<T>> {
     Some(result)
 }
 
-/// Runs `verb` on rows of the engine, and cached ones as of the same batch. Blocks.
-pub fn stored<V: Verb>(shared: &Shared, caller: Caller, verb: &V) -> Result<V::Reply> {
+/// Runs `verb` on rows of the engine, and cached ones as of the same batch.
+pub async fn stored<V: Verb>(
+    shared: &Arc<Shared>,
+    caller: Caller,
+    verb: &Arc<V>,
+) -> Result<V::Reply> {
     shared.counters.reads_missed.add(1);
     let mut context = Context { caller, now: shared.now(), batch: shared.durable.batch() };
     let (mut keys, mut rows) = (Vec::new(), HashMap::new());
     for _ in 0..ROUNDS {
-        let source = Read { cache: &shared.cache, batch: context.batch, rows: &rows };
-        let mut view = View::new(&source);
-        match apply(verb, &mut view, &context) {
-            Ok(reply) => return Ok(reply),
-            Err(Stop::Fail(error)) => return Err(error),
-            Err(Stop::Miss) => {}
-        }
-        let wants = view.into_wants();
+        let wants = match on_rows(shared, &context, &rows, &**verb) {
+            Ok(result) => return result,
+            Err(wants) => wants,
+        };
         keys.extend(wanted_rows(&wants));
         if wants.iter().any(|want| matches!(want, Want::Range { .. })) {
             break;
         }
         // All of them again: so all are of one batch.
-        let (batch, found) = shared.engine.read(&keys)?;
+        let engine = Arc::clone(&shared.engine);
+        let read = move || (engine.read(&keys), keys);
+        let (found, asked) = threads::blocking(&shared.config.threads, read).await?;
+        let (batch, found) = found?;
+        keys = asked;
         // The engine may be ahead of what others see: else the next read could see less than this.
-        shared.wait_published(batch)?;
+        shared.wait_published(batch).await?;
         for (key, row) in keys.iter().zip(&found).take(OFFERED_ROWS) {
             shared.cache.offer(key, row.as_ref(), batch, batch);
         }
         context.batch = batch;
         rows = keys.iter().cloned().zip(found).collect();
     }
-    on_snapshot(shared, context, verb)
+    let (engine, verb) = (Arc::clone(&shared.engine), Arc::clone(verb));
+    let read = move || on_snapshot(&*engine, context, &*verb);
+    let Snapped { batch, rows, result } = threads::blocking(&shared.config.threads, read).await??;
+    shared.wait_published(batch).await?;
+    for (key, row) in rows.iter().take(OFFERED_ROWS) {
+        shared.cache.offer(key, row.as_ref(), batch, batch);
+    }
+    result
 }
 
-/// Runs `verb` on a snapshot, for as many reads as it likes.
-fn on_snapshot<V: Verb>(shared: &Shared, mut context: Context, verb: &V) -> Result<V::Reply> {
-    let snapshot = shared.engine.snapshot()?;
-    context.batch = snapshot.batch();
+/// Runs `verb` on `rows` and on cached ones of their batch, or says what else it needs.
+fn on_rows<V: Verb>(
+    shared: &Shared,
+    context: &Context,
+    rows: &HashMap<Bytes, Option<Bytes>>,
+    verb: &V,
+) -> Result<Result<V::Reply>, Vec<Want>> {
+    let source = Read { cache: &shared.cache, batch: context.batch, rows };
+    let mut view = View::new(&source);
+    match apply(verb, &mut view, context) {
+        Ok(reply) => Ok(Ok(reply)),
+        Err(Stop::Fail(error)) => Ok(Err(error)),
+        Err(Stop::Miss) => Err(view.into_wants()),
+    }
+}
+
+/// What came of an operation on a snapshot, and the rows it read one by one.
+struct Snapped<R> {
+    batch: u64,
+    rows: Vec<(Bytes, Option<Bytes>)>,
+    result: Result<R>,
+}
+
+/// Runs `verb` on a snapshot, for as many reads as it likes. Blocks.
+fn on_snapshot<V: Verb>(
+    engine: &dyn Engine,
+    mut context: Context,
+    verb: &V,
+) -> Result<Snapped<V::Reply>> {
+    let snapshot = engine.snapshot()?;
+    let batch = snapshot.batch();
+    context.batch = batch;
     let source = Stored::new(&*snapshot);
     let result = match apply(verb, &mut View::new(&source), &context) {
         Ok(reply) => Ok(reply),
@@ -130,11 +172,7 @@ fn on_snapshot<V: Verb>(shared: &Shared, mut context: Context, verb: &V) -> Resu
             .take()
             .unwrap_or_else(|| Error::Invalid(format!("{} stops for want of nothing", V::NAME)))),
     };
-    shared.wait_published(context.batch)?;
-    for (key, row) in source.rows.take().iter().take(OFFERED_ROWS) {
-        shared.cache.offer(key, row.as_ref(), context.batch, context.batch);
-    }
-    result
+    Ok(Snapped { batch, rows: source.rows.take(), result })
 }
 
 fn apply<V: Verb>(verb: &V, view: &mut View<'_>, context: &Context) -> Result<V::Reply, Stop> {

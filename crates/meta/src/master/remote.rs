@@ -2,6 +2,7 @@
 //! read.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
@@ -92,7 +93,7 @@ impl Master {
     pub(super) async fn read_executed<V: crate::Verb>(
         &self,
         caller: &Caller,
-        verb: V,
+        verb: Arc<V>,
     ) -> Result<V::Reply> {
         let op = |sender| ExecutedRead {
             verb,
@@ -197,7 +198,7 @@ impl<V: WireVerb> Op for LeasedRead<V> {
 }
 
 struct ExecutedRead<V: crate::Verb> {
-    verb: V,
+    verb: Arc<V>,
     context: Context,
     reply: Option<Result<V::Reply>>,
     sender: oneshot::Sender<Result<V::Reply>>,

@@ -1,11 +1,10 @@
 //! What all threads of a master share.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cairn_base::{Clock, Error, Result, Timestamp};
-use parking_lot::{Condvar, Mutex};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::Config;
 use super::batch::Pipe;
@@ -21,19 +20,12 @@ use crate::engine::{Engine, Fence, Lease};
 /// The last published batch, and who waits for it.
 pub struct Durable {
     batch: AtomicU64,
-    waiters: AtomicUsize,
-    lock: Mutex<()>,
-    changed: Condvar,
+    changed: Notify,
 }
 
 impl Durable {
     fn new(batch: u64) -> Durable {
-        Durable {
-            batch: batch.into(),
-            waiters: 0.into(),
-            lock: Mutex::new(()),
-            changed: Condvar::new(),
-        }
+        Durable { batch: batch.into(), changed: Notify::new() }
     }
 
     /// All rows of this batch and those before it are in the cache or nowhere but the engine.
@@ -44,14 +36,7 @@ impl Durable {
     /// For the committer, once the rows of `batch` are in the cache.
     pub fn publish(&self, batch: u64) {
         self.batch.store(batch, Ordering::SeqCst);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        if self.waiters.load(Ordering::SeqCst) > 0 {
-            let _guard = self.lock.lock();
-            self.changed.notify_all();
-        }
+        self.changed.notify_waiters();
     }
 }
 
@@ -164,7 +149,7 @@ impl Shared {
         self.inbox.close();
         self.fetches.close();
         self.pipe.stop();
-        self.durable.wake();
+        self.durable.changed.notify_waiters();
         self.failed.set(true);
     }
 
@@ -180,19 +165,18 @@ impl Shared {
     ///
     /// # Errors
     /// `Unavailable` when the master fails before that.
-    pub fn wait_published(&self, batch: u64) -> Result<()> {
-        if self.durable.batch() >= batch {
-            return Ok(());
+    pub async fn wait_published(&self, batch: u64) -> Result<()> {
+        loop {
+            // It hears of changes from here on.
+            let changed = self.durable.changed.notified();
+            if self.durable.batch() >= batch {
+                return Ok(());
+            }
+            if self.failure().is_some() {
+                return Err(self.gone());
+            }
+            changed.await;
         }
-        let durable = &self.durable;
-        durable.waiters.fetch_add(1, Ordering::SeqCst);
-        let mut guard = durable.lock.lock();
-        while durable.batch.load(Ordering::SeqCst) < batch && self.failure().is_none() {
-            durable.changed.wait(&mut guard);
-        }
-        drop(guard);
-        durable.waiters.fetch_sub(1, Ordering::SeqCst);
-        if self.durable.batch() >= batch { Ok(()) } else { Err(self.gone()) }
     }
 
     /// Sends the replies of operations that are durable, or will be once they have settled.

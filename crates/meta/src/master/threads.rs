@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use cairn_base::{Error, Result, Threads};
@@ -17,12 +17,15 @@ impl Wake for Unpark {
 }
 
 /// Runs `future` to its end on this thread, which sleeps while there is nothing to do.
-pub fn block_on(future: impl Future<Output = ()>) {
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
-    while future.as_mut().poll(&mut context).is_pending() {
-        thread::park();
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(made) => return made,
+            Poll::Pending => thread::park(),
+        }
     }
 }
 
