@@ -17,7 +17,7 @@ REGION = "us-east-1"
 
 
 def binary():
-    """The server under test: $CAIRN_BIN, else the release build, else the debug build."""
+    """The program under test: $CAIRN_BIN, else the release build, else the debug build."""
     named = os.environ.get("CAIRN_BIN")
     for path in [named] if named else [ROOT / "target/release/cairn", ROOT / "target/debug/cairn"]:
         if Path(path).exists():

@@ -4,6 +4,8 @@ import os
 import random
 import threading
 
+import pytest
+
 OPERATIONS = int(os.environ.get("CAIRN_TEST_MOUNT_CHANGES", "600"))
 
 
@@ -54,6 +56,41 @@ def test_an_open_file_shows_what_is_written_elsewhere(mounts):
             assert reader.read() == (b"a" * 10 if count == 1 else b"%d" % (count - 1))
             with open(one / "growing", "ab") as writer:
                 writer.write(b"%d" % count)
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR])
+@pytest.mark.parametrize("before", [b"", b"abc"])
+@pytest.mark.parametrize("reads_before", [False, True])
+def test_the_first_read_after_a_change_is_right(mounts, flags, before, reads_before):
+    one, two, _ = mounts
+    (one / "changing").write_bytes(before)
+    fd = os.open(two / "changing", flags)
+    if reads_before:
+        assert os.pread(fd, 100, 0) == before
+    with open(one / "changing", "r+b", buffering=0) as writer:
+        for data in (b"longer than before", b"of the same length", b"xyz"):
+            writer.truncate(0)
+            writer.seek(0)
+            writer.write(data)
+            os.fsync(writer.fileno())
+            assert os.pread(fd, 100, 0) == data
+    os.close(fd)
+
+
+def test_a_change_that_hides_behind_its_time_is_seen(mounts):
+    one, two, _ = mounts
+    for number in range(20):
+        data = b"%04d" % number
+        (one / "hidden").write_bytes(data)
+        os.utime(one / "hidden", ns=(10**18, 10**18))
+        assert (two / "hidden").read_bytes() == data
+        with open(two / "hidden", "rb") as reader, open(one / "hidden", "r+b") as writer:
+            writer.write(b"more")
+            writer.flush()
+            os.fsync(writer.fileno())
+            os.utime(one / "hidden", ns=(10**18, 10**18))
+            assert os.pread(reader.fileno(), 100, 0) == b"more"
+        assert os.stat(two / "hidden").st_mtime_ns == 10**18
 
 
 def test_appenders_on_two_mounts_lose_nothing(mounts):

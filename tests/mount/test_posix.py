@@ -4,8 +4,11 @@ import errno
 import os
 import socket
 import stat
+import subprocess
 
 import pytest
+
+from harness.server import binary
 
 
 def fails(expected, work):
@@ -208,3 +211,29 @@ def test_what_was_cut_off_does_not_come_back(here):
     os.fsync(fd)
     assert os.pread(fd, 4096, 0) == b"x" * 100 + b"\0" * 3996
     os.close(fd)
+
+
+def bytes_written(root):
+    stats = subprocess.run([binary(), "stats", root], capture_output=True, text=True, check=True)
+    return int(dict(line.split(" ", 1) for line in stats.stdout.splitlines())["bytes_written"])
+
+
+def test_a_copy_moves_no_bytes_and_is_a_file_of_its_own(mounts, here):
+    data = os.urandom(5_000_000)
+    (here / "source").write_bytes(data)
+    mounted = mounts[0].parent
+    before = bytes_written(mounted)
+    subprocess.run(["cp", here / "source", here / "copy"], check=True)
+    assert bytes_written(mounted) == before
+    other = mounts[1] / here.name
+    assert (other / "copy").read_bytes() == data
+    with open(here / "copy", "r+b") as copy:
+        copy.seek(1_000_000)
+        copy.write(b"changed")
+    changed = data[:1_000_000] + b"changed" + data[1_000_007:]
+    assert (other / "copy").read_bytes() == changed
+    assert (other / "source").read_bytes() == data
+    # Into what is not empty, and of a part: the kernel does it, and it is right too.
+    with open(here / "source", "rb") as source, open(here / "copy", "r+b") as copy:
+        assert os.copy_file_range(source.fileno(), copy.fileno(), 1000, 5, 10) == 1000
+    assert (other / "copy").read_bytes() == changed[:10] + data[5:1005] + changed[1010:]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{BodyId, Error, Ino, Owner, Result, limits};
+use cairn_base::{BodyId, Error, Ino, Owner, Result, SessionId, limits};
 use cairn_meta::Meta;
 use cairn_meta::session::client::Forgotten;
 use tokio::sync::Mutex;
@@ -41,6 +41,8 @@ pub enum Changed {
     Entry(Ino),
     /// How many entries a directory has, and since when.
     Tally(Ino),
+    /// Locks on some file, or a session that may hold some.
+    Locks,
     /// Something else: extents of a file change with its inode.
     Other,
 }
@@ -55,6 +57,7 @@ impl Changed {
             (Some(b't'), Some(ino)) => Changed::Tally(ino),
             // Rights in a bucket: of whatever lies in it.
             (Some(b'b'), _) => Changed::All,
+            (Some(b'l' | b's'), _) => Changed::Locks,
             _ => Changed::Other,
         }
     }
@@ -257,13 +260,18 @@ impl FileWriter {
         Ok(Uploaded { extents, target })
     }
 
-    /// Publishes runs that do not overlap; durable when it returns. Blocks first, several in one
-    /// operation.
+    /// Publishes runs that do not overlap, in `session`; durable when it returns. Blocks first,
+    /// several in one operation.
     ///
     /// # Errors
     /// `Conflict` if blocks were written for a body that is not the file's any more: upload them
-    /// again, after [`FileWriter::forget`].
-    pub async fn publish(&self, caller: &Caller, pieces: Vec<Piece>) -> Result<()> {
+    /// again, after [`FileWriter::forget`]. `Unavailable` or `Denied` once the session has ended.
+    pub async fn publish(
+        &self,
+        caller: &Caller,
+        session: SessionId,
+        pieces: Vec<Piece>,
+    ) -> Result<()> {
         let mut blocks: Vec<Uploaded> = Vec::new();
         let mut inline = Vec::new();
         for piece in pieces {
@@ -280,10 +288,10 @@ impl FileWriter {
             }) {
                 run.extend(next.extents);
             }
-            self.publish_blocks(caller, target, run).await?;
+            self.publish_blocks(caller, session, target, run).await?;
         }
         for (offset, data) in inline {
-            self.write(caller, offset, Data::Inline(data), None).await?;
+            self.write(caller, session, offset, Data::Inline(data), None).await?;
         }
         Ok(())
     }
@@ -291,6 +299,7 @@ impl FileWriter {
     async fn publish_blocks(
         &self,
         caller: &Caller,
+        session: SessionId,
         target: Target,
         mut run: Vec<Extent>,
     ) -> Result<()> {
@@ -304,7 +313,7 @@ impl FileWriter {
             // Once it was the file's, it is spare no more, whatever became of the file since.
             (*known == Some(target) && target.is_spare).then_some(target.body)
         };
-        self.write(caller, offset, data, spare).await?;
+        self.write(caller, session, offset, data, spare).await?;
         if spare.is_some() {
             *self.target.lock().await = Some(Target { is_spare: false, ..target });
         }
@@ -315,6 +324,7 @@ impl FileWriter {
     async fn write(
         &self,
         caller: &Caller,
+        session: SessionId,
         offset: u64,
         data: Data,
         spare: Option<BodyId>,
@@ -323,7 +333,7 @@ impl FileWriter {
         let mut compactions = 0;
         loop {
             let spare = spare.unwrap_or_else(|| fs.inner.new_body());
-            let (session, data) = (fs.session(), data.clone());
+            let data = data.clone();
             let end = offset + data.len();
             let write = Write { ino, session, opened: true, spare, offset, data };
             match fs.run(caller, write).await {
@@ -397,6 +407,8 @@ mod tests {
         assert_eq!(Changed::of(&entry), Changed::Entry(Ino(7)));
         assert_eq!(Changed::of(&keys::inode(Ino(9))), Changed::Inode(Ino(9)));
         assert_eq!(Changed::of(&keys::tally(Ino(9))), Changed::Tally(Ino(9)));
+        assert_eq!(Changed::of(&keys::locks(Ino(9))), Changed::Locks);
+        assert_eq!(Changed::of(&keys::session(SessionId(9))), Changed::Locks);
         assert_eq!(Changed::of(&keys::map()), Changed::Other);
         assert_eq!(Changed::of(&Bytes::new()), Changed::Other);
     }

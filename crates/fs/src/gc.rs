@@ -10,6 +10,7 @@ use cairn_meta::Meta;
 
 use crate::Fs;
 use crate::ops::gc::{DrainStep, Drained, ForgetFreed, FreeOrphans, ListDrains, ListFreed};
+use crate::ops::lock::ReleaseAll;
 use crate::ops::put_object::AbandonBody;
 use crate::ops::retain::LetGoAll;
 use crate::ops::sessions::{EndSession, ListSessions};
@@ -115,6 +116,7 @@ impl Fs {
                 }
                 if !dry_run {
                     while self.run(caller, LetGoAll { session: *session }).await? {}
+                    while self.run(caller, ReleaseAll { session: *session }).await? {}
                 }
                 self.free_orphans(caller, *session, dry_run, report).await?;
                 if !dry_run && !live {

@@ -1,7 +1,6 @@
 //! Attributes: asked for and changed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
@@ -28,17 +27,14 @@ impl Mount {
         let caller = who.caller(&self.user);
         let node = self.open_node(ino);
         let local = node.as_ref().map(|node| node.local(&(0..0)));
-        if self.known.is_told(ino)
-            && let Some(Ok((inode, _))) = self.fs.read_now(&caller, &Getattr { ino })
-        {
-            let inode = local.map_or(inode.clone(), |local| local.over(inode));
-            let keeps = self.keeps(moment);
-            return reply.attr(&keeps, &attributes(ino, &inode));
+        if let Some(Ok((inode, _))) = self.fs.read_now(&caller, &Getattr { ino }) {
+            let mut inode = local.map_or(inode.clone(), |local| local.over(inode));
+            self.known.show(ino, moment, &mut inode);
+            return reply.attr(&self.keeps(moment), &attributes(ino, &inode));
         }
         let mount = Arc::clone(self);
         self.spawn(async move {
             let _timer = timer;
-            let before = mount.known.moment();
             let local = node.as_ref().map(|node| node.local(&(0..0)));
             let (found, keeps) = mount.attributes_of(who, ino).await;
             let found = match (found, &node) {
@@ -51,31 +47,13 @@ impl Mount {
             };
             match found {
                 Ok(inode) => {
-                    let inode = local.map_or(inode.clone(), |local| local.over(inode));
-                    let is_file = !inode.is_directory();
-                    mount.renew_pages(ino, before, is_file).await;
-                    let keeps = if mount.known.is_told(ino) { keeps } else { Duration::ZERO };
+                    let mut inode = local.map_or(inode.clone(), |local| local.over(inode));
+                    mount.known.show(ino, moment, &mut inode);
                     reply.attr(&keeps, &attributes(ino, &inode));
                 }
                 Err(error) => reply.error(errno::of_inode(&error)),
             }
         });
-    }
-
-    /// Has the kernel drop pages that are older than the attributes it is about to get, which were
-    /// asked for after `before`. This waits for reads in progress, on a thread that nobody needs.
-    async fn renew_pages(&self, ino: Ino, before: crate::known::Moment, is_file: bool) {
-        if self.known.is_told(ino) {
-            return;
-        }
-        if is_file {
-            let kernel = Arc::clone(&self.kernel);
-            let dropped = tokio::task::spawn_blocking(move || kernel.forget_pages(ino));
-            if dropped.await.is_err() {
-                return;
-            }
-        }
-        self.known.tell(ino, before);
     }
 
     pub fn setattr(
@@ -87,11 +65,12 @@ impl Mount {
         reply: ReplyAttr,
     ) {
         let (mount, timer) = (Arc::clone(self), self.time("setattr"));
+        let moment = self.known.moment();
         self.spawn(async move {
             let _timer = timer;
             let ino = verb.ino;
             match mount.set(who, verb, size, opened).await {
-                Ok(inode) => mount.reply_attributes(reply, ino, inode, Duration::ZERO),
+                Ok(inode) => mount.reply_changed(reply, ino, inode, moment),
                 Err(error) => reply.error(errno::of_owner(&error)),
             }
         });

@@ -126,12 +126,12 @@ impl Mount {
                     Ok(false) => return reply.ok(),
                     Err(error) => return reply.error(errno::of_inode(&error)),
                 }
-                let keeps = match listing.keeps {
-                    Some((moment, keeps)) if moment == mount.known.moment() => keeps,
-                    _ => Duration::ZERO,
-                };
+                let Some((moment, mut keeps)) = listing.keeps else { return reply.ok() };
+                if moment != mount.known.moment() {
+                    keeps = Duration::ZERO;
+                }
                 for entry in &listing.entries[(at - listing.first) as usize..] {
-                    if mount.add_entry(&mut reply, entry, at + 1, keeps) {
+                    if mount.add_entry(&mut reply, entry, at + 1, (moment, keeps)) {
                         return reply.ok();
                     }
                     at += 1;
@@ -146,15 +146,16 @@ impl Mount {
         reply: &mut ReplyDirectoryPlus,
         entry: &Listed,
         next: u64,
-        keeps: Duration,
+        (moment, keeps): (Moment, Duration),
     ) -> bool {
         let ino = entry.ino;
         let inode: Inode = entry.inode.clone().unwrap_or_default();
         // The kernel counts this as a lookup.
         self.known.enter(ino);
-        let (inode, has_local) = self.shown(ino, inode);
-        let is_kept = !has_local && self.known.is_told(ino) && self.kernel.has_epochs();
+        let (mut inode, has_local) = self.shown(ino, inode);
+        let is_kept = !has_local && self.kernel.has_epochs();
         let keeps = if is_kept { keeps } else { Duration::ZERO };
+        self.known.show(ino, moment, &mut inode);
         let name = OsStr::from_bytes(&entry.name);
         let attributes = attributes(ino, &inode);
         let is_full = reply.add(INodeNo(ino.0), next, name, &keeps, &attributes, GENERATION);

@@ -11,12 +11,13 @@ use cairn_fs::ops::setattr::Setattr;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::attributes::set_time;
 use crate::directory::Directory;
+use crate::locks::Wanted;
 use crate::nodes::Mount;
 use crate::who::Who;
 
@@ -55,6 +56,8 @@ impl Filesystem for Door {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_MAX_PAGES,
+            InitFlags::FUSE_POSIX_LOCKS,
+            InitFlags::FUSE_FLOCK_LOCKS,
         ] {
             let _ = config.add_capabilities(wanted);
         }
@@ -209,8 +212,15 @@ impl Filesystem for Door {
         self.mount.write(handle, offset, data, reply);
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        self.mount.flush("flush", handle, reply);
+    fn flush(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        self.mount.flush(handle, owner, reply);
     }
 
     fn release(
@@ -219,15 +229,15 @@ impl Filesystem for Door {
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        flock: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.mount.release(handle, reply);
+        self.mount.release(handle, flock, reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.mount.flush("fsync", handle, reply);
+        self.mount.sync(handle, reply);
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -348,6 +358,39 @@ impl Filesystem for Door {
         self.mount.seek(handle, offset, whence, reply);
     }
 
+    fn getlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        last: u64,
+        kind: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let wanted = Wanted { owner: owner.0, pid, start, last, kind };
+        self.mount.test_lock(handle, wanted, reply);
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        last: u64,
+        kind: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let wanted = Wanted { owner: owner.0, pid, start, last, kind };
+        self.mount.set_lock(request.pid(), handle, wanted, sleep, reply);
+    }
+
     fn ioctl(
         &self,
         _: &Request,
@@ -362,20 +405,20 @@ impl Filesystem for Door {
         reply.error(Errno::ENOTTY);
     }
 
-    /// The kernel reads and writes the bytes instead.
     fn copy_file_range(
         &self,
         _: &Request,
         _: INodeNo,
-        _: FileHandle,
-        _: u64,
+        source: FileHandle,
+        source_offset: u64,
         _: INodeNo,
-        _: FileHandle,
-        _: u64,
-        _: u64,
+        target: FileHandle,
+        target_offset: u64,
+        length: u64,
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        reply.error(Errno::EOPNOTSUPP);
+        let is_start = source_offset == 0 && target_offset == 0;
+        self.mount.clone_file(source, target, if is_start { length } else { 0 }, reply);
     }
 }

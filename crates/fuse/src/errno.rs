@@ -37,6 +37,13 @@ pub fn of_xattr(error: &Error) -> Errno {
     }
 }
 
+pub fn of_lock(error: &Error) -> Errno {
+    match error {
+        Error::TooLarge(_) => Errno::ENOLCK,
+        error => of_inode(error),
+    }
+}
+
 pub fn of(error: &Error) -> Errno {
     let errno = match error {
         Error::NotFound(_) => Errno::ENOENT,

@@ -1,7 +1,7 @@
 //! What is told to the kernel unasked: that something it keeps is to be asked for again.
 //!
-//! Only what takes no lock is sent where somebody waits: attributes of an inode become invalid,
-//! and with them, before the next `read`, its pages (`known.rs`); the epoch of all names is
+//! Only what takes no lock is sent, since somebody waits for it: attributes of an inode become
+//! invalid, and with them, before the next `read`, its pages (`known.rs`); the epoch of all names is
 //! raised. A kernel that knows no epochs (before 6.16) keeps no names at all.
 
 use std::io;
@@ -50,20 +50,9 @@ impl Kernel {
 
     /// Attributes are to be asked for again. Whether the kernel knew the inode.
     pub fn forget_attributes(&self, ino: Ino) -> bool {
-        self.inval_inode(ino, -1).is_ok()
-    }
-
-    /// Pages and attributes are to be asked for again. Waits for reads of the file in progress.
-    pub fn forget_pages(&self, ino: Ino) {
-        let _ = self.inval_inode(ino, 0);
-    }
-
-    fn inval_inode(&self, ino: Ino, offset: i64) -> io::Result<()> {
-        let mut body = [0; 24];
-        let (first, rest) = body.split_at_mut(8);
-        first.copy_from_slice(&ino.0.to_ne_bytes());
-        rest[..8].copy_from_slice(&offset.to_ne_bytes());
-        self.send(INVAL_INODE, &body)
+        // An offset below 0 leaves the pages alone.
+        let body = [ino.0.to_ne_bytes(), (-1i64).to_ne_bytes(), [0; 8]].concat();
+        self.send(INVAL_INODE, &body).is_ok()
     }
 
     fn send(&self, code: i32, body: &[u8]) -> io::Result<()> {

@@ -1,13 +1,16 @@
-//! The inodes that the kernel knows, and whether the pages it keeps of them are still right.
+//! The inodes that the kernel knows, and what it was told of their bytes.
 //!
-//! A change elsewhere marks an inode, invalidates its attributes in the kernel, and is then let
-//! go on. The next `read` has to ask for the attributes: before they are given, the pages go. So
-//! nobody who waits for the change waits for the pages, which reads in progress may have locked.
+//! A change elsewhere invalidates an inode's attributes in the kernel, and is then let go on. The
+//! next `read` has to ask for the attributes, and when these have another size or mtime than the
+//! kernel knows, it drops its pages (`FUSE_AUTO_INVAL_DATA`). So nobody who waits for the change waits
+//! for the pages, which reads in progress may have locked. Dropping them from here while the kernel
+//! asks would not do: it ignores answers that were invalidated meanwhile.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cairn_base::Ino;
+use cairn_base::{Ino, Timestamp};
+use cairn_fs::rows::Inode;
 use parking_lot::Mutex;
 
 const SHARDS: usize = 16;
@@ -26,8 +29,15 @@ struct One {
     lookups: u64,
     /// The last change of it.
     changed: u64,
-    /// Pages are those after this change.
-    told: u64,
+    /// What the kernel was told last.
+    shown: Option<Shown>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shown {
+    size: u64,
+    mtime: Timestamp,
+    data_change: u64,
 }
 
 /// Changes there were up to a moment.
@@ -48,7 +58,8 @@ impl Known {
     pub fn enter(&self, ino: Ino) {
         let mut shard = self.shard(ino).lock();
         let now = self.changes.load(Ordering::SeqCst);
-        shard.entry(ino.0).or_insert(One { lookups: 0, changed: now, told: now }).lookups += 1;
+        let fresh = One { lookups: 0, changed: now, shown: None };
+        shard.entry(ino.0).or_insert(fresh).lookups += 1;
     }
 
     /// The kernel forgets an inode some times.
@@ -85,17 +96,22 @@ impl Known {
         self.shards.iter().flat_map(inodes).collect()
     }
 
-    /// Whether the kernel's pages of an inode are right.
-    pub fn is_told(&self, ino: Ino) -> bool {
-        let shard = self.shard(ino).lock();
-        let Some(one) = shard.get(&ino.0) else { return true };
-        one.told >= one.changed.max(self.all.load(Ordering::SeqCst))
-    }
-
-    /// The kernel's pages are from after this moment.
-    pub fn tell(&self, ino: Ino, moment: Moment) {
-        if let Some(one) = self.shard(ino).lock().get_mut(&ino.0) {
-            one.told = one.told.max(moment.0);
+    /// Attributes that were asked for since `moment` go to the kernel now. Where bytes changed and
+    /// somebody set size and mtime to what they were, the kernel gets an mtime a nanosecond off, this
+    /// once, so that it drops its pages.
+    pub fn show(&self, ino: Ino, moment: Moment, inode: &mut Inode) {
+        let mut shard = self.shard(ino).lock();
+        let Some(one) = shard.get_mut(&ino.0) else { return };
+        let Inode { size, data_change, .. } = *inode;
+        let hides = |shown: Shown| {
+            shown.data_change != data_change && (shown.size, shown.mtime) == (size, inode.mtime)
+        };
+        if one.shown.is_some_and(hides) {
+            inode.mtime = Timestamp(inode.mtime.0.wrapping_add(1));
+        }
+        // Of what it asked for before a change, the kernel takes no answer.
+        if one.changed.max(self.all.load(Ordering::SeqCst)) <= moment.0 {
+            one.shown = Some(Shown { size, mtime: inode.mtime, data_change });
         }
     }
 
@@ -108,24 +124,53 @@ impl Known {
 mod tests {
     use super::*;
 
+    fn inode(size: u64, mtime: i64, data_change: u64) -> Inode {
+        Inode { size, mtime: Timestamp(mtime), data_change, ..Inode::default() }
+    }
+
     #[test]
-    fn pages_are_right_until_a_change() {
+    fn what_hides_a_change_of_bytes_is_shown_otherwise_once() {
+        let (known, ino) = (Known::default(), Ino(1));
+        known.enter(ino);
+        let show = |mut inode: Inode| {
+            known.show(ino, known.moment(), &mut inode);
+            inode.mtime.0
+        };
+        assert_eq!(show(inode(5, 100, 1)), 100);
+        assert_eq!(show(inode(5, 100, 1)), 100, "the same bytes");
+        assert_eq!(show(inode(5, 200, 2)), 200, "the kernel sees it");
+        assert_eq!(show(inode(5, 200, 3)), 201);
+        assert_eq!(show(inode(5, 200, 3)), 200);
+        assert_eq!(show(inode(6, 200, 4)), 200);
+    }
+
+    #[test]
+    fn an_answer_that_the_kernel_ignores_does_not_count() {
+        let (known, ino) = (Known::default(), Ino(1));
+        known.enter(ino);
+        known.show(ino, known.moment(), &mut inode(5, 100, 1));
+        for change in
+            [|known: &Known| known.change(Ino(1)), |known: &Known| drop(known.change_all())]
+        {
+            let before = known.moment();
+            change(&known);
+            known.show(ino, before, &mut inode(5, 100, 2));
+            let mut again = inode(5, 100, 2);
+            known.show(ino, known.moment(), &mut again);
+            assert_eq!(again.mtime.0, 101);
+            known.show(ino, known.moment(), &mut inode(5, 100, 1));
+        }
+    }
+
+    #[test]
+    fn inodes_are_known_until_they_are_forgotten() {
         let known = Known::default();
-        let (a, b) = (Ino(1), Ino(2));
-        known.enter(a);
-        known.enter(b);
-        assert!(known.is_told(a) && known.is_told(b));
-        known.change(a);
-        assert!(!known.is_told(a) && known.is_told(b));
-        known.tell(a, known.moment());
-        assert!(known.is_told(a));
-        let before = known.moment();
-        assert_eq!(known.change_all().len(), 2);
-        known.tell(a, before);
-        assert!(!known.is_told(a) && !known.is_told(b));
-        known.leave(a, 1);
-        known.enter(a);
-        assert!(known.is_told(a));
-        assert_eq!(known.count(), 2);
+        known.enter(Ino(1));
+        known.enter(Ino(1));
+        known.enter(Ino(2));
+        known.leave(Ino(1), 1);
+        assert_eq!((known.count(), known.change_all().len()), (2, 2));
+        known.leave(Ino(1), 1);
+        assert_eq!(known.count(), 1);
     }
 }

@@ -20,6 +20,7 @@ mod door;
 mod errno;
 mod kernel;
 mod known;
+mod locks;
 mod names;
 mod node;
 mod nodes;

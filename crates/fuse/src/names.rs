@@ -35,19 +35,25 @@ impl Mount {
         if let Some(found) = self.fs.read_now(&who.caller(&self.user), &verb)
             && !matches!(found, Err(Error::Denied(_)))
         {
-            return self.looked_up(found, self.keeps(moment), reply);
+            return self.looked_up(found, moment, self.keeps(moment), reply);
         }
         let mount = Arc::clone(self);
         self.spawn(async move {
             let _timer = timer;
             let (found, keeps) = mount.look_up(who, verb).await;
-            mount.looked_up(found, keeps, reply);
+            mount.looked_up(found, moment, keeps, reply);
         });
     }
 
-    fn looked_up(&self, found: Result<(Ino, Inode)>, keeps: Duration, reply: ReplyEntry) {
+    fn looked_up(
+        &self,
+        found: Result<(Ino, Inode)>,
+        moment: Moment,
+        keeps: Duration,
+        reply: ReplyEntry,
+    ) {
         match found {
-            Ok((ino, inode)) => self.reply_entry(reply, ino, inode, keeps),
+            Ok(found) => self.reply_entry(reply, found, moment, keeps),
             Err(Error::NotFound(_)) => self.reply_no_entry(reply, keeps),
             Err(error) => reply.error(errno::of_name(&error)),
         }
@@ -80,10 +86,11 @@ impl Mount {
     ) {
         let verb = Mkdir { parent, name: name.as_bytes().to_vec(), mode };
         let (mount, timer) = (Arc::clone(self), self.time("mkdir"));
+        let moment = self.known.moment();
         self.spawn(async move {
             let _timer = timer;
             match mount.fs.run(&mount.caller(who), verb).await {
-                Ok((ino, inode)) => mount.reply_entry(reply, ino, inode, Duration::ZERO),
+                Ok(made) => mount.reply_entry(reply, made, moment, Duration::ZERO),
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });
@@ -105,10 +112,11 @@ impl Mount {
         };
         let verb = Mknod { parent, name: name.as_bytes().to_vec(), kind, mode: mode & 0o7777 };
         let (mount, timer) = (Arc::clone(self), self.time("mknod"));
+        let moment = self.known.moment();
         self.spawn(async move {
             let _timer = timer;
             match mount.fs.run(&mount.caller(who), verb).await {
-                Ok((ino, inode)) => mount.reply_entry(reply, ino, inode, Duration::ZERO),
+                Ok(made) => mount.reply_entry(reply, made, moment, Duration::ZERO),
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });
@@ -124,10 +132,11 @@ impl Mount {
         let target = Bytes::copy_from_slice(target.as_os_str().as_bytes());
         let verb = Symlink { parent, name: name.as_bytes().to_vec(), target };
         let (mount, timer) = (Arc::clone(self), self.time("symlink"));
+        let moment = self.known.moment();
         self.spawn(async move {
             let _timer = timer;
             match mount.fs.run(&mount.caller(who), verb).await {
-                Ok((ino, inode)) => mount.reply_entry(reply, ino, inode, Duration::ZERO),
+                Ok(made) => mount.reply_entry(reply, made, moment, Duration::ZERO),
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });
@@ -142,10 +151,11 @@ impl Mount {
     ) {
         let verb = Link { ino, parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("link"));
+        let moment = self.known.moment();
         self.spawn(async move {
             let _timer = timer;
             match mount.fs.run(&mount.caller(who), verb).await {
-                Ok(inode) => mount.reply_entry(reply, ino, inode, Duration::ZERO),
+                Ok(inode) => mount.reply_entry(reply, (ino, inode), moment, Duration::ZERO),
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cairn_auth::Caller;
-use cairn_base::{Error, Ino, Result, Timestamp, limits};
+use cairn_base::{Error, Ino, Result, SessionId, Timestamp, limits};
 use cairn_fs::rows::Inode;
 use cairn_fs::{FileWriter, Fs, Object, PACKED_RUNS, Piece};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
+use crate::locks::{self, Held};
 use crate::runs::{Frozen, Runs, overlay};
 
 /// Blocks of one file on their way at the same time.
@@ -31,6 +32,7 @@ pub struct Node {
     fs: Fs,
     writer: FileWriter,
     state: Mutex<State>,
+    pub locks: Held,
     /// Held by the one that writes back.
     writing_back: tokio::sync::Mutex<()>,
 }
@@ -71,6 +73,7 @@ impl Node {
             fs: fs.clone(),
             writer: fs.writer(ino),
             state: Mutex::new(State::default()),
+            locks: Held::default(),
             writing_back: tokio::sync::Mutex::new(()),
         }
     }
@@ -235,13 +238,18 @@ impl Node {
     async fn send(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
         let mut tries = 0;
         loop {
-            let session = self.fs.session();
-            let error = match self.send_once(caller, frozen).await {
+            let now = self.fs.session();
+            // What was written under locks is published only while they are held.
+            let session = self.locks.session(now).unwrap_or(now);
+            if session != now {
+                return Err(locks::lost(self.ino));
+            }
+            let error = match self.send_once(caller, session, frozen).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
             tries += 1;
-            let is_other_session = self.fs.session() != session;
+            let is_other_session = self.fs.session() != now;
             match error {
                 // The body is another one now, or blocks were of a session that has ended.
                 Error::Conflict(_) if tries < TRIES => {}
@@ -256,7 +264,7 @@ impl Node {
         }
     }
 
-    async fn send_once(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
+    async fn send_once(&self, caller: &Caller, session: SessionId, frozen: &Frozen) -> Result<()> {
         let (inline, packs) = pack(frozen);
         let upload = |pack: Frozen| async move {
             Ok::<_, Error>(Piece::Block(self.writer.upload(caller, &pack).await?))
@@ -265,7 +273,7 @@ impl Node {
         let mut pieces: Vec<Piece> =
             uploads.buffer_unordered(PARALLEL_BLOCKS).try_collect().await?;
         pieces.extend(inline.into_iter().map(|(offset, run)| Piece::Inline(offset, run)));
-        self.writer.publish(caller, pieces).await?;
+        self.writer.publish(caller, session, pieces).await?;
         self.compact_inline(caller, frozen).await
     }
 

@@ -18,6 +18,7 @@ use crate::attributes::{attributes, nothing};
 use crate::directory::Directory;
 use crate::kernel::Kernel;
 use crate::known::{Known, Moment};
+use crate::locks::Lockers;
 use crate::node::Node;
 use crate::stats::{Stats, Timer};
 use crate::who::Who;
@@ -46,6 +47,8 @@ pub struct Mount {
     dirty_most: u64,
     /// There is less of it now.
     less_dirty: Notify,
+    /// A lock may have become free.
+    pub locks_changed: Notify,
 }
 
 struct Opened {
@@ -59,6 +62,7 @@ pub struct Handle {
     pub caller: Caller,
     pub appends: bool,
     pub writes: bool,
+    pub lockers: Lockers,
 }
 
 impl Mount {
@@ -83,6 +87,7 @@ impl Mount {
             dirty: AtomicU64::new(0),
             dirty_most,
             less_dirty: Notify::new(),
+            locks_changed: Notify::new(),
         })
     }
 
@@ -104,6 +109,7 @@ impl Mount {
                     self.kernel.forget_attributes(ino);
                 }
                 self.kernel.forget_names();
+                self.locks_changed.notify_waiters();
             }
             Changed::Inode(ino) | Changed::Tally(ino) => {
                 self.known.change(ino);
@@ -116,6 +122,7 @@ impl Mount {
                 self.known.change_other();
                 self.kernel.forget_names();
             }
+            Changed::Locks => self.locks_changed.notify_waiters(),
             Changed::Other => self.known.change_other(),
         }
     }
@@ -146,20 +153,21 @@ impl Mount {
         if self.kernel.has_epochs() { keeps } else { Duration::ZERO }
     }
 
-    /// The kernel's pages are not those of the attributes: it must ask for these once more, and
-    /// lose the pages, before it reads.
-    fn keeps_attributes(&self, ino: Ino, keeps: Duration) -> Duration {
-        if self.known.is_told(ino) { keeps } else { Duration::ZERO }
-    }
-
-    /// Shows an inode that was found by a name, as the kernel may keep it.
-    pub fn reply_entry(&self, reply: ReplyEntry, ino: Ino, inode: Inode, keeps: Duration) {
+    /// Shows an inode that was found by a name, as the kernel may keep it. It was asked for since
+    /// `moment`.
+    pub fn reply_entry(
+        &self,
+        reply: ReplyEntry,
+        (ino, inode): (Ino, Inode),
+        moment: Moment,
+        keeps: Duration,
+    ) {
         self.known.enter(ino);
-        let (inode, has_local) = self.shown(ino, inode);
+        let (mut inode, has_local) = self.shown(ino, inode);
         let keeps = if has_local { Duration::ZERO } else { keeps };
-        let attribute_keeps = self.keeps_attributes(ino, keeps);
+        self.known.show(ino, moment, &mut inode);
         let attributes = attributes(ino, &inode);
-        reply.entry_with_ttls(&attribute_keeps, &self.keeps_name(keeps), &attributes, GENERATION);
+        reply.entry_with_ttls(&keeps, &self.keeps_name(keeps), &attributes, GENERATION);
     }
 
     pub fn reply_no_entry(&self, reply: ReplyEntry, keeps: Duration) {
@@ -167,10 +175,11 @@ impl Mount {
         reply.entry_with_ttls(&Duration::ZERO, &keeps, &nothing(), GENERATION);
     }
 
-    pub fn reply_attributes(&self, reply: ReplyAttr, ino: Ino, inode: Inode, keeps: Duration) {
-        let (inode, has_local) = self.shown(ino, inode);
-        let keeps = if has_local { Duration::ZERO } else { keeps };
-        reply.attr(&self.keeps_attributes(ino, keeps), &attributes(ino, &inode));
+    /// As [`Mount::reply_entry`], of an inode that the kernel knows and that was changed here.
+    pub fn reply_changed(&self, reply: ReplyAttr, ino: Ino, inode: Inode, moment: Moment) {
+        let (mut inode, _) = self.shown(ino, inode);
+        self.known.show(ino, moment, &mut inode);
+        reply.attr(&Duration::ZERO, &attributes(ino, &inode));
     }
 
     /// An inode with what was written here, and whether that is anything: then the kernel keeps
@@ -196,7 +205,8 @@ impl Mount {
             Arc::clone(&opened.node)
         };
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        let handle = Arc::new(Handle { node, caller, appends, writes });
+        let handle =
+            Arc::new(Handle { node, caller, appends, writes, lockers: Lockers::default() });
         self.handles.write().insert(number, handle);
         FileHandle(number)
     }

@@ -11,13 +11,14 @@ use cairn_fs::ops::create::Create;
 use cairn_fs::ops::getattr::Access;
 use cairn_fs::ops::posix::{READ, SEARCH, WRITE};
 use cairn_fs::rows::{Inode, Kind};
-use fuser::{FileHandle, FopenFlags, OpenAccMode, OpenFlags, ReplyCreate, ReplyEmpty, ReplyOpen};
+use fuser::{
+    FileHandle, FopenFlags, LockOwner, OpenAccMode, OpenFlags, ReplyCreate, ReplyEmpty, ReplyOpen,
+};
 use rustix::fs::OFlags;
 
 use crate::attributes::attributes;
 use crate::errno;
-use crate::node::Node;
-use crate::nodes::{GENERATION, Mount};
+use crate::nodes::{GENERATION, Handle, Mount};
 use crate::who::Who;
 
 /// How the kernel says that a file is opened to be executed.
@@ -104,13 +105,15 @@ impl Mount {
         let verb = Create { parent, name, mode: mode & 0o7777, exclusive };
         let intent = Intent::of(OpenFlags(flags));
         let (mount, timer) = (Arc::clone(self), self.time("create"));
+        let moment = self.known.moment();
         self.spawn(async move {
             let _timer = timer;
             let caller = mount.caller(who);
             match mount.create_or_open(&caller, verb, intent).await {
                 Ok((ino, inode)) => {
                     mount.known.enter(ino);
-                    let (inode, _) = mount.shown(ino, inode);
+                    let (mut inode, _) = mount.shown(ino, inode);
+                    mount.known.show(ino, moment, &mut inode);
                     let attributes = attributes(ino, &inode);
                     let handle = mount.open_handle(ino, caller, intent.appends, intent.writes);
                     let flags = intent.flags();
@@ -138,49 +141,87 @@ impl Mount {
     }
 
     /// A descriptor was closed: what was written to the file is written back, and whoever closed
-    /// it hears what went wrong.
-    pub fn flush(self: &Arc<Mount>, operation: &str, handle: FileHandle, reply: ReplyEmpty) {
-        let timer = self.time(operation);
-        let node = match self.handle(handle) {
-            Ok(handle) => Arc::clone(&handle.node),
+    /// it hears what went wrong. Then the locks of the process on the file go.
+    pub fn flush(self: &Arc<Mount>, handle: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        let timer = self.time("flush");
+        let handle = match self.handle(handle) {
+            Ok(handle) => handle,
             Err(error) => return reply.error(errno::of(&error)),
         };
+        let is_locked = handle.node.locks.is_known(owner.0);
         // Nobody will read a file that has no name and is about to be closed.
-        if !node.is_dirty() || operation == "flush" && node.is_retained() {
+        let is_clean = !handle.node.is_dirty() || handle.node.is_retained();
+        if is_clean && !is_locked {
             return reply.ok();
         }
         let mount = Arc::clone(self);
         self.spawn(async move {
             let _timer = timer;
-            match node.flush(|bytes| mount.less_dirty(bytes)).await {
+            let flushed = match is_clean {
+                true => Ok(()),
+                false => handle.node.flush(|bytes| mount.less_dirty(bytes)).await,
+            };
+            if is_locked {
+                mount.release_locks(&handle, owner.0).await;
+            }
+            match flushed {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno::of_inode(&error)),
             }
         });
     }
 
-    pub fn release(self: &Arc<Mount>, handle: FileHandle, reply: ReplyEmpty) {
+    pub fn sync(self: &Arc<Mount>, handle: FileHandle, reply: ReplyEmpty) {
+        let timer = self.time("fsync");
+        let handle = match self.usable(handle) {
+            Ok(handle) => handle,
+            Err(error) => return reply.error(errno::of(&error)),
+        };
+        if !handle.node.is_dirty() {
+            return reply.ok();
+        }
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            match handle.node.flush(|bytes| mount.less_dirty(bytes)).await {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    /// The last descriptor of an open file is gone; `flock` had locked it.
+    pub fn release(
+        self: &Arc<Mount>,
+        handle: FileHandle,
+        flock: Option<LockOwner>,
+        reply: ReplyEmpty,
+    ) {
         let timer = self.time("release");
         let Some(handle) = self.take_handle(handle) else { return reply.ok() };
         let node = Arc::clone(&handle.node);
-        drop(handle);
-        if !node.is_dirty() && !node.is_retained() {
+        let lockers = self.lockers(&handle, flock);
+        if !node.is_dirty() && !node.is_retained() && lockers.is_empty() {
             self.close_node(node.ino);
             return reply.ok();
         }
         let mount = Arc::clone(self);
         self.spawn(async move {
             let _timer = timer;
-            mount.close(&node).await;
+            mount.close(&handle, lockers).await;
             reply.ok();
         });
     }
 
-    async fn close(&self, node: &Arc<Node>) {
+    async fn close(&self, handle: &Handle, lockers: Vec<u64>) {
+        let node = &handle.node;
         let is_last = self.is_last_handle(node.ino);
         if is_last && !node.is_retained() {
             // What was written through a mapping comes after the last flush.
             node.flush_later(|bytes| self.less_dirty(bytes)).await;
+        }
+        for owner in lockers {
+            self.release_locks(handle, owner).await;
         }
         if self.close_node(node.ino) {
             let lost = node.discard();

@@ -19,7 +19,7 @@ const SEEK_HOLE: i32 = 4;
 impl Mount {
     pub fn read(self: &Arc<Mount>, handle: FileHandle, offset: u64, size: u32, reply: ReplyData) {
         let timer = self.time("read");
-        let handle = match self.handle(handle) {
+        let handle = match self.usable(handle) {
             Ok(handle) => handle,
             Err(error) => return reply.error(errno::of(&error)),
         };
@@ -92,7 +92,7 @@ impl Mount {
         reply: ReplyLseek,
     ) {
         let timer = self.time("other");
-        let (handle, offset) = match (self.handle(handle), u64::try_from(offset)) {
+        let (handle, offset) = match (self.usable(handle), u64::try_from(offset)) {
             (Ok(handle), Ok(offset)) if matches!(whence, SEEK_DATA | SEEK_HOLE) => (handle, offset),
             _ => return reply.error(fuser::Errno::EINVAL),
         };

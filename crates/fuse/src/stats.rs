@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Requests of the kernel, by operation.
-pub const OPERATIONS: [&str; 26] = [
+pub const OPERATIONS: [&str; 28] = [
     "lookup",
     "getattr",
     "setattr",
@@ -31,6 +31,8 @@ pub const OPERATIONS: [&str; 26] = [
     "listxattr",
     "removexattr",
     "create",
+    "copy",
+    "lock",
     "other",
 ];
 

@@ -34,6 +34,16 @@ impl Who {
     }
 }
 
+/// Whether a thread has got a signal that it does not block, or is gone.
+pub fn is_signalled(thread: u32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
+    let set = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+    };
+    (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") & !set("SigIgn:") != 0
+}
+
 /// None of a process that is gone: then nothing is allowed because of them.
 fn groups_of(pid: u32) -> Vec<u32> {
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return Vec::new() };

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
+use cairn_fs::ops::clone::CloneFile;
 use fuser::{FileHandle, ReplyEmpty, ReplyWrite};
 
 use crate::errno;
@@ -22,7 +23,7 @@ impl Mount {
         reply: ReplyWrite,
     ) {
         let timer = self.time("write");
-        let handle = match self.handle(handle) {
+        let handle = match self.usable(handle) {
             Ok(handle) => handle,
             Err(error) => return reply.error(errno::of(&error)),
         };
@@ -84,7 +85,7 @@ impl Mount {
         reply: ReplyEmpty,
     ) {
         let timer = self.time("other");
-        let handle = match self.handle(handle) {
+        let handle = match self.usable(handle) {
             Ok(handle) if handle.writes => handle,
             _ => return reply.error(fuser::Errno::EBADF),
         };
@@ -123,5 +124,47 @@ impl Mount {
             }
             _ => Err(Error::NotImplemented(format!("fallocate mode {mode}"))),
         }
+    }
+
+    /// Copies a file that has at most `length` bytes into an empty one, by reference. Where that
+    /// does not go, the kernel reads and writes the bytes instead.
+    pub fn clone_file(
+        self: &Arc<Mount>,
+        source: FileHandle,
+        target: FileHandle,
+        length: u64,
+        reply: ReplyWrite,
+    ) {
+        let timer = self.time("copy");
+        let (source, target) = match (self.usable(source), self.usable(target)) {
+            (Ok(source), Ok(target)) if target.writes => (source, target),
+            _ => return reply.error(fuser::Errno::EBADF),
+        };
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            match mount.cloned(&source, &target, length).await {
+                Ok(Some(size)) => reply.written(size),
+                Ok(None) | Err(Error::Conflict(_)) => reply.error(fuser::Errno::EOPNOTSUPP),
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    /// The bytes copied; `None` if it is not all of a file, or the other one is not empty.
+    async fn cloned(&self, source: &Handle, target: &Handle, length: u64) -> Result<Option<u32>> {
+        for handle in [source, target] {
+            handle.node.flush(|bytes| self.less_dirty(bytes)).await?;
+        }
+        let (from, to) = (source.node.ino, target.node.ino);
+        let size = self.fs.open_inode(&source.caller, from, true).await?.size();
+        let is_empty = self.fs.open_inode(&target.caller, to, true).await?.size() == 0;
+        let (Ok(written), true) = (u32::try_from(size), is_empty && 0 < size && size <= length)
+        else {
+            return Ok(None);
+        };
+        let session = self.fs.session();
+        self.fs.run(&target.caller, CloneFile { source: from, ino: to, session, size }).await?;
+        Ok(Some(written))
     }
 }

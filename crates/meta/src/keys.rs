@@ -183,6 +183,35 @@ pub fn retained_parts(retained_key: &[u8]) -> Option<(SessionId, Ino)> {
     Some((SessionId(session), Ino(ino)))
 }
 
+/// `l f <ino>`: the locks on a file.
+pub fn locks(ino: Ino) -> Bytes {
+    key(&[b"lf", &ino.0.to_be_bytes()])
+}
+
+/// The file of an `l f` key.
+pub fn locks_of(locks_key: &[u8]) -> Option<Ino> {
+    let ino = locks_key.strip_prefix(b"lf")?;
+    Some(Ino(u64::from_be_bytes(ino.try_into().ok()?)))
+}
+
+/// `l s <session> <ino>`: a session has locks on a file.
+pub fn locked(session: SessionId, ino: Ino) -> Bytes {
+    key(&[b"ls", &session.0.to_be_bytes(), &ino.0.to_be_bytes()])
+}
+
+/// All files on which a session has locks.
+pub fn all_locked(session: SessionId) -> (Bytes, Bytes) {
+    let end = session.0.checked_add(1).map(|next| key(&[b"ls", &next.to_be_bytes()]));
+    (key(&[b"ls", &session.0.to_be_bytes()]), end.unwrap_or_else(|| key(&[b"lt"])))
+}
+
+/// The session and the file of an `l s` key.
+pub fn locked_parts(locked_key: &[u8]) -> Option<(SessionId, Ino)> {
+    let (session, ino) = locked_key.strip_prefix(b"ls")?.split_at_checked(8)?;
+    let session = SessionId(u64::from_be_bytes(session.try_into().ok()?));
+    Some((session, Ino(u64::from_be_bytes(ino.try_into().ok()?))))
+}
+
 /// `z b <body>`: a body to drain.
 pub fn drain_body(body: BodyId) -> Bytes {
     key(&[b"zb", &body.to_bytes()])

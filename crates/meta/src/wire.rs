@@ -129,6 +129,11 @@ verbs! {
     496 => retain::Retain,
     497 => retain::LetGo,
     498 => retain::LetGoAll,
+    512 => lock::TakeLock,
+    513 => lock::ReleaseLock,
+    514 => lock::TestLock,
+    515 => lock::ReleaseAll,
+    528 => clone::CloneFile,
 }
 
 /// What is sent for `value`.

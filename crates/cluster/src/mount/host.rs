@@ -14,8 +14,8 @@ use cairn_base::{BodyId, Error, Result, SessionId, UserId, limits};
 use cairn_blocks::{Blocks, Wish};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::ops::{
-    append, coalesce, create, getattr, link, lookup, mkdir, readdir, readlink, rename, retain,
-    rmdir, setattr, statfs, symlink, truncate, unlink, write, xattr,
+    append, clone, coalesce, create, getattr, link, lock, lookup, mkdir, readdir, readlink, rename,
+    retain, rmdir, setattr, statfs, symlink, truncate, unlink, write, xattr,
 };
 use cairn_meta::rows::Extent;
 use cairn_meta::session::host::{self, Answer, Sessions};
@@ -34,10 +34,13 @@ const RECALL: std::time::Duration = std::time::Duration::from_secs(10);
 /// Verbs that a mount may have run.
 const RUNS: &[u16] = &[
     append::Append::NUMBER,
+    clone::CloneFile::NUMBER,
     coalesce::Coalesce::NUMBER,
     create::Create::NUMBER,
     create::Mknod::NUMBER,
     link::Link::NUMBER,
+    lock::ReleaseLock::NUMBER,
+    lock::TakeLock::NUMBER,
     mkdir::Mkdir::NUMBER,
     rename::Rename::NUMBER,
     retain::LetGo::NUMBER,
@@ -60,6 +63,7 @@ const READS: &[u16] = &[
     coalesce::ReadChunk::NUMBER,
     getattr::Access::NUMBER,
     getattr::Getattr::NUMBER,
+    lock::TestLock::NUMBER,
     lookup::Lookup::NUMBER,
     readdir::Readdir::NUMBER,
     readlink::Readlink::NUMBER,
@@ -278,9 +282,14 @@ fn check_fields(run: &Run) -> Result<()> {
             let verb: truncate::PunchHole = wire::decode(fields)?;
             (verb.session, Some(verb.spare))
         }
+        clone::CloneFile::NUMBER => (wire::decode::<clone::CloneFile>(fields)?.session, None),
         coalesce::Coalesce::NUMBER => (wire::decode::<coalesce::Coalesce>(fields)?.session, None),
         retain::Retain::NUMBER => (wire::decode::<retain::Retain>(fields)?.session, None),
         retain::LetGo::NUMBER => (wire::decode::<retain::LetGo>(fields)?.session, None),
+        lock::TakeLock::NUMBER => (wire::decode::<lock::TakeLock>(fields)?.lock.session, None),
+        lock::ReleaseLock::NUMBER => {
+            (wire::decode::<lock::ReleaseLock>(fields)?.lock.session, None)
+        }
         _ => return Ok(()),
     };
     if named != session || spare.is_some_and(|spare| spare.session != session) {
@@ -329,6 +338,7 @@ mod tests {
             put_object::StageExtents::NUMBER,
             sessions::EndSession::NUMBER,
             retain::LetGoAll::NUMBER,
+            lock::ReleaseAll::NUMBER,
         ] {
             assert!(check_verb(RUNS, verb).is_err() && check_verb(READS, verb).is_err(), "{verb}");
         }

@@ -9,12 +9,13 @@ use super::facts::{BodyFacts, InodeFacts};
 use super::tables::{Checker, number, only_number};
 use super::{About, Report};
 use crate::keys;
-use crate::rows::{Content, Entry, Inode, Kind, Tally};
+use crate::rows::{Content, Entry, Inode, Kind, Locks, Row, Tally};
 
 pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'i', |key| only_number(key).map(Ino), read_inode)?;
     checker.each_row(b't', |key| only_number(key).map(Ino), read_tally)?;
     checker.each_row(b'd', parse_entry, read_entry)?;
+    checker.each(b'l', lock_key, |row| Ok(row.clone()), read_locks)?;
     checker.each(b'o', |key| keys::retained_parts(key), |_| Ok(()), read_retained)?;
     checker.each(b'x', parse_attribute, |_| Ok(()), read_attribute)
 }
@@ -131,6 +132,21 @@ fn read_entry(checker: &mut Checker<'_>, (parent, name): (Ino, Bytes), entry: En
     }
     if parent == Ino::ROOT {
         super::buckets::read_entry(facts, report, &name, entry);
+    }
+}
+
+/// The key, if it is one of a file's locks or of a session's.
+fn lock_key(key: &Bytes) -> Option<Bytes> {
+    let known = keys::locks_of(key).is_some() || keys::locked_parts(key).is_some();
+    known.then(|| key.clone())
+}
+
+/// A file may be gone while it is locked.
+fn read_locks(checker: &mut Checker<'_>, key: Bytes, row: Bytes) {
+    if keys::locks_of(&key).is_some()
+        && let Err(error) = Locks::decode(&row)
+    {
+        checker.report.add(About::Row(key), error.to_string());
     }
 }
 

@@ -113,6 +113,7 @@ pub(super) fn store_changed(
         count_usage(view, inode.bucket, 0, size as i64 - inode.size as i64)?;
     }
     inode.size = size;
+    inode.data_change = context.batch;
     inode.forget_digests();
     store_touched(view, context, ino, inode);
     Ok(())

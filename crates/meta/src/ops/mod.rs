@@ -3,6 +3,7 @@
 pub mod append;
 pub mod body;
 pub mod buckets;
+pub mod clone;
 pub mod cluster;
 pub mod coalesce;
 pub mod conditions;
@@ -16,6 +17,7 @@ pub mod getattr;
 pub mod link;
 pub mod list_objects;
 pub mod list_uploads;
+pub mod lock;
 pub mod lookup;
 pub mod mkdir;
 pub mod move_object;

@@ -75,6 +75,8 @@ pub struct Inode {
     pub btime: Timestamp,
     /// The batch of its last change; with the inode number it names one state of the file.
     pub change: u64,
+    /// The batch of the last change of its bytes other than by a PUT, which makes a new inode.
+    pub data_change: u64,
     /// Of a directory: made by a deeper PUT, and to vanish with its last child.
     pub implicit: bool,
     pub content: Content,
@@ -140,7 +142,10 @@ impl Row for Inode {
         if let Some(object) = &self.object {
             writer.bytes(17, &object.encode());
         }
-        writer.number(18, u64::from(self.xattr_count)).raw(&self.unknown);
+        writer
+            .number(18, u64::from(self.xattr_count))
+            .number(19, self.data_change)
+            .raw(&self.unknown);
         writer.finish()
     }
 
@@ -170,6 +175,7 @@ impl Row for Inode {
                 }
                 17 => inode.object = Some(Box::new(ObjectAttributes::decode(&field.value)?)),
                 18 => inode.xattr_count = narrow("xattr count", field.number()?)?,
+                19 => inode.data_change = field.number()?,
                 _ => field.keep(&mut inode.unknown),
             }
         }

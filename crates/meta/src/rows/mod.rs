@@ -8,6 +8,7 @@ mod credentials;
 mod directory;
 mod extents;
 mod inode;
+mod locks;
 mod upload;
 
 pub use attributes::{
@@ -19,6 +20,7 @@ pub use credentials::{AccessKey, Token, User};
 pub use directory::{Drain, Entry, Freed, Session, SessionState, Slot, Tally};
 pub use extents::{Extent, Extents, Place};
 pub use inode::{Content, Inode, Kind};
+pub use locks::{Lock, Locks};
 pub use upload::{Part, Upload};
 
 use bytes::Bytes;

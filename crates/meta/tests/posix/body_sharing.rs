@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use cairn_base::{BodyId, Ino};
+use cairn_meta::ops::clone::CloneFile;
 use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::create::Create;
 use cairn_meta::ops::edit::leaf_extents;
@@ -122,4 +123,20 @@ fn a_chain_of_bodies_without_end_is_corrupt() {
     let extents = Extents { extents: vec![Extent { offset: 0, len: 9, place }], unknown: vec![] };
     store.rows.insert(keys::extents(body, 0), extents.encode());
     fails(store.run(Leaves { body, start: 0, end: 9 }), "corrupt");
+}
+
+#[test]
+fn a_clone_is_a_file_of_its_own() {
+    let (mut store, source) = one_file(9);
+    write_block(&mut store, source, 0, 100);
+    let parent = store.inode(source).unwrap().bucket;
+    let ino = store.file(Ino(parent.0), "clone");
+    let clone = |size| CloneFile { source, ino, session: SESSION, size };
+    fails(store.run(clone(99)), "conflict");
+    let body = store.run(clone(100)).unwrap().content;
+    assert_eq!(body, store.inode(source).unwrap().content);
+    fails(store.run(clone(100)), "conflict");
+    write(&mut store, ino, 0, Data::Inline(Bytes::from_static(b"other")));
+    assert_eq!(store.inode(source).unwrap().content, body);
+    assert_ne!(store.inode(ino).unwrap().content, body);
 }

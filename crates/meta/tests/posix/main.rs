@@ -9,6 +9,7 @@ mod harness;
 mod invariants;
 mod links;
 mod listing;
+mod locks;
 mod long_files;
 mod model;
 mod names;

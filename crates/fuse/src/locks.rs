@@ -1,0 +1,274 @@
+//! Advisory locks: of fcntl(2) and flock(2), in one space, held by the mount's session. So they
+//! hold between all mounts, and end with the session.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::{Error, Ino, Result, SessionId};
+use cairn_fs::ops::lock::{ReleaseLock, TakeLock, TestLock};
+use cairn_fs::rows::Lock;
+use fuser::{Errno, FileHandle, LockOwner, ReplyEmpty, ReplyLock};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use crate::errno;
+use crate::node::Node;
+use crate::nodes::{Handle, Mount};
+use crate::who;
+
+/// As fcntl(2) numbers them.
+const READ: i32 = 0;
+const WRITE: i32 = 1;
+const UNLOCK: i32 = 2;
+/// The last byte of a lock to the end of the file, wherever that is.
+const END: u64 = i64::MAX as u64;
+/// How often it is looked whether who waits for a lock has got a signal.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a program asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    pub owner: u64,
+    pub pid: u32,
+    pub start: u64,
+    pub last: u64,
+    /// As fcntl(2) numbers it.
+    pub kind: i32,
+}
+
+impl Wanted {
+    fn lock(self, session: SessionId) -> Lock {
+        let Wanted { owner, pid, start, last, kind } = self;
+        Lock { session, owner, pid, exclusive: kind == WRITE, start, last }
+    }
+}
+
+/// Who of this machine has locks on a file, or tried to get one.
+#[derive(Default)]
+pub struct Held {
+    /// By owner; the session in which it got one.
+    owners: Mutex<HashMap<u64, Option<SessionId>>>,
+}
+
+impl Held {
+    fn tried(&self, owner: u64) {
+        self.owners.lock().entry(owner).or_default();
+    }
+
+    fn got(&self, owner: u64, session: SessionId) {
+        self.owners.lock().insert(owner, Some(session));
+    }
+
+    pub fn is_known(&self, owner: u64) -> bool {
+        self.owners.lock().contains_key(&owner)
+    }
+
+    fn forget(&self, owner: u64) {
+        self.owners.lock().remove(&owner);
+    }
+
+    /// Whether any of `owners` got locks in another session than `now`.
+    fn lost(&self, owners: &HashSet<u64>, now: SessionId) -> bool {
+        let known = self.owners.lock();
+        owners.iter().filter_map(|owner| *known.get(owner)?).any(|session| session != now)
+    }
+
+    /// A session in which locks were taken, one that is not `now` if there is such.
+    pub fn session(&self, now: SessionId) -> Option<SessionId> {
+        let owners = self.owners.lock();
+        let sessions = || owners.values().flatten().copied();
+        sessions().find(|session| *session != now).or_else(|| sessions().next())
+    }
+}
+
+/// Owners that used a descriptor to lock its file.
+#[derive(Default)]
+pub struct Lockers(Mutex<HashSet<u64>>);
+
+impl Handle {
+    /// # Errors
+    /// `Io` when locks that were taken by this descriptor are lost.
+    pub fn check_locks(&self, now: SessionId) -> Result<()> {
+        let lockers = self.lockers.0.lock();
+        if lockers.is_empty() || !self.node.locks.lost(&lockers, now) {
+            return Ok(());
+        }
+        Err(lost(self.node.ino))
+    }
+}
+
+/// What is answered once the locks on a file are lost.
+pub fn lost(ino: Ino) -> Error {
+    let what = format!("inode {ino}: its locks were lost with the session");
+    Error::Io(std::io::Error::other(what))
+}
+
+impl Mount {
+    pub fn test_lock(self: &Arc<Mount>, handle: FileHandle, wanted: Wanted, reply: ReplyLock) {
+        let timer = self.time("lock");
+        let handle = match self.usable(handle) {
+            Ok(handle) => handle,
+            Err(error) => return reply.error(errno::of(&error)),
+        };
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            let session = mount.fs.session();
+            let test = TestLock { ino: handle.node.ino, lock: wanted.lock(session) };
+            match mount.fs.read(&handle.caller, test).await {
+                Ok(None) => reply.locked(wanted.start, wanted.last, UNLOCK, 0),
+                Ok(Some(lock)) => {
+                    let kind = if lock.exclusive { WRITE } else { READ };
+                    // What another machine calls a process is nothing here.
+                    let pid = if lock.session == session { lock.pid } else { 0 };
+                    reply.locked(lock.start, lock.last, kind, pid);
+                }
+                Err(error) => reply.error(errno::of_lock(&error)),
+            }
+        });
+    }
+
+    /// `waits` until it is free, or `thread`, which asks for it, gets a signal.
+    pub fn set_lock(
+        self: &Arc<Mount>,
+        thread: u32,
+        handle: FileHandle,
+        wanted: Wanted,
+        waits: bool,
+        reply: ReplyEmpty,
+    ) {
+        let timer = self.time("lock");
+        let handle = match self.usable(handle) {
+            Ok(handle) => handle,
+            Err(error) => return reply.error(errno::of(&error)),
+        };
+        let mount = Arc::clone(self);
+        self.spawn(async move {
+            let _timer = timer;
+            let done = match wanted.kind {
+                UNLOCK => mount.unlock(&handle, wanted).await.map_err(|error| errno::of(&error)),
+                READ | WRITE => mount.lock(thread, &handle, wanted, waits).await,
+                _ => Err(Errno::EINVAL),
+            };
+            match done {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(error),
+            }
+        });
+    }
+
+    async fn lock(
+        &self,
+        thread: u32,
+        handle: &Handle,
+        wanted: Wanted,
+        waits: bool,
+    ) -> std::result::Result<(), Errno> {
+        let (node, caller) = (&handle.node, &handle.caller);
+        handle.lockers.0.lock().insert(wanted.owner);
+        node.locks.tried(wanted.owner);
+        if wanted.kind == READ {
+            // It may have been exclusive: then others see now what was written under it.
+            self.write_back(node).await.map_err(|error| errno::of_inode(&error))?;
+        }
+        loop {
+            // It hears of changes from here on.
+            let changed = self.locks_changed.notified();
+            tokio::pin!(changed);
+            let session = self.fs.session();
+            handle.check_locks(session).map_err(|error| errno::of(&error))?;
+            let (ino, lock) = (node.ino, wanted.lock(session));
+            let taken = self.fs.run(caller, TakeLock { ino, lock }).await;
+            if taken.map_err(|error| errno::of_lock(&error))?.is_none() {
+                node.locks.got(wanted.owner, session);
+                return Ok(());
+            }
+            if !waits {
+                return Err(Errno::EAGAIN);
+            }
+            // Leases what decides it: so its change is heard of.
+            let test = self.fs.read(caller, TestLock { ino, lock }).await;
+            if test.map_err(|error| errno::of_lock(&error))?.is_none() {
+                continue;
+            }
+            while timeout(LOOK, changed.as_mut()).await.is_err() {
+                if who::is_signalled(thread) {
+                    return Err(Errno::EINTR);
+                }
+            }
+        }
+    }
+
+    async fn unlock(&self, handle: &Handle, wanted: Wanted) -> Result<()> {
+        let node = &handle.node;
+        if !node.locks.is_known(wanted.owner) {
+            return Ok(());
+        }
+        self.write_back(node).await?;
+        let session = self.fs.session();
+        handle.check_locks(session)?;
+        let release = ReleaseLock { ino: node.ino, lock: wanted.lock(session) };
+        self.fs.run(&handle.caller, release).await?;
+        if wanted.start == 0 && wanted.last >= END {
+            node.locks.forget(wanted.owner);
+        }
+        Ok(())
+    }
+
+    /// What was written under a lock is seen by whoever gets it next.
+    async fn write_back(&self, node: &Node) -> Result<()> {
+        match node.is_dirty() {
+            true => node.flush(|bytes| self.less_dirty(bytes)).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Who of this handle's lockers must be released when it goes; `flock` names one more.
+    pub fn lockers(&self, handle: &Handle, flock: Option<LockOwner>) -> Vec<u64> {
+        let used: Vec<u64> = handle.lockers.0.lock().iter().copied().collect();
+        let flock = flock.map(|owner| owner.0);
+        used.into_iter().chain(flock).filter(|owner| handle.node.locks.is_known(*owner)).collect()
+    }
+
+    /// An owner closed the file: all its locks go.
+    pub async fn release_locks(&self, handle: &Handle, owner: u64) {
+        let node = &handle.node;
+        let wanted = Wanted { owner, pid: 0, start: 0, last: u64::MAX, kind: UNLOCK };
+        let release = ReleaseLock { ino: node.ino, lock: wanted.lock(self.fs.session()) };
+        if let Err(error) = self.fs.run(&handle.caller, release).await {
+            tracing::warn!(ino = %node.ino, %error, "locks are held until the session ends");
+        }
+        node.locks.forget(owner);
+    }
+
+    /// An open file that can be used.
+    ///
+    /// # Errors
+    /// `Invalid` for a number of no open file; `Io` when its locks are lost.
+    pub fn usable(&self, number: FileHandle) -> Result<Arc<Handle>> {
+        let handle = self.handle(number)?;
+        handle.check_locks(self.fs.session())?;
+        Ok(handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_of_an_ended_session_are_lost() {
+        let held = Held::default();
+        let (old, new) = (SessionId(1), SessionId(2));
+        held.tried(7);
+        assert!(held.is_known(7) && !held.lost(&HashSet::from([7]), new));
+        held.got(7, old);
+        assert!(!held.lost(&HashSet::from([7]), old));
+        assert!(held.lost(&HashSet::from([7]), new) && !held.lost(&HashSet::from([8]), new));
+        held.got(8, new);
+        assert_eq!(held.session(new), Some(old));
+        held.forget(7);
+        assert_eq!(held.session(new), Some(new));
+    }
+}

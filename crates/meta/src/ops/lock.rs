@@ -1,0 +1,171 @@
+//! Advisory locks on files, held by sessions. One whose session has ended is none.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use cairn_auth::{Action, decide_admin};
+use cairn_base::{Error, Ino, SessionId};
+use serde::{Deserialize, Serialize};
+
+use super::namespace::{load, require_session, store};
+use super::posix::open_inode;
+use crate::rows::{Lock, Locks, Session, SessionState};
+use crate::{Context, Stop, Verb, View, keys};
+
+/// Locks on one file, at most.
+const LOCKS: usize = 1024;
+/// Files whose locks are taken away in one operation.
+const STEP: usize = 64;
+
+/// Locks a range of a file, in place of what the owner had of it; all of it or nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TakeLock {
+    pub ino: Ino,
+    pub lock: Lock,
+}
+
+impl Verb for TakeLock {
+    /// Who else holds a lock that does not allow this one; nothing was changed then.
+    type Reply = Option<Lock>;
+    const NAME: &'static str = "take_lock";
+
+    /// `TooLarge` when there are too many locks on the file.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        require_session(view, self.lock.session)?;
+        check_range(&self.lock)?;
+        check_rights(view, context, self.ino, &self.lock)?;
+        let mut locks = live_locks(view, self.ino)?;
+        if let Some(other) = locks.0.iter().find(|other| other.conflicts(&self.lock)) {
+            return Ok(Some(*other));
+        }
+        locks.grant(self.lock);
+        if locks.0.len() > LOCKS {
+            return Err(Error::TooLarge(format!("locks on inode {}", self.ino)).into());
+        }
+        store(view, keys::locks(self.ino), &locks);
+        view.put(keys::locked(self.lock.session, self.ino), Bytes::new());
+        Ok(None)
+    }
+}
+
+/// Takes a range away from its owner.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReleaseLock {
+    pub ino: Ino,
+    /// Whether it was exclusive does not matter.
+    pub lock: Lock,
+}
+
+impl Verb for ReleaseLock {
+    type Reply = ();
+    const NAME: &'static str = "release_lock";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+        require_session(view, self.lock.session)?;
+        check_range(&self.lock)?;
+        let mut locks = load::<Locks>(view, &keys::locks(self.ino))?.unwrap_or_default();
+        let before = locks.clone();
+        locks.release(&self.lock);
+        if locks != before {
+            keep(view, self.ino, self.lock.session, &locks);
+        }
+        Ok(())
+    }
+}
+
+/// Finds who would not allow a lock.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TestLock {
+    pub ino: Ino,
+    pub lock: Lock,
+}
+
+impl Verb for TestLock {
+    type Reply = Option<Lock>;
+    const NAME: &'static str = "test_lock";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        check_range(&self.lock)?;
+        check_rights(view, context, self.ino, &self.lock)?;
+        let locks = live_locks(view, self.ino)?;
+        Ok(locks.0.into_iter().find(|other| other.conflicts(&self.lock)))
+    }
+}
+
+/// Takes away the locks of a session that has ended, of some files at a time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReleaseAll {
+    pub session: SessionId,
+}
+
+impl Verb for ReleaseAll {
+    /// Whether there may be more.
+    type Reply = bool;
+    const NAME: &'static str = "release_all";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
+        decide_admin(&context.caller, "taking away a session's locks")?;
+        let session = load::<Session>(view, &keys::session(self.session))?;
+        if session.is_some_and(|session| session.state == SessionState::Live) {
+            return Err(Error::Conflict(format!("session {} is live", self.session)).into());
+        }
+        let (start, end) = keys::all_locked(self.session);
+        let rows = view.scan(&start, &end, STEP)?;
+        for (key, _) in &rows {
+            let Some((_, ino)) = keys::locked_parts(key) else {
+                return Err(Error::corrupt("key of a file locked", key.len(), 18).into());
+            };
+            let mut locks = load::<Locks>(view, &keys::locks(ino))?.unwrap_or_default();
+            locks.0.retain(|lock| lock.session != self.session);
+            keep(view, ino, self.session, &locks);
+        }
+        Ok(rows.len() == STEP)
+    }
+}
+
+/// Stores what is left after locks of `session` went.
+fn keep(view: &mut View<'_>, ino: Ino, session: SessionId, locks: &Locks) {
+    match locks.0.is_empty() {
+        true => view.delete(keys::locks(ino)),
+        false => store(view, keys::locks(ino), locks),
+    }
+    if locks.0.iter().all(|lock| lock.session != session) {
+        view.delete(keys::locked(session, ino));
+    }
+}
+
+/// The locks on a file without those of sessions that have ended.
+fn live_locks(view: &mut View<'_>, ino: Ino) -> Result<Locks, Stop> {
+    let mut locks = load::<Locks>(view, &keys::locks(ino))?.unwrap_or_default();
+    let mut live = HashMap::new();
+    for lock in &locks.0 {
+        live.entry(lock.session).or_insert(false);
+    }
+    let holders: Vec<Bytes> = live.keys().map(|session| keys::session(*session)).collect();
+    view.get_all(&holders)?;
+    for (session, live) in &mut live {
+        let row = load::<Session>(view, &keys::session(*session))?;
+        *live = row.is_some_and(|row| row.state == SessionState::Live);
+    }
+    locks.0.retain(|lock| live.get(&lock.session) == Some(&true));
+    Ok(locks)
+}
+
+fn check_range(lock: &Lock) -> Result<(), Error> {
+    match lock.start <= lock.last {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!("a lock from {} to {}", lock.start, lock.last))),
+    }
+}
+
+/// Who may not write a file cannot hold up those who do.
+fn check_rights(view: &mut View<'_>, context: &Context, ino: Ino, lock: &Lock) -> Result<(), Stop> {
+    let action = if lock.exclusive { Action::Write } else { Action::Read };
+    let inode = open_inode(view, context, ino, action)?;
+    if inode.is_directory() {
+        return Err(Error::Invalid("a directory is not locked".into()).into());
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! Advisory locks.
+
+use bytes::Bytes;
+use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
+use cairn_base::{Result, SessionId};
+use serde::{Deserialize, Serialize};
+
+use super::{FORMAT, Row, narrow, unexpected};
+
+/// Numbers that a lock is written as.
+const NUMBERS: usize = 6;
+
+/// A lock on a range of bytes of a file, as fcntl(2) has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lock {
+    pub session: SessionId,
+    /// Who of the session holds it: what its kernel calls the owner.
+    pub owner: u64,
+    /// The process, as the machine of the session numbers it. For showing.
+    pub pid: u32,
+    /// Nobody else has any lock on the range; otherwise nobody else has one of this kind.
+    pub exclusive: bool,
+    pub start: u64,
+    /// The last byte.
+    pub last: u64,
+}
+
+/// The locks on a file: the row `l f <ino>`. Those of one owner neither overlap nor could they be
+/// one; they are in the order of owners, then of bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Locks(pub Vec<Lock>);
+
+impl Lock {
+    fn is_of(&self, other: &Lock) -> bool {
+        (self.session, self.owner) == (other.session, other.owner)
+    }
+
+    fn overlaps(&self, other: &Lock) -> bool {
+        self.start <= other.last && other.start <= self.last
+    }
+
+    /// Whether both cannot be held at the same time.
+    pub fn conflicts(&self, other: &Lock) -> bool {
+        !self.is_of(other) && self.overlaps(other) && (self.exclusive || other.exclusive)
+    }
+}
+
+impl Locks {
+    /// Takes a range away from its owner.
+    pub fn release(&mut self, range: &Lock) {
+        let held = std::mem::take(&mut self.0);
+        for lock in held {
+            if !lock.is_of(range) || !lock.overlaps(range) {
+                self.0.push(lock);
+                continue;
+            }
+            if lock.start < range.start {
+                self.0.push(Lock { last: range.start - 1, ..lock });
+            }
+            if lock.last > range.last {
+                self.0.push(Lock { start: range.last + 1, ..lock });
+            }
+        }
+    }
+
+    /// Gives a range to its owner, in place of what that had of it.
+    pub fn grant(&mut self, lock: Lock) {
+        self.release(&lock);
+        self.0.push(lock);
+        self.0.sort_unstable_by_key(|lock| (lock.session, lock.owner, lock.start));
+        self.0.dedup_by(|next, lock| {
+            let joins = next.is_of(lock)
+                && next.exclusive == lock.exclusive
+                && lock.last.checked_add(1) == Some(next.start);
+            if joins {
+                lock.last = next.last;
+            }
+            joins
+        });
+    }
+}
+
+impl Row for Locks {
+    fn encode(&self) -> Bytes {
+        let mut numbers = Vec::new();
+        for lock in &self.0 {
+            let Lock { session, owner, pid, exclusive, start, last } = *lock;
+            for number in [session.0, owner, pid.into(), exclusive.into(), start, last] {
+                put_varint(&mut numbers, number);
+            }
+        }
+        let mut writer = Writer::new(FORMAT);
+        writer.bytes(1, &numbers);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Locks> {
+        let mut locks = Vec::new();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            let mut rest = &field.value[..];
+            while field.tag == 1 && !rest.is_empty() {
+                let mut numbers = [0; NUMBERS];
+                for number in &mut numbers {
+                    *number = take_varint(&mut rest)?;
+                }
+                let [session, owner, pid, exclusive, start, last] = numbers;
+                if exclusive > 1 || start > last {
+                    return Err(unexpected("lock", format!("{start} to {last}")));
+                }
+                let (session, pid) = (SessionId(session), narrow("lock", pid)?);
+                let exclusive = exclusive == 1;
+                locks.push(Lock { session, owner, pid, exclusive, start, last });
+            }
+        }
+        Ok(Locks(locks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BYTES: u64 = 24;
+
+    fn any_lock() -> impl Strategy<Value = Lock> {
+        let range = (0..BYTES).prop_flat_map(|start| (Just(start), start..BYTES));
+        (0..2u64, 0..3u64, any::<bool>(), range).prop_map(|(session, owner, exclusive, range)| {
+            let (start, last) = range;
+            Lock { session: SessionId(session), owner, pid: 1, exclusive, start, last }
+        })
+    }
+
+    /// What an owner has of each byte.
+    fn of_bytes(locks: &Locks, of: &Lock) -> Vec<Option<bool>> {
+        let of_byte = |byte| {
+            let mut held = locks.0.iter().filter(|lock| lock.is_of(of));
+            let at = |lock: &&Lock| (lock.start..=lock.last).contains(&byte);
+            held.find(at).map(|lock| lock.exclusive)
+        };
+        (0..BYTES).map(of_byte).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn each_byte_is_as_it_was_asked_for_last(
+            steps in proptest::collection::vec((any_lock(), any::<bool>()), 1..40),
+        ) {
+            let mut locks = Locks::default();
+            for (lock, grant) in steps {
+                let mut wanted = of_bytes(&locks, &lock);
+                for byte in lock.start..=lock.last {
+                    wanted[byte as usize] = grant.then_some(lock.exclusive);
+                }
+                match grant {
+                    true => locks.grant(lock),
+                    false => locks.release(&lock),
+                }
+                prop_assert_eq!(of_bytes(&locks, &lock), wanted);
+                prop_assert_eq!(&Locks::decode(&locks.encode()).unwrap(), &locks);
+                for pair in locks.0.windows(2).filter(|pair| pair[0].is_of(&pair[1])) {
+                    prop_assert!(pair[0].last < pair[1].start, "they overlap: {locks:?}");
+                    let touches = pair[0].last + 1 == pair[1].start;
+                    prop_assert!(!touches || pair[0].exclusive != pair[1].exclusive);
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_locks_or_an_error(bytes: Vec<u8>) {
+            let _ = Locks::decode(&[&[FORMAT][..], &bytes].concat().into());
+        }
+    }
+
+    #[test]
+    fn the_end_of_all_bytes_is_no_end() {
+        let all = Lock {
+            session: SessionId(1),
+            owner: 1,
+            pid: 1,
+            exclusive: true,
+            start: 0,
+            last: u64::MAX,
+        };
+        let mut locks = Locks::default();
+        locks.grant(all);
+        locks.grant(Lock { start: 10, ..all });
+        assert_eq!(locks, Locks(vec![all]));
+        locks.release(&Lock { start: 5, ..all });
+        assert_eq!(locks, Locks(vec![Lock { last: 4, ..all }]));
+    }
+}
