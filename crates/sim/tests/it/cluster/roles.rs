@@ -38,6 +38,10 @@ use super::net::{Net, Purpose, address_of};
 pub const CLUSTER: ClusterId = ClusterId(7);
 /// Of a session.
 pub const LEASE: Duration = Duration::from_secs(3);
+/// How long a gateway writes that hears of no master, and how long after the end of its session
+/// blocks of it may come: each write takes up to 10 s, and faults hold it up for 8 s at either end.
+const ALONE: Duration = Duration::from_secs(6);
+const LATE: Duration = Duration::from_secs(40);
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// What there is for all processes.
@@ -179,7 +183,7 @@ fn fs_of_master(process: &Process, controller: &Controller) -> Fs {
     let blocks = Arc::new(Replicated::new(map, process.pool(), loads, process.rng()));
     let meta =
         Meta::Local { master: controller.master.clone(), session: SessionId(0), sessions: None };
-    let config = cairn_fs::Config { cache_bytes: 0, ..cairn_fs::Config::default() };
+    let config = cairn_fs::Config { cache_bytes: 0, late: LATE, ..cairn_fs::Config::default() };
     let fs = Fs::over(meta, blocks, Arc::clone(&process.clock), config);
     let sessions = Arc::clone(&controller.sessions);
     fs.set_reads_floor(move || sessions.reads_from());
@@ -330,7 +334,8 @@ async fn open(process: &Process) -> Fs {
     process.agent.has_map().await;
     let client = loop {
         let dialer = Arc::clone(&process.agent) as _;
-        let (clock, config) = (Arc::clone(&process.clock), client::Config::default());
+        let config = client::Config { alone: ALONE, ..client::Config::default() };
+        let clock = Arc::clone(&process.clock);
         match Client::start(dialer, clock, process.rng(), config).await {
             Ok(client) => break client,
             Err(error) => tracing::warn!(%error, "no session with a master yet"),

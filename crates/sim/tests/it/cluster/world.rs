@@ -1,7 +1,7 @@
 //! A whole cluster on one thread, from a seed: first everything goes wrong and must stay right,
 //! then nothing goes wrong and all must become well.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use cairn_auth::{Caller, Visibility};
 use cairn_base::map::Node;
 use cairn_base::planted::{Bug, plant};
 use cairn_base::rng::SeededRng;
-use cairn_base::{ClusterMap, KeyHash, NodeId, Pin, Rng, Role, SessionId, UserId};
+use cairn_base::{ClusterMap, KeyHash, NodeId, Pin, Rng, Role, UserId};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::cluster::PutMap;
 use cairn_meta::rows::BucketKind;
@@ -92,8 +92,6 @@ pub struct World {
     ending: Vec<(u64, Fault)>,
     digest: Digest,
     faults: usize,
-    /// Sessions that ended in the course of the faults.
-    pub lost: BTreeSet<SessionId>,
 }
 
 /// Runs one seed, with a bug or without.
@@ -162,7 +160,6 @@ impl World {
             ending: Vec::new(),
             digest: Digest::default(),
             faults: 0,
-            lost: BTreeSet::new(),
         };
         world.fill();
         world.layout.all().into_iter().for_each(|node| world.start(node));
