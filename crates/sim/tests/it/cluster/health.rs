@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_base::{BlockId, ClusterMap, GroupId, NodeId, Owner};
 use cairn_meta::check::{check, each_chunk};
@@ -11,7 +12,7 @@ use cairn_meta::keys;
 use cairn_meta::rows::Place;
 use parking_lot::Mutex;
 
-use super::client::{APPEND_KEYS, Op, PUT_KEYS, key};
+use super::client::{APPEND_KEYS, Op, PATIENCE, PUT_KEYS, key};
 use super::world::World;
 
 /// How often there is a look, turns.
@@ -60,7 +61,8 @@ impl Reads {
             for (door, number) in all {
                 let (client, unread) = (client.clone(), Arc::clone(&unread));
                 tokio::spawn(async move {
-                    while !client.ask(door, key(number), Op::Get).await {}
+                    let ask = || client.ask(door, key(number), Op::Get, Duration::ZERO, PATIENCE);
+                    while !ask().await {}
                     unread.lock().remove(&(door, number));
                 });
             }
@@ -72,6 +74,33 @@ impl Reads {
         let first = unread.first()?;
         Some(format!("gateway {} does not read {}", first.0, key(first.1)))
     }
+}
+
+/// Whether a member that is in sync has every block that is named, at any time.
+pub fn check_members(world: &World) -> Result<(), String> {
+    // What is broken is taken out of the index while it is replaced.
+    if world.history.lock().flipped {
+        return Ok(());
+    }
+    let snapshot = world.all.database.rows.snapshot().map_err(|error| error.to_string())?;
+    let map = map_of(&*snapshot)?;
+    let named = named(&*snapshot);
+    for (id, group) in &map.groups {
+        for node in group.in_sync() {
+            let serving = world.serving[&node].lock();
+            let Some(serving) = serving.as_ref() else { continue };
+            // An empty disk was put in, and the master does not know of it yet.
+            if map.nodes[&node].disk != world.drives[&node].id {
+                continue;
+            }
+            let has = |block| serving.store.stat(*id, block).is_ok();
+            let of_group = named.keys().filter(|(group, _)| group == id);
+            if let Some((_, block)) = of_group.into_iter().find(|(_, block)| !has(*block)) {
+                return Err(format!("{node} is in sync in group {id}, and lacks block {block}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether all is well; with `clean`, also that there is no block that nothing names.
