@@ -109,7 +109,7 @@ impl Fs {
 
     /// Writes one block and returns the extent that it is, at offset 0.
     pub(crate) async fn write_block(&self, owner: Owner, data: Bytes) -> Result<Extent> {
-        let block = self.inner.new_block();
+        let block = self.inner.new_block()?;
         let len = data.len() as u64;
         let group = self.inner.blocks.write(Wish::default(), block, owner, data).await?;
         let place = Place::Block { group, block, offset: 0 };

@@ -1,13 +1,16 @@
 //! The store as doors see it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::{BlockId, BodyId, Clock, Result, Rng, SessionId};
 use cairn_blocks::Blocks;
 use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
 use cairn_meta::rows::SessionState;
+use cairn_meta::session::client;
 use cairn_meta::session::host::Sessions;
 use cairn_meta::{Master, Meta, WireVerb};
 use parking_lot::Mutex;
@@ -27,11 +30,17 @@ pub struct Config {
     pub upload_bytes: usize,
     /// Blocks of one upload written at the same time.
     pub parallel_blocks: usize,
+    /// For how long blocks may come of a session of another process that has ended: it writes for
+    /// [`alone`](cairn_meta::session::client::Config) since it last heard of its master, which was
+    /// before the end, and chunkservers work for less than a minute on what it has sent. The rest
+    /// is for what was held up on its way.
+    pub late: Duration,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { cache_bytes: 64 << 20, upload_bytes: 64 << 20, parallel_blocks: 4 }
+        let late = client::Config::default().alone + Duration::from_secs(300);
+        Config { cache_bytes: 64 << 20, upload_bytes: 64 << 20, parallel_blocks: 4, late }
     }
 }
 
@@ -53,6 +62,9 @@ pub(crate) struct Inner {
     pub(crate) upload_memory: Arc<Semaphore>,
     /// What this session wrote and will not publish.
     pub(crate) abandoned: Mutex<Vec<Abandoned>>,
+    /// Sessions that have ended and were looked through once, and since when that is known, by the
+    /// monotonic clock.
+    pub(crate) ended: Mutex<BTreeMap<SessionId, Duration>>,
     /// No reader of another process reads a state older than this batch.
     pub(crate) reads_floor: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
     counter: AtomicU64,
@@ -108,6 +120,7 @@ impl Fs {
             opened: opened::new(),
             readers: Readers::default(),
             abandoned: Mutex::new(Vec::new()),
+            ended: Mutex::new(BTreeMap::new()),
             counter: AtomicU64::new(1),
             meta,
             blocks,
@@ -177,8 +190,9 @@ impl Inner {
         self.counter.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn new_block(&self) -> BlockId {
-        BlockId { session: self.meta.session(), counter: self.next() }
+    /// `Unavailable` if no master has answered for long.
+    pub(crate) fn new_block(&self) -> Result<BlockId> {
+        Ok(BlockId { session: self.meta.writing_session()?, counter: self.next() })
     }
 
     pub(crate) fn new_body(&self) -> BodyId {

@@ -14,7 +14,7 @@ use crate::ops::lock::ReleaseAll;
 use crate::ops::put_object::AbandonBody;
 use crate::ops::retain::LetGoAll;
 use crate::ops::sessions::{EndSession, ListSessions};
-use crate::rows::SessionState;
+use crate::rows::{Session, SessionState};
 use crate::write::Abandoned;
 
 /// Rows and blocks handled at once.
@@ -34,6 +34,15 @@ pub struct GcReport {
     /// Blocks of sessions the metadata does not know: none of them is touched. An older copy of
     /// the metadata was restored beside newer blocks.
     pub blocks_unknown: u64,
+}
+
+/// A look at the blocks of a session that has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// At once: most of what it left is there.
+    First,
+    /// When no more can come.
+    Last,
 }
 
 impl Fs {
@@ -106,29 +115,65 @@ impl Fs {
         dry_run: bool,
         report: &mut GcReport,
     ) -> Result<()> {
+        for (session, turn) in self.sessions_to_reap(caller).await? {
+            if dry_run {
+                self.free_orphans(caller, session, dry_run, report).await?;
+                continue;
+            }
+            // Before the blocks are listed: what comes from here on comes later than that.
+            let now = self.inner.clock.monotonic();
+            while self.run(caller, LetGoAll { session }).await? {}
+            while self.run(caller, ReleaseAll { session }).await? {}
+            self.free_orphans(caller, session, dry_run, report).await?;
+            match turn {
+                Turn::First => {
+                    self.inner.ended.lock().insert(session, now);
+                }
+                Turn::Last if is_planted(Bug::LiveSessionReaped) => {}
+                Turn::Last => {
+                    self.run(caller, EndSession { session, reaped: true }).await?;
+                    self.inner.ended.lock().remove(&session);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there are sessions whose blocks are to be looked through now.
+    pub async fn has_sessions_to_reap(&self, caller: &Caller) -> Result<bool> {
+        Ok(!self.sessions_to_reap(caller).await?.is_empty())
+    }
+
+    async fn sessions_to_reap(&self, caller: &Caller) -> Result<Vec<(SessionId, Turn)>> {
+        let mut due = Vec::new();
         let mut after = None;
         loop {
             let page = self.read(caller, ListSessions { after, limit: PAGE }).await?;
-            for (session, row) in &page {
-                let live = row.state == SessionState::Live && is_planted(Bug::LiveSessionReaped);
-                if row.state != SessionState::Ended && !live {
-                    continue;
-                }
-                if !dry_run {
-                    while self.run(caller, LetGoAll { session: *session }).await? {}
-                    while self.run(caller, ReleaseAll { session: *session }).await? {}
-                }
-                self.free_orphans(caller, *session, dry_run, report).await?;
-                if !dry_run && !live {
-                    let reaped = EndSession { session: *session, reaped: true };
-                    self.run(caller, reaped).await?;
-                }
-            }
+            due.extend(page.iter().filter_map(|(id, row)| Some((*id, self.turn(*id, row)?))));
             if page.len() < PAGE {
-                return Ok(());
+                return Ok(due);
             }
             after = page.last().map(|(session, _)| *session);
         }
+    }
+
+    /// Which look at the blocks of a session is due, if one is. The times are those of this
+    /// process: clocks of others need not agree with its own, and it may begin anew.
+    fn turn(&self, session: SessionId, row: &Session) -> Option<Turn> {
+        match row.state {
+            SessionState::Ended => {}
+            SessionState::Live if is_planted(Bug::LiveSessionReaped) => return Some(Turn::Last),
+            _ => return None,
+        }
+        // Its process was where this one is, and is no more.
+        if row.owner == 0 {
+            return Some(Turn::Last);
+        }
+        let Some(since) = self.inner.ended.lock().get(&session).copied() else {
+            return Some(Turn::First);
+        };
+        let passed = self.inner.clock.monotonic().saturating_sub(since);
+        (passed >= self.inner.config.late).then_some(Turn::Last)
     }
 
     async fn free_orphans(

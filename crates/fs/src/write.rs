@@ -101,7 +101,7 @@ impl Fs {
         let verb = PutObject {
             bucket: request.bucket,
             key: request.key,
-            session: self.inner.meta.session(),
+            session: draft.session(),
             content,
             size: draft.size,
             object: request.object,
@@ -122,8 +122,7 @@ impl Fs {
         checksums: Vec<Checksum>,
     ) -> Result<()> {
         let (mut draft, content) = written.into_content();
-        let session: SessionId = self.inner.meta.session();
-        let size = draft.size;
+        let (session, size) = (draft.session(), draft.size);
         let verb = PutPart { name, number, session, content, size, etag, checksums };
         draft.published(self.run(caller, verb).await)
     }
@@ -197,7 +196,7 @@ impl BodyWriter {
         while self.puts.len() >= self.fs.inner.config.parallel_blocks {
             self.join().await?;
         }
-        let (put, permits) = self.next_put();
+        let (put, permits) = self.next_put()?;
         self.puts.spawn(async move {
             let _held = permits;
             put.await
@@ -208,17 +207,18 @@ impl BodyWriter {
     /// Names the next block and prepares its writing. What comes of it is told to the draft.
     fn next_put(
         &mut self,
-    ) -> (impl Future<Output = Result<Extent>> + Send + use<>, Vec<OwnedSemaphorePermit>) {
-        let data = std::mem::take(&mut self.buffer).freeze();
+    ) -> Result<(impl Future<Output = Result<Extent>> + Send + use<>, Vec<OwnedSemaphorePermit>)>
+    {
         let inner = self.fs.inner.clone();
-        let (offset, len) = (self.draft.size, data.len() as u64);
-        let (block, owner) = self.draft.add_block(data.len());
+        let (offset, len) = (self.draft.size, self.buffer.len() as u64);
+        let (block, owner) = self.draft.add_block(self.buffer.len())?;
+        let data = std::mem::take(&mut self.buffer).freeze();
         let wish = self.draft.wish;
         let put = async move {
             let group = inner.blocks.write(wish, block, owner, data).await?;
             Ok(Extent { offset, len, place: Place::Block { group, block, offset: 0 } })
         };
-        (put, std::mem::take(&mut self.permits))
+        Ok((put, std::mem::take(&mut self.permits)))
     }
 
     async fn join(&mut self) -> Result<()> {
@@ -239,7 +239,7 @@ impl BodyWriter {
             inline = std::mem::take(&mut self.buffer).freeze();
             self.draft.size = inline.len() as u64;
         } else if !self.buffer.is_empty() {
-            let (put, _held) = self.next_put();
+            let (put, _held) = self.next_put()?;
             let extent = put.await?;
             self.draft.landed(extent);
         }
@@ -303,15 +303,27 @@ impl Draft {
         }
     }
 
+    /// The session that all of it belongs to, and that alone may publish it.
+    fn session(&self) -> SessionId {
+        self.body.map_or_else(|| self.fs.session(), |body| body.session)
+    }
+
     /// Names a block at the end.
-    fn add_block(&mut self, len: usize) -> (BlockId, Owner) {
+    ///
+    /// # Errors
+    /// `Unavailable` if the session has ended in which the body was begun.
+    fn add_block(&mut self, len: usize) -> Result<(BlockId, Owner)> {
         let inner = &self.fs.inner;
-        let body = *self.body.get_or_insert_with(|| inner.new_body());
-        let block = inner.new_block();
+        let block = inner.new_block()?;
+        let body = *self.body.get_or_insert(BodyId { session: block.session, ..inner.new_body() });
+        if body.session != block.session {
+            let text = format!("session {} has ended, in which the upload began", body.session);
+            return Err(Error::Unavailable(text));
+        }
         let chunk = chunk_at(self.size);
         self.pending.insert(self.size);
         self.size += len as u64;
-        (block, Owner { body, chunk })
+        Ok((block, Owner { body, chunk }))
     }
 
     /// A block is durable.
@@ -332,7 +344,7 @@ impl Draft {
         else {
             return Ok(());
         };
-        let session = self.fs.inner.meta.session();
+        let session = self.session();
         let whole = self.chunks.range(..open);
         let chunks: Vec<_> = whole.map(|(at, row)| (*at, row.clone())).collect();
         self.staged = true;

@@ -107,6 +107,15 @@ impl Meta {
         }
     }
 
+    /// The session that blocks written now belong to; `Unavailable` if it has ended for all that
+    /// is known.
+    pub fn writing_session(&self) -> Result<SessionId> {
+        match self {
+            Meta::Local { session, .. } => Ok(*session),
+            Meta::Remote(client) => client.writing_session(),
+        }
+    }
+
     /// A batch that every read sees which begins now.
     pub fn settled_batch(&self) -> u64 {
         match self {

@@ -223,7 +223,8 @@ async fn reach_server(args: &Args, known: Known) -> Result<Reached> {
     // What is wrong with the address or the credentials is said now.
     let user = dialer.user().await?;
     let dialer: Arc<dyn Dial> = Arc::new(dialer);
-    let config = client::Config { cache_bytes: (args.meta_cache_mib << 20) as usize };
+    let cache_bytes = (args.meta_cache_mib << 20) as usize;
+    let config = client::Config { cache_bytes, ..client::Config::default() };
     let agent = Agent::new(Arc::clone(&dialer), &source, Arc::clone(&rng));
     let client = Client::start(agent, Arc::clone(&clock), Arc::clone(&rng), config).await?;
     let session = client.clone();

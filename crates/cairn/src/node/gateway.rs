@@ -111,7 +111,8 @@ pub async fn open(
         }
     };
     node.agent.has_map().await;
-    let config = client::Config { cache_bytes: (meta_cache_mib << 20) as usize };
+    let cache_bytes = (meta_cache_mib << 20) as usize;
+    let config = client::Config { cache_bytes, ..client::Config::default() };
     let client = loop {
         let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
         let dialer = Arc::clone(&node.agent) as _;

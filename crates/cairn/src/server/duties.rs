@@ -12,8 +12,7 @@ use cairn_blocks::{ScrubProgress, ScrubReport, SickBlock, Store};
 use cairn_cluster::data::Sick;
 use cairn_fs::Fs;
 use cairn_fs::ops::gc::{ListDrains, ListFreed};
-use cairn_fs::ops::sessions::ListSessions;
-use cairn_fs::rows::{Drain, SessionState};
+use cairn_fs::rows::Drain;
 use cairn_meta::engine::Engine;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
@@ -30,8 +29,6 @@ const GARBAGE_PERIOD: Duration = Duration::from_secs(10);
 const GARBAGE_LOOKS: u64 = 60;
 /// Drains looked at to find one that can be done.
 const DRAINS: usize = 100;
-/// Sessions looked at together.
-const SESSIONS: usize = 1000;
 /// How often there is a look whether a full disk needs compaction.
 const COMPACT_PERIOD: Duration = Duration::from_secs(5);
 /// Every so many looks all segments are looked at, however much is free.
@@ -130,23 +127,7 @@ async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
     if !fs.read(&caller, ListFreed { before: u64::MAX, limit: 1 }).await?.is_empty() {
         return Ok(true);
     }
-    has_ended_sessions(fs).await
-}
-
-/// What they wrote and did not publish is garbage.
-async fn has_ended_sessions(fs: &Fs) -> cairn_base::Result<bool> {
-    let mut after = None;
-    loop {
-        let list = ListSessions { after, limit: SESSIONS };
-        let page = fs.read(&Caller::system(), list).await?;
-        if page.iter().any(|(_, session)| session.state == SessionState::Ended) {
-            return Ok(true);
-        }
-        if page.len() < SESSIONS {
-            return Ok(false);
-        }
-        after = page.last().map(|(session, _)| *session);
-    }
+    fs.has_sessions_to_reap(&caller).await
 }
 
 async fn compact(blocks: Store) {

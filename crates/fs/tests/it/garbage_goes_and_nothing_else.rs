@@ -1,8 +1,77 @@
-use bytes::Bytes;
-use cairn_base::rng::SeededRng;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::rng::SeededRng;
+use cairn_base::{BlockId, BodyId, Clock, Owner, SessionId, Timestamp};
+use cairn_blocks::Wish;
+use cairn_fs::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
+use cairn_fs::rows::SessionState;
+use cairn_fs::{Config, Fs};
 
 use crate::world::{BUCKET, World, data, root, run};
+
+/// A clock whose monotonic time is set, seconds.
+#[derive(Default)]
+struct SetClock(AtomicU64);
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+}
+
+const REMOTE: SessionId = SessionId(77);
+
+/// A block that a process on another machine writes.
+async fn write_remote(fs: &Fs, counter: u64) {
+    let owner = Owner { body: BodyId { session: REMOTE, counter: 1 }, chunk: 0 };
+    let block = BlockId { session: REMOTE, counter };
+    fs.blocks().write(Wish::default(), block, owner, data(counter, 5000)).await.unwrap();
+}
+
+async fn state_of_remote(fs: &Fs) -> SessionState {
+    let page = fs.read(&Caller::system(), ListSessions { after: None, limit: 99 }).await.unwrap();
+    page.into_iter().find(|(session, _)| *session == REMOTE).unwrap().1.state
+}
+
+#[test]
+fn what_comes_after_the_end_of_a_session_goes_too() {
+    run(async {
+        let world = World::new(5).await;
+        let clock = Arc::new(SetClock::default());
+        let config = Config { late: Duration::from_secs(60), ..Config::default() };
+        let meta = world.fs.meta().clone();
+        let fs = Fs::over(meta, Arc::clone(world.fs.blocks()), clock.clone(), config);
+        let system = Caller::system();
+        fs.run(&system, OpenRemoteSession { session: REMOTE, owner: 5 }).await.unwrap();
+        write_remote(&fs, 1).await;
+        assert!(!fs.has_sessions_to_reap(&system).await.unwrap());
+        fs.run(&system, EndSession { session: REMOTE, reaped: false }).await.unwrap();
+        assert!(fs.has_sessions_to_reap(&system).await.unwrap());
+        assert_eq!(fs.collect_garbage(&system, true).await.unwrap().orphans, 1);
+        // At once what is there, and nothing that comes later.
+        for (at_secs, orphans, blocks) in [(0, 1, 1), (1, 0, 1), (59, 0, 1), (60, 1, 0)] {
+            clock.0.store(at_secs, Ordering::Relaxed);
+            assert_eq!(state_of_remote(&fs).await, SessionState::Ended);
+            let report = fs.collect_garbage(&system, false).await.unwrap();
+            assert_eq!(report.orphans, orphans, "after {at_secs} s");
+            if at_secs == 0 {
+                write_remote(&fs, 2).await;
+            }
+            assert_eq!(world.blocks().await, blocks, "after {at_secs} s");
+        }
+        assert_eq!(state_of_remote(&fs).await, SessionState::Reaped);
+        assert!(!fs.has_sessions_to_reap(&system).await.unwrap());
+    });
+}
 
 #[test]
 fn what_was_never_published_goes_at_once_or_after_a_crash() {

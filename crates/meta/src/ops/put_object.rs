@@ -5,6 +5,7 @@ use cairn_auth::Action;
 use cairn_base::{BodyId, Error, Ino, SessionId};
 use serde::{Deserialize, Serialize};
 
+use super::body::check_block;
 use super::conditions::{Conditions, Current};
 use super::namespace::{
     Opened, add_entry, check_key, check_names, count_usage, drop_link, load, load_inode, new_inode,
@@ -43,6 +44,7 @@ impl Verb for StageExtents {
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         require_session(view, self.session)?;
+        check_chunks(&self.chunks, self.session)?;
         store(view, keys::drain_body(self.body), &Drain::Prepared { session: self.session });
         for (chunk, extents) in &self.chunks {
             store_extents(view, self.body, *chunk, extents)?;
@@ -71,6 +73,12 @@ impl Verb for AbandonBody {
     }
 }
 
+/// `Invalid` unless all are blocks of the session: those of another may be reaped already.
+fn check_chunks(chunks: &[(u32, Extents)], session: SessionId) -> Result<(), Error> {
+    let mut extents = chunks.iter().flat_map(|(_, row)| &row.extents);
+    extents.try_for_each(|extent| check_block(extent, session))
+}
+
 /// Turns written bytes into the content of an inode.
 pub fn publish_content(
     view: &mut View<'_>,
@@ -90,6 +98,7 @@ pub fn publish_content(
                 }
                 view.delete(key);
             }
+            check_chunks(chunks, session)?;
             for (chunk, extents) in chunks {
                 store_extents(view, *body, *chunk, extents)?;
             }

@@ -41,11 +41,13 @@ const LEASE_PERCENT: u32 = 90;
 pub struct Config {
     /// Memory of leased rows, bytes.
     pub cache_bytes: usize,
+    /// How long blocks are written for the session while no master answers: it may have ended.
+    pub alone: Duration,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { cache_bytes: 64 << 20 }
+        Config { cache_bytes: 64 << 20, alone: Duration::from_secs(600) }
     }
 }
 
@@ -75,6 +77,9 @@ struct Inner {
     rows: LeasedRows,
     /// Until when rows may be used, by the monotonic clock, nanoseconds.
     valid_until: AtomicU64,
+    /// When the last call was sent that showed that the session lives, likewise.
+    known_alive: AtomicU64,
+    alone: Duration,
     attachment: Watched<Option<Attachment>>,
     /// The session is not attached any more.
     detached: Notify,
@@ -131,6 +136,8 @@ impl Client {
             clock,
             rows: LeasedRows::new(config.cache_bytes),
             valid_until: AtomicU64::new(0),
+            known_alive: AtomicU64::new(0),
+            alone: config.alone,
             attachment: Watched::new(None),
             detached: Notify::new(),
             session: AtomicU64::new(rng.next_u64()),
@@ -151,9 +158,24 @@ impl Client {
         Ok(Client { inner })
     }
 
-    /// The session that blocks written now belong to.
+    /// The session that operations named now belong to.
     pub fn session(&self) -> SessionId {
         SessionId(self.inner.session.load(Ordering::SeqCst))
+    }
+
+    /// The session that blocks written now belong to.
+    ///
+    /// # Errors
+    /// `Unavailable` if no master has answered for long.
+    pub fn writing_session(&self) -> Result<SessionId> {
+        let session = self.session();
+        let known_alive = self.inner.known_alive.load(Ordering::SeqCst);
+        let silent = Duration::from_nanos(self.inner.now().saturating_sub(known_alive));
+        if silent > self.inner.alone {
+            let text = format!("no master has answered for {} s", silent.as_secs());
+            return Err(Error::Unavailable(text));
+        }
+        Ok(session)
     }
 
     /// To be asked at each renewal.
@@ -280,7 +302,7 @@ enum Leased<T> {
 
 impl Inner {
     fn now(&self) -> u64 {
-        u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
+        nanos(self.clock.monotonic())
     }
 
     /// Whether leased rows may be used.
@@ -439,12 +461,18 @@ impl Inner {
         self.valid_until.store(0, Ordering::SeqCst);
         self.rows.clear();
         self.forgotten(Forgotten::All);
+        let former = SessionId(self.session.load(Ordering::SeqCst));
+        let mut session = former;
         loop {
-            let session = SessionId(self.session.load(Ordering::SeqCst));
             let sent = self.clock.monotonic();
             let attach = Attach { session };
             match call::<_, Attached>(&*link, Method::Attach, &attach).await {
                 Ok(Reply::Done(attached)) => {
+                    // Not before the metadata know it: blocks of no known session stay for ever.
+                    if session != former {
+                        *self.slots.lock() = Slots::new();
+                        self.session.store(session.0, Ordering::SeqCst);
+                    }
                     let lease = Duration::from_millis(attached.lease_ms);
                     self.settled.fetch_max(attached.batch, Ordering::SeqCst);
                     self.extend(sent, lease);
@@ -454,8 +482,7 @@ impl Inner {
                 }
                 Ok(Reply::Failed(error @ Error::Unavailable(_))) => {
                     tracing::warn!(%error, "a new session begins");
-                    *self.slots.lock() = Slots::new();
-                    self.session.store(self.rng.next_u64(), Ordering::SeqCst);
+                    session = SessionId(self.rng.next_u64());
                 }
                 Ok(Reply::Failed(error)) => return Err(error),
                 Ok(Reply::NotAttached) => return Err(unserved("it attaches nobody")),
@@ -476,8 +503,8 @@ impl Inner {
             true => self.clock.monotonic() + lease * 3,
             false => sent + lease * LEASE_PERCENT / 100,
         };
-        let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
-        self.valid_until.fetch_max(until, Ordering::SeqCst);
+        self.valid_until.fetch_max(nanos(until), Ordering::SeqCst);
+        self.known_alive.fetch_max(nanos(sent), Ordering::SeqCst);
     }
 
     /// Renews, and takes recalls, until the connection is no good.
@@ -548,6 +575,10 @@ impl Inner {
         let reply = call::<_, ()>(&**link, Method::Acknowledge, &acknowledge).await;
         matches!(reply, Ok(Reply::Done(())))
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn unserved(why: &str) -> Error {

@@ -31,8 +31,8 @@ pub struct Sessions {
     clock: Arc<dyn Clock>,
     lease: Duration,
     state: Mutex<State>,
-    /// Whether changes are made: not before every session that an earlier master may have given
-    /// leases to is attached here, or has lapsed.
+    /// Whether sessions are answered: not before every session that an earlier master may have
+    /// given leases to is attached here, or has lapsed.
     open: Watched<bool>,
 }
 
@@ -219,6 +219,9 @@ impl Sessions {
         if !self.is_attached(peer, read.session) {
             return Ok(None);
         }
+        // What the former master committed last may not be let go of yet by a session that has not
+        // come here: it would go on answering from before what is read here.
+        self.opened().await;
         let caller = Caller::relayed(read.caller);
         let lease = read.lease.then_some(read.session);
         let visitor = Reading { master: &self.master, caller, lease };
@@ -245,7 +248,7 @@ impl Sessions {
         wire::visit(run.verb, &run.fields, visitor)?.await.map(Some)
     }
 
-    /// Waits until changes may be made.
+    /// Waits until sessions are answered, and changes made.
     pub async fn opened(&self) {
         self.open.wait_for(|open| open.then_some(())).await;
     }

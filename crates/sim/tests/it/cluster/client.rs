@@ -25,8 +25,12 @@ pub const BUCKET: &str = "bucket";
 pub const PUT_KEYS: u64 = 4;
 pub const APPEND_KEYS: u64 = 2;
 const RECORD_HEAD: usize = 8;
-/// How long a client waits.
-const PATIENCE: Duration = Duration::from_secs(25);
+/// How long a client waits, and how long one that only reads.
+pub const PATIENCE: Duration = Duration::from_secs(25);
+const READER_PATIENCE: Duration = Duration::from_secs(1);
+/// Of so many uploads and downloads one is slow, and by how much at most, milliseconds.
+const SLOW_ONE_IN: u64 = 8;
+const SLOW_MS: u64 = 10_000;
 
 /// What a client asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,6 +116,8 @@ fn parse(mut bytes: &[u8]) -> Result<Vec<u32>, String> {
 pub struct Request {
     pub key: String,
     pub op: Op,
+    /// Between the opening of an object and its bytes, or its bytes and their publication.
+    pub slow: Duration,
     pub number: u64,
     pub waiting: Arc<Waiting>,
 }
@@ -147,7 +153,7 @@ impl Waiting {
 
 impl Request {
     pub async fn answer(self, fs: Fs) {
-        let outcome = run(&fs, &self.key, self.op).await;
+        let outcome = run(&fs, &self.key, self.op, self.slow).await;
         let outcome = outcome.unwrap_or_else(|error| Outcome::Unknown(error.to_string()));
         let answer = self.waiting.0.lock().remove(&self.number);
         // The client may have given up.
@@ -155,14 +161,15 @@ impl Request {
     }
 }
 
-async fn run(fs: &Fs, key: &str, op: Op) -> Result<Outcome> {
+async fn run(fs: &Fs, key: &str, op: Op, slow: Duration) -> Result<Outcome> {
     let caller = Caller::verified(UserId::ROOT);
     match op {
-        Op::Get => get(fs, key).await,
-        Op::Put(record) => put(fs, key, record, Conditions::default()).await,
+        Op::Get => get(fs, key, slow).await,
+        Op::Put(record) => put(fs, key, record, Conditions::default(), slow).await,
         Op::Create(record) => {
             let if_none_match = Some(EtagMatch::Any);
-            put(fs, key, record, Conditions { if_none_match, ..Conditions::default() }).await
+            let conditions = Conditions { if_none_match, ..Conditions::default() };
+            put(fs, key, record, conditions, slow).await
         }
         Op::Append(record) => {
             let (offset, ..) = fs.append(&caller, BUCKET, key, record.bytes()).await?;
@@ -176,11 +183,18 @@ async fn run(fs: &Fs, key: &str, op: Op) -> Result<Outcome> {
     }
 }
 
-async fn put(fs: &Fs, key: &str, record: Record, conditions: Conditions) -> Result<Outcome> {
+async fn put(
+    fs: &Fs,
+    key: &str,
+    record: Record,
+    conditions: Conditions,
+    slow: Duration,
+) -> Result<Outcome> {
     let caller = Caller::verified(UserId::ROOT);
     let mut writer = fs.begin(&caller, BUCKET).await?;
     writer.push(record.bytes()).await?;
     let written = writer.finish().await?;
+    sleep(slow).await;
     let (bucket, key) = (BUCKET.to_owned(), key.to_owned());
     let object = ObjectAttributes::default();
     let request = PutRequest { bucket, key, object, tags: Vec::new(), conditions };
@@ -191,11 +205,12 @@ async fn put(fs: &Fs, key: &str, record: Record, conditions: Conditions) -> Resu
     }
 }
 
-async fn get(fs: &Fs, key: &str) -> Result<Outcome> {
+async fn get(fs: &Fs, key: &str, slow: Duration) -> Result<Outcome> {
     let object = match fs.open(&Caller::verified(UserId::ROOT), BUCKET, key).await {
         Err(Error::NotFound(_)) => return Ok(Outcome::Got(None)),
         opened => opened?,
     };
+    sleep(slow).await;
     match object.read_all(0..object.size()).await {
         Ok(bytes) => Ok(match parse(&bytes) {
             Ok(ids) => Outcome::Got(Some(ids)),
@@ -214,6 +229,8 @@ pub struct Client {
     pub doors: Vec<Slot<Door>>,
     pub history: Arc<Mutex<History>>,
     pub rng: Arc<SeededRng>,
+    /// In a hundred operations.
+    pub reads: u64,
 }
 
 impl Client {
@@ -223,7 +240,24 @@ impl Client {
             sleep(Duration::from_millis(self.rng.below(300))).await;
             let door = self.rng.below(self.doors.len() as u64) as usize;
             let (key, op) = self.draw();
-            self.ask(door, key, op).await;
+            let slow = self.draw_slow();
+            self.ask(door, key, op, slow, PATIENCE).await;
+        }
+    }
+
+    /// Only reads, and through one gateway: goes on whatever becomes of the others.
+    pub async fn read(self, door: usize) {
+        while !self.history.lock().is_closed() {
+            sleep(Duration::from_millis(self.rng.below(300))).await;
+            let key = key(self.rng.below(PUT_KEYS + APPEND_KEYS));
+            self.ask(door, key, Op::Get, Duration::ZERO, READER_PATIENCE).await;
+        }
+    }
+
+    fn draw_slow(&self) -> Duration {
+        match self.rng.below(SLOW_ONE_IN) {
+            0 => Duration::from_millis(self.rng.below(SLOW_MS)),
+            _ => Duration::ZERO,
         }
     }
 
@@ -231,25 +265,34 @@ impl Client {
         let number = self.rng.below(PUT_KEYS + APPEND_KEYS);
         let record = || Record::draw(self.history.lock().next_id(), &self.rng);
         let op = match self.rng.below(100) {
-            0..50 => Op::Get,
-            50..58 => Op::Delete,
-            _ if number >= PUT_KEYS => Op::Append(record()),
-            58..70 => Op::Create(record()),
-            _ => Op::Put(record()),
+            drawn if drawn < self.reads => Op::Get,
+            _ => match self.rng.below(50) {
+                0..8 => Op::Delete,
+                _ if number >= PUT_KEYS => Op::Append(record()),
+                8..20 => Op::Create(record()),
+                _ => Op::Put(record()),
+            },
         };
         (key(number), op)
     }
 
     /// Asks one gateway; what comes of it is noted. Whether there was an answer.
-    pub async fn ask(&self, door: usize, key: String, op: Op) -> bool {
+    pub async fn ask(
+        &self,
+        door: usize,
+        key: String,
+        op: Op,
+        slow: Duration,
+        patience: Duration,
+    ) -> bool {
         let Some(Door { requests, waiting }) = self.doors[door].lock().clone() else {
             sleep(Duration::from_millis(200)).await;
             return false;
         };
         let (number, answered) = waiting.enter();
         let call = self.history.lock().begin(&key, op);
-        let sent = requests.send(Request { key: key.clone(), op, number, waiting });
-        let outcome = match timeout(PATIENCE, answered).await {
+        let sent = requests.send(Request { key: key.clone(), op, slow, number, waiting });
+        let outcome = match timeout(patience, answered).await {
             _ if sent.is_err() => Outcome::Unknown("no gateway".into()),
             Ok(Ok(outcome)) => outcome,
             _ => Outcome::Unknown("no answer".into()),

@@ -25,6 +25,12 @@ pub enum Fault {
     Delay(NodeId, NodeId, u64),
     /// One in so many open connections break.
     Break(u64),
+    /// One in so many of them break, again and again.
+    Flaky(u64),
+    /// Nothing gets from a gateway to any master or back.
+    Apart(NodeId),
+    /// An operator has a chunkserver drained.
+    Drain(NodeId),
     /// So many thousandths of all commits fail.
     Commits(u64),
     /// Wall time jumps, by so many seconds.
@@ -43,7 +49,14 @@ pub enum Fault {
 impl Fault {
     /// Whether a session may be lost by it, or a master.
     pub fn disturbs(self) -> bool {
-        !matches!(self, Fault::Jump(..) | Fault::Slow(..) | Fault::DiskFull(_) | Fault::Commits(_))
+        !matches!(
+            self,
+            Fault::Jump(..)
+                | Fault::Slow(..)
+                | Fault::DiskFull(_)
+                | Fault::Commits(_)
+                | Fault::Drain(_)
+        )
     }
 }
 
@@ -87,6 +100,14 @@ impl<'a> Plan<'a> {
         self.one_of(&self.layout.chunkservers)
     }
 
+    /// A master, a gateway and perhaps a chunkserver that lose the way to all others together.
+    fn rack(&self) -> u64 {
+        let (master, gateway) =
+            (self.one_of(&self.layout.masters), self.one_of(&self.layout.gateways));
+        let stores = if self.rng.below(2) == 0 { 0 } else { 1 << self.store().0 };
+        1 << master.0 | 1 << gateway.0 | stores
+    }
+
     /// Two that may talk with each other.
     fn pair(&self) -> (NodeId, NodeId) {
         loop {
@@ -103,7 +124,7 @@ impl<'a> Plan<'a> {
     /// A fault, and how long it lasts, milliseconds.
     pub fn draw(&mut self) -> Option<(Fault, u64)> {
         let rng = self.rng;
-        let kind = rng.below(17);
+        let kind = rng.below(20);
         if self.kinds >> kind & 1 == 0 {
             return None;
         }
@@ -125,12 +146,18 @@ impl<'a> Plan<'a> {
                 (Fault::Cut(a, b), long)
             }
             8 => (Fault::Isolate(self.any()), long),
-            9 => (Fault::Halves(rng.next()), long),
+            9 => match rng.below(2) {
+                0 => (Fault::Halves(rng.next()), long),
+                _ => (Fault::Halves(self.rack()), long + rng.below(5_000)),
+            },
             10 => {
                 let (a, b) = self.pair();
                 (Fault::Delay(a, b, 20 + rng.below(1_500)), long)
             }
-            11 => (Fault::Break(1 + rng.below(4)), 1),
+            11 => match rng.below(2) {
+                0 => (Fault::Break(1 + rng.below(4)), 1),
+                _ => (Fault::Flaky(4 + rng.below(40)), long),
+            },
             12 => (Fault::Commits(20 + rng.below(200)), short),
             13 => (Fault::Jump(self.any(), rng.below(7_200) as i64 - 3_600), 1),
             14 => (Fault::Slow(self.any(), 2 + rng.below(30)), long),
@@ -138,6 +165,12 @@ impl<'a> Plan<'a> {
                 0 => (Fault::DiskError(self.store(), rng.below(40)), long),
                 _ => (Fault::DiskFull(self.store()), long),
             },
+            16 => match rng.below(2) {
+                0 => (Fault::Cut(self.one_of(&self.layout.masters), DATABASE), long),
+                _ => (Fault::CutOneWay(self.one_of(&self.layout.masters), DATABASE), long),
+            },
+            17 => (Fault::Apart(self.one_of(&self.layout.gateways)), long),
+            18 => (Fault::Drain(self.store()), long),
             _ if !self.wipes => (Fault::Flip(self.victim), 1),
             _ if self.wiped => return None,
             _ => {

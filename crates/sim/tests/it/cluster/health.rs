@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use cairn_base::{BlockId, ClusterMap, GroupId, NodeId, Owner, SessionId};
+use cairn_base::{BlockId, ClusterMap, GroupId, NodeId, Owner};
 use cairn_meta::check::{check, each_chunk};
 use cairn_meta::engine::{Engine, Snapshot};
 use cairn_meta::keys;
-use cairn_meta::rows::{Place, Row, Session, SessionState};
+use cairn_meta::rows::Place;
 use parking_lot::Mutex;
 
-use super::client::{APPEND_KEYS, Op, PUT_KEYS, key};
+use super::client::{APPEND_KEYS, Op, PATIENCE, PUT_KEYS, key};
 use super::world::World;
 
 /// How often there is a look, turns.
@@ -60,7 +61,8 @@ impl Reads {
             for (door, number) in all {
                 let (client, unread) = (client.clone(), Arc::clone(&unread));
                 tokio::spawn(async move {
-                    while !client.ask(door, key(number), Op::Get).await {}
+                    let ask = || client.ask(door, key(number), Op::Get, Duration::ZERO, PATIENCE);
+                    while !ask().await {}
                     unread.lock().remove(&(door, number));
                 });
             }
@@ -72,6 +74,33 @@ impl Reads {
         let first = unread.first()?;
         Some(format!("gateway {} does not read {}", first.0, key(first.1)))
     }
+}
+
+/// Whether a member that is in sync has every block that is named, at any time.
+pub fn check_members(world: &World) -> Result<(), String> {
+    // What is broken is taken out of the index while it is replaced.
+    if world.history.lock().flipped {
+        return Ok(());
+    }
+    let snapshot = world.all.database.rows.snapshot().map_err(|error| error.to_string())?;
+    let map = map_of(&*snapshot)?;
+    let named = named(&*snapshot);
+    for (id, group) in &map.groups {
+        for node in group.in_sync() {
+            let serving = world.serving[&node].lock();
+            let Some(serving) = serving.as_ref() else { continue };
+            // An empty disk was put in, and the master does not know of it yet.
+            if map.nodes[&node].disk != world.drives[&node].id {
+                continue;
+            }
+            let has = |block| serving.store.stat(*id, block).is_ok();
+            let of_group = named.keys().filter(|(group, _)| group == id);
+            if let Some((_, block)) = of_group.into_iter().find(|(_, block)| !has(*block)) {
+                return Err(format!("{node} is in sync in group {id}, and lacks block {block}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether all is well; with `clean`, also that there is no block that nothing names.
@@ -86,9 +115,6 @@ fn look(world: &mut World, clean: bool) -> Result<(), String> {
     let named = named(&*snapshot);
     for ((group, block), owner) in &named {
         check_block(world, &map, *group, *block, *owner)?;
-    }
-    if !clean {
-        world.lost = lost(world, &*snapshot);
     }
     for node in world.layout.chunkservers.clone() {
         check_inventory(world, node, &map, clean.then_some(&named))?;
@@ -143,10 +169,11 @@ fn check_block(
     let members = members.ok_or_else(|| format!("block {block}: no group {group}"))?;
     for member in members {
         let node = member.node;
-        let (found, served) = {
+        let (found, length, served) = {
             let serving = world.serving[&node].lock();
             let serving = serving.as_ref().ok_or_else(|| format!("{node} does not serve"))?;
-            (serving.store.verify(group, block), Arc::clone(&serving.served))
+            let length = serving.store.stat(group, block).map_or(0, |info| info.length);
+            (serving.store.verify(group, block), length, Arc::clone(&serving.served))
         };
         match found {
             Ok(info) if info.owner == owner => {}
@@ -154,39 +181,13 @@ fn check_block(
             Err(error) => {
                 // As a reader would: that is how it is found and healed.
                 world.inside(node, || {
-                    tokio::spawn(async move {
-                        let _ = served.read(group, block, 0..1 << 22).await;
-                        let length = 1..2;
-                        let _ = served.read(group, block, length).await;
-                    });
+                    tokio::spawn(async move { served.read(group, block, 0..length).await });
                 });
                 return Err(format!("block {block} of group {group} on {node}: {error}"));
             }
         }
     }
     Ok(())
-}
-
-/// Sessions that ended while their gateways lived. One that has not heard of it goes on
-/// writing: what it writes after the blocks of the session were looked through stays.
-fn lost(world: &World, snapshot: &dyn Snapshot) -> BTreeSet<SessionId> {
-    let mut sessions = BTreeSet::new();
-    for serving in world.serving.values() {
-        let serving = serving.lock();
-        let Some(store) = serving.as_ref().map(|serving| &serving.store) else { continue };
-        for group in store.groups() {
-            let blocks = store.inventory_now(group, None, usize::MAX);
-            sessions.extend(blocks.iter().map(|info| info.block.session));
-        }
-    }
-    sessions.retain(|session| is_reaped(snapshot, *session));
-    sessions
-}
-
-fn is_reaped(snapshot: &dyn Snapshot, session: SessionId) -> bool {
-    let rows = snapshot.get(&[keys::session(session)]).unwrap_or_default();
-    let session = rows.into_iter().flatten().next().map(|row| Session::decode(&row));
-    matches!(session, Some(Ok(Session { state: SessionState::Reaped, .. })))
 }
 
 fn check_inventory(
@@ -203,9 +204,7 @@ fn check_inventory(
             if !is_member {
                 return Err(format!("{node} has block {} of group {group}, not its", info.block));
             }
-            let is_known = |named: &Named| {
-                named.contains_key(&(group, info.block)) || world.lost.contains(&info.block.session)
-            };
+            let is_known = |named: &Named| named.contains_key(&(group, info.block));
             if named.is_some_and(|named| !is_known(named)) {
                 return Err(format!("{node} has {} of {group}, which nothing names", info.block));
             }

@@ -11,7 +11,7 @@ use cairn_base::{
 };
 use cairn_blocks::Store;
 use cairn_cluster::control::messages::{Beat, Secrets, StoreState};
-use cairn_cluster::control::{Agent, ControlService, Controller, Keeper, NodeView, Settings};
+use cairn_cluster::control::{Agent, ControlService, Controller, Edit, Keeper, NodeView, Settings};
 use cairn_cluster::data::{Chunkserver, MapSource, Pool, Replicated, Sick};
 use cairn_cluster::identity::{Ca, Desk, Pins};
 use cairn_cluster::wire::{NoService, Terms, serve};
@@ -36,8 +36,10 @@ use super::host::Given;
 use super::net::{Net, Purpose, address_of};
 
 pub const CLUSTER: ClusterId = ClusterId(7);
-/// Of a session.
-pub const LEASE: Duration = Duration::from_secs(3);
+/// How long a gateway writes that hears of no master, and how long after the end of its session
+/// blocks of it may come: each write takes up to 10 s, and faults hold it up for 8 s at either end.
+const ALONE: Duration = Duration::from_secs(6);
+const LATE: Duration = Duration::from_secs(40);
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// What there is for all processes.
@@ -47,12 +49,16 @@ pub struct Surroundings {
     pub rng: Arc<SeededRng>,
     pub database: Arc<Database>,
     pub masters: Vec<NodeId>,
+    /// What operators want of whatever master serves.
+    pub orders: Arc<Mutex<Vec<Edit>>>,
     pub tuning: Tuning,
 }
 
 /// What differs from seed to seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
+    /// Of a session.
+    pub lease: Duration,
     /// The master reads missing rows itself.
     pub near: bool,
     pub leases: usize,
@@ -153,7 +159,7 @@ async fn serve_once(process: &Process, service: &ControlService, desk: &Arc<Desk
     let clock = Arc::clone(&process.clock);
     let master = Master::start(Arc::clone(&engine) as _, Arc::clone(&clock), config)?;
     master.run(&Caller::system(), Format { cluster: CLUSTER.0 as u64 }).await?;
-    let sessions = Sessions::start(master.clone(), Arc::clone(&clock), LEASE).await?;
+    let sessions = Sessions::start(master.clone(), Arc::clone(&clock), all.tuning.lease).await?;
     let keeper = Keeper::start(master.clone(), Arc::clone(&process.view)).await?;
     let settings = Settings { silence: Duration::from_secs(2), patience: Duration::from_secs(4) };
     let secrets = Secrets { seal: None, authority: None, links: None };
@@ -163,7 +169,7 @@ async fn serve_once(process: &Process, service: &ControlService, desk: &Arc<Desk
     service.serve(Some(Arc::clone(&controller)));
     tracing::info!(node = %process.node, "this master serves");
     let mut duties = JoinSet::new();
-    duties.spawn(look_around(Arc::clone(&controller)));
+    duties.spawn(look_around(Arc::clone(&controller), Arc::clone(&all.orders)));
     duties.spawn(tick(Arc::clone(&controller)));
     duties.spawn(collect_garbage(fs_of_master(process, &controller), controller));
     let reason = master.wait_failed().await;
@@ -179,18 +185,24 @@ fn fs_of_master(process: &Process, controller: &Controller) -> Fs {
     let blocks = Arc::new(Replicated::new(map, process.pool(), loads, process.rng()));
     let meta =
         Meta::Local { master: controller.master.clone(), session: SessionId(0), sessions: None };
-    let config = cairn_fs::Config { cache_bytes: 0, ..cairn_fs::Config::default() };
+    let config = cairn_fs::Config { cache_bytes: 0, late: LATE, ..cairn_fs::Config::default() };
     let fs = Fs::over(meta, blocks, Arc::clone(&process.clock), config);
     let sessions = Arc::clone(&controller.sessions);
     fs.set_reads_floor(move || sessions.reads_from());
     fs
 }
 
-async fn look_around(controller: Arc<Controller>) {
+async fn look_around(controller: Arc<Controller>, orders: Arc<Mutex<Vec<Edit>>>) {
     let mut timer = interval(Duration::from_millis(500));
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
+        let order = orders.lock().first().cloned();
+        if let Some(order) = order
+            && controller.edit(&order).await.is_ok()
+        {
+            orders.lock().remove(0);
+        }
         if let Err(error) = controller.look_around().await {
             tracing::warn!(%error, "the cluster map was not brought up to date");
         }
@@ -330,7 +342,8 @@ async fn open(process: &Process) -> Fs {
     process.agent.has_map().await;
     let client = loop {
         let dialer = Arc::clone(&process.agent) as _;
-        let (clock, config) = (Arc::clone(&process.clock), client::Config::default());
+        let config = client::Config { alone: ALONE, ..client::Config::default() };
+        let clock = Arc::clone(&process.clock);
         match Client::start(dialer, clock, process.rng(), config).await {
             Ok(client) => break client,
             Err(error) => tracing::warn!(%error, "no session with a master yet"),

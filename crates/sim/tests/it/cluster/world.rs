@@ -1,15 +1,18 @@
 //! A whole cluster on one thread, from a seed: first everything goes wrong and must stay right,
 //! then nothing goes wrong and all must become well.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_auth::{Caller, Visibility};
 use cairn_base::map::Node;
 use cairn_base::planted::{Bug, plant};
 use cairn_base::rng::SeededRng;
-use cairn_base::{ClusterMap, KeyHash, NodeId, Pin, Rng, Role, SessionId, UserId};
+use cairn_base::{ClusterMap, KeyHash, NodeId, Pin, Rng, Role, UserId};
+
+use cairn_cluster::control::Edit;
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::cluster::PutMap;
 use cairn_meta::rows::BucketKind;
@@ -30,6 +33,12 @@ use super::roles::{self, Drive, Serving, Slot, Surroundings, Tuning};
 /// A turn of the world, microseconds.
 const TICK_US: u64 = 2_000;
 const CLIENTS: usize = 6;
+/// Clients that only read, of each gateway.
+const READERS: usize = 2;
+/// How often streams break while they break again and again, and how often it is looked at
+/// whether members have what they should, microseconds.
+const FLAKY_US: u64 = 100_000;
+const LOOK_US: u64 = 500_000;
 /// How long all may take to become well, seconds.
 const RECOVERY_SECS: u64 = 90;
 const CLIENT_HOST: NodeId = NodeId(2000);
@@ -92,8 +101,10 @@ pub struct World {
     ending: Vec<(u64, Fault)>,
     digest: Digest,
     faults: usize,
-    /// Sessions that ended in the course of the faults.
-    pub lost: BTreeSet<SessionId>,
+    /// What clients do: reads in a hundred operations.
+    reads: u64,
+    /// One in so many streams breaks from time to time.
+    flaky: Option<u64>,
 }
 
 /// Runs one seed, with a bug or without.
@@ -133,13 +144,15 @@ impl World {
         let net = Net::new(Arc::clone(&rng));
         let database = Database::new(net.clone(), Arc::clone(&rng));
         let tuning = Tuning {
+            lease: Duration::from_secs([3, 10][rng.below(2) as usize]),
             near: rng.below(2) == 0,
             leases: [1 << 20, 20, 5][rng.below(3) as usize],
             cache_bytes: [0, 64 << 20][rng.below(2) as usize],
             segment_bytes: [256 << 10, 1 << 20][rng.below(2) as usize],
         };
-        let masters = layout.masters.clone();
-        let all = Surroundings { net, rng: Arc::clone(&rng), database, masters, tuning };
+        let (masters, orders) = (layout.masters.clone(), Arc::default());
+        let reads = [50, 80][rng.below(2) as usize];
+        let all = Surroundings { net, rng: Arc::clone(&rng), database, masters, orders, tuning };
         let skew = || rng.below(20_000) as i64 - 10_000;
         let hosts = layout.all().into_iter().chain([CLIENT_HOST]);
         let hosts = hosts.map(|node| (node, Host::new(skew()))).collect();
@@ -162,7 +175,8 @@ impl World {
             ending: Vec::new(),
             digest: Digest::default(),
             faults: 0,
-            lost: BTreeSet::new(),
+            reads,
+            flaky: None,
         };
         world.fill();
         world.layout.all().into_iter().for_each(|node| world.start(node));
@@ -246,13 +260,16 @@ impl World {
                 for _ in 0..CLIENTS {
                     tokio::spawn(client.clone().work());
                 }
+                for door in (0..client.doors.len()).flat_map(|door| [door; READERS]) {
+                    tokio::spawn(client.clone().read(door));
+                }
             });
         }
     }
 
     pub fn client(&self) -> Client {
         let (history, rng) = (Arc::clone(&self.history), Arc::clone(&self.all.rng));
-        Client { doors: self.doors.clone(), history, rng }
+        Client { doors: self.doors.clone(), history, rng, reads: self.reads }
     }
 
     /// Runs something on a host.
@@ -315,6 +332,16 @@ impl World {
         let mut next_us = begin_us;
         while self.now_us < end_us {
             self.turn();
+            if let Some(one_in) = self.flaky
+                && self.now_us.is_multiple_of(FLAKY_US)
+            {
+                self.all.net.break_some(one_in);
+            }
+            if self.now_us.is_multiple_of(LOOK_US)
+                && let Err(found) = health::check_members(self)
+            {
+                return vec![found];
+            }
             if self.now_us >= next_us && !plan.is_calm() {
                 next_us = self.now_us + rng.below(2 * mean_ms) * 1000;
                 if let Some((fault, lasts_ms)) = plan.draw() {
@@ -347,11 +374,13 @@ impl World {
             }),
             Fault::CutOneWay(a, b) => net.cut(a, b),
             Fault::Cut(a, b) => both(a, b, |a, b| net.cut(a, b)),
-            Fault::Isolate(_) | Fault::Halves(_) => {
+            Fault::Isolate(_) | Fault::Halves(_) | Fault::Apart(_) => {
                 self.pairs(fault).into_iter().for_each(|(a, b)| net.cut(a, b));
             }
             Fault::Delay(a, b, by_ms) => net.delay(a, b, by_ms * 1000),
             Fault::Break(one_in) => net.break_some(one_in),
+            Fault::Flaky(one_in) => self.flaky = Some(one_in),
+            Fault::Drain(node) => self.all.orders.lock().push(Edit::Drain(node)),
             Fault::Commits(thousandths) => self.all.database.set_faults(thousandths),
             Fault::Jump(node, secs) => self.host(node, |host| host.jump(secs)),
             Fault::Slow(node, factor) => self.host(node, |host| host.set_slow(factor)),
@@ -375,13 +404,18 @@ impl World {
     fn pairs(&self, fault: Fault) -> Vec<(NodeId, NodeId)> {
         let all: Vec<NodeId> = self.layout.all().into_iter().chain([DATABASE]).collect();
         let side = |node: NodeId| match fault {
+            Fault::Apart(gateway) => node == gateway,
             Fault::Isolate(alone) => node == alone,
             Fault::Halves(bits) => bits >> (node.0 % 64) & 1 == 1,
             _ => false,
         };
         let others = |a: NodeId| all.iter().map(move |b| (a, *b));
         let pairs = all.iter().flat_map(|a| others(*a));
-        pairs.filter(|(a, b)| side(*a) != side(*b)).collect()
+        let is_meant = |(a, b): &(NodeId, NodeId)| match fault {
+            Fault::Apart(_) => [a, b].iter().any(|node| self.layout.masters.contains(node)),
+            _ => true,
+        };
+        pairs.filter(|(a, b)| side(*a) != side(*b)).filter(is_meant).collect()
     }
 
     fn host(&mut self, node: NodeId, change: impl FnOnce(&mut Host)) {
@@ -416,7 +450,10 @@ impl World {
             | Fault::Cut(..)
             | Fault::Isolate(_)
             | Fault::Halves(_)
+            | Fault::Apart(_)
             | Fault::Delay(..) => self.all.net.heal(),
+            Fault::Flaky(_) => self.flaky = None,
+            Fault::Drain(node) => self.all.orders.lock().push(Edit::Undrain(node)),
             Fault::Commits(_) => self.all.database.set_faults(0),
             Fault::Slow(node, _) => self.host(node, |host| host.set_slow(1)),
             Fault::DiskError(node, _) => self.drives[&node].disk.clear_faults(),
