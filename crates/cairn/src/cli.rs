@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::bench;
 use crate::client::{bucket, gc, get, key, ls, put, rm, stat};
 use crate::cluster;
 use crate::failure::Result;
@@ -50,6 +51,7 @@ enum Command {
     Fsck(fsck::Args),
     Scrub(scrub::Args),
     Meta(meta::Args),
+    Bench(bench::Args),
 }
 
 impl Cli {
@@ -73,6 +75,7 @@ impl Cli {
             Command::Fsck(args) => fsck::run(args),
             Command::Scrub(args) => scrub::run(args),
             Command::Meta(args) => meta::run(args),
+            Command::Bench(args) => bench::run(args),
         }
     }
 }

@@ -9,8 +9,10 @@
 //!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
+//!   cairn bench ──► the crate `bench`, which knows protocols only
 //! ```
 
+mod bench;
 mod cli;
 mod client;
 mod cluster;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 11] = [
+const DIRECTIONS: [(&str, &[&str]); 12] = [
     ("base", &[]),
     ("auth", &["base"]),
     ("blocks", &["base"]),
@@ -13,7 +13,8 @@ const DIRECTIONS: [(&str, &[&str]); 11] = [
     ("cluster", &["base", "auth", "meta", "blocks"]),
     ("doors", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs"]),
-    ("cairn", &["base", "auth", "meta", "blocks", "fs", "fuse", "cluster", "doors"]),
+    ("bench", &[]),
+    ("cairn", &["base", "auth", "meta", "blocks", "fs", "fuse", "cluster", "doors", "bench"]),
     ("sim", &["base"]),
     ("xtask", &[]),
 ];

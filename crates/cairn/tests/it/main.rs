@@ -4,6 +4,7 @@
 
 mod a_bad_directory_is_refused;
 mod a_flipped_bit_is_named;
+mod benchmarks_run_and_clean_up;
 mod clusters_redirect_clients;
 mod killed_servers_lose_nothing;
 mod metadata_is_dumped_and_loaded;

@@ -1,0 +1,21 @@
+//! `cairn bench` without the rest of `cairn`: quick to build where only that is wanted.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: cairn_bench::Args,
+}
+
+fn main() -> ExitCode {
+    match cairn_bench::run(&Cli::parse().args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

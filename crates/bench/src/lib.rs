@@ -1,0 +1,66 @@
+//! Measures HTTP servers, S3 stores and file systems, Cairn's and those of others alike: it speaks
+//! protocols only, and knows nothing of what is behind them.
+//!
+//! It is not: a profiler. It says how fast, and which phase took how long, not why.
+//!
+//! ```text
+//!   http, rate, s3 ──► load: threads, connections ──► client ──► the target
+//!   fs ──────────────► threads ─────────────────────────────► a directory
+//!        └──► Sample ──► session (rounds, alternately) ──► report: JSON, Markdown, HTML ──► diff
+//!   null: a target that does nothing, or that as slowly as it is told
+//! ```
+
+mod alarm;
+pub mod client;
+mod closed;
+mod cpu;
+mod diff;
+pub mod distribution;
+mod error;
+mod fs;
+pub mod load;
+mod machine;
+pub mod null;
+mod progress;
+mod rate;
+pub mod report;
+mod s3;
+mod session;
+pub mod stats;
+mod stop;
+mod values;
+
+use clap::Subcommand;
+
+pub use error::{Error, Result};
+pub use machine::cores;
+
+/// Measure a server, a store or a file system, of any make
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Http(Box<closed::Args>),
+    Rate(Box<rate::Args>),
+    S3(Box<s3::Args>),
+    Fs(Box<fs::Args>),
+    Diff(diff::Args),
+    Null(null::Args),
+}
+
+/// Runs a command to its end.
+pub fn run(args: &Args) -> Result<()> {
+    stop::listen();
+    match &args.command {
+        Command::Http(args) => closed::run(args),
+        Command::Rate(args) => rate::run(args),
+        Command::S3(args) => s3::run(args),
+        Command::Fs(args) => fs::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Null(args) => null::run(args),
+    }
+}

@@ -1,0 +1,82 @@
+//! Requests sent by many connections at once, in a closed loop or at a rate, and what came of it.
+//!
+//! ```text
+//!   Plan ──► thread 0: connection, connection, … ─┐
+//!            thread 1: connection, connection, … ─┴─► Tally ──► Sample
+//! ```
+//!
+//! A thread has a runtime of its own and shares with the others only the number of the next
+//! request.
+
+mod connection;
+mod run;
+mod tally;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode, response};
+use http_body_util::Full;
+use tokio_rustls::TlsConnector;
+
+pub use run::{ask, run, run_always};
+pub use tally::{Phases, Sample, Second, Tally};
+
+use crate::client::Target;
+
+/// What is asked for.
+pub trait Work: Send + Sync {
+    /// The request of this number for the endpoint of this number; None if there are no more.
+    fn request(&self, number: u64, endpoint: usize) -> Option<Request<Full<Bytes>>>;
+
+    /// Called with each answer that is a success.
+    fn answered(&self, _number: u64, _head: &response::Parts) {}
+
+    /// Bytes that this request sends, to be counted when it is answered.
+    fn sent_bytes(&self, _number: u64) -> u64 {
+        0
+    }
+
+    /// Whether a status is a success.
+    fn expects(&self, status: StatusCode) -> bool {
+        status.is_success() || status.is_redirection()
+    }
+}
+
+/// When requests begin.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Pace {
+    /// Each connection asks again as soon as it is answered. What begins in the warm-up is not
+    /// counted. Without a duration it ends with the work.
+    Closed { warm_up: Duration, duration: Option<Duration> },
+    /// So many a second, whether or not they are answered; times count from the planned instant.
+    Open { rate: f64, duration: Duration },
+}
+
+/// A run of one load.
+#[derive(Clone)]
+pub struct Plan {
+    /// Connections take turns in speaking to them.
+    pub endpoints: Vec<Target>,
+    pub connector: TlsConnector,
+    pub work: Arc<dyn Work>,
+    pub connections: usize,
+    pub keep_alive: bool,
+    pub pace: Pace,
+    /// What takes longer failed.
+    pub timeout: Duration,
+    pub threads: usize,
+    /// Processes of the server, if they are on this machine.
+    pub server: Vec<u32>,
+}
+
+impl Plan {
+    /// Requests that are planned; none known in a closed loop.
+    pub fn planned(&self) -> Option<u64> {
+        match self.pace {
+            Pace::Open { rate, duration } => Some((rate * duration.as_secs_f64()).ceil() as u64),
+            Pace::Closed { .. } => None,
+        }
+    }
+}

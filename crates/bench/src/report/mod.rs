@@ -1,0 +1,176 @@
+//! What a run found, as it is saved: docs/bench.md has the schema.
+
+pub mod html;
+pub mod markdown;
+pub mod svg;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::machine::Machine;
+use crate::stats::{Spread, Times};
+
+pub const SCHEMA: &str = "cairn-bench/1";
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`]
+    pub schema: String,
+    /// `http`, `rate`, `s3` or `fs`
+    pub kind: String,
+    /// The command line, without secrets.
+    pub command: String,
+    /// Of this program.
+    pub version: String,
+    /// RFC 3339, UTC.
+    pub started: String,
+    pub machine: Machine,
+    /// The first is what the others are compared with.
+    pub targets: Vec<Named>,
+    pub cells: Vec<Cell>,
+    /// What a search found.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+    /// Why it ended before its time, if it did.
+    #[serde(default)]
+    pub incomplete: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Named {
+    pub name: String,
+    /// A URL without credentials, or a path.
+    pub target: String,
+}
+
+/// What a cell is found by.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Key {
+    pub target: String,
+    /// Such as `GET, keep-alive`.
+    pub what: String,
+    pub axis: Axis,
+}
+
+/// What grows from cell to cell: `concurrency`, `rate`, `endpoints`, `threads`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Axis {
+    pub name: String,
+    pub value: f64,
+}
+
+/// One load on one target, in all rounds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cell {
+    #[serde(flatten)]
+    pub key: Key,
+    /// Successes a second.
+    pub rate: Spread,
+    pub bytes_per_second: Spread,
+    /// Of all rounds together.
+    pub latency: Times,
+    pub rounds: Vec<Round>,
+    #[serde(default)]
+    pub phases: BTreeMap<String, Times>,
+    /// How many answers had which status.
+    #[serde(default)]
+    pub statuses: BTreeMap<u16, u64>,
+    /// How many requests failed of what.
+    #[serde(default)]
+    pub errors: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub connections: u64,
+    /// Of an open loop: sent more than 1 ms after the plan; never sent.
+    #[serde(default)]
+    pub late: u64,
+    #[serde(default)]
+    pub unsent: u64,
+    pub client_cores: f64,
+    #[serde(default)]
+    pub server_cores: Option<f64>,
+    /// Of an open loop, of the first round.
+    #[serde(default)]
+    pub timeline: Vec<Tick>,
+}
+
+/// The same load once.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Round {
+    pub rate: f64,
+    pub bytes_per_second: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+}
+
+/// One second of a load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Tick {
+    pub replies: u64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub statuses: BTreeMap<u16, u64>,
+    pub errors: u64,
+}
+
+/// One thing that was looked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Finding {
+    pub target: String,
+    pub what: String,
+    /// None: nothing met it.
+    pub value: Option<f64>,
+}
+
+impl Report {
+    pub fn load(path: &Path) -> Result<Report> {
+        let text = fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+        let wrong = |why: &str| Error::file(path, format!("{why}: give a file of --json"));
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(|error| wrong(&format!("not JSON, {error}")))?;
+        match value.get("schema").and_then(|schema| schema.as_str()) {
+            Some(SCHEMA) => {}
+            Some(other) => return Err(wrong(&format!("schema {other}, not {SCHEMA}"))),
+            None => return Err(wrong("no result of a benchmark")),
+        }
+        serde_json::from_value(value).map_err(|error| wrong(&error.to_string()))
+    }
+
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self);
+        let text = text.map_err(|error| Error::file(path, error))?;
+        fs::write(path, text + "\n").map_err(|error| Error::file(path, error))
+    }
+
+    /// All loads, each once, in their order.
+    pub fn loads(&self) -> Vec<&str> {
+        let mut found: Vec<&str> = Vec::new();
+        for cell in &self.cells {
+            if !found.contains(&cell.key.what.as_str()) {
+                found.push(&cell.key.what);
+            }
+        }
+        found
+    }
+
+    pub fn cell(&self, key: &Key) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.key == *key)
+    }
+
+    /// The cell of the same load on the first target; none of its own.
+    pub fn base(&self, cell: &Cell) -> Option<&Cell> {
+        let first = &self.targets.first()?.name;
+        let key = Key { target: first.clone(), ..cell.key.clone() };
+        if *first == cell.key.target { None } else { self.cell(&key) }
+    }
+}
+
+impl Cell {
+    pub fn failed(&self) -> u64 {
+        let wrong = self.statuses.iter().filter(|(status, _)| !(200..400).contains(*status));
+        self.errors.values().sum::<u64>() + wrong.map(|(_, count)| count).sum::<u64>()
+    }
+}

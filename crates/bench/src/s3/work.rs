@@ -1,0 +1,173 @@
+//! What loads ask of a store.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::header::{ETAG, HeaderValue, RANGE};
+use http::{Method, Request, StatusCode, response};
+use http_body_util::Full;
+use parking_lot::Mutex;
+
+use super::store::Store;
+use crate::distribution::Distribution;
+use crate::load::Work;
+
+/// How far bodies of the same bytes begin from each other.
+const SHIFT: u64 = 61;
+/// How many different beginnings there are.
+const SHIFTS: u64 = 4096;
+
+/// One request of a load.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Op {
+    Put,
+    Get,
+    Head,
+    List,
+    Delete,
+}
+
+/// Which request follows which.
+pub enum Order {
+    /// The same, so many times if there is an end.
+    Only(Op, Option<u64>),
+    /// By weights.
+    Mixed(Vec<(Op, f64)>),
+    /// Parts of this upload, of that many bytes each.
+    Upload { upload: String, part: u64 },
+    /// Ranges of one object, of that many bytes each.
+    Ranges { part: u64 },
+}
+
+pub struct S3Work {
+    pub stores: Vec<Store>,
+    pub order: Order,
+    /// Of all keys.
+    pub prefix: String,
+    pub sizes: Distribution,
+    /// Objects that are there to be read; of an order in parts the bytes of the one object.
+    pub objects: u64,
+    pub noise: Bytes,
+    /// Of the parts that are stored.
+    pub etags: Mutex<BTreeMap<u64, String>>,
+}
+
+/// How many bytes of noise bodies of up to so many bytes are cut from.
+pub fn noise_bytes(most: u64) -> u64 {
+    most + SHIFT * SHIFTS
+}
+
+impl S3Work {
+    pub fn key(&self, number: u64) -> String {
+        format!("{}{number:08}", self.prefix)
+    }
+
+    /// A body of its own of each number, without a copy.
+    fn body(&self, number: u64, size: u64) -> Bytes {
+        let start = (number % SHIFTS * SHIFT) as usize;
+        self.noise.slice(start..start + size as usize)
+    }
+
+    /// Bytes of a part that begins at `number` parts.
+    fn part(&self, number: u64, part: u64) -> u64 {
+        part.min(self.objects.saturating_sub(number * part))
+    }
+
+    fn op(&self, number: u64) -> Op {
+        match &self.order {
+            Order::Only(op, _) => *op,
+            Order::Mixed(mix) => {
+                let places = mix.iter().enumerate();
+                let places = places.map(|(place, (_, weight))| (place as u64, *weight)).collect();
+                let place = Distribution::Mixture(places).nth(number) as usize;
+                mix[place].0
+            }
+            Order::Upload { .. } => Op::Put,
+            Order::Ranges { .. } => Op::Get,
+        }
+    }
+
+    fn single(&self, number: u64, store: &Store) -> Option<Request<Full<Bytes>>> {
+        let (keys, bucket, none) = (store.keys(), &store.bucket, Bytes::new());
+        let there = self.key(number % self.objects.max(1));
+        match self.op(number) {
+            Op::Put => {
+                let key = match self.order {
+                    // Not to replace what is read.
+                    Order::Mixed(_) => format!("{}put-{number:08}", self.prefix),
+                    _ => self.key(number),
+                };
+                let body = self.body(number, self.sizes.nth(number));
+                store.request(Method::PUT, &bucket.put_object(keys, &key), body)
+            }
+            Op::Get => store.request(Method::GET, &bucket.get_object(keys, &there), none),
+            Op::Head => store.request(Method::HEAD, &bucket.head_object(keys, &there), none),
+            Op::Delete => {
+                let key = match self.order {
+                    Order::Mixed(_) => {
+                        format!("{}put-{:08}", self.prefix, number.saturating_sub(7))
+                    }
+                    _ => self.key(number),
+                };
+                store.request(Method::DELETE, &bucket.delete_object(keys, &key), none)
+            }
+            Op::List => {
+                let mut action = bucket.list_objects_v2(keys);
+                action.with_prefix(self.prefix.as_str());
+                store.request(Method::GET, &action, none)
+            }
+        }
+    }
+}
+
+impl Work for S3Work {
+    fn request(&self, number: u64, endpoint: usize) -> Option<Request<Full<Bytes>>> {
+        let store = &self.stores[endpoint];
+        let (keys, bucket) = (store.keys(), &store.bucket);
+        match &self.order {
+            Order::Only(_, Some(count)) if number >= *count => None,
+            Order::Only(..) | Order::Mixed(_) => self.single(number, store),
+            Order::Upload { upload, part } => {
+                let bytes = self.part(number, *part);
+                if bytes == 0 {
+                    return None;
+                }
+                let (key, place) = (self.key(0), u16::try_from(number + 1).ok()?);
+                let action = bucket.upload_part(keys, &key, place, upload);
+                store.request(Method::PUT, &action, self.body(number, bytes))
+            }
+            Order::Ranges { part } => {
+                let bytes = self.part(number, *part);
+                if bytes == 0 {
+                    return None;
+                }
+                let (key, start) = (self.key(0), number * part);
+                let action = bucket.get_object(keys, &key);
+                let mut request = store.request(Method::GET, &action, Bytes::new())?;
+                let range = format!("bytes={start}-{}", start + bytes - 1);
+                request.headers_mut().insert(RANGE, HeaderValue::from_str(&range).ok()?);
+                Some(request)
+            }
+        }
+    }
+
+    fn answered(&self, number: u64, head: &response::Parts) {
+        if let Order::Upload { .. } = self.order
+            && let Some(etag) = head.headers.get(ETAG).and_then(|etag| etag.to_str().ok())
+        {
+            self.etags.lock().insert(number, etag.to_owned());
+        }
+    }
+
+    fn sent_bytes(&self, number: u64) -> u64 {
+        match &self.order {
+            Order::Upload { part, .. } => self.part(number, *part),
+            _ if self.op(number) == Op::Put => self.sizes.nth(number),
+            _ => 0,
+        }
+    }
+
+    fn expects(&self, status: StatusCode) -> bool {
+        status.is_success()
+    }
+}
