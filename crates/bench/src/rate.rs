@@ -126,6 +126,9 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(goal) = args.target {
         for (name, target) in &targets {
             let value = args.search(&mut session, &connector, name, target, &rates)?;
+            if session.is_over() {
+                break;
+            }
             let percentile = goal.percentile;
             let what = format!("the highest rate with p{percentile} of at most {:?}", goal.time);
             session.found(Finding { target: name.clone(), what, value });

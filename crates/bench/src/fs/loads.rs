@@ -18,7 +18,7 @@ use crate::stop;
 use crate::values::human_size;
 
 /// Files that are served in turn, of each thread.
-const SERVED: usize = 50;
+pub const SERVED: usize = 50;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Load {

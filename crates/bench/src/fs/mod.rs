@@ -15,6 +15,9 @@ use crate::values;
 use loads::{Load, Sizes};
 use scratch::Scratch;
 
+/// What a file takes besides its bytes, at most.
+const FILE_BYTES: u64 = 8192;
+
 /// Files: written, read, made, listed, removed and served
 ///
 /// Works in a directory of its own below DIR, which it removes. Writers sync each file before they
@@ -120,8 +123,14 @@ impl Args {
     /// What is on the disk at most, of one directory.
     fn needed_bytes(&self) -> u64 {
         let most = self.threads.iter().copied().max().unwrap_or(1) as u64;
-        let small: u64 = self.serve_sizes.iter().map(|size| size + 8192).sum();
-        most * (self.size + self.files as u64 * small)
+        let small = self.serve_sizes.first().map_or(0, |size| size + FILE_BYTES);
+        let served: u64 = self.serve_sizes.iter().map(|size| size + FILE_BYTES).sum();
+        let of = |kind: &Kind| match kind {
+            Kind::Small => self.files as u64 * small,
+            Kind::Serve => loads::SERVED as u64 * served,
+            _ => 0,
+        };
+        most * (self.size + self.loads.iter().map(of).sum::<u64>())
     }
 
     fn loads(&self) -> Vec<Load> {

@@ -82,7 +82,12 @@ fn run_unless(plan: &Plan, is_stopped: fn() -> bool) -> Result<Sample> {
         Pace::Closed { duration: None, .. } => passed,
     };
     let unsent = plan.planned().map_or(0, |planned| planned.saturating_sub(tally.sent));
-    let broken = shared.broken.lock().take();
+    let mut broken = shared.broken.lock().take();
+    if tally.replies() == 0
+        && let Some(cause) = tally.errors.keys().next()
+    {
+        broken.get_or_insert(format!("no request was answered: {cause}"));
+    }
     Ok(Sample {
         began: shared.began(),
         seconds: seconds.max(1e-9),

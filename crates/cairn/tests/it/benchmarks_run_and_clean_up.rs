@@ -61,7 +61,7 @@ fn s3_is_measured_and_left_as_it_was() {
     for cell in &cells[6..] {
         assert_eq!(cell["latency"]["count"], 3, "{cell}");
     }
-    assert_eq!(server.ok(&["bucket", "list"]).trim(), "", "no bucket is left");
+    assert_eq!(server.ok(&["bucket", "ls"]).trim(), "", "no bucket is left");
     let same = server.ok(&["bench", "diff", json, json]);
     assert!(same.contains("within noise") && !same.contains("worse"), "{same}");
     let mut command = server.client(&["bench", "s3", &server.s3]);
@@ -96,19 +96,19 @@ fn files_are_measured_beside_others_and_removed() {
 fn a_ramp_finds_the_rate_and_what_put_made_is_deleted() {
     let (_place, store) = directory();
     let server = Server::start(&store, &[]);
-    server.ok(&["bucket", "create", "b", "--visibility", "public"]);
-    assert!(server.put("b/x", b"hello"));
-    let url = format!("{}/storage/b/x", server.http);
+    server.ok(&["bucket", "create", "open", "--visibility", "public"]);
+    assert!(server.put("open/x", b"hello"));
+    let url = format!("{}/storage/open/x", server.http);
     let rates = ["--rates", "20,40", "-d", "500ms", "--target", "p50=10s"];
     let shown = server.ok(&[&["bench", "rate", &url][..], &rates].concat());
     assert!(shown.contains("the highest rate with p50 of at most 10s: 40"), "{shown}");
     let puts = server.http.replace("://", "://test-key:test-secret-0123456789@");
-    let puts = format!("{puts}/storage/b/put-{{n}}");
+    let puts = format!("{puts}/storage/open/put-{{n}}");
     let time = ["-d", "200ms", "--warm-up", "0s", "-r", "1", "-c", "3"];
     let shown =
         server.ok(&[&["bench", "http", &puts, "-X", "PUT", "--body", "1k"][..], &time].concat());
     assert!(!shown.contains("test-secret"), "{shown}");
-    assert_eq!(server.ok(&["ls", "b"]).lines().count(), 1, "only x is left");
+    assert_eq!(server.ok(&["ls", "open"]).lines().count(), 1, "only x is left");
     let private = server.http.clone() + "/storage/c/x";
     let line = fails(&["http", &private], 1);
     assert!(line.contains("give credentials") || line.contains("check the path"), "{line}");
