@@ -2,9 +2,9 @@
 //!
 //! A change elsewhere invalidates an inode's attributes in the kernel, and is then let go on. The
 //! next `read` has to ask for the attributes, and when these have another size or mtime than the
-//! kernel knows, it drops its pages (`FUSE_AUTO_INVAL_DATA`). So nobody who waits for the change waits
-//! for the pages, which reads in progress may have locked. Dropping them from here while the kernel
-//! asks would not do: it ignores answers that were invalidated meanwhile.
+//! kernel knows, it drops its pages (`FUSE_AUTO_INVAL_DATA`). So nobody who waits for the change
+//! waits for the pages, which reads in progress may have locked. Dropping them from here while the
+//! kernel asks would not do: it ignores answers that were invalidated meanwhile.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,8 +97,8 @@ impl Known {
     }
 
     /// Attributes that were asked for since `moment` go to the kernel now. Where bytes changed and
-    /// somebody set size and mtime to what they were, the kernel gets an mtime a nanosecond off, this
-    /// once, so that it drops its pages.
+    /// somebody set size and mtime to what they were, the kernel gets an mtime a nanosecond off,
+    /// this once, so that it drops its pages.
     pub fn show(&self, ino: Ino, moment: Moment, inode: &mut Inode) {
         let mut shard = self.shard(ino).lock();
         let Some(one) = shard.get_mut(&ino.0) else { return };
