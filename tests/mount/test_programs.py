@@ -89,8 +89,8 @@ def test_a_program_is_built_and_run(here):
 def test_fio_reads_what_it_wrote(here, engine, pattern):
     direct = ["--direct=1"] if engine == "libaio" else []
     run("fio", "--name=verify", f"--directory={here}", f"--ioengine={engine}", f"--rw={pattern}",
-        "--bs=4k", "--size=6m", "--numjobs=2", "--verify=crc32c", "--verify_state_save=0", "--verify_fatal=1",
-        "--fsync=128", *direct)
+        "--bs=4k", "--size=6m", "--numjobs=2", "--verify=crc32c", "--verify_fatal=1",
+        "--verify_state_save=0", "--fsync=128", *direct)
 
 
 def test_a_directory_of_many_files(here):
