@@ -19,7 +19,8 @@ pub enum Meta {
         master: Master,
         /// The session of this process.
         session: SessionId,
-        /// Those of other processes, where there may be any: changes wait until they are open.
+        /// Those of other processes, where there may be any: who reads or changes what they may
+        /// have leased waits until they are open.
         sessions: Option<Arc<Sessions>>,
     },
     Remote(Client),
@@ -37,12 +38,7 @@ impl Meta {
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         match self {
             Meta::Local { master, sessions, .. } => {
-                // What the store does by itself changes nothing that a session reads.
-                if let Some(sessions) = sessions
-                    && caller.principal() != Principal::System
-                {
-                    sessions.opened().await;
-                }
+                opened(sessions, caller).await;
                 master.run(caller, verb).await
             }
             Meta::Remote(client) => client.run(caller, verb).await,
@@ -52,7 +48,10 @@ impl Meta {
     /// Runs an operation that only reads.
     pub async fn read<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         match self {
-            Meta::Local { master, .. } => master.read(caller, verb).await,
+            Meta::Local { master, sessions, .. } => {
+                opened(sessions, caller).await;
+                master.read(caller, verb).await
+            }
             Meta::Remote(client) => client.read(caller, verb).await,
         }
     }
@@ -60,6 +59,7 @@ impl Meta {
     /// As [`Meta::read`] where everything is in memory; `None` otherwise. Never blocks.
     pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
         match self {
+            Meta::Local { sessions: Some(sessions), .. } if !sessions.opened_now() => None,
             Meta::Local { master, .. } => master.read_now(caller, verb),
             Meta::Remote(client) => client.read_now(caller, verb),
         }
@@ -72,6 +72,7 @@ impl Meta {
         verb: &V,
     ) -> Option<Result<Memo<V::Reply>>> {
         match self {
+            Meta::Local { sessions: Some(sessions), .. } if !sessions.opened_now() => None,
             Meta::Local { master, .. } => master.read_memo(caller, verb),
             Meta::Remote(client) => client.read_memo(caller, verb),
         }
@@ -147,5 +148,15 @@ impl Meta {
             Meta::Local { master, .. } => Stats::Local(master.stats()),
             Meta::Remote(client) => Stats::Remote(client.stats()),
         }
+    }
+}
+
+/// Waits until no session can show what was before. What the store does by itself is nothing that
+/// a session reads.
+async fn opened(sessions: &Option<Arc<Sessions>>, caller: &Caller) {
+    if let Some(sessions) = sessions
+        && caller.principal() != Principal::System
+    {
+        sessions.opened().await;
     }
 }

@@ -253,7 +253,7 @@ impl Sessions {
         self.open.wait_for(|open| open.then_some(())).await;
     }
 
-    /// Whether changes are made.
+    /// Whether sessions are answered, and changes made.
     pub fn opened_now(&self) -> bool {
         self.open.get()
     }

@@ -1,0 +1,56 @@
+//! A master that takes over shows nothing to anybody before the sessions that it found have come or
+//! lapsed: they may still show what was before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_base::clock::RealClock;
+use cairn_base::{Error, SessionId};
+use cairn_meta::Meta;
+use cairn_meta::engine::Memory;
+use cairn_meta::master::{Config, Master};
+use cairn_meta::ops::buckets::GetBucket;
+use cairn_meta::ops::sessions::{Format, ListSessions, OpenRemoteSession, OpenSession};
+use cairn_meta::session::host::Sessions;
+use tokio::time::{sleep, timeout};
+
+use crate::net::{LEASE, caller};
+
+const OWN: SessionId = SessionId(1);
+const INHERITED: SessionId = SessionId(2);
+
+async fn master(engine: &Arc<Memory>) -> Master {
+    let clock = Arc::new(RealClock::default());
+    let master = Master::start(engine.clone(), clock, Config::default()).unwrap();
+    master.run(&Caller::system(), Format { cluster: 1 }).await.unwrap();
+    master
+}
+
+#[tokio::test]
+async fn doors_beside_the_master_wait_too() {
+    let engine = Arc::new(Memory::new());
+    let former = master(&engine).await;
+    let system = Caller::system();
+    let found = OpenRemoteSession { session: INHERITED, owner: 7 };
+    former.run(&system, found).await.unwrap();
+    former.run(&system, OpenSession { session: OWN }).await.unwrap();
+    drop(former);
+
+    let master = master(&engine).await;
+    let clock = Arc::new(RealClock::default());
+    let sessions = Sessions::start(master.clone(), clock, LEASE).await.unwrap();
+    let meta = Meta::Local { master, session: OWN, sessions: Some(sessions.clone()) };
+    let verb = || GetBucket { name: "none".into() };
+    assert!(meta.read_now(&caller(), &verb()).is_none());
+    assert!(timeout(Duration::from_millis(50), meta.read(&caller(), verb())).await.is_err());
+    // What the store does by itself goes on: sessions come by it.
+    meta.read(&system, ListSessions { after: None, limit: 9 }).await.unwrap();
+
+    while !sessions.opened_now() {
+        sleep(LEASE / 4).await;
+        sessions.tick().await.unwrap();
+    }
+    assert!(matches!(meta.read(&caller(), verb()).await, Err(Error::NotFound(_))));
+    assert!(meta.read_now(&caller(), &verb()).is_some());
+}
