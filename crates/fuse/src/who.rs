@@ -34,8 +34,12 @@ impl Who {
     }
 }
 
-/// Whether a thread has got a signal that it does not block, or is gone.
+/// Whether a thread has got a signal that it does not block, or is gone. Of one in another PID
+/// namespace, which has no number here (0), nothing is known.
 pub fn is_signalled(thread: u32) -> bool {
+    if thread == 0 {
+        return false;
+    }
     let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
     let set = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
