@@ -332,6 +332,8 @@ impl Core {
         drop(writer);
         self.space.set_short(false);
         self.look_for_space();
+        // Where somebody else made this checkpoint, the checkpointer waits for what is done.
+        self.work.notify_one();
     }
 
     /// Puts space by if there is some again. For who holds the slot.
