@@ -321,10 +321,13 @@ def scrubbed(cluster, name):
 
 
 def test_a_scrub_heals_what_nobody_reads(whole):
-    names = [f"unread/{n}" for n in range(12)]
-    needles = [put(whole.s3("g1"), name, size=200_000)[100_000:100_064] for name in names]
+    def damaged(name):
+        """A gateway that has just lost a chunkserver writes to others for a while."""
+        needle = put(whole.s3("g1"), f"unread/{time.time()}", size=200_000)[100_000:100_064]
+        return flip(whole[name].directory, [needle])
+
     for name in whole.chunkservers()[:2]:
-        flip(whole[name].directory, needles)
+        whole.wait(lambda name=name: damaged(name), f"a block on {name}")
         found = scrubbed(whole, name)
         assert found > 0
         healed = lambda name=name: (whole.node_status(name) or {}).get("healed")  # noqa: E731

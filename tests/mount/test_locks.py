@@ -122,17 +122,20 @@ def test_closing_unlocks(mounts, flags):
 def test_who_waits_can_be_interrupted_and_killed(mounts):
     one, two, _ = mounts
     (one / "stuck").write_bytes(b"")
-    program = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX)"
+    program = (
+        "import fcntl, signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3));"
+        "fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX)"
+    )
     with opened(one / "stuck") as first:
         fcntl.lockf(first, fcntl.LOCK_EX)
-        for number in (signal.SIGINT, signal.SIGKILL):
+        for number, status in ((signal.SIGUSR1, 3), (signal.SIGKILL, -signal.SIGKILL)):
             child = subprocess.Popen(
                 [sys.executable, "-c", program, two / "stuck"], stderr=subprocess.DEVNULL
             )
             time.sleep(0.5)
             assert child.poll() is None
             child.send_signal(number)
-            assert child.wait(timeout=10) != 0
+            assert child.wait(timeout=10) == status
 
 
 def count(path, times):

@@ -233,9 +233,14 @@ impl Mount {
 
     /// An owner closed the file: all its locks go.
     pub async fn release_locks(&self, handle: &Handle, owner: u64) {
-        let node = &handle.node;
+        let (node, session) = (&handle.node, self.fs.session());
+        if node.locks.lost(&HashSet::from([owner]), session) {
+            // Before it is forgotten that it may not be written back.
+            self.less_dirty(node.discard_lost().await);
+            return node.locks.forget(owner);
+        }
         let wanted = Wanted { owner, pid: 0, start: 0, last: u64::MAX, kind: UNLOCK };
-        let release = ReleaseLock { ino: node.ino, lock: wanted.lock(self.fs.session()) };
+        let release = ReleaseLock { ino: node.ino, lock: wanted.lock(session) };
         if let Err(error) = self.fs.run(&handle.caller, release).await {
             tracing::warn!(ino = %node.ino, %error, "locks are held until the session ends");
         }

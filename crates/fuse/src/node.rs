@@ -162,6 +162,18 @@ impl Node {
         bytes
     }
 
+    /// As [`Node::discard`], of what was written under locks that are lost.
+    pub async fn discard_lost(&self) -> u64 {
+        // What is being written back comes back first.
+        let _held = self.writing_back.lock().await;
+        let bytes = self.discard();
+        if bytes > 0 {
+            let ino = self.ino;
+            tracing::error!(%ino, bytes, "written under locks that are lost, and LOST with them");
+        }
+        bytes
+    }
+
     /// Writes back everything; durable when it returns. `done` is told of bytes that went.
     ///
     /// # Errors
