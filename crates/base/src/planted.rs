@@ -32,10 +32,12 @@ pub enum Bug {
     LiveSessionReaped,
     /// Freed blocks are deleted while they may be read.
     GcWithoutGrace,
+    /// What is being published is given up when nobody waits for the answer any more.
+    HangUpGivesUp,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 15] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -50,6 +52,7 @@ impl Bug {
         Bug::EndedSessionPublishes,
         Bug::LiveSessionReaped,
         Bug::GcWithoutGrace,
+        Bug::HangUpGivesUp,
     ];
 }
 

@@ -39,6 +39,10 @@ pub enum Changed {
     Inode(Ino),
     /// An entry of this directory.
     Entry(Ino),
+    /// Attributes or bytes of this inode, by an operation of this session that is about to run.
+    OurInode(Ino),
+    /// An entry of this directory, likewise.
+    OurEntry(Ino),
     /// How many entries a directory has, and since when.
     Tally(Ino),
     /// Locks on some file, or a session that may hold some.
@@ -59,6 +63,14 @@ impl Changed {
             (Some(b'b'), _) => Changed::All,
             (Some(b'l' | b's'), _) => Changed::Locks,
             _ => Changed::Other,
+        }
+    }
+
+    fn by_us(key: &Bytes) -> Changed {
+        match Changed::of(key) {
+            Changed::Inode(ino) | Changed::Tally(ino) => Changed::OurInode(ino),
+            Changed::Entry(ino) => Changed::OurEntry(ino),
+            other => other,
         }
     }
 }
@@ -121,6 +133,7 @@ impl Fs {
         client.set_on_forget(Box::new(move |forgotten| match forgotten {
             Forgotten::All => changed(Changed::All),
             Forgotten::Rows(keys) => keys.iter().map(Changed::of).for_each(&changed),
+            Forgotten::Changing(keys) => keys.iter().map(Changed::by_us).for_each(&changed),
         }));
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result, SessionId, limits};
 use cairn_blocks::Wish;
 use tokio::sync::OwnedSemaphorePermit;
@@ -97,7 +98,7 @@ impl Fs {
         request: PutRequest,
         written: Written,
     ) -> Result<PutReply> {
-        let (mut draft, content) = written.into_content();
+        let (draft, content) = written.into_content();
         let verb = PutObject {
             bucket: request.bucket,
             key: request.key,
@@ -108,7 +109,7 @@ impl Fs {
             tags: request.tags,
             conditions: request.conditions,
         };
-        draft.published(self.run(caller, verb).await)
+        draft.publish(self.run(caller, verb)).await
     }
 
     /// Publishes a part of a multipart upload.
@@ -121,10 +122,10 @@ impl Fs {
         etag: String,
         checksums: Vec<Checksum>,
     ) -> Result<()> {
-        let (mut draft, content) = written.into_content();
+        let (draft, content) = written.into_content();
         let (session, size) = (draft.session(), draft.size);
         let verb = PutPart { name, number, session, content, size, etag, checksums };
-        draft.published(self.run(caller, verb).await)
+        draft.publish(self.run(caller, verb)).await
     }
 }
 
@@ -354,12 +355,17 @@ impl Draft {
         Ok(())
     }
 
-    /// After the operation that was to publish it. Where its outcome is not known, nothing is
-    /// given up now: orphans are found when the session has ended.
-    fn published<T>(&mut self, outcome: Result<T>) -> Result<T> {
-        if matches!(outcome, Ok(_) | Err(Error::Unavailable(_))) {
-            self.body = None;
+    /// Publishes it by `operation`. Where the outcome is not known, for nobody answered or nobody
+    /// waits for the answer any more, nothing is given up: orphans are found when the session has
+    /// ended.
+    async fn publish<T>(mut self, operation: impl Future<Output = Result<T>>) -> Result<T> {
+        let body = self.body.take();
+        if is_planted(Bug::HangUpGivesUp) {
+            self.body = body;
         }
+        let outcome = operation.await;
+        let is_known = !matches!(outcome, Ok(_) | Err(Error::Unavailable(_)));
+        self.body = body.filter(|_| is_known);
         outcome
     }
 }

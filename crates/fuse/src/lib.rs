@@ -21,6 +21,7 @@ mod errno;
 mod kernel;
 mod known;
 mod locks;
+mod makers;
 mod names;
 mod node;
 mod nodes;

@@ -35,26 +35,26 @@ impl Mount {
         if let Some(found) = self.fs.read_now(&who.caller(&self.user), &verb)
             && !matches!(found, Err(Error::Denied(_)))
         {
-            return self.looked_up(found, moment, self.keeps(moment), reply);
+            return self.looked_up(parent, (found, self.keeps(moment)), moment, reply);
         }
         let mount = Arc::clone(self);
         self.spawn(async move {
             let _timer = timer;
-            let (found, keeps) = mount.look_up(who, verb).await;
-            mount.looked_up(found, moment, keeps, reply);
+            let found = mount.look_up(who, verb).await;
+            mount.looked_up(parent, found, moment, reply);
         });
     }
 
     fn looked_up(
         &self,
-        found: Result<(Ino, Inode)>,
+        parent: Ino,
+        (found, keeps): (Result<(Ino, Inode)>, Duration),
         moment: Moment,
-        keeps: Duration,
         reply: ReplyEntry,
     ) {
         match found {
             Ok(found) => self.reply_entry(reply, found, moment, keeps),
-            Err(Error::NotFound(_)) => self.reply_no_entry(reply, keeps),
+            Err(Error::NotFound(_)) => self.reply_no_entry(reply, parent, keeps),
             Err(error) => reply.error(errno::of_name(&error)),
         }
     }
@@ -77,6 +77,20 @@ impl Mount {
         }
     }
 
+    /// What was just made under a name, as it is leased now, and how long it may be kept.
+    pub fn as_leased(
+        &self,
+        who: Who,
+        name: Lookup,
+        made: (Ino, Inode),
+    ) -> ((Ino, Inode), Duration) {
+        let moment = self.known.moment();
+        match self.fs.read_now(&who.caller(&self.user), &name) {
+            Some(Ok(found)) if found.0 == made.0 => (found, self.keeps(moment)),
+            _ => (made, Duration::ZERO),
+        }
+    }
+
     pub fn make_directory(
         self: &Arc<Mount>,
         who: Who,
@@ -89,8 +103,12 @@ impl Mount {
         let moment = self.known.moment();
         self.spawn(async move {
             let _timer = timer;
+            let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
-                Ok(made) => mount.reply_entry(reply, made, moment, Duration::ZERO),
+                Ok(made) => {
+                    let (made, keeps) = mount.as_leased(who, Lookup { parent, name }, made);
+                    mount.reply_entry(reply, made, moment, keeps);
+                }
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });
@@ -115,8 +133,12 @@ impl Mount {
         let moment = self.known.moment();
         self.spawn(async move {
             let _timer = timer;
+            let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
-                Ok(made) => mount.reply_entry(reply, made, moment, Duration::ZERO),
+                Ok(made) => {
+                    let (made, keeps) = mount.as_leased(who, Lookup { parent, name }, made);
+                    mount.reply_entry(reply, made, moment, keeps);
+                }
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });
@@ -135,8 +157,12 @@ impl Mount {
         let moment = self.known.moment();
         self.spawn(async move {
             let _timer = timer;
+            let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
-                Ok(made) => mount.reply_entry(reply, made, moment, Duration::ZERO),
+                Ok(made) => {
+                    let (made, keeps) = mount.as_leased(who, Lookup { parent, name }, made);
+                    mount.reply_entry(reply, made, moment, keeps);
+                }
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });

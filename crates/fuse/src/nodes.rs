@@ -19,6 +19,7 @@ use crate::directory::Directory;
 use crate::kernel::Kernel;
 use crate::known::{Known, Moment};
 use crate::locks::Lockers;
+use crate::makers::Makers;
 use crate::node::Node;
 use crate::stats::{Stats, Timer};
 use crate::who::Who;
@@ -37,6 +38,7 @@ pub struct Mount {
     pub runtime: Runtime,
     pub kernel: Arc<Kernel>,
     pub known: Known,
+    makers: Makers,
     pub stats: Arc<Stats>,
     nodes: Mutex<HashMap<Ino, Opened>>,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
@@ -79,6 +81,7 @@ impl Mount {
             runtime,
             kernel,
             known: Known::default(),
+            makers: Makers::default(),
             stats: Arc::default(),
             nodes: Mutex::default(),
             handles: RwLock::default(),
@@ -122,6 +125,16 @@ impl Mount {
                 self.known.change_other();
                 self.kernel.forget_names();
             }
+            Changed::OurInode(ino) => {
+                self.known.change(ino);
+                self.kernel.forget_attributes(ino);
+            }
+            Changed::OurEntry(parent) => {
+                self.known.change_other();
+                if !self.makers.make(parent) {
+                    self.kernel.forget_names();
+                }
+            }
             Changed::Locks => self.locks_changed.notify_waiters(),
             Changed::Other => self.known.change_other(),
         }
@@ -149,7 +162,7 @@ impl Mount {
         }
     }
 
-    fn keeps_name(&self, keeps: Duration) -> Duration {
+    pub fn keeps_name(&self, keeps: Duration) -> Duration {
         if self.kernel.has_epochs() { keeps } else { Duration::ZERO }
     }
 
@@ -170,8 +183,11 @@ impl Mount {
         reply.entry_with_ttls(&keeps, &self.keeps_name(keeps), &attributes, GENERATION);
     }
 
-    pub fn reply_no_entry(&self, reply: ReplyEntry, keeps: Duration) {
-        let keeps = self.keeps_name(keeps);
+    pub fn reply_no_entry(&self, reply: ReplyEntry, parent: Ino, keeps: Duration) {
+        let keeps = match self.makers.is_one(parent) {
+            true => Duration::ZERO,
+            false => self.keeps_name(keeps),
+        };
         reply.entry_with_ttls(&Duration::ZERO, &keeps, &nothing(), GENERATION);
     }
 

@@ -9,6 +9,7 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::ops::create::Create;
 use cairn_fs::ops::getattr::Access;
+use cairn_fs::ops::lookup::Lookup;
 use cairn_fs::ops::posix::{READ, SEARCH, WRITE};
 use cairn_fs::rows::{Inode, Kind};
 use fuser::{
@@ -109,15 +110,17 @@ impl Mount {
         self.spawn(async move {
             let _timer = timer;
             let caller = mount.caller(who);
+            let name = Lookup { parent, name: verb.name.clone() };
             match mount.create_or_open(&caller, verb, intent).await {
-                Ok((ino, inode)) => {
+                Ok(created) => {
+                    let ((ino, inode), keeps) = mount.as_leased(who, name, created);
                     mount.known.enter(ino);
-                    let (mut inode, _) = mount.shown(ino, inode);
+                    let (mut inode, has_local) = mount.shown(ino, inode);
                     mount.known.show(ino, moment, &mut inode);
+                    let keeps = if has_local { Duration::ZERO } else { mount.keeps_name(keeps) };
                     let attributes = attributes(ino, &inode);
                     let handle = mount.open_handle(ino, caller, intent.appends, intent.writes);
-                    let flags = intent.flags();
-                    reply.created(&Duration::ZERO, &attributes, GENERATION, handle, flags);
+                    reply.created(&keeps, &attributes, GENERATION, handle, intent.flags());
                 }
                 Err(error) => reply.error(errno::of_name(&error)),
             }

@@ -29,6 +29,11 @@ pub fn directory_entry(parent: Ino, name: &[u8]) -> Bytes {
     key(&[b"d", &parent.0.to_be_bytes(), name, b"/"])
 }
 
+/// Whether a row is an inode, an entry or a tally.
+pub fn is_of_tree(key: &[u8]) -> bool {
+    matches!(key.first(), Some(b'i' | b'd' | b't'))
+}
+
 /// The range of all entries of a directory from `from` (a name, with its slash for a directory;
 /// inclusive) on.
 pub fn entries_from(parent: Ino, from: &[u8]) -> (Bytes, Bytes) {

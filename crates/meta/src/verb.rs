@@ -1,5 +1,6 @@
 //! What an operation is.
 
+use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::Timestamp;
 
@@ -29,6 +30,16 @@ pub trait Verb: Send + Sync + 'static {
     /// Whether a session that reads ranges by it keeps their rows, one by one. A range itself is
     /// never leased.
     const LEASES_RANGES: bool = false;
+
+    /// Whether a session that runs it keeps the rows of names and inodes that it changed, as they
+    /// are then. They must not tell more than the caller may know.
+    const LEASES_CHANGES: bool = false;
+
+    /// Rows that it changes, as far as its fields say. A session lets go of them when it sends the
+    /// operation, so that nobody has to wait until it was told to.
+    fn changes(&self) -> Vec<Bytes> {
+        Vec::new()
+    }
 
     /// Checks the caller's rights first. Fails without having changed anything that matters: the
     /// changes of an operation that fails are dropped.

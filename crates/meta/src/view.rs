@@ -177,6 +177,10 @@ impl<'a> View<'a> {
         !self.changes.is_empty()
     }
 
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
     /// What was missed, in the order it was asked for.
     pub fn into_wants(self) -> Vec<Want> {
         self.wants

@@ -19,8 +19,9 @@ use cairn_meta::ops::{
 };
 use cairn_meta::rows::Extent;
 use cairn_meta::session::host::{self, Answer, Sessions};
-use cairn_meta::session::{Detach, Method, Read, ReadReply, Recall, Reply, Run};
+use cairn_meta::session::{Change, Detach, Method, Read, ReadReply, Recall, Reply, Run};
 use cairn_meta::{WireVerb, wire};
+use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::messages::{GET, Get, PUT, Put, SERVES, SPACE, Space, split};
@@ -131,6 +132,7 @@ impl MountService {
         match method {
             Method::Read => return self.read(&payload).await,
             Method::Run => return self.run(&payload).await,
+            Method::Change => return self.change(&payload).await,
             Method::Detach => {
                 let Detach { session } = wire::decode(&payload)?;
                 if sessions.is_attached(&self.from(), session) {
@@ -168,9 +170,7 @@ impl MountService {
             }
         }
         read.caller = self.caller(read.caller).to_relayed();
-        let message = wire::encode(&read)?;
-        let answer = self.host.sessions.handle(&self.from(), Method::Read, &message).await?;
-        let Answer::Bytes(bytes) = answer else { return Err(unexpected()) };
+        let bytes = self.handle(Method::Read, &read).await?;
         match wire::decode(&bytes)? {
             Reply::Done(reply) => self.told(session, verb, reply),
             Reply::<ReadReply>::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => Ok(bytes),
@@ -201,11 +201,27 @@ impl MountService {
 
     async fn run(&self, payload: &[u8]) -> Result<Bytes> {
         let mut run: Run = wire::decode(payload)?;
+        self.check_run(&mut run)?;
+        self.handle(Method::Run, &run).await
+    }
+
+    /// As [`MountService::run`]. The rows that come back are of what the user made.
+    async fn change(&self, payload: &[u8]) -> Result<Bytes> {
+        let mut change: Change = wire::decode(payload)?;
+        self.check_run(&mut change.run)?;
+        self.handle(Method::Change, &change).await
+    }
+
+    fn check_run(&self, run: &mut Run) -> Result<()> {
         check_verb(RUNS, run.verb)?;
-        check_fields(&run)?;
-        run.caller = self.caller(run.caller).to_relayed();
-        let message = wire::encode(&run)?;
-        match self.host.sessions.handle(&self.from(), Method::Run, &message).await? {
+        check_fields(run)?;
+        run.caller = self.caller(run.caller.clone()).to_relayed();
+        Ok(())
+    }
+
+    async fn handle(&self, method: Method, message: &impl Serialize) -> Result<Bytes> {
+        let message = wire::encode(message)?;
+        match self.host.sessions.handle(&self.from(), method, &message).await? {
             Answer::Bytes(bytes) => Ok(bytes),
             Answer::Attached(..) => Err(unexpected()),
         }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use cairn_base::{BlockId, BodyId, Clock, Owner, SessionId, Timestamp};
 use cairn_blocks::Wish;
 use cairn_fs::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use cairn_fs::rows::SessionState;
-use cairn_fs::{Config, Fs};
+use cairn_fs::{Config, Fs, PutRequest};
 
 use crate::world::{BUCKET, World, data, root, run};
 
@@ -92,6 +93,29 @@ fn what_was_never_published_goes_at_once_or_after_a_crash() {
         assert!(world.blocks().await > 0, "a dry run changes nothing");
         world.collect().await;
         assert_eq!(world.blocks().await, 0);
+    });
+}
+
+#[test]
+fn who_hangs_up_while_it_is_published_takes_nothing_away() {
+    run(async {
+        let world = World::new(3).await;
+        let bytes = data(1, 100_000);
+        let mut writer = world.fs.begin(&root(), BUCKET).await.unwrap();
+        writer.push(bytes.clone()).await.unwrap();
+        let written = writer.finish().await.unwrap();
+        let request = PutRequest { bucket: BUCKET.into(), key: "k".into(), ..Default::default() };
+        let caller = root();
+        let mut put = Box::pin(world.fs.put_object(&caller, request, written));
+        let sent = std::future::poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await;
+        assert!(sent.is_pending(), "it waits for the disk");
+        drop(put);
+        let mut found = None;
+        while found.is_none() {
+            found = world.find("k").await.unwrap();
+        }
+        world.collect().await;
+        assert_eq!(world.find("k").await.unwrap(), Some(bytes));
     });
 }
 

@@ -123,9 +123,10 @@ fn store() -> Rig {
 /// An operation that came from another machine.
 fn keep_reply(rig: &Rig) {
     let (master, caller) = (&rig.master, Caller::system());
-    let once = Once { master, caller, session: SESSION, slot: 3, sequence: 1 };
+    let (released, lease) = (Vec::new(), false);
+    let once = Once { master, caller, session: SESSION, slot: 3, sequence: 1, released, lease };
     let other = OpenSession { session: SessionId(78) };
-    rig.runtime.block_on(rig.master.run_once(once, other)).unwrap();
+    rig.runtime.block_on(rig.master.run_once(once, other)).0.unwrap();
 }
 
 fn copy(rig: &Rig, source: &str, target: &str) {

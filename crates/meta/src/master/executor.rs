@@ -243,6 +243,11 @@ impl Executor {
     /// Its changes are now what later operations see.
     fn end(&mut self, mut job: Job, changes: Changes, open: &mut Batch) {
         job.changed = !changes.is_empty();
+        if job.changed
+            && let Some((session, released)) = job.op.released()
+        {
+            self.leases.release(session, released);
+        }
         job.settle = self.leases.ran(changes.keys(), open.number, job.op.grant());
         for (key, row) in changes {
             self.overlay.put(key, row, open);

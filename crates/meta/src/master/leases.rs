@@ -164,6 +164,19 @@ impl Leases {
         self.seen.get_mut().clear();
     }
 
+    /// The session holds none of these rows, without having been told to let go.
+    pub fn release(&mut self, session: SessionId, keys: &[Bytes]) {
+        for key in keys {
+            let Some(holders) = self.holders.get_mut(key) else { continue };
+            let before = holders.len();
+            holders.retain(|one| one.session != session || one.recall.is_some());
+            self.kept -= before - holders.len();
+            if holders.is_empty() {
+                self.holders.remove(key);
+            }
+        }
+    }
+
     /// The operation that ran is over, has changed `changed` in `batch`, and wants `grant`.
     /// Returns what it has to wait for, if anything.
     pub fn ran<'a>(

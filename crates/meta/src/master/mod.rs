@@ -36,7 +36,7 @@ mod threads;
 
 pub use leases::Event;
 pub use memo::Memo;
-pub use remote::{Once, Reading};
+pub use remote::{Leased, Once, Reading};
 pub use stats::Stats;
 
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{Error, Result, Timestamp};
+use cairn_base::{Error, Result, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::leases::Grant;
@@ -23,6 +24,12 @@ pub enum Ran {
 /// An operation with its verb erased.
 pub trait Op: Send {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran;
+
+    /// Rows that a session does not hold, whatever it was granted before: an operation that
+    /// changes rows recalls none of these from it.
+    fn released(&self) -> Option<(SessionId, &[Bytes])> {
+        None
+    }
 
     /// The leases its session gets with the reply.
     fn grant(&mut self) -> Option<Grant> {

@@ -14,7 +14,7 @@ use super::leases::{Event, Grant};
 use super::op::{Job, Op, Ran};
 use crate::ops::sessions::{find_reply, keep_reply};
 use crate::wire::{self, Visitor};
-use crate::{Context, Stop, View, WireVerb};
+use crate::{Context, Stop, View, WireVerb, keys};
 
 /// An operation that may be sent more than once.
 pub struct Once<'a> {
@@ -23,6 +23,10 @@ pub struct Once<'a> {
     pub session: SessionId,
     pub slot: u16,
     pub sequence: u64,
+    /// Rows that the session holds no lease on until it has run.
+    pub released: Vec<Bytes>,
+    /// Whether rows that it changed are leased with the reply.
+    pub lease: bool,
 }
 
 /// A read for another machine.
@@ -71,22 +75,27 @@ impl Master {
         shared.unsettled.settled(durable)
     }
 
-    /// Runs `verb` as [`Master::run`] does, unless it ran before in this slot; the reply as bytes.
-    pub async fn run_once<V: WireVerb>(&self, once: Once<'_>, verb: V) -> Result<Bytes> {
-        if !V::RUNS_WHEN_FULL {
-            self.check_space()?;
+    /// Runs `verb` as [`Master::run`] does, unless it ran before in this slot; the reply as bytes,
+    /// and what it changed where that is leased.
+    pub async fn run_once<V: WireVerb>(&self, once: Once<'_>, verb: V) -> Leased {
+        let full = if V::RUNS_WHEN_FULL { Ok(()) } else { self.check_space() };
+        if let Err(error) = full {
+            return (Err(error), Vec::new());
         }
-        let Once { caller, session, slot, sequence, .. } = once;
+        let Once { caller, session, slot, sequence, released, lease, .. } = once;
         let op = |sender| OnceOp {
             verb,
             context: Context { caller, now: Timestamp(0), batch: 0 },
             session,
             slot,
             sequence,
+            released,
+            lease: lease && V::LEASES_CHANGES,
             reply: None,
+            rows: Vec::new(),
             sender,
         };
-        self.submit(op).await?
+        self.submit(op).await.unwrap_or_else(|error| (Err(error), Vec::new()))
     }
 
     /// Runs a read on the executor, since what it may see has not settled.
@@ -120,18 +129,26 @@ struct OnceOp<V> {
     session: SessionId,
     slot: u16,
     sequence: u64,
+    released: Vec<Bytes>,
+    lease: bool,
     reply: Option<Result<Bytes>>,
-    sender: oneshot::Sender<Result<Bytes>>,
+    rows: Vec<(Bytes, Option<Bytes>)>,
+    sender: oneshot::Sender<Leased>,
 }
 
 impl<V: WireVerb> OnceOp<V> {
-    fn run(&self, view: &mut View<'_>) -> Result<Bytes, Stop> {
+    fn run(&mut self, view: &mut View<'_>) -> Result<Bytes, Stop> {
+        self.rows.clear();
         let (session, slot, sequence) = (self.session, self.slot, self.sequence);
         if let Some(reply) = find_reply(view, session, slot, sequence)? {
             return Ok(reply);
         }
         let reply = wire::encode(&self.verb.apply(view, &self.context)?)?;
         if view.has_changes() {
+            if self.lease {
+                let leased = view.changes().iter().filter(|(key, _)| keys::is_of_tree(key));
+                self.rows.extend(leased.map(|(key, row)| (key.clone(), row.clone())));
+            }
             keep_reply(view, session, slot, sequence, reply.clone());
         }
         Ok(reply)
@@ -146,12 +163,23 @@ impl<V: WireVerb> Op for OnceOp<V> {
         ran
     }
 
+    fn released(&self) -> Option<(SessionId, &[Bytes])> {
+        Some((self.session, &self.released))
+    }
+
+    fn grant(&mut self) -> Option<Grant> {
+        let keys: Vec<Bytes> = self.rows.iter().map(|(key, _)| key.clone()).collect();
+        (!keys.is_empty()).then_some(Grant { session: self.session, keys })
+    }
+
     fn fail(&mut self, error: Error) {
         self.reply = Some(Err(error));
+        self.rows.clear();
     }
 
     fn answer(self: Box<Self>) {
-        send(self.sender, self.reply);
+        let rows = self.rows;
+        send(self.sender, self.reply.map(|reply| (reply, rows)));
     }
 }
 

@@ -1,12 +1,13 @@
 //! Appending to a file.
 
+use bytes::Bytes;
 use cairn_base::{BodyId, Error, Ino, SessionId, limits};
 use serde::{Deserialize, Serialize};
 
 use super::body::{Data, open_file, put_data, store_changed};
 use super::namespace::{chunk_of, load_extents};
 use crate::rows::{Content, Inode, Place};
-use crate::{Context, Stop, Verb, View};
+use crate::{Context, Stop, Verb, View, keys};
 
 /// Appends bytes at the end that the file has when it is this operation's turn.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +38,10 @@ pub struct Appended {
 impl Verb for Append {
     type Reply = Appended;
     const NAME: &'static str = "append";
+
+    fn changes(&self) -> Vec<Bytes> {
+        vec![keys::inode(self.ino)]
+    }
 
     /// `Conflict` if blocks were written for another body or chunk than those of the end now.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Appended, Stop> {

@@ -1,5 +1,6 @@
 //! Making files, FIFOs and sockets.
 
+use bytes::Bytes;
 use cairn_auth::Action;
 use cairn_base::{Error, Ino};
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use super::posix::{
     open_directory, resolve,
 };
 use crate::rows::{Inode, Kind};
-use crate::{Context, Stop, Verb, View};
+use crate::{Context, Stop, Verb, View, keys};
 
 /// Makes an empty file, or finds the one that is there (`open` with `O_CREAT`).
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +29,11 @@ impl Verb for Create {
     /// whether the caller may open it was not decided.
     type Reply = (Ino, Inode, bool);
     const NAME: &'static str = "create";
+    const LEASES_CHANGES: bool = true;
+
+    fn changes(&self) -> Vec<Bytes> {
+        vec![keys::file_entry(self.parent, &self.name), keys::tally(self.parent)]
+    }
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         check_name(&self.name)?;
@@ -61,6 +67,11 @@ pub struct Mknod {
 impl Verb for Mknod {
     type Reply = (Ino, Inode);
     const NAME: &'static str = "mknod";
+    const LEASES_CHANGES: bool = true;
+
+    fn changes(&self) -> Vec<Bytes> {
+        vec![keys::file_entry(self.parent, &self.name), keys::tally(self.parent)]
+    }
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         if !matches!(self.kind, Kind::File | Kind::Fifo | Kind::Socket) {

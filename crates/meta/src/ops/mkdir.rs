@@ -1,12 +1,13 @@
 //! Making a directory.
 
+use bytes::Bytes;
 use cairn_base::Ino;
 use serde::{Deserialize, Serialize};
 
 use super::create::{make, vacancy};
 use super::namespace::new_directory;
 use crate::rows::Inode;
-use crate::{Context, Stop, Verb, View};
+use crate::{Context, Stop, Verb, View, keys};
 
 /// Makes an explicit directory: it stays when it becomes empty. Buckets are made otherwise.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,6 +21,11 @@ impl Verb for Mkdir {
     /// The inode as POSIX shows it.
     type Reply = (Ino, Inode);
     const NAME: &'static str = "mkdir";
+    const LEASES_CHANGES: bool = true;
+
+    fn changes(&self) -> Vec<Bytes> {
+        vec![keys::directory_entry(self.parent, &self.name), keys::tally(self.parent)]
+    }
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         let directory = vacancy(view, context, self.parent, &self.name)?;

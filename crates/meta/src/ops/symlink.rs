@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::create::{make, new_inode_in, vacancy};
 use crate::rows::{Content, Inode, Kind};
-use crate::{Context, Stop, Verb, View};
+use crate::{Context, Stop, Verb, View, keys};
 
 /// Makes a symbolic link. Its target is any path: nothing checks where it leads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,6 +19,11 @@ pub struct Symlink {
 impl Verb for Symlink {
     type Reply = (Ino, Inode);
     const NAME: &'static str = "symlink";
+    const LEASES_CHANGES: bool = true;
+
+    fn changes(&self) -> Vec<Bytes> {
+        vec![keys::file_entry(self.parent, &self.name), keys::tally(self.parent)]
+    }
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         if self.target.len() > limits::SYMLINK_BYTES {

@@ -1,11 +1,12 @@
 //! Writing a range of a file.
 
+use bytes::Bytes;
 use cairn_base::{BodyId, Ino, SessionId};
 use serde::{Deserialize, Serialize};
 
 use super::body::{open_file, put_data, store_changed};
 use crate::rows::Inode;
-use crate::{Context, Stop, Verb, View};
+use crate::{Context, Stop, Verb, View, keys};
 
 pub use super::body::Data;
 
@@ -26,6 +27,10 @@ pub struct Write {
 impl Verb for Write {
     type Reply = Inode;
     const NAME: &'static str = "write";
+
+    fn changes(&self) -> Vec<Bytes> {
+        vec![keys::inode(self.ino)]
+    }
 
     /// `Conflict` if blocks were written for a body that is not the file's (any more); `TooLarge`
     /// if the chunk must be coalesced first, or the body is shared and very long.

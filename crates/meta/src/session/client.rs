@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_auth::Caller;
+use cairn_auth::{Caller, RelayedCaller};
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Clock, Error, Result, Rng, SessionId};
 use parking_lot::Mutex;
@@ -18,8 +18,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::rows::LeasedRows;
 use super::slots::{Slots, Taken};
 use super::{
-    Acknowledge, Attach, Attached, Detach, Dialer, Link, Lost, Method, Read, ReadReply, Recall,
-    Renew, Renewed, Reply, Run,
+    Acknowledge, Attach, Attached, Change, Detach, Dialer, Link, Lost, Method, Read, ReadReply,
+    Recall, Renew, Renewed, Reply, Run,
 };
 use crate::master::Memo;
 use crate::view::Want;
@@ -57,7 +57,10 @@ pub type ReadsFrom = Box<dyn Fn(u64) -> u64 + Send + Sync>;
 /// Rows that must not be used any more, by whoever keeps what was made of them.
 #[derive(Clone, Copy, Debug)]
 pub enum Forgotten<'a> {
+    /// They were recalled.
     Rows(&'a [Bytes]),
+    /// An operation of this session is about to change them.
+    Changing(&'a [Bytes]),
     All,
 }
 
@@ -201,9 +204,18 @@ impl Client {
 
     /// As [`crate::Master::run`]. When the outcome is not known, the error says so.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
-        let fields = wire::encode(&verb)?;
-        let run = self.inner.run(caller, V::NUMBER, fields);
-        match timeout(PATIENCE, run).await {
+        let (fields, caller) = (wire::encode(&verb)?, caller.to_relayed());
+        let operation = Operation { caller, verb: V::NUMBER, fields, changes: verb.changes() };
+        // It goes on until it is known what became of it, whether somebody waits or not.
+        let inner = Arc::clone(&self.inner);
+        let run = async move { inner.run(&operation).await };
+        let ran = match verb.changes().is_empty() {
+            true => timeout(PATIENCE, run).await,
+            false => timeout(PATIENCE, tokio::spawn(run)).await.map(|ran| {
+                ran.unwrap_or_else(|_| Err(Error::Unavailable("outcome unknown: stopped".into())))
+            }),
+        };
+        match ran {
             Ok(reply) => wire::decode(&reply?),
             Err(_) => {
                 let text = format!("outcome unknown: no master answered in {PATIENCE:?}");
@@ -291,6 +303,46 @@ impl Client {
     }
 }
 
+/// An operation that is sent, perhaps more than once.
+struct Operation {
+    caller: RelayedCaller,
+    verb: u16,
+    fields: Bytes,
+    /// Rows that it is known to change.
+    changes: Vec<Bytes>,
+}
+
+/// What became of an operation.
+struct Ran {
+    reply: Result<Bytes>,
+    /// What it left, where that is leased.
+    rows: Vec<(Bytes, Option<Bytes>)>,
+    /// The master has nothing more to do with it.
+    is_over: bool,
+}
+
+impl Operation {
+    fn in_slot(&self, session: SessionId, slot: &Taken) -> Run {
+        Run {
+            session,
+            slot: slot.number(),
+            sequence: slot.sequence(),
+            caller: self.caller.clone(),
+            verb: self.verb,
+            fields: self.fields.clone(),
+        }
+    }
+
+    async fn call(&self, link: &dyn Link, run: Run) -> Result<Reply<ReadReply>, Lost> {
+        if !self.changes.is_empty() {
+            let change = Change { run, released: self.changes.clone() };
+            return call(link, Method::Change, &change).await;
+        }
+        let reply = call::<_, Bytes>(link, Method::Run, &run).await?;
+        Ok(reply.map(|reply| ReadReply { reply: Ok(reply), rows: Vec::new() }))
+    }
+}
+
 /// What leased rows say.
 enum Leased<T> {
     Reply(Result<T>),
@@ -373,33 +425,50 @@ impl Inner {
         }
     }
 
-    async fn run(&self, caller: &Caller, verb: u16, fields: Bytes) -> Result<Bytes> {
-        let (mut session, mut slot) = self.take_slot().await?;
+    async fn run(&self, operation: &Operation) -> Result<Bytes> {
+        let changes = &operation.changes;
+        if changes.is_empty() {
+            return self.send(operation).await.reply;
+        }
+        let changing = self.rows.change(changes);
+        self.forgotten(Forgotten::Changing(changes));
+        let Ran { reply, rows, is_over } = self.send(operation).await;
+        if is_over {
+            changing.done(rows);
+        }
+        reply
+    }
+
+    async fn send(&self, operation: &Operation) -> Ran {
         let mut sent = false;
+        match self.send_until_known(operation, &mut sent).await {
+            Ok(ReadReply { reply, rows }) => Ran { is_over: reply.is_ok() || !sent, reply, rows },
+            Err(error) => Ran { reply: Err(error), rows: Vec::new(), is_over: !sent },
+        }
+    }
+
+    /// `sent` says whether it may be under way more than once, or still.
+    async fn send_until_known(&self, operation: &Operation, sent: &mut bool) -> Result<ReadReply> {
+        let (mut session, mut slot) = self.take_slot().await?;
         loop {
             let attachment = self.attached().await?;
             if attachment.session != session {
-                if sent {
+                if *sent {
                     let text = format!("outcome unknown: session {session} was lost");
                     return Err(Error::Unavailable(text));
                 }
                 (session, slot) = self.take_slot().await?;
                 continue;
             }
-            let run = Run {
-                session,
-                slot: slot.number(),
-                sequence: slot.sequence(),
-                caller: caller.to_relayed(),
-                verb,
-                fields: fields.clone(),
-            };
+            let run = operation.in_slot(session, &slot);
             self.counters.calls.fetch_add(1, Ordering::Relaxed);
-            match call::<_, Bytes>(&*attachment.link, Method::Run, &run).await {
-                Ok(Reply::Done(reply)) => return Ok(reply),
-                Ok(Reply::Failed(error)) => return Err(error),
+            match operation.call(&*attachment.link, run).await {
+                Ok(Reply::Done(done)) => return Ok(done),
+                Ok(Reply::Failed(error)) => {
+                    return Ok(ReadReply { reply: Err(error), rows: Vec::new() });
+                }
                 Ok(Reply::NotAttached) => {}
-                Ok(Reply::NotServing(_)) | Err(_) => sent = true,
+                Ok(Reply::NotServing(_)) | Err(_) => *sent = true,
             }
             self.lost(&attachment.link).await;
         }
@@ -471,6 +540,7 @@ impl Inner {
                     // Not before the metadata know it: blocks of no known session stay for ever.
                     if session != former {
                         *self.slots.lock() = Slots::new();
+                        self.rows.start_over();
                         self.session.store(session.0, Ordering::SeqCst);
                     }
                     let lease = Duration::from_millis(attached.lease_ms);

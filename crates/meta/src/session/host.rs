@@ -1,6 +1,7 @@
 //! The master's side of sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{
-    Acknowledge, Attach, Attached, Detach, Method, Read, ReadReply, Recall, Renew, Renewed, Reply,
-    Run,
+    Acknowledge, Attach, Attached, Change, Detach, Method, Read, ReadReply, Recall, Renew, Renewed,
+    Reply,
 };
-use crate::master::{Event, Once, Reading};
+use crate::master::{Event, Leased, Once, Reading};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::SessionState;
 use crate::wire::{self, Visitor};
@@ -110,7 +111,12 @@ impl Sessions {
             }
             Method::Renew => self.reply(self.renew(peer, &wire::decode(message)?)),
             Method::Read => self.reply(self.read(peer, wire::decode(message)?).await),
-            Method::Run => self.reply(self.run(peer, wire::decode(message)?).await),
+            Method::Run => {
+                let run = Change { run: wire::decode(message)?, released: Vec::new() };
+                let ran = self.change(peer, run, false).await;
+                self.reply(ran.and_then(|ran| ran.map(|ran| ran.reply).transpose()))
+            }
+            Method::Change => self.reply(self.change(peer, wire::decode(message)?, true).await),
             Method::Detach => self.reply(self.detach(peer, &wire::decode(message)?).await),
             Method::Acknowledge => self.reply(self.acknowledge(peer, &wire::decode(message)?)),
         };
@@ -230,11 +236,12 @@ impl Sessions {
             self.master.check_serving()?;
             return Ok(Some(ReadReply { reply: Err(error), rows: Vec::new() }));
         }
-        rows.retain(|(_, row)| row.as_ref().is_none_or(|row| row.len() <= LEASED_ROW_BYTES));
+        rows.retain(is_leased);
         Ok(Some(ReadReply { reply, rows }))
     }
 
-    async fn run(&self, peer: &Peer, run: Run) -> Result<Option<Bytes>> {
+    async fn change(&self, peer: &Peer, change: Change, lease: bool) -> Result<Option<ReadReply>> {
+        let Change { run, released } = change;
         if !self.is_attached(peer, run.session) {
             return Ok(None);
         }
@@ -244,8 +251,11 @@ impl Sessions {
         self.opened().await;
         let caller = Caller::relayed(run.caller);
         let (session, slot, sequence) = (run.session, run.slot, run.sequence);
-        let visitor = Once { master: &self.master, caller, session, slot, sequence };
-        wire::visit(run.verb, &run.fields, visitor)?.await.map(Some)
+        let master = &self.master;
+        let visitor = Once { master, caller, session, slot, sequence, released, lease };
+        let (reply, mut rows) = wire::visit(run.verb, &run.fields, visitor)?.await;
+        rows.retain(is_leased);
+        Ok(Some(ReadReply { reply: Ok(reply?), rows }))
     }
 
     /// Waits until sessions are answered, and changes made.
@@ -333,12 +343,16 @@ impl Sessions {
     }
 }
 
+fn is_leased((_, row): &(Bytes, Option<Bytes>)) -> bool {
+    row.as_ref().is_none_or(|row| row.len() <= LEASED_ROW_BYTES)
+}
+
 fn lapsed(session: SessionId) -> Error {
     Error::Unavailable(format!("outcome unknown: session {session} has lapsed"))
 }
 
 impl<'a> Visitor for Once<'a> {
-    type Output = std::pin::Pin<Box<dyn Future<Output = Result<Bytes>> + Send + 'a>>;
+    type Output = Pin<Box<dyn Future<Output = Leased> + Send + 'a>>;
 
     fn visit<V: crate::WireVerb>(self, verb: V) -> Self::Output {
         Box::pin(self.master.run_once(self, verb))

@@ -51,6 +51,8 @@ pub enum Method {
     Acknowledge = 5,
     /// [`Detach`], answered with nothing.
     Detach = 8,
+    /// [`Change`], answered with [`ReadReply`].
+    Change = 9,
 }
 
 impl Method {
@@ -62,6 +64,7 @@ impl Method {
             4 => Ok(Method::Run),
             5 => Ok(Method::Acknowledge),
             8 => Ok(Method::Detach),
+            9 => Ok(Method::Change),
             other => Err(Error::NotImplemented(format!("method {other} of a master"))),
         }
     }
@@ -76,6 +79,17 @@ pub enum Reply<T> {
     NotAttached,
     /// This master does not serve, or not any more; another one may.
     NotServing(String),
+}
+
+impl<T> Reply<T> {
+    fn map<U>(self, done: impl FnOnce(T) -> U) -> Reply<U> {
+        match self {
+            Reply::Done(reply) => Reply::Done(done(reply)),
+            Reply::Failed(error) => Reply::Failed(error),
+            Reply::NotAttached => Reply::NotAttached,
+            Reply::NotServing(why) => Reply::NotServing(why),
+        }
+    }
 }
 
 /// Opens a session, or goes on with one after the connection was lost. The client has let go of
@@ -119,7 +133,7 @@ pub struct Read {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ReadReply {
     pub reply: Result<Bytes>,
-    /// What it was made of, where it is leased.
+    /// What it was made of or changed, where it is leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
 }
 
@@ -133,6 +147,16 @@ pub struct Run {
     pub caller: RelayedCaller,
     pub verb: u16,
     pub fields: Bytes,
+}
+
+/// Runs a verb as [`Run`] does; the answer has rows that it changed, to be kept until they are
+/// recalled.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Change {
+    pub run: Run,
+    /// The session holds none of these rows, and will keep none that it was sent before the
+    /// operation has run.
+    pub released: Vec<Bytes>,
 }
 
 /// All rows of recalls up to `number` are forgotten.

@@ -28,9 +28,30 @@ impl Weighter<Bytes, Option<Bytes>> for Weigh {
 /// Rows that the master will recall before it changes them.
 pub struct LeasedRows {
     rows: Cache<Bytes, Option<Bytes>, Weigh>,
-    /// How many recalls there were of keys of a stripe.
-    stripes: Vec<Mutex<u64>>,
+    stripes: Vec<Mutex<Stripe>>,
     recalls: AtomicU64,
+    /// Recalls have an order.
+    recalling: Mutex<()>,
+    /// Counts sessions.
+    generation: AtomicU64,
+}
+
+/// Keys with the same hash.
+#[derive(Clone, Copy, Default)]
+struct Stripe {
+    /// The number of the last recall of one of them.
+    last: u64,
+    /// Operations on their way that change some: meanwhile no row is kept.
+    changing: u32,
+}
+
+/// Rows that an operation on its way changes. If it is dropped, because nobody knows whether the
+/// operation will run, they are not kept again in this session.
+pub struct Changing<'a> {
+    rows: &'a LeasedRows,
+    keys: &'a [Bytes],
+    generation: u64,
+    mark: Mark,
 }
 
 /// Recalls there were before a call to the master.
@@ -49,8 +70,10 @@ impl LeasedRows {
         let lifecycle = DefaultLifecycle::default();
         LeasedRows {
             rows: Cache::with(items, bytes as u64, Weigh, DefaultHashBuilder::default(), lifecycle),
-            stripes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             recalls: AtomicU64::new(0),
+            recalling: Mutex::new(()),
+            generation: AtomicU64::new(0),
         }
     }
 
@@ -61,21 +84,51 @@ impl LeasedRows {
 
     /// Forgets rows. When this returns no read that begins later sees them.
     pub fn recall(&self, keys: &[Bytes]) {
+        let _recalling = self.recalling.lock();
+        self.forget(keys, |_| {});
+    }
+
+    fn forget(&self, keys: &[Bytes], and: impl Fn(&mut Stripe)) -> Mark {
         let number = self.recalls.load(Ordering::SeqCst) + 1;
         for key in keys {
-            let mut last = self.stripe(key).lock();
-            *last = number;
+            let mut stripe = self.stripe(key).lock();
+            stripe.last = number;
+            and(&mut stripe);
             self.rows.remove(key);
         }
         // After the rows: who read one of them before finds that the mark moved.
         self.recalls.store(number, Ordering::SeqCst);
+        Mark(number)
+    }
+
+    /// Forgets rows that an operation changes which is sent after this. What the master leases of
+    /// them before the operation ran is not kept, so it need not be recalled.
+    pub fn change<'a>(&'a self, keys: &'a [Bytes]) -> Changing<'a> {
+        let _recalling = self.recalling.lock();
+        let generation = self.generation.load(Ordering::SeqCst);
+        let mark = self.forget(keys, |stripe| stripe.changing += 1);
+        Changing { rows: self, keys, generation, mark }
     }
 
     /// Forgets all rows.
     pub fn clear(&self) {
+        let _recalling = self.recalling.lock();
+        self.forget_all(|_| {});
+    }
+
+    /// Forgets all rows, and the operations of a session that has ended.
+    pub fn start_over(&self) {
+        let _recalling = self.recalling.lock();
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.forget_all(|stripe| stripe.changing = 0);
+    }
+
+    fn forget_all(&self, and: impl Fn(&mut Stripe)) {
         let number = self.recalls.load(Ordering::SeqCst) + 1;
         for stripe in &self.stripes {
-            *stripe.lock() = number;
+            let mut stripe = stripe.lock();
+            stripe.last = number;
+            and(&mut stripe);
         }
         self.rows.clear();
         self.recalls.store(number, Ordering::SeqCst);
@@ -84,8 +137,9 @@ impl LeasedRows {
     /// Keeps a row that the master sent in answer to a call made after `mark`, unless it was
     /// recalled meanwhile.
     pub fn offer(&self, mark: Mark, key: Bytes, row: Option<Bytes>) {
-        let last = self.stripe(&key).lock();
-        if *last <= mark.0 || is_planted(Bug::CacheFillRace) {
+        let stripe = self.stripe(&key).lock();
+        let is_kept = stripe.last <= mark.0 && stripe.changing == 0;
+        if is_kept || is_planted(Bug::CacheFillRace) {
             self.rows.insert(key, row);
         }
     }
@@ -95,8 +149,32 @@ impl LeasedRows {
         (self.rows.len() as u64, self.rows.weight())
     }
 
-    fn stripe(&self, key: &Bytes) -> &Mutex<u64> {
+    fn stripe(&self, key: &Bytes) -> &Mutex<Stripe> {
         &self.stripes[crc32c(key) as usize % STRIPES]
+    }
+}
+
+impl Changing<'_> {
+    /// The operation has run, or never will, and left these rows: they are leased, unless they
+    /// were recalled since or another operation changes them.
+    pub fn done(self, rows: Vec<(Bytes, Option<Bytes>)>) {
+        let Changing { rows: leased, keys, generation, mark } = self;
+        let _recalling = leased.recalling.lock();
+        if leased.generation.load(Ordering::SeqCst) != generation {
+            return;
+        }
+        for key in keys {
+            leased.stripe(key).lock().changing -= 1;
+        }
+        for (key, row) in rows {
+            leased.offer(mark, key, row);
+        }
+        // Reads that began before may have been leased what was let go of when it ran.
+        let number = leased.recalls.load(Ordering::SeqCst) + 1;
+        for key in keys {
+            leased.stripe(key).lock().last = number;
+        }
+        leased.recalls.store(number, Ordering::SeqCst);
     }
 }
 
@@ -133,5 +211,48 @@ mod tests {
         rows.clear();
         rows.offer(mark, b.clone(), None);
         assert_eq!((rows.get(&a), rows.get(&b)), (None, None));
+    }
+
+    #[test]
+    fn what_is_being_changed_is_not_kept() {
+        let rows = LeasedRows::new(1 << 20);
+        let (a, old, new) =
+            ([Bytes::from_static(b"a")], Some(Bytes::new()), Some(Bytes::from("n")));
+        let get = || rows.get(&a[0]);
+        let offer = |mark, row: &Option<Bytes>| rows.offer(mark, a[0].clone(), row.clone());
+        let left = || vec![(a[0].clone(), new.clone())];
+        let before = rows.mark();
+        offer(before, &old);
+        let changing = rows.change(&a);
+        let during = rows.mark();
+        assert_eq!(get(), None);
+        offer(before, &old);
+        offer(during, &old);
+        assert_eq!(get(), None);
+        changing.done(left());
+        assert_eq!(get(), Some(new.clone()));
+        offer(during, &old);
+        assert_eq!(get(), Some(new.clone()), "what was read meanwhile may be old");
+
+        let changing = rows.change(&a);
+        rows.recall(&a);
+        changing.done(left());
+        assert_eq!(get(), None, "recalled since");
+
+        let (first, second) = (rows.change(&a), rows.change(&a));
+        second.done(left());
+        assert_eq!(get(), None, "the other one may come after it");
+        first.done(left());
+        assert_eq!(get(), None, "or it came before the other one");
+
+        drop(rows.change(&a));
+        offer(rows.mark(), &new);
+        assert_eq!(get(), None, "nobody knows when it runs");
+        let changing = rows.change(&a);
+        rows.start_over();
+        changing.done(left());
+        assert_eq!(get(), None, "of another session");
+        offer(rows.mark(), &new);
+        assert_eq!(get(), Some(new.clone()));
     }
 }

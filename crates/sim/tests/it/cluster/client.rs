@@ -31,6 +31,9 @@ const READER_PATIENCE: Duration = Duration::from_secs(1);
 /// Of so many uploads and downloads one is slow, and by how much at most, milliseconds.
 const SLOW_ONE_IN: u64 = 8;
 const SLOW_MS: u64 = 10_000;
+/// Of so many requests one is given up, and after how long at most, milliseconds.
+const HANG_UP_ONE_IN: u64 = 12;
+const HANG_UP_MS: u64 = 100;
 
 /// What a client asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +121,8 @@ pub struct Request {
     pub op: Op,
     /// Between the opening of an object and its bytes, or its bytes and their publication.
     pub slow: Duration,
+    /// After that the client hangs up, and the gateway drops what it was doing.
+    pub hang_up: Option<Duration>,
     pub number: u64,
     pub waiting: Arc<Waiting>,
 }
@@ -153,7 +158,13 @@ impl Waiting {
 
 impl Request {
     pub async fn answer(self, fs: Fs) {
-        let outcome = run(&fs, &self.key, self.op, self.slow).await;
+        let run = run(&fs, &self.key, self.op, self.slow);
+        let outcome = match self.hang_up {
+            None => run.await,
+            Some(after) => timeout(after, run)
+                .await
+                .unwrap_or_else(|_| Ok(Outcome::Unknown("the client hung up".into()))),
+        };
         let outcome = outcome.unwrap_or_else(|error| Outcome::Unknown(error.to_string()));
         let answer = self.waiting.0.lock().remove(&self.number);
         // The client may have given up.
@@ -291,7 +302,9 @@ impl Client {
         };
         let (number, answered) = waiting.enter();
         let call = self.history.lock().begin(&key, op);
-        let sent = requests.send(Request { key: key.clone(), op, slow, number, waiting });
+        let hang_up = (self.rng.below(HANG_UP_ONE_IN) == 0)
+            .then(|| slow + Duration::from_millis(self.rng.below(HANG_UP_MS)));
+        let sent = requests.send(Request { key: key.clone(), op, slow, hang_up, number, waiting });
         let outcome = match timeout(patience, answered).await {
             _ if sent.is_err() => Outcome::Unknown("no gateway".into()),
             Ok(Ok(outcome)) => outcome,
