@@ -296,7 +296,11 @@ class Load:
                 client.work("get", key, threading.Event())
             s3 = self.cluster.s3(gateway)
             for key, value in self.copies().items():
-                reply = s3.object("GET", BUCKET, key)
+                try:
+                    reply = s3.object("GET", BUCKET, key)
+                except LOST as error:
+                    problems.append(f"COPY by {gateway}: {key} is not to be read: {error!r}")
+                    continue
                 if reply.status != 200 or self.values.of_body(reply.body) != value:
                     problems.append(f"COPY by {gateway}: {key} should be {value}: {reply}")
             problems += client.problems
