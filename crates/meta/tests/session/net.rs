@@ -10,10 +10,12 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
-use cairn_base::{Error, Result, Rng, UserId};
+use cairn_base::{Error, Ino, Result, Rng, UserId};
 use cairn_meta::engine::Memory;
 use cairn_meta::master::{self, Master};
 use cairn_meta::ops::buckets::CreateBucket;
+use cairn_meta::ops::create::Create;
+use cairn_meta::ops::lookup::Lookup;
 use cairn_meta::ops::open_object::{OpenObject, OpenedObject};
 use cairn_meta::ops::put_object::{NewContent, PutObject, PutReply};
 use cairn_meta::ops::sessions::Format;
@@ -226,4 +228,25 @@ pub async fn get(client: &Client, key: &str) -> Result<u64> {
         Err(Error::NotFound(_)) => Ok(0),
         Err(error) => Err(error),
     }
+}
+
+/// Makes a file of that number, in the directory of the bucket; it may be there.
+pub async fn make(client: &Client, number: u64) -> Result<()> {
+    let (parent, name) = (bucket(client).await?, number.to_string().into_bytes());
+    client.run(&caller(), Create { parent, name, mode: 0o644, exclusive: false }).await.map(drop)
+}
+
+/// Whether there is one.
+pub async fn is_made(client: &Client, number: u64) -> Result<bool> {
+    let (parent, name) = (bucket(client).await?, number.to_string().into_bytes());
+    match client.read(&caller(), Lookup { parent, name }).await {
+        Ok(_) => Ok(true),
+        Err(Error::NotFound(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+async fn bucket(client: &Client) -> Result<Ino> {
+    let name = b"bucket".to_vec();
+    client.read(&caller(), Lookup { parent: Ino::ROOT, name }).await.map(|(ino, _)| ino)
 }

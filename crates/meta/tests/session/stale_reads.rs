@@ -10,10 +10,12 @@ use cairn_base::rng::SeededRng;
 use cairn_base::{Error, Rng};
 use cairn_meta::session::client::Client;
 
-use crate::net::{Cut, LEASE, Net, get, put};
+use crate::net::{Cut, LEASE, Net, get, is_made, make, put};
 
 const CLIENTS: u64 = 4;
 const KEYS: usize = 6;
+/// Of names that are made one after another, and looked up before and after.
+const NAMES: usize = KEYS;
 const RUN: Duration = Duration::from_secs(8);
 
 /// What is known of one object.
@@ -38,8 +40,10 @@ async fn work(
     let rng = SeededRng::new(seed);
     let mut done = [0; 3];
     while !stop.load(Ordering::SeqCst) {
-        let at = rng.next_u64() as usize % KEYS;
-        if rng.next_u64().is_multiple_of(4) {
+        let at = rng.next_u64() as usize % (KEYS + 1);
+        if at == NAMES {
+            done[usize::from(name(&client, &known[NAMES], &rng).await) * 2] += 1;
+        } else if rng.next_u64().is_multiple_of(4) {
             let mut number = known[at].writing.lock().await;
             *number += 1;
             match put(&client, &key(at), *number).await {
@@ -66,6 +70,33 @@ async fn work(
         tokio::task::yield_now().await;
     }
     done
+}
+
+/// Makes the next file, or looks for one near it. Whether it is not known what came of it.
+async fn name(client: &Client, known: &Known, rng: &SeededRng) -> bool {
+    let outcome = if rng.next_u64().is_multiple_of(3) {
+        let mut number = known.writing.lock().await;
+        let made = make(client, *number + 1).await;
+        if made.is_ok() {
+            *number += 1;
+            known.least.fetch_max(*number, Ordering::SeqCst);
+        }
+        made
+    } else {
+        let least = known.least.load(Ordering::SeqCst);
+        let near = (least + 2).saturating_sub(rng.next_u64() % 4).max(1);
+        let found = is_made(client, near).await;
+        if let Ok(found) = found {
+            assert!(found || near > least, "{near} was made, and is not there");
+            known.least.fetch_max(if found { near } else { 0 }, Ordering::SeqCst);
+        }
+        found.map(drop)
+    };
+    match outcome {
+        Ok(()) => false,
+        Err(Error::Unavailable(_)) => true,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 async fn disturb(net: Arc<Net>, cuts: Vec<Arc<Cut>>, stop: Arc<AtomicBool>, masters: bool) {
@@ -97,7 +128,7 @@ async fn disturb(net: Arc<Net>, cuts: Vec<Arc<Cut>>, stop: Arc<AtomicBool>, mast
 
 async fn run(masters: bool) {
     let net = Net::new().await;
-    let known: Arc<Vec<Known>> = Arc::new((0..KEYS).map(|_| Known::default()).collect());
+    let known: Arc<Vec<Known>> = Arc::new((0..=NAMES).map(|_| Known::default()).collect());
     let stop = Arc::new(AtomicBool::new(false));
     let mut cuts = Vec::new();
     let mut clients = Vec::new();
@@ -124,7 +155,7 @@ async fn run(masters: bool) {
     println!("reads {}, of them leased {leased}; writes {}; unknown {}", done[0], done[1], done[2]);
     assert!(done[0] > 1000 && done[1] > 100 && leased > 100, "too little happened");
     tokio::time::sleep(LEASE * 2).await;
-    for (at, known) in known.iter().enumerate() {
+    for (at, known) in known[..KEYS].iter().enumerate() {
         let least = known.least.load(Ordering::SeqCst);
         for client in &clients {
             assert!(get(client, &key(at)).await.unwrap() >= least);
