@@ -1,6 +1,8 @@
 //! What every other crate of Cairn stands on: ids, limits, errors, checksums, the row codec, and
 //! the seams through which the outside world (disk, clock, randomness, threads) comes in.
 //!
+//! A request carries its [`stage`]s and its [`trace`] with it.
+//!
 //! It is not: an async runtime, a utility drawer, a place for anything that knows what a file is.
 //!
 //! ```text
@@ -22,7 +24,9 @@ mod node;
 pub mod planted;
 pub mod rng;
 mod secret;
+pub mod stage;
 mod threads;
+pub mod trace;
 
 pub use clock::{Clock, Timestamp};
 pub use disk::{Disk, DiskFile, RealDisk};
@@ -36,4 +40,5 @@ pub use map::ClusterMap;
 pub use node::{KeyHash, Pin, Role, Roles};
 pub use rng::Rng;
 pub use secret::Secret;
+pub use stage::{Stage, Stages};
 pub use threads::{Thread, Threads};

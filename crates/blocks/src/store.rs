@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{BlockId, Disk, Error, GroupId, Owner, Result};
+use cairn_base::{BlockId, Disk, Error, GroupId, Owner, Result, Stage, stage};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::config::{Config, Durability};
@@ -122,14 +122,18 @@ impl Store {
         data: Bytes,
     ) -> Result<()> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
+        let (written, is_written) = tokio::sync::oneshot::channel();
         let shared = Arc::clone(&self.shared);
         self.shared.run(move || {
             // Nobody listens if the caller gave up; the block is written all the same.
             let done = Box::new(move |result| drop(sender.send(result)));
             shared.put(Key { group, block }, owner, &data, done);
+            let _ = written.send(());
         });
+        // An error means that it ended early, which the other one says, too.
+        let _ = stage::time(Stage::Write, is_written).await;
         let ended = || Error::Unavailable("a writer ended early".to_owned());
-        receiver.await.unwrap_or_else(|_| Err(ended()))
+        stage::time(Stage::Sync, receiver).await.unwrap_or_else(|_| Err(ended()))
     }
 
     /// Does what blocks where that is allowed.
@@ -222,6 +226,7 @@ impl Blocks for Store {
     }
 
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        let _reading = stage::enter(Stage::Read);
         let key = Key { group, block };
         if range.len() <= INLINE_READ_BYTES
             && let Some(bytes) = self.shared.read_now(key, &range)?
@@ -232,6 +237,7 @@ impl Blocks for Store {
     }
 
     fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>> {
+        let _reading = stage::enter(Stage::Read);
         self.shared.read_now(Key { group, block }, &range)
     }
 

@@ -120,3 +120,5 @@ pub const ADMIN_CALL: Duration = Duration::from_secs(10);
 pub const ADMIN_AGE: Duration = Duration::from_secs(300);
 /// A side that was silent for so long is pinged, and dead when it is silent for as long again.
 pub const ADMIN_KEEP_ALIVE: Duration = Duration::from_secs(2);
+/// From when on a request for blocks is logged as slow.
+pub const SLOW: Duration = Duration::from_secs(1);

@@ -13,6 +13,7 @@ use cairn_blocks::Store;
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::http::HttpDoor;
 use cairn_doors::metrics::Metrics;
+use cairn_doors::observe::{Observer, SLOW};
 use cairn_doors::serve::{Serving, listen, serve};
 use cairn_fs::Fs;
 use cairn_meta::Master;
@@ -36,7 +37,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{}:{}", root.id, root.secret.expose());
     }
     let serving = Serving::default();
-    let metrics = Metrics::new(admit.fs().clone(), Arc::clone(&serving.connections));
+    let metrics = Metrics::new(
+        admit.fs().clone(),
+        Arc::clone(&serving.connections),
+        Observer::new(&**admit.rng(), SLOW),
+    );
     let (_stop, stopped) = watch::channel(false);
     serve(listen(address.parse()?)?, HttpDoor::new(admit, metrics, None), serving, stopped).await;
     Ok(())

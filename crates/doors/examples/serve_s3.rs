@@ -11,6 +11,8 @@ use cairn_base::rng::RealRng;
 use cairn_base::{Clock, RealDisk, Secret, clock::RealClock};
 use cairn_blocks::Store;
 use cairn_doors::admit::{Admit, ensure_root};
+use cairn_doors::metrics::Metrics;
+use cairn_doors::observe::{Observer, SLOW};
 use cairn_doors::s3::{S3Config, service};
 use cairn_doors::serve::{Serving, listen, serve};
 use cairn_fs::Fs;
@@ -36,7 +38,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let serving = Serving::default();
     let (_stop, stopped) = watch::channel(false);
-    let door = service(admit.fs().clone(), admit, S3Config::default());
+    let observer = Observer::new(&**admit.rng(), SLOW);
+    let connections = Arc::clone(&serving.connections);
+    let metrics = Metrics::new(admit.fs().clone(), connections, observer);
+    let door = service(admit.fs().clone(), admit, &metrics, S3Config::default());
     serve(listen(address.parse()?)?, door, serving, stopped).await;
     Ok(())
 }

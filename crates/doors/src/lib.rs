@@ -13,9 +13,11 @@ pub mod admit;
 pub mod http;
 pub mod limits;
 pub mod metrics;
+pub mod observe;
 mod pulse;
 pub mod s3;
 pub mod serve;
+mod timing;
 pub mod tls;
 mod upload;
 

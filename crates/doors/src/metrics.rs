@@ -6,14 +6,17 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use cairn_base::{Stage, Stages};
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text::encode};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+
+use crate::observe::{Ended, Observer};
 
 /// Upper bounds of the latency buckets, microseconds; one more counts what is above.
 const BUCKETS_US: [u64; 16] = [
@@ -26,6 +29,19 @@ const BUCKETS_US: [u64; 16] = [
 pub struct Connections {
     open: AtomicU64,
     accepted: AtomicU64,
+    tls_full: AtomicU64,
+    tls_resumed: AtomicU64,
+    tls_failed: AtomicU64,
+    tls_us: AtomicU64,
+}
+
+/// How a TLS handshake ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Handshake {
+    /// With a signature of the server's key, which costs most.
+    Full,
+    Resumed,
+    Failed,
 }
 
 pub(crate) struct Open<'a>(&'a Connections);
@@ -35,6 +51,16 @@ impl Connections {
         self.open.fetch_add(1, Relaxed);
         self.accepted.fetch_add(1, Relaxed);
         Open(self)
+    }
+
+    pub(crate) fn shook_hands(&self, handshake: Handshake, took: Duration) {
+        let counter = match handshake {
+            Handshake::Full => &self.tls_full,
+            Handshake::Resumed => &self.tls_resumed,
+            Handshake::Failed => &self.tls_failed,
+        };
+        counter.fetch_add(1, Relaxed);
+        self.tls_us.fetch_add(took.as_micros() as u64, Relaxed);
     }
 
     pub fn open(&self) -> u64 {
@@ -48,31 +74,76 @@ impl Drop for Open<'_> {
     }
 }
 
-/// What one verb of one door has done.
+/// Times, by how long they were.
 #[derive(Debug, Default)]
+struct Histogram {
+    buckets: [AtomicU64; BUCKETS_US.len() + 1],
+    sum_ns: AtomicU64,
+}
+
+impl Histogram {
+    fn add(&self, time: Duration) {
+        let us = time.as_micros() as u64;
+        let bucket = BUCKETS_US.iter().position(|bound| us <= *bound).unwrap_or(BUCKETS_US.len());
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.sum_ns.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+
+    fn encode(
+        &self,
+        metric: &mut prometheus_client::encoding::MetricEncoder<'_>,
+        labels: &[(&'static str, &'static str); 2],
+    ) -> fmt::Result {
+        let counts = self.buckets.iter().map(|count| count.load(Relaxed));
+        let counts: Vec<u64> = counts.collect();
+        let total: u64 = counts.iter().sum();
+        if total == 0 {
+            return Ok(());
+        }
+        let bounds = BUCKETS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+        let sum = self.sum_ns.load(Relaxed) as f64 / 1e9;
+        metric.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, total, &buckets, None)
+    }
+}
+
+/// Where the time of all requests of a door went.
+#[derive(Debug)]
+struct StageStats {
+    door: &'static str,
+    stages: [Histogram; Stage::ALL.len()],
+}
+
+/// What one verb of one door has done.
+#[derive(Debug)]
 pub struct VerbStats {
     door: &'static str,
     verb: &'static str,
+    stages: Arc<StageStats>,
+    observer: Arc<Observer>,
     /// By the first digit of the status, 1 to 5.
     replies: [AtomicU64; 5],
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
-    buckets: [AtomicU64; BUCKETS_US.len() + 1],
-    latency_us: AtomicU64,
+    latency: Histogram,
 }
 
 impl VerbStats {
     /// Counts a reply; call when its last byte is handed over.
-    pub fn record(&self, status: u16, elapsed: Duration, bytes_out: u64) {
+    pub fn record(&self, status: u16, stages: &Stages, bytes_out: u64) {
         let class = usize::from(status / 100).clamp(1, 5) - 1;
         self.replies[class].fetch_add(1, Relaxed);
-        let us = elapsed.as_micros() as u64;
-        let bucket = BUCKETS_US.iter().position(|bound| us <= *bound).unwrap_or(BUCKETS_US.len());
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        self.latency_us.fetch_add(us, Relaxed);
+        self.latency.add(stages.total());
+        for (stage, histogram) in Stage::ALL.into_iter().zip(&self.stages.stages) {
+            let spent = stages.spent(stage);
+            if !spent.is_zero() {
+                histogram.add(spent);
+            }
+        }
         if bytes_out > 0 {
             self.bytes_out.fetch_add(bytes_out, Relaxed);
         }
+        self.observer.end(&Ended { door: self.door, verb: self.verb, status, stages: *stages });
     }
 
     /// Counts bytes of a request's body.
@@ -88,15 +159,24 @@ impl VerbStats {
 /// Counts one reply whose body is still being sent, when it is dropped.
 #[derive(Debug)]
 pub struct Pending {
-    pub stats: Arc<VerbStats>,
+    stats: Arc<VerbStats>,
     pub status: u16,
-    pub started: Instant,
+    pub stages: Stages,
     pub bytes_out: u64,
+}
+
+impl Pending {
+    /// What the reply waits for from here on is the client, if nothing else.
+    pub fn new(stats: Arc<VerbStats>, status: u16, mut stages: Stages) -> Pending {
+        stages.rest_in(Stage::Send);
+        Pending { stats, status, stages, bytes_out: 0 }
+    }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.stats.record(self.status, self.started.elapsed(), self.bytes_out);
+        self.stages.settle();
+        self.stats.record(self.status, &self.stages, self.bytes_out);
     }
 }
 
@@ -104,6 +184,7 @@ impl Drop for Pending {
 pub struct Metrics {
     fs: Fs,
     connections: Arc<Connections>,
+    observer: Arc<Observer>,
     verbs: Mutex<Vec<Arc<VerbStats>>>,
 }
 
@@ -114,8 +195,14 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    pub fn new(fs: Fs, connections: Arc<Connections>) -> Arc<Metrics> {
-        Arc::new(Metrics { fs, connections, verbs: Mutex::new(Vec::new()) })
+    pub fn new(fs: Fs, connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
+        let (observer, verbs) = (Arc::new(observer), Mutex::new(Vec::new()));
+        Arc::new(Metrics { fs, connections, observer, verbs })
+    }
+
+    /// Who begins the traces of requests.
+    pub fn observer(&self) -> &Arc<Observer> {
+        &self.observer
     }
 
     /// The counters of a verb of a door. Keep them: this takes a lock.
@@ -125,7 +212,21 @@ impl Metrics {
         if let Some(stats) = known {
             return Arc::clone(stats);
         }
-        let stats = Arc::new(VerbStats { door, verb, ..VerbStats::default() });
+        let of_door = verbs.iter().find(|stats| stats.door == door);
+        let stages = of_door.map_or_else(
+            || Arc::new(StageStats { door, stages: Default::default() }),
+            |stats| Arc::clone(&stats.stages),
+        );
+        let stats = Arc::new(VerbStats {
+            door,
+            verb,
+            stages,
+            observer: Arc::clone(&self.observer),
+            replies: Default::default(),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+            latency: Histogram::default(),
+        });
         verbs.push(Arc::clone(&stats));
         stats
     }
@@ -157,13 +258,19 @@ impl Metrics {
     }
 
     fn numbers(&self) -> Vec<Number> {
-        let cache = self.fs.stats();
+        let (cache, connections) = (self.fs.stats(), &self.connections);
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
         let mut numbers = vec![
             gauge("connections", "Open connections", self.connections.open()),
-            counter("connections_accepted", "Connections", self.connections.accepted.load(Relaxed)),
+            counter("connections_accepted", "Connections", get(&connections.accepted)),
+            counter("tls_full", "TLS handshakes with a signature", get(&connections.tls_full)),
+            counter("tls_resumed", "TLS sessions resumed", get(&connections.tls_resumed)),
+            counter("tls_failed", "TLS handshakes that failed", get(&connections.tls_failed)),
+            counter("tls_us", "Time in TLS handshakes, microseconds", get(&connections.tls_us)),
             counter("cache_hits", "Pieces of blocks found in memory", cache.cache_hits),
             counter("cache_misses", "Pieces of blocks not found in memory", cache.cache_misses),
             gauge("cache_bytes", "Bytes of blocks in memory", cache.cache_bytes),
+            gauge("cache_limit_bytes", "Bytes there may be at most", cache.cache_limit_bytes),
         ];
         numbers.extend(match self.fs.meta().stats() {
             MetaStats::Local(master) => of_master(&master),
@@ -242,7 +349,8 @@ impl Collector for Requests {
         self.encode_replies(&mut encoder)?;
         self.encode_bytes(&mut encoder, "received_bytes", |stats| &stats.bytes_in)?;
         self.encode_bytes(&mut encoder, "sent_bytes", |stats| &stats.bytes_out)?;
-        self.encode_latency(&mut encoder)
+        self.encode_latency(&mut encoder)?;
+        self.encode_stages(&mut encoder)
     }
 }
 
@@ -289,17 +397,24 @@ impl Requests {
         let name = "request_seconds";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for stats in &self.0 {
-            let counts: Vec<u64> = stats.buckets.iter().map(|count| count.load(Relaxed)).collect();
-            let total: u64 = counts.iter().sum();
-            if total == 0 {
+            stats.latency.encode(&mut metric, &stats.labels())?;
+        }
+        Ok(())
+    }
+
+    fn encode_stages(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let help = "Time of requests, by what they spent it on";
+        let name = "stage_seconds";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        let mut seen = Vec::new();
+        for StageStats { door, stages } in self.0.iter().map(|stats| &*stats.stages) {
+            if seen.contains(door) {
                 continue;
             }
-            let bounds = BUCKETS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
-            let sum = stats.latency_us.load(Relaxed) as f64 / 1e6;
-            metric
-                .encode_family(&stats.labels())?
-                .encode_histogram::<NoLabelSet>(sum, total, &buckets, None)?;
+            seen.push(*door);
+            for (stage, histogram) in Stage::ALL.into_iter().zip(stages) {
+                histogram.encode(&mut metric, &[("door", *door), ("stage", stage.name())])?;
+            }
         }
         Ok(())
     }

@@ -21,13 +21,14 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::HandshakeKind;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, interval_at, sleep, timeout};
 
 use crate::limits::{self, Limits};
-use crate::metrics::Connections;
+use crate::metrics::{Connections, Handshake};
 use crate::pulse::{Pulse, Watched};
 use crate::tls::Tls;
 use crate::upload::Upload;
@@ -178,7 +179,17 @@ impl<D: Door> Shared<D> {
             let _permit = self.handshakes.acquire().await?;
             Ok::<_, BoxError>(tls.acceptor().accept(stream).await?)
         };
-        let stream = timeout(limits.handshake, handshake).await??;
+        let begun = Instant::now();
+        let shaken = timeout(limits.handshake, handshake).await;
+        let kind = match &shaken {
+            Ok(Ok(stream)) => match stream.get_ref().1.handshake_kind() {
+                Some(HandshakeKind::Resumed) => Handshake::Resumed,
+                _ => Handshake::Full,
+            },
+            _ => Handshake::Failed,
+        };
+        self.serving.connections.shook_hands(kind, begun.elapsed());
+        let stream = shaken??;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         self.converse(stream, is_http2, peer).await
     }

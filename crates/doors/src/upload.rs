@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_base::Stage;
+use cairn_base::stage::{self, Entered};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -21,6 +23,8 @@ pub struct Upload {
     idle: Duration,
     /// Only while bytes are waited for.
     timer: Option<Pin<Box<Sleep>>>,
+    /// As long as there is one.
+    waiting: Option<Entered>,
     /// Told when bytes are asked for, of a client that waits for that.
     asked: Option<Arc<AtomicBool>>,
 }
@@ -47,7 +51,7 @@ impl std::error::Error for UploadError {}
 
 impl Upload {
     pub fn new(incoming: Incoming, idle: Duration) -> Upload {
-        Upload { incoming, idle, timer: None, asked: None }
+        Upload { incoming, idle, timer: None, waiting: None, asked: None }
     }
 
     /// Becomes true once `100 Continue` was sent. It never is for an empty body.
@@ -100,9 +104,10 @@ impl Body for Upload {
             asked.store(!self.incoming.is_end_stream(), Ordering::Relaxed);
         }
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) {
-            self.timer = None;
+            (self.timer, self.waiting) = (None, None);
             return Poll::Ready(frame.map(|frame| frame.map_err(UploadError::Broken)));
         }
+        self.waiting.get_or_insert_with(|| stage::enter(Stage::Receive));
         let idle = self.idle;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
         timer.as_mut().poll(context).map(|()| Some(Err(UploadError::Idle(idle))))

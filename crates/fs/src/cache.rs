@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use cairn_base::{BlockId, GroupId, Result};
+use cairn_base::{BlockId, GroupId, Result, Stage, stage};
 use quick_cache::Weighter;
 
 use crate::fs::{Inner, Stats};
@@ -51,6 +51,7 @@ impl Cache {
             cache_hits: self.hits.load(Ordering::Relaxed),
             cache_misses: self.misses.load(Ordering::Relaxed),
             cache_bytes: self.pieces.weight(),
+            cache_limit_bytes: self.pieces.capacity(),
         }
     }
 }
@@ -68,6 +69,7 @@ impl Inner {
         if range.end > start + PIECE_BYTES as u32 {
             return None;
         }
+        let _looking = stage::enter(Stage::Cache);
         let bytes = self.cache.get(&(block, piece))?;
         let wanted = (range.start - start) as usize..(range.end - start) as usize;
         (wanted.end <= bytes.len()).then(|| bytes.slice(wanted))

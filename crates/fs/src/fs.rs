@@ -76,6 +76,8 @@ pub struct Stats {
     pub cache_hits: u64,
     pub cache_misses: u64,
     pub cache_bytes: u64,
+    /// What it may have at most.
+    pub cache_limit_bytes: u64,
 }
 
 impl Fs {

@@ -2,11 +2,15 @@
 //! operation when all of them are durable.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result, SessionId, limits};
+use cairn_base::stage::Scope;
+use cairn_base::{
+    BlockId, BodyId, Error, GroupId, Owner, Result, SessionId, Stage, Stages, limits, stage,
+};
 use cairn_blocks::Wish;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -36,7 +40,7 @@ pub struct BodyWriter {
     buffer: BytesMut,
     /// Memory that `buffer` may use.
     permits: Vec<OwnedSemaphorePermit>,
-    puts: JoinSet<Result<Extent>>,
+    puts: JoinSet<(Result<Extent>, Option<Stages>)>,
     draft: Draft,
 }
 
@@ -182,7 +186,8 @@ impl BodyWriter {
             Err(_) => {
                 self.flush().await?;
                 let closed = |_| Error::Unavailable("the store is stopping".into());
-                memory.acquire_many_owned(step).await.map_err(closed)?
+                let granted = stage::time(Stage::Write, memory.acquire_many_owned(step));
+                granted.await.map_err(closed)?
             }
         };
         self.permits.push(permit);
@@ -198,9 +203,11 @@ impl BodyWriter {
             self.join().await?;
         }
         let (put, permits) = self.next_put()?;
+        let mut put = Scope::new(stage::of_task(), Box::pin(put));
         self.puts.spawn(async move {
             let _held = permits;
-            put.await
+            let outcome = (&mut put).await;
+            (outcome, put.stages)
         });
         self.draft.stage().await
     }
@@ -223,9 +230,11 @@ impl BodyWriter {
     }
 
     async fn join(&mut self) -> Result<()> {
-        match self.puts.join_next().await {
+        let begun = Instant::now();
+        match stage::time(Stage::Write, self.puts.join_next()).await {
             None => Ok(()),
-            Some(Ok(put)) => {
+            Some(Ok((put, stages))) => {
+                stage::divide(Stage::Write, begun.elapsed(), stages.as_ref());
                 self.draft.landed(put?);
                 Ok(())
             }
@@ -263,7 +272,7 @@ impl Drop for BodyWriter {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 while let Some(put) = puts.join_next().await {
-                    if let Ok(Ok(extent)) = put {
+                    if let Ok((Ok(extent), _)) = put {
                         draft.landed(extent);
                     }
                 }

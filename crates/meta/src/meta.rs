@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use cairn_auth::{Caller, Principal, decide_admin};
-use cairn_base::{Error, Result, SessionId};
+use cairn_base::{Error, Result, SessionId, Stage, stage};
 
 use crate::master::{self, Memo};
 use crate::session::client::{self, Client};
@@ -36,6 +36,7 @@ pub enum Stats {
 impl Meta {
     /// Runs an operation that may change rows; durable when it returns. See [`Master::run`].
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        let _timed = stage::enter(Stage::Meta);
         match self {
             Meta::Local { master, sessions, .. } => {
                 opened(sessions, caller).await;
@@ -47,6 +48,7 @@ impl Meta {
 
     /// Runs an operation that only reads.
     pub async fn read<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        let _timed = stage::enter(Stage::Meta);
         match self {
             Meta::Local { master, sessions, .. } => {
                 opened(sessions, caller).await;
@@ -58,6 +60,7 @@ impl Meta {
 
     /// As [`Meta::read`] where everything is in memory; `None` otherwise. Never blocks.
     pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
+        let _timed = stage::enter(Stage::Meta);
         match self {
             Meta::Local { sessions: Some(sessions), .. } if !sessions.opened_now() => None,
             Meta::Local { master, .. } => master.read_now(caller, verb),
@@ -71,6 +74,7 @@ impl Meta {
         caller: &Caller,
         verb: &V,
     ) -> Option<Result<Memo<V::Reply>>> {
+        let _timed = stage::enter(Stage::Meta);
         match self {
             Meta::Local { sessions: Some(sessions), .. } if !sessions.opened_now() => None,
             Meta::Local { master, .. } => master.read_memo(caller, verb),
@@ -80,6 +84,7 @@ impl Meta {
 
     /// Whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
+        let _timed = stage::enter(Stage::Meta);
         match self {
             Meta::Local { master, .. } => master.is_current(memo),
             Meta::Remote(client) => client.is_current(memo),

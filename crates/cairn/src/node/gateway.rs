@@ -71,7 +71,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     };
     let (stop, stopped) = watch::channel(false);
     let offers = doors::Offers { redirects: Some(redirects), mounts: None };
-    let served = doors::start(&fs, &admit, offers, &sockets, tls.clone(), &stopped)?;
+    let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
     tokio::select! {

@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use cairn_base::rng::RealRng;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::{HttpDoor, Mounts, Redirects};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
+use cairn_doors::observe::{Observer, SLOW};
 use cairn_doors::s3::{self, S3Config};
 use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
@@ -19,6 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::server::otlp;
 
 /// Where the doors are, and how they are protected.
 #[derive(clap::Args)]
@@ -38,6 +42,16 @@ pub struct DoorArgs {
     /// A domain under which buckets are host names (bucket.DOMAIN); may be given several times
     #[arg(long, value_name = "DOMAIN")]
     domain: Vec<String>,
+    /// Requests that take longer are logged with where their time went, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = SLOW.as_millis() as u64)]
+    slow_ms: u64,
+    /// Send traces of requests to this collector of OpenTelemetry, by OTLP over HTTP: requests
+    /// that come as sampled, and so many of the others as --otlp-ratio says
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// The share of requests without a trace of their own that --otlp gets, 0 to 1
+    #[arg(long, value_name = "RATIO", default_value_t = 0.01, requires = "otlp")]
+    otlp_ratio: f64,
 }
 
 /// The sockets of a server, bound before anything else is done.
@@ -46,6 +60,7 @@ pub struct Sockets {
     http: SocketAddr,
     scheme: &'static str,
     domains: Vec<String>,
+    observer: Mutex<Option<Observer>>,
     /// Taken when the doors open.
     listeners: Mutex<Option<[TcpListener; 2]>>,
 }
@@ -72,6 +87,17 @@ impl DoorArgs {
         }
     }
 
+    fn observer(&self) -> Result<Observer> {
+        let slow = Duration::from_millis(self.slow_ms);
+        match &self.otlp {
+            None => Ok(Observer::new(&RealRng, slow)),
+            Some(url) => {
+                let export = otlp::export(url)?;
+                Ok(Observer::exporting(&RealRng, slow, self.otlp_ratio, export))
+            }
+        }
+    }
+
     /// Binds both addresses. Must be called within a runtime.
     pub fn listen(&self, has_tls: bool) -> Result<Sockets> {
         let bind = |door: &str, address: SocketAddr| {
@@ -93,6 +119,7 @@ impl DoorArgs {
             http: http_bound,
             scheme: if has_tls { "https" } else { "http" },
             domains: self.domain.clone(),
+            observer: Mutex::new(Some(self.observer()?)),
             listeners: Mutex::new(Some([s3, http])),
         })
     }
@@ -123,24 +150,23 @@ pub struct Offers {
 
 /// Opens the doors.
 pub fn start(
-    fs: &Fs,
-    admit: &Arc<Admit>,
+    (fs, admit): (&Fs, &Arc<Admit>),
     offers: Offers,
     sockets: &Sockets,
     tls: Option<Arc<Tls>>,
     stopped: &watch::Receiver<bool>,
 ) -> Result<Served> {
-    let taken = sockets.listeners.lock().take();
-    let [s3, http] = taken.ok_or_else(|| Failure::new("the doors are open already"))?;
+    let taken = sockets.listeners.lock().take().zip(sockets.observer.lock().take());
+    let ([s3, http], observer) = taken.ok_or_else(|| Failure::new("the doors are open already"))?;
     let connections = Arc::new(Connections::default());
-    let metrics = Metrics::new(fs.clone(), Arc::clone(&connections));
+    let metrics = Metrics::new(fs.clone(), Arc::clone(&connections), observer);
     let serving = Serving { tls: tls.clone(), limits: Limits::default(), connections };
+    let config = S3Config { domains: sockets.domains.clone(), ..S3Config::default() };
+    let s3_door = s3::service(fs.clone(), Arc::clone(admit), &metrics, config);
     let mut http_door = HttpDoor::new(Arc::clone(admit), metrics, offers.redirects);
     if let Some(mounts) = offers.mounts {
         http_door = http_door.with_mounts(mounts);
     }
-    let config = S3Config { domains: sockets.domains.clone(), ..S3Config::default() };
-    let s3_door = s3::service(fs.clone(), Arc::clone(admit), config);
     let mut served = JoinSet::new();
     served.spawn(serve::serve(s3, s3_door, serving.clone(), stopped.clone()));
     served.spawn(serve::serve(http, http_door, serving, stopped.clone()));

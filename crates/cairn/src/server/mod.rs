@@ -5,6 +5,7 @@ pub mod duties;
 pub mod log;
 mod mounts;
 mod open;
+mod otlp;
 pub mod process;
 pub mod signals;
 pub mod welcome;
@@ -95,7 +96,7 @@ async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let (stop, stopped) = watch::channel(false);
     let duties = duties::start(&parts, args.scrub_days, &stopped);
     let offers = doors::Offers { mounts: Some(mounts::take(&parts)), ..doors::Offers::default() };
-    let served = doors::start(&parts.fs, &parts.admit, offers, &sockets, tls.clone(), &stopped)?;
+    let served = doors::start((&parts.fs, &parts.admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     match new {
         Some(credential) => welcome::show(&credential, &sockets)?,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::{BlockId, ClusterMap, Error, GroupId, Result, Role};
+use cairn_base::stage::Scope;
+use cairn_base::{BlockId, ClusterMap, Error, GroupId, Result, Role, Stages};
 use cairn_blocks::Blocks;
 use http::header::{CONNECTION, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -17,13 +18,24 @@ use super::ask::Key;
 use super::body::{self, Outgoing};
 use super::form::{self, EPOCH, FAILED, PageQuery, Path, Refused, STALE};
 use super::held;
-use crate::limits::{DATA_CALL, GET_INLINE_BYTES};
+use crate::limits::{DATA_CALL, GET_INLINE_BYTES, SLOW};
 use crate::wire::Authenticated;
 
 type Answer = Response<Outgoing>;
 
 impl Chunkserver {
     pub(super) async fn answer(&self, peer: &Authenticated, request: Request<Incoming>) -> Answer {
+        let stages = form::trace(request.headers()).map(Stages::start);
+        let mut timed = Scope::new(stages, Box::pin(self.answer_in_time(peer, request)));
+        let answer = (&mut timed).await;
+        if let Some(mut stages) = timed.stages {
+            stages.settle();
+            note(&stages, answer.status());
+        }
+        answer
+    }
+
+    async fn answer_in_time(&self, peer: &Authenticated, request: Request<Incoming>) -> Answer {
         let standing = (peer.standing)();
         let is_gone = standing.is_err();
         let answered = match standing {
@@ -166,6 +178,19 @@ impl Chunkserver {
 pub(super) fn stale(map: &ClusterMap, epoch: u64, what: String) -> Refused {
     let text = format!("{what}: by the map of epoch {epoch}, and this is {}", map.epoch);
     Refused { error: Error::Conflict(text), node: None, stale: epoch < map.epoch, epoch: map.epoch }
+}
+
+/// Logs what was slow or failed, so that it can be found by its trace.
+fn note(stages: &Stages, status: StatusCode) {
+    if stages.total() >= SLOW || status.is_server_error() {
+        tracing::warn!(
+            trace = %stages.trace,
+            status = status.as_u16(),
+            elapsed_us = stages.total().as_micros() as u64,
+            stages_ms = %stages,
+            "slow or failed request for blocks"
+        );
+    }
 }
 
 fn done(status: StatusCode, bytes: Bytes) -> Answer {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId};
+use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, stage};
 use cairn_blocks::{BlockInfo, Usage};
 use http::header::{HOST, RANGE};
 use http::request::Builder;
@@ -13,7 +13,7 @@ use http::{Method, Request};
 use tokio::time::timeout;
 
 use super::body::{self, Outgoing};
-use super::form::{self, CHAIN, CRC32C, EPOCH, OWNER, Order, Refused, TIMEOUT};
+use super::form::{self, CHAIN, CRC32C, EPOCH, OWNER, Order, Refused, TIMEOUT, TRACEPARENT};
 use super::pool::{Answered, Pool};
 use crate::limits::{DATA_CALL, ERROR_BYTES, GET};
 
@@ -31,7 +31,12 @@ impl Key {
 }
 
 fn request(method: Method, path: &str, epoch: u64) -> Builder {
-    Request::builder().method(method).uri(path).header(HOST, "cairn").header(EPOCH, epoch)
+    let builder = Request::builder().method(method).uri(path);
+    let builder = builder.header(HOST, "cairn").header(EPOCH, epoch);
+    match stage::trace() {
+        Some(trace) => builder.header(TRACEPARENT, &trace.traceparent()[..]),
+        None => builder,
+    }
 }
 
 fn whole(builder: Builder, body: Bytes) -> Request<Outgoing> {

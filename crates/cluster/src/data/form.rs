@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use cairn_base::codec::{Fields, Writer};
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::map::REPLICAS_MAX;
+use cairn_base::trace::Trace;
 use cairn_base::{BlockId, BodyId, Error, GroupId, NodeId, Owner, Result, SessionId};
 use cairn_blocks::{BlockInfo, Usage};
 use http::header::{CONTENT_LENGTH, HeaderName, RANGE};
@@ -29,6 +30,9 @@ pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("cairn-timeout-ms
 pub(super) const FAILED: HeaderName = HeaderName::from_static("cairn-failed");
 /// In an error: the sender's map is older than this epoch, and that is why.
 pub(super) const STALE: HeaderName = HeaderName::from_static("cairn-stale");
+
+/// W3C Trace Context: the request of a client that this is a part of, if it is of one.
+pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 const INFO_BYTES: usize = 40;
 const ID_BYTES: usize = 16;
@@ -161,6 +165,12 @@ fn parsed<T>(
 
 pub(super) fn epoch(headers: &HeaderMap) -> Result<u64> {
     parsed(headers, &EPOCH, decimal)
+}
+
+/// The trace that a request belongs to. What is none is passed over: nothing depends on it.
+pub(super) fn trace(headers: &HeaderMap) -> Option<Trace> {
+    let (id, span, sampled) = Trace::parse(headers.get(TRACEPARENT)?.as_bytes())?;
+    Some(Trace { id, span, parent: 0, sampled })
 }
 
 pub(super) fn stale(headers: &HeaderMap) -> Option<u64> {

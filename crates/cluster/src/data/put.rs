@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{ClusterMap, Error, NodeId, Owner, Result};
+use cairn_base::{ClusterMap, Error, NodeId, Owner, Result, Stage, stage};
 use cairn_blocks::Blocks;
 use http::HeaderMap;
 use hyper::body::Incoming;
@@ -122,7 +122,8 @@ impl Chunkserver {
         let within = left.saturating_sub(HOP);
         let order = Order { timeout: within.saturating_sub(HOP), ..order.clone() };
         let sending = self.pool.relay(map, next, key, &order, relay);
-        timeout(within, sending).await.unwrap_or_else(|_| Err(late(next, within)))
+        let sent = stage::time(Stage::Peer, timeout(within, sending)).await;
+        sent.unwrap_or_else(|_| Err(late(next, within)))
     }
 
     /// Writes a block here. The same block once more is no error: a writer that did not hear that

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role};
+use cairn_base::{
+    BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role, Stage, stage,
+};
 use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
@@ -156,11 +158,11 @@ impl Blocks for Replicated {
         owner: Owner,
         data: Bytes,
     ) -> Result<GroupId> {
-        self.shared.write(wish, block, owner, data).await
+        stage::time(Stage::Peer, self.shared.write(wish, block, owner, data)).await
     }
 
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
-        self.shared.get(group, block, range).await
+        stage::time(Stage::Peer, self.shared.get(group, block, range)).await
     }
 
     fn get_now(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Option<Bytes>> {

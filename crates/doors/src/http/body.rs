@@ -3,10 +3,9 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Result, Stages, stage};
 use cairn_fs::ByteStream;
 use futures_util::{StreamExt, stream};
 use http_body::{Frame, SizeHint};
@@ -25,7 +24,7 @@ pub struct Streaming {
     stream: ByteStream,
     remaining: Option<u64>,
     /// Counts the reply when the last byte was taken, or the client is gone.
-    pending: Option<Pending>,
+    pending: Option<Box<Pending>>,
 }
 
 impl Body {
@@ -52,18 +51,12 @@ impl Body {
     }
 
     /// Counts the reply that this is the body of: at once if all of it is at hand.
-    pub(super) fn count(
-        &mut self,
-        stats: &Arc<VerbStats>,
-        status: u16,
-        started: Instant,
-        elapsed: Duration,
-    ) {
+    pub(super) fn count(&mut self, stats: &Arc<VerbStats>, status: u16, stages: &Stages) {
         match self {
-            Body::Full(bytes) => stats.record(status, elapsed, bytes.len() as u64),
+            Body::Full(bytes) => stats.record(status, stages, bytes.len() as u64),
             Body::Stream(streaming) => {
-                let stats = Arc::clone(stats);
-                streaming.pending = Some(Pending { stats, status, started, bytes_out: 0 });
+                let pending = Pending::new(Arc::clone(stats), status, *stages);
+                streaming.pending = Some(Box::new(pending));
             }
         }
     }
@@ -79,7 +72,12 @@ impl Body {
 
 impl Streaming {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        let next = match self.stream.poll_next_unpin(context) {
+        let stream = &mut self.stream;
+        let polled = match &mut self.pending {
+            Some(pending) => stage::during(&mut pending.stages, || stream.poll_next_unpin(context)),
+            None => stream.poll_next_unpin(context),
+        };
+        let next = match polled {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(next) => next,
         };
@@ -107,7 +105,9 @@ impl Streaming {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "a reply is cut off in the middle");
+                let trace = self.pending.as_ref().map(|pending| pending.stages.trace);
+                let trace = trace.map(tracing::field::display);
+                tracing::error!(trace, %error, "a reply is cut off in the middle");
                 if let Some(pending) = &mut self.pending {
                     pending.status = 500;
                 }

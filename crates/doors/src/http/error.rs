@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use cairn_base::Error;
+use cairn_base::{Error, stage};
 use http::header::{ALLOW, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
@@ -116,7 +116,8 @@ fn store(error: &Error, id: &str) -> Response<Body> {
         other => other.to_string(),
     };
     if status.is_server_error() {
-        tracing::error!(request_id = id, kind = error.kind(), %error, "request failed");
+        let trace = stage::trace().map(tracing::field::display);
+        tracing::error!(trace, request_id = id, kind = error.kind(), %error, "request failed");
     }
     let mut reply = json(status, error.kind(), &text, id);
     let headers = reply.headers_mut();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::LinkKey;
+use cairn_base::stage::Scope;
 use cairn_base::{Clock, Error, Result, Rng, Timestamp};
 use cairn_fs::{BlockReader, ByteStream};
 use http::header::{
@@ -52,7 +53,7 @@ impl Door for FilesDoor {
 
     fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
         let inner = Arc::clone(&self.inner);
-        Reply::Later(Box::pin(async move { inner.answer(peer, request).await }))
+        Reply::Later(Scope::new(None, Box::pin(async move { inner.answer(peer, request).await })))
     }
 }
 

@@ -33,7 +33,6 @@ mod redirect;
 mod reply;
 mod route;
 mod target;
-mod timing;
 
 pub use body::Body;
 pub use files::FilesDoor;
@@ -44,6 +43,8 @@ pub use reply::Reply;
 use std::sync::Arc;
 
 use cairn_auth::Caller;
+use cairn_base::stage::{self, Scope};
+use cairn_base::{Stage, Stages};
 use cairn_fs::Fs;
 use http::header::{CONNECTION, EXPECT, HeaderName};
 use http::request::Parts;
@@ -54,6 +55,7 @@ use crate::admit::Admit;
 use crate::limits;
 use crate::metrics::{Metrics, VerbStats};
 use crate::serve::{Door, Peer};
+use crate::timing;
 use crate::upload::Upload;
 
 use date::rfc3339;
@@ -61,10 +63,8 @@ use error::{Failure, RequestIds};
 use get::Read;
 use reply::{json_of, no_content};
 use target::Target;
-use timing::Timing;
 
 const OCTET_STREAM: &str = "application/octet-stream";
-const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The HTTP storage API.
@@ -148,12 +148,13 @@ impl Door for HttpDoor {
     type Reply = Reply;
 
     fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
-        let timing = Timing::start();
-        if let Some(response) = self.inner.answer_now(peer, &request, timing) {
+        let mut stages = self.inner.metrics.observer().begin(request.headers());
+        if let Some(response) = self.inner.answer_now(peer, &request, &mut stages) {
             return Reply::Now(Some(response));
         }
         let inner = Arc::clone(&self.inner);
-        Reply::Later(Box::pin(async move { inner.answer(peer, request, timing).await }))
+        let answer = Box::pin(async move { inner.answer(peer, request).await });
+        Reply::Later(Scope::new(Some(stages), answer))
     }
 }
 
@@ -167,7 +168,7 @@ impl Inner {
         &self,
         peer: Peer,
         request: &Request<Upload>,
-        mut timing: Timing,
+        stages: &mut Stages,
     ) -> Option<Response<Body>> {
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
         if !matches!(*method, Method::GET | Method::HEAD) || uri.query().is_some() {
@@ -175,36 +176,34 @@ impl Inner {
         }
         let caller = self.admit.caller_now(headers)?;
         let Ok(Target::Object { bucket, key }) = Target::parse(uri.path()) else { return None };
+        stages.lap(Stage::Admit);
         let opened = self.fs().open_now(&caller, &bucket, &key)?;
         if self.redirects.is_some() && opened.as_ref().is_ok_and(|object| object.bucket().redirect)
         {
             return None;
         }
-        timing.lap("open");
+        stages.lap(Stage::Meta);
         let read = Read { method, headers, query: None, key: &key };
         let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));
-        let reply = reply.unwrap_or_else(|error| {
-            let is_anonymous = caller == Caller::anonymous();
-            error::reply(error.into(), is_anonymous, &self.ids.next())
-        });
+        let is_anonymous = caller == Caller::anonymous();
+        let reply = reply
+            .unwrap_or_else(|error| error::reply(error.into(), is_anonymous, &self.ids.next()));
         let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };
-        Some(self.finish(reply, Seen { peer, method, path: uri.path(), kind, timing }))
+        stages.lap(Stage::Cache);
+        let (path, stages) = (uri.path(), *stages);
+        Some(self.finish(reply, Seen { peer, method, path, kind, is_anonymous, stages }))
     }
 
-    async fn answer(
-        &self,
-        peer: Peer,
-        mut request: Request<Upload>,
-        mut timing: Timing,
-    ) -> Response<Body> {
+    async fn answer(&self, peer: Peer, mut request: Request<Upload>) -> Response<Body> {
         let upgrade = mount::wanted(&mut request);
         let (parts, mut upload) = request.into_parts();
         let parsed = Target::parse(parts.uri.path());
         let kind = parsed.as_ref().map_or(Kind::Other, |target| Kind::of(&parts, target));
         let stats = &self.stats[kind as usize];
-        let mut is_anonymous = false;
-        let admitted = self.admit.caller(&parts.headers, peer.address).await;
-        timing.lap("admit");
+        // Until it is known better: so a refusal says nothing of its time.
+        let mut is_anonymous = true;
+        let admitted = self.admit.caller(&parts.headers, peer.address);
+        let admitted = stage::time(Stage::Admit, admitted).await;
         let outcome = match admitted {
             Err(refused) => Err(Failure::from(refused)),
             Ok(caller) => {
@@ -232,9 +231,9 @@ impl Inner {
             }
             reply
         });
-        timing.lap(Kind::NAMES[kind as usize]);
+        let stages = stage::snapshot().expect("the reply is a scope");
         let (method, path) = (&parts.method, parts.uri.path());
-        self.finish(reply, Seen { peer, method, path, kind, timing })
+        self.finish(reply, Seen { peer, method, path, kind, is_anonymous, stages })
     }
 
     /// Takes the body off a reply to HEAD, says how long it took, logs it, and counts it: now, or
@@ -244,17 +243,17 @@ impl Inner {
             reply::strip_body(&mut reply);
         }
         let status = reply.status().as_u16();
-        let elapsed = seen.timing.started.elapsed();
-        reply.headers_mut().insert(SERVER_TIMING, seen.timing.header(elapsed));
+        timing::say(&mut reply, &seen.stages, seen.is_anonymous);
         tracing::debug!(
+            trace = %seen.stages.trace,
             peer = %seen.peer.address,
             method = %seen.method,
             path = seen.path,
             status,
-            elapsed_us = elapsed.as_micros() as u64,
+            elapsed_us = seen.stages.total().as_micros() as u64,
         );
         let stats = &self.stats[seen.kind as usize];
-        reply.body_mut().count(stats, status, seen.timing.started, elapsed);
+        reply.body_mut().count(stats, status, &seen.stages);
         reply
     }
 }
@@ -265,5 +264,6 @@ struct Seen<'a> {
     method: &'a Method,
     path: &'a str,
     kind: Kind,
-    timing: Timing,
+    is_anonymous: bool,
+    stages: Stages,
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use cairn_base::stage::Scope;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use super::Body;
 /// A reply that is ready, or one that is being worked on. Only the latter is boxed.
 pub enum Reply {
     Now(Option<Response<Body>>),
-    Later(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+    Later(Scope<dyn Future<Output = Response<Body>> + Send>),
 }
 
 impl Future for Reply {
@@ -22,7 +23,7 @@ impl Future for Reply {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response<Body>> {
         match &mut *self {
             Reply::Now(reply) => Poll::Ready(reply.take().expect("polled after it was ready")),
-            Reply::Later(future) => future.as_mut().poll(context),
+            Reply::Later(future) => Pin::new(future).poll(context),
         }
     }
 }

@@ -5,26 +5,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_auth::Caller;
+use cairn_base::stage::{self, Scope};
+use cairn_base::{Stage, Stages};
 use cairn_fs::Fs;
-use futures_util::future::{BoxFuture, Either, Ready, ready};
+use futures_util::future::{Either, Ready, ready};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
 use s3s::{Body, S3Error, S3Result};
 
 use super::address::{self, Address};
+use super::counted::counted;
 use super::error::{self, Codes};
 use super::get_object::{Failure, Reading};
 use super::library::Library;
+use super::operation::Operation;
 use super::query::Query;
 use super::store::Store;
 use super::verdict::{Verdict, Verifier};
 use super::{S3Config, headers, operation, owner, sigv2, sigv4};
 use crate::admit::Admit;
+use crate::metrics::{Metrics, VerbStats};
+use crate::observe::Observer;
 use crate::serve::{Door, Peer};
+use crate::timing;
 use crate::upload::Upload;
 
 /// How long a client waits for a reply without a sign of life.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Requests of which it never became clear what they are.
+const OTHER: &str = "Other";
+const UNSEEN: Seen = Seen { verb: usize::MAX, is_anonymous: true };
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
 /// The S3 door; cheap to clone.
@@ -38,9 +48,23 @@ struct Inner {
     domains: Vec<String>,
     verifier: Verifier,
     library: Library,
+    observer: Arc<Observer>,
+    /// One for each operation, and one for what is none.
+    stats: Vec<Arc<VerbStats>>,
+    /// The indices of two of them.
+    get: usize,
+    head: usize,
     /// Where request ids begin: random, so that they differ after a restart.
     start: u64,
     count: AtomicU64,
+}
+
+/// What became known of a request on its way.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// The index of its operation; that after all others as long as it is not known.
+    verb: usize,
+    is_anonymous: bool,
 }
 
 /// A request taken apart.
@@ -55,8 +79,8 @@ pub(super) struct Parts {
 }
 
 impl S3Door {
-    pub fn new(fs: Fs, admit: Arc<Admit>, config: S3Config) -> S3Door {
-        S3Door::with_patience(fs, admit, config, PATIENCE)
+    pub fn new(fs: Fs, admit: Arc<Admit>, metrics: &Metrics, config: S3Config) -> S3Door {
+        S3Door::with_patience(fs, admit, metrics, config, PATIENCE)
     }
 
     /// As [`S3Door::new`]; the completion of an upload that takes longer than `patience` is
@@ -64,6 +88,7 @@ impl S3Door {
     pub fn with_patience(
         fs: Fs,
         admit: Arc<Admit>,
+        metrics: &Metrics,
         config: S3Config,
         patience: Duration,
     ) -> S3Door {
@@ -73,11 +98,17 @@ impl S3Door {
         let store = Store { fs, region: config.region, patience };
         let mut domains = config.domains;
         domains.iter_mut().for_each(|domain| domain.make_ascii_lowercase());
+        let verbs = Operation::all().iter().map(|operation| operation.name);
+        let stats = verbs.chain([OTHER]).map(|verb| metrics.verb("s3", verb)).collect();
         let inner = Inner {
+            observer: Arc::clone(metrics.observer()),
+            stats,
             library: Library::new(store.clone()),
             store,
             domains,
             verifier: Verifier::new(admit, clock, region),
+            get: Operation::named("GetObject"),
+            head: Operation::named("HeadObject"),
             start,
             count: AtomicU64::new(0),
         };
@@ -85,22 +116,28 @@ impl S3Door {
     }
 }
 
-type Slow = BoxFuture<'static, Response<Body>>;
+type Slow = Scope<dyn Future<Output = Response<Body>> + Send>;
 
 impl Door for S3Door {
     type Body = Body;
     type Reply = Either<Ready<Response<Body>>, Slow>;
 
     fn call(&self, _peer: Peer, request: Request<Upload>) -> Self::Reply {
+        let mut stages = self.inner.observer.begin(request.headers());
         let (parts, upload) = match self.inner.take_apart(request) {
             Ok(taken) => taken,
-            Err(response) => return Either::Left(ready(*response)),
+            Err(response) => {
+                stages.settle();
+                let counted = self.inner.count(*response, UNSEEN, &stages);
+                return Either::Left(ready(counted));
+            }
         };
-        if let Some(response) = self.inner.answer_now(&parts) {
+        if let Some(response) = self.inner.answer_now(&parts, &mut stages) {
             return Either::Left(ready(response));
         }
         let inner = Arc::clone(&self.inner);
-        Either::Right(Box::pin(async move { inner.answer(parts, upload).await }))
+        let answer = Box::pin(async move { inner.answer(parts, upload).await });
+        Either::Right(Scope::new(Some(stages), answer))
     }
 }
 
@@ -131,7 +168,7 @@ impl Inner {
     }
 
     /// The reply to an anonymous request for an object that is in memory.
-    fn answer_now(&self, parts: &Parts) -> Option<Response<Body>> {
+    fn answer_now(&self, parts: &Parts, stages: &mut Stages) -> Option<Response<Body>> {
         let is_head = parts.method == Method::HEAD;
         let Address::Object { bucket, key } = &parts.address else { return None };
         let plain = (is_head || parts.method == Method::GET)
@@ -144,12 +181,16 @@ impl Inner {
         let caller = &Caller::anonymous();
         let (query, headers) = (&parts.query, &parts.headers);
         let reading = Reading { caller, bucket, key, query, headers, is_head };
-        match reading.now(&self.store.fs)? {
-            Ok(response) => Some(finish(response, &parts.request_id)),
-            Err(Failure::Refused(error)) => Some(self.refused(parts, &error)),
+        stages.lap(Stage::Admit);
+        let response = match reading.now(&self.store.fs)? {
+            Ok(response) => finish(response, &parts.request_id),
+            Err(Failure::Refused(error)) => self.refused(parts, &error),
             // What is missing takes another look.
-            Err(Failure::Store(_)) => None,
-        }
+            Err(Failure::Store(_)) => return None,
+        };
+        stages.lap(Stage::Cache);
+        let verb = if is_head { self.head } else { self.get };
+        Some(self.count(response, Seen { verb, is_anonymous: true }, stages))
     }
 
     fn refused(&self, parts: &Parts, error: &S3Error) -> Response<Body> {
@@ -158,14 +199,41 @@ impl Inner {
     }
 
     async fn answer(&self, mut parts: Parts, upload: Upload) -> Response<Body> {
-        match self.serve(&mut parts, upload).await {
+        let (mut seen, announced) = (UNSEEN, upload.announced());
+        let response = match self.serve(&mut parts, upload, &mut seen).await {
             Ok(response) => finish(response, &parts.request_id),
             Err(error) => self.refused(&parts, &error),
+        };
+        if let Some(stats) = self.stats.get(seen.verb)
+            && response.status().is_success()
+        {
+            stats.received(announced.unwrap_or(0));
         }
+        let stages = stage::snapshot().expect("the reply is a scope");
+        self.count(response, seen, &stages)
     }
 
-    async fn serve(&self, parts: &mut Parts, upload: Upload) -> S3Result<Response<Body>> {
-        let verdict = self.judge(parts).await?;
+    /// Says how long a reply took, and counts it: now, or when its last byte goes.
+    fn count(&self, mut response: Response<Body>, seen: Seen, stages: &Stages) -> Response<Body> {
+        timing::say(&mut response, stages, seen.is_anonymous);
+        let stats = self.stats.get(seen.verb).or(self.stats.last()).expect("there is one");
+        let status = response.status().as_u16();
+        tracing::debug!(
+            trace = %stages.trace,
+            status,
+            elapsed_us = stages.total().as_micros() as u64,
+        );
+        response.map(|body| counted(body, stats, status, stages))
+    }
+
+    async fn serve(
+        &self,
+        parts: &mut Parts,
+        upload: Upload,
+        seen: &mut Seen,
+    ) -> S3Result<Response<Body>> {
+        let verdict = stage::time(Stage::Admit, self.judge(parts)).await?;
+        seen.is_anonymous = verdict.caller == Caller::anonymous();
         if verdict.is_presigned {
             sigv4::strip(&mut parts.query);
             sigv2::strip(&mut parts.query);
@@ -175,6 +243,7 @@ impl Inner {
         let copies = parts.headers.contains_key("x-amz-copy-source");
         let operation =
             operation::resolve(&parts.method, &parts.address, &mut parts.query, copies)?;
+        seen.verb = operation.index();
         owner::check_expected(&self.store.fs, &parts.address, &parts.headers).await?;
         match (operation.name, &parts.address) {
             ("GetObject" | "HeadObject", Address::Object { bucket, key }) => {

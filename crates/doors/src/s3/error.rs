@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use cairn_base::Error;
+use cairn_base::{Error, stage};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use s3s::{Body, S3Error, S3ErrorCode};
@@ -95,7 +95,10 @@ pub(super) fn translate(error: Error, codes: Codes) -> S3Error {
 pub(super) fn internal(error: &Error) -> S3Error {
     match error {
         Error::Corrupt { .. } => tracing::error!(%error, "stored bytes do not check out"),
-        _ => tracing::error!(%error, "a request failed"),
+        _ => {
+            let trace = stage::trace().map(tracing::field::display);
+            tracing::error!(trace, %error, "a request failed");
+        }
     }
     refuse(S3ErrorCode::InternalError, "an internal error; the server's log says more")
 }

@@ -19,6 +19,7 @@ mod address;
 mod attributes;
 mod checksums;
 mod conditions;
+mod counted;
 mod door;
 mod error;
 mod get_object;
@@ -46,6 +47,7 @@ use cairn_fs::Fs;
 pub use door::S3Door;
 
 use crate::admit::Admit;
+use crate::metrics::Metrics;
 
 /// How the door presents itself.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +59,6 @@ pub struct S3Config {
 }
 
 /// The door, to be served by [`crate::serve::serve`].
-pub fn service(fs: Fs, admit: Arc<Admit>, config: S3Config) -> S3Door {
-    S3Door::new(fs, admit, config)
+pub fn service(fs: Fs, admit: Arc<Admit>, metrics: &Metrics, config: S3Config) -> S3Door {
+    S3Door::new(fs, admit, metrics, config)
 }

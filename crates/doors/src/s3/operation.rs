@@ -133,6 +133,23 @@ static TABLE: [Operation; 33] = [
     op("AbortMultipartUpload", "DELETE", Object, &["uploadId"], &[]),
 ];
 
+impl Operation {
+    /// All there are.
+    pub(super) fn all() -> &'static [Operation] {
+        &TABLE
+    }
+
+    /// Where one is among them, if there is one of that name.
+    pub(super) fn named(name: &str) -> usize {
+        TABLE.iter().position(|operation| operation.name == name).unwrap_or(TABLE.len())
+    }
+
+    /// Where it is among them.
+    pub(super) fn index(&self) -> usize {
+        TABLE.iter().position(|operation| std::ptr::eq(operation, self)).unwrap_or(TABLE.len())
+    }
+}
+
 /// Finds the operation; takes parameters without meaning out of the query.
 pub(super) fn resolve(
     method: &Method,

@@ -19,6 +19,7 @@ use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::http::{FilesDoor, HttpDoor, Redirects};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
+use cairn_doors::observe::{Observer, SLOW};
 use cairn_doors::serve::{Serving, listen, serve};
 use cairn_doors::tls::Tls;
 use cairn_fs::ops::credentials::AddAccessKey;
@@ -101,7 +102,11 @@ impl Server {
         let dir = tempfile::tempdir().unwrap();
         let (admit, root) = runtime.block_on(store(dir.path()));
         let connections = Arc::new(Connections::default());
-        let metrics = Metrics::new(admit.fs().clone(), Arc::clone(&connections));
+        let metrics = Metrics::new(
+            admit.fs().clone(),
+            Arc::clone(&connections),
+            Observer::new(&**admit.rng(), SLOW),
+        );
         let tls = setup.tls.then(|| {
             write_certificate(dir.path(), "first.test");
             Tls::load(&dir.path().join("cert.pem"), &dir.path().join("key.pem")).unwrap()

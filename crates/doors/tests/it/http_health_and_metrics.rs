@@ -65,23 +65,84 @@ fn status_and_garbage() {
     assert_eq!(root.get("/admin/status").json()["blocks"]["blocks"], 0);
 }
 
+/// Names and milliseconds of a `Server-Timing`; the last is the total.
+fn stages(reply: &crate::http_harness::Reply) -> Vec<(String, f64)> {
+    let timing = reply.header("server-timing").expect("a Server-Timing");
+    let stage = |part: &str| {
+        let (name, time) = part.split_once(";dur=").unwrap();
+        (name.to_owned(), time.parse().unwrap())
+    };
+    timing.split(", ").map(stage).collect()
+}
+
 #[test]
-fn every_reply_says_where_its_time_went() {
+fn replies_say_where_their_time_went() {
     let server = Server::start();
-    let root = server.root();
-    let check = |reply: crate::http_harness::Reply, first: &str| {
-        let timing = reply.header("server-timing").unwrap();
-        let stages: Vec<&str> = timing.split(", ").collect();
-        assert!(stages[0].starts_with(first), "{timing}");
-        assert!(stages.last().unwrap().starts_with("total;dur="), "{timing}");
-        for stage in stages {
-            let (_, time) = stage.split_once(";dur=").unwrap();
-            assert!(time.parse::<f64>().unwrap() >= 0.0, "{timing}");
+    let (root, anonymous) = (server.root(), server.anonymous());
+    let check = |reply: crate::http_harness::Reply, wanted: &[&str]| {
+        let mut stages = stages(&reply);
+        let (last, total) = stages.pop().unwrap();
+        assert_eq!(last, "total");
+        assert!(stages.iter().map(|(_, ms)| ms).sum::<f64>() <= total, "{stages:?}");
+        for name in wanted {
+            assert!(stages.iter().any(|(stage, _)| stage == name), "{name}: {stages:?}");
         }
     };
-    check(root.put("/storage/bucket?visibility=public", b""), "admit");
-    check(root.put("/storage/bucket/a", b"x"), "admit");
-    server.anonymous().get("/storage/bucket/a").expect(200);
-    check(server.anonymous().get("/storage/bucket/a"), "open");
-    check(server.anonymous().get("/nothing"), "admit");
+    check(root.put("/storage/bucket?visibility=public", b""), &["admit", "meta", "sync"]);
+    check(root.put("/storage/bucket/a", b"x"), &["admit", "meta", "sync"]);
+    let large = pattern(9 << 20);
+    check(root.put("/storage/bucket/large", &large), &["admit", "meta", "write", "sync"]);
+    check(anonymous.get("/storage/bucket/a").expect(200), &["admit", "meta"]);
+    check(anonymous.get("/storage/bucket/a").expect(200), &["admit", "meta", "cache"]);
+    check(root.get("/storage/bucket/none").expect(404), &["meta"]);
+}
+
+#[test]
+fn who_is_refused_learns_nothing_from_the_time_it_took() {
+    let server = Server::start();
+    let (root, anonymous) = (server.root(), server.anonymous());
+    root.put("/storage/private", b"").expect(201);
+    root.put("/storage/private/a", b"x").expect(201);
+    root.put("/storage/public?visibility=public", b"").expect(201);
+    let wrong = [("Authorization", "Basic YTpi")];
+    for reply in [
+        anonymous.get("/storage/private/a").expect(401),
+        anonymous.get("/storage/private/none").expect(401),
+        anonymous.get("/storage/public/none").expect(404),
+        anonymous.put("/storage/private/b", b"x").expect(401),
+        anonymous.call("GET", "/storage/public/a", &wrong, b"").expect(401),
+    ] {
+        assert!(reply.header("server-timing").is_none(), "{}", reply.text());
+        assert!(reply.header("traceresponse").is_some());
+    }
+}
+
+#[test]
+fn a_trace_goes_on_under_its_id() {
+    let server = Server::start();
+    let root = server.root();
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+    let id = |given: &str| {
+        let reply = root.call("GET", "/storage/", &[("traceparent", given)], b"").expect(200);
+        reply.header("traceresponse").unwrap()[3..35].to_owned()
+    };
+    assert_eq!(id(parent), parent[3..35]);
+    let (first, second) = (id("nonsense"), id("nonsense"));
+    assert!(first != second && first != "0".repeat(32));
+}
+
+#[test]
+fn stages_are_counted_by_door() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/storage/bucket", b"").expect(201);
+    root.put("/storage/bucket/large", &pattern(3 << 20)).expect(201);
+    root.get("/storage/bucket/large").expect(200);
+    let text = root.get("/metrics").expect(200).text();
+    for stage in ["admit", "meta", "write", "sync", "send"] {
+        let line = format!(r#"cairn_stage_seconds_count{{door="http",stage="{stage}"}}"#);
+        let count = text.lines().find_map(|found| found.strip_prefix(&line));
+        let count: f64 = count.unwrap_or_else(|| panic!("{line}: {text}")).trim().parse().unwrap();
+        assert!(count >= 1.0, "{line}");
+    }
 }

@@ -14,6 +14,8 @@ use cairn_base::{Clock, RealDisk, Secret, Timestamp};
 use cairn_blocks::Store;
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::limits::Limits;
+use cairn_doors::metrics::Metrics;
+use cairn_doors::observe::{Observer, SLOW};
 use cairn_doors::s3::{S3Config, S3Door, service};
 use cairn_doors::serve::{Serving, listen, serve};
 use cairn_fs::Fs;
@@ -73,9 +75,11 @@ impl Server {
         let domains = vec!["s3.test".to_owned()];
         let config = S3Config { domains, region: REGION.into() };
         let (fs, keys) = (admit.fs().clone(), Arc::clone(&admit));
+        let observer = Observer::new(&**admit.rng(), SLOW);
+        let metrics = Metrics::new(fs.clone(), Arc::default(), observer);
         let door = match patience {
-            None => service(fs, keys, config),
-            Some(patience) => S3Door::with_patience(fs, keys, config, patience),
+            None => service(fs, keys, &metrics, config),
+            Some(patience) => S3Door::with_patience(fs, keys, &metrics, config, patience),
         };
         let serving = Serving { limits, ..Serving::default() };
         let (stop, stopped) = watch::channel(false);

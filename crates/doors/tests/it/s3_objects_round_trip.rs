@@ -264,3 +264,32 @@ fn presigned_urls() {
     refused.mode(presigned).send().fails(501, "NotImplemented");
     root.get("/photos/c").fails(404, "NoSuchKey");
 }
+
+#[test]
+fn replies_say_where_their_time_went_and_in_which_trace() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    let put = root.put("/photos/large", &vec![7; 9 << 20]).ok();
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+    let reply = root.ask("GET", "/photos/large").header("traceparent", parent).send().ok();
+    assert_eq!(reply.header("traceresponse").map(|text| &text[..35]), Some(&parent[..35]));
+    let timing = put.header("server-timing").expect("a Server-Timing");
+    let parts = timing.split(", ").map(|part| part.split_once(";dur=").unwrap());
+    let mut stages: Vec<(&str, f64)> =
+        parts.map(|(name, time)| (name, time.parse().unwrap())).collect();
+    let (last, total) = stages.pop().unwrap();
+    assert_eq!(last, "total");
+    assert!(stages.iter().map(|(_, ms)| ms).sum::<f64>() <= total, "{timing}");
+    for wanted in ["admit", "meta", "write", "sync"] {
+        assert!(stages.iter().any(|(name, _)| *name == wanted), "{wanted}: {timing}");
+    }
+    // Refused: it learns nothing from the time it took.
+    for refused in [
+        server.anonymous().get("/photos/large").fails(403, "AccessDenied"),
+        server.user("other").get("/photos/large").fails(403, "AccessDenied"),
+        server.anonymous().get("/photos/none").fails(403, "AccessDenied"),
+    ] {
+        assert_eq!(refused.header("server-timing"), None);
+    }
+}

@@ -51,7 +51,9 @@ impl Committer {
         let counters = &self.shared.counters;
         let begun = self.shared.monotonic_us();
         let result = self.shared.engine.commit(self.fence, batch.changes.clone());
-        counters.commit_us.add(self.shared.monotonic_us() - begun);
+        let took = self.shared.monotonic_us() - begun;
+        counters.commit_us.add(took);
+        counters.last_commit_us.store(took, Ordering::Relaxed);
         match result {
             Ok(()) => self.settle(batch),
             Err(error) => {

@@ -45,7 +45,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::{Clock, Error, Result, Threads};
+use cairn_base::{Clock, Error, Result, Stage, Threads, stage};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -156,8 +156,15 @@ impl Master {
             self.check_space()?;
         }
         let (job, answer) = op::accept(caller, verb);
+        let counters = &self.owner.shared.counters;
+        let batches = counters.batches.get();
         self.accept(job).await?;
-        self.answered(answer).await?
+        let answered = self.answered(answer).await;
+        if counters.batches.get() > batches {
+            let commit = Duration::from_micros(counters.last_commit_us.load(Ordering::Relaxed));
+            stage::shift(Stage::Meta, Stage::Sync, commit);
+        }
+        answered?
     }
 
     /// Gives an operation to the executor, when there are not too many.

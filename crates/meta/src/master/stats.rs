@@ -42,6 +42,8 @@ pub struct Counters {
     pub ops: Counter,
     pub rows: Counter,
     pub commit_us: Counter,
+    /// Of the last commit.
+    pub last_commit_us: AtomicU64,
     pub commits_failed: Counter,
     pub op_misses: Counter,
     pub rows_inline: Counter,

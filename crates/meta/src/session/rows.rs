@@ -47,6 +47,7 @@ struct Stripe {
 
 /// Rows that an operation on its way changes. If it is dropped, because nobody knows whether the
 /// operation will run, they are not kept again in this session.
+#[must_use]
 pub struct Changing<'a> {
     rows: &'a LeasedRows,
     keys: &'a [Bytes],
@@ -245,7 +246,7 @@ mod tests {
         first.done(left());
         assert_eq!(get(), None, "or it came before the other one");
 
-        drop(rows.change(&a));
+        let _ = rows.change(&a);
         offer(rows.mark(), &new);
         assert_eq!(get(), None, "nobody knows when it runs");
         let changing = rows.change(&a);

@@ -1,0 +1,397 @@
+//! Where the time of a request goes.
+//!
+//! A request carries a [`Stages`]: its time, cut into stages. While a task works on the request it
+//! is reachable from anywhere below ([`Scope`]), so that who waits for a disk says so and needs to
+//! know nothing of requests: `let _waiting = stage::enter(Stage::Read);`. Where no request is
+//! being timed that costs one look at a variable of the thread.
+//!
+//! Every moment belongs to one stage at most: of those that are entered the deepest, which is the
+//! last in [`Stage`]. So stages that overlap, or lie within each other, never add up to more than
+//! the total.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::trace::Trace;
+
+/// What a request spends its time on, the deepest last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The reply is being sent: the client takes it.
+    Send,
+    /// The body of the request is waited for: the client sends it.
+    Receive,
+    /// Who is asking.
+    Admit,
+    /// Metadata, in this process or from a master.
+    Meta,
+    /// Blocks in memory.
+    Cache,
+    /// A block is written to a disk here.
+    Write,
+    /// A block is read from a disk here.
+    Read,
+    /// Another node is waited for, with a block.
+    Peer,
+    /// What was written is being made durable.
+    Sync,
+}
+
+const COUNT: usize = Stage::ALL.len();
+
+impl Stage {
+    pub const ALL: [Stage; 9] = [
+        Stage::Send,
+        Stage::Receive,
+        Stage::Admit,
+        Stage::Meta,
+        Stage::Cache,
+        Stage::Write,
+        Stage::Read,
+        Stage::Peer,
+        Stage::Sync,
+    ];
+
+    /// As in metrics and headers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Send => "send",
+            Stage::Receive => "receive",
+            Stage::Admit => "admit",
+            Stage::Meta => "meta",
+            Stage::Cache => "cache",
+            Stage::Write => "write",
+            Stage::Read => "read",
+            Stage::Peer => "peer",
+            Stage::Sync => "sync",
+        }
+    }
+}
+
+/// The time of one request, by stages.
+#[derive(Clone, Copy, Debug)]
+pub struct Stages {
+    pub trace: Trace,
+    started: Instant,
+    /// Until when time is accounted for.
+    until: Instant,
+    /// How often each stage is entered.
+    entered: [u16; COUNT],
+    /// Nanoseconds.
+    spent: [u64; COUNT],
+}
+
+impl Stages {
+    pub fn start(trace: Trace) -> Stages {
+        let now = Instant::now();
+        Stages { trace, started: now, until: now, entered: [0; COUNT], spent: [0; COUNT] }
+    }
+
+    /// All time since the last lap was spent on `stage`. For code that waits for nothing.
+    pub fn lap(&mut self, stage: Stage) {
+        self.spent[stage as usize] += self.advance();
+    }
+
+    /// Accounts for the time until now.
+    pub fn settle(&mut self) {
+        let passed = self.advance();
+        if let Some(deepest) = self.entered.iter().rposition(|count| *count > 0) {
+            self.spent[deepest] += passed;
+        }
+    }
+
+    /// Goes on in `stage` until something deeper is entered.
+    pub fn rest_in(&mut self, stage: Stage) {
+        self.settle();
+        self.entered[stage as usize] += 1;
+    }
+
+    fn advance(&mut self) -> u64 {
+        let now = Instant::now();
+        let passed = nanos(now.saturating_duration_since(self.until));
+        self.until = now;
+        passed
+    }
+
+    fn leave(&mut self, stage: Stage) {
+        self.settle();
+        let count = &mut self.entered[stage as usize];
+        *count = count.saturating_sub(1);
+    }
+
+    pub fn spent(&self, stage: Stage) -> Duration {
+        Duration::from_nanos(self.spent[stage as usize])
+    }
+
+    /// From the start until time was last accounted for.
+    pub fn total(&self) -> Duration {
+        self.until - self.started
+    }
+
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    fn shift(&mut self, from: Stage, to: Stage, time: Duration) {
+        let moved = nanos(time).min(self.spent[from as usize]);
+        self.spent[from as usize] -= moved;
+        self.spent[to as usize] += moved;
+    }
+}
+
+/// `meta 0.012 sync 4.100`, milliseconds.
+impl fmt::Display for Stages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut gap = "";
+        for stage in Stage::ALL.into_iter().filter(|stage| self.spent[*stage as usize] > 0) {
+            let ms = self.spent(stage).as_secs_f64() * 1e3;
+            write!(f, "{gap}{} {ms:.3}", stage.name())?;
+            gap = " ";
+        }
+        Ok(())
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+thread_local! {
+    /// Of the request that this thread works on just now.
+    static CURRENT: RefCell<Option<Stages>> = const { RefCell::new(None) };
+}
+
+fn with<T>(look: impl FnOnce(&mut Stages) -> T) -> Option<T> {
+    CURRENT.with_borrow_mut(|current| current.as_mut().map(look))
+}
+
+/// In a stage until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct Entered(Stage);
+
+/// Enters a stage of the request that is being worked on, if there is one.
+pub fn enter(stage: Stage) -> Entered {
+    with(|stages| stages.rest_in(stage));
+    Entered(stage)
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        with(|stages| stages.leave(self.0));
+    }
+}
+
+/// Times what waits.
+pub async fn time<F: Future>(stage: Stage, future: F) -> F::Output {
+    let _entered = enter(stage);
+    future.await
+}
+
+/// Of the time spent in `from`, so much belonged to `to`: known only afterwards.
+pub fn shift(from: Stage, to: Stage, time: Duration) {
+    with(|stages| {
+        stages.settle();
+        stages.shift(from, to, time);
+    });
+}
+
+/// So much of the time spent in `from` was waited for what another task did: it is divided as that
+/// task's was.
+pub fn divide(from: Stage, waited: Duration, task: Option<&Stages>) {
+    let Some(task) = task else { return };
+    let all: u64 = task.spent.iter().sum();
+    for stage in Stage::ALL.into_iter().filter(|stage| *stage != from) {
+        let share = u128::from(task.spent[stage as usize]) * waited.as_nanos();
+        if let Some(share) = share.checked_div(u128::from(all))
+            && share > 0
+        {
+            shift(from, stage, Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX)));
+        }
+    }
+}
+
+/// The time until now of the request that is being worked on.
+pub fn snapshot() -> Option<Stages> {
+    with(|stages| {
+        stages.settle();
+        *stages
+    })
+}
+
+/// The trace of the request that is being worked on.
+pub fn trace() -> Option<Trace> {
+    with(|stages| stages.trace)
+}
+
+/// For a task that works on a part of the same request: a time of its own.
+pub fn of_task() -> Option<Stages> {
+    trace().map(Stages::start)
+}
+
+/// Makes `stages` the ones that are worked on while `poll` runs.
+pub fn during<T>(stages: &mut Stages, poll: impl FnOnce() -> T) -> T {
+    let _restored = Restored { before: CURRENT.replace(Some(*stages)), stages };
+    poll()
+}
+
+/// Puts back what was, also after a panic: a thread of a runtime goes on with other requests.
+struct Restored<'a> {
+    before: Option<Stages>,
+    stages: &'a mut Stages,
+}
+
+impl Drop for Restored<'_> {
+    fn drop(&mut self) {
+        if let Some(after) = CURRENT.replace(self.before) {
+            *self.stages = after;
+        }
+    }
+}
+
+/// A future that works on a request; without stages it is not timed.
+#[derive(Debug)]
+pub struct Scope<F: ?Sized> {
+    pub stages: Option<Stages>,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future + ?Sized> Scope<F> {
+    pub fn new(stages: Option<Stages>, future: Pin<Box<F>>) -> Scope<F> {
+        Scope { stages, future }
+    }
+}
+
+impl<F: Future + ?Sized> Future for Scope<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Scope { stages, future } = &mut *self;
+        match stages {
+            Some(stages) => during(stages, || future.as_mut().poll(context)),
+            None => future.as_mut().poll(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    const WAIT: Duration = Duration::from_millis(2);
+
+    fn stages() -> Stages {
+        Stages::start(Trace { id: 1, span: 1, parent: 0, sampled: false })
+    }
+
+    fn sum(stages: &Stages) -> Duration {
+        Stage::ALL.into_iter().map(|stage| stages.spent(stage)).sum()
+    }
+
+    fn wait() {
+        std::thread::sleep(WAIT);
+    }
+
+    #[test]
+    fn each_moment_belongs_to_the_deepest_stage() {
+        let mut timed = stages();
+        during(&mut timed, || {
+            let _meta = enter(Stage::Meta);
+            wait();
+            {
+                let _sync = enter(Stage::Sync);
+                wait();
+                // Not as deep: it changes nothing.
+                let _write = enter(Stage::Write);
+                wait();
+            }
+            wait();
+        });
+        assert!(timed.spent(Stage::Meta) >= 2 * WAIT, "{timed:?}");
+        assert!(timed.spent(Stage::Sync) >= 2 * WAIT, "{timed:?}");
+        assert_eq!(timed.spent(Stage::Write), Duration::ZERO);
+        assert!(sum(&timed) <= timed.total());
+    }
+
+    #[test]
+    fn stages_that_overlap_add_up_to_no_more_than_the_total() {
+        let mut timed = stages();
+        during(&mut timed, || {
+            let first = enter(Stage::Read);
+            wait();
+            let second = enter(Stage::Read);
+            drop(first);
+            wait();
+            drop(second);
+            wait();
+        });
+        timed.settle();
+        assert!(timed.spent(Stage::Read) >= 2 * WAIT);
+        assert!(sum(&timed) + WAIT <= timed.total(), "{timed:?}");
+    }
+
+    #[test]
+    fn laps_are_all_there_is() {
+        let mut timed = stages();
+        timed.lap(Stage::Admit);
+        wait();
+        timed.lap(Stage::Meta);
+        assert!(timed.spent(Stage::Meta) >= WAIT);
+        assert_eq!(sum(&timed), timed.total());
+    }
+
+    #[test]
+    fn what_is_known_afterwards_is_moved_as_far_as_there_is_any() {
+        let mut timed = stages();
+        during(&mut timed, || {
+            let _meta = enter(Stage::Meta);
+            wait();
+            shift(Stage::Meta, Stage::Sync, WAIT);
+            shift(Stage::Meta, Stage::Sync, Duration::from_secs(9));
+        });
+        assert!(timed.spent(Stage::Sync) >= WAIT);
+        assert!(sum(&timed) <= timed.total(), "{timed:?}");
+    }
+
+    #[test]
+    fn waiting_for_a_task_is_divided_as_its_time_was() {
+        let mut task = stages();
+        task.spent[Stage::Write as usize] = 100;
+        task.spent[Stage::Sync as usize] = 300;
+        let mut timed = stages();
+        during(&mut timed, || {
+            with(|stages| stages.spent[Stage::Write as usize] = 4_000);
+            divide(Stage::Write, Duration::from_nanos(4_000), Some(&task));
+            divide(Stage::Write, Duration::from_nanos(4_000), None);
+        });
+        assert_eq!(timed.spent(Stage::Write), Duration::from_nanos(1_000));
+        assert_eq!(timed.spent(Stage::Sync), Duration::from_nanos(3_000));
+    }
+
+    #[test]
+    fn a_scope_is_of_one_request_and_survives_its_panics() {
+        assert!(snapshot().is_none() && trace().is_none() && of_task().is_none());
+        let inner = async {
+            assert!(trace().is_some());
+            time(Stage::Meta, async { wait() }).await;
+            snapshot().expect("it is being timed")
+        };
+        let mut scope = Scope::new(Some(stages()), Box::pin(inner));
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(seen) = Pin::new(&mut scope).poll(&mut context) else { panic!("waits") };
+        assert!(seen.spent(Stage::Meta) >= WAIT);
+        assert_eq!(
+            scope.stages.map(|timed| timed.spent(Stage::Meta)),
+            Some(seen.spent(Stage::Meta))
+        );
+        let mut panics = stages();
+        let unwinding = std::panic::AssertUnwindSafe(|| during(&mut panics, || panic!("planted")));
+        assert!(std::panic::catch_unwind(unwinding).is_err());
+        assert!(snapshot().is_none());
+    }
+}

@@ -1,0 +1,165 @@
+//! Which request is meant, across processes: the identifiers of W3C Trace Context.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// One request, as one process sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trace {
+    /// The same in every process that works on the request. Never 0.
+    pub id: u128,
+    /// This process's part of it. Never 0.
+    pub span: u64,
+    /// The part that asked for this one; 0 if nobody said.
+    pub parent: u64,
+    /// Whether it is to be exported.
+    pub sampled: bool,
+}
+
+/// Bytes of a `traceparent`.
+pub const TRACEPARENT_BYTES: usize = 55;
+
+impl Trace {
+    /// `00-<trace>-<span>-<flags>`, to be handed to whoever works on the same request.
+    pub fn traceparent(&self) -> [u8; TRACEPARENT_BYTES] {
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        hex(&mut text[3..35], self.id);
+        hex(&mut text[36..52], u128::from(self.span));
+        text[54] = b'0' + u8::from(self.sampled);
+        text
+    }
+
+    /// Trace, span and whether it is sampled, as a `traceparent` of any version says; `None` if it
+    /// is none.
+    pub fn parse(text: &[u8]) -> Option<(u128, u64, bool)> {
+        let (version, rest) = (text.get(..2)?, text.get(TRACEPARENT_BYTES..)?);
+        let has_known_length = rest.is_empty() || (version != b"00" && rest.first() == Some(&b'-'));
+        let dashes = [2, 35, 52].iter().all(|at| text.get(*at) == Some(&b'-'));
+        if !has_known_length || !dashes || version == b"ff" {
+            return None;
+        }
+        number(version)?;
+        let (id, span) = (number(text.get(3..35)?)?, number(text.get(36..52)?)? as u64);
+        let flags = number(text.get(53..55)?)?;
+        (id != 0 && span != 0).then_some((id, span, flags & 1 == 1))
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.id)
+    }
+}
+
+/// Makes identifiers: different ones after every start, at the cost of one addition.
+#[derive(Debug)]
+pub struct Traces {
+    start: [u64; 2],
+    count: AtomicU64,
+    /// Of `1 << 32` traces so many are sampled.
+    sampled: u64,
+}
+
+impl Traces {
+    /// `start` is random. `ratio`: the share of traces that begin here and are sampled.
+    pub fn new(start: [u64; 2], ratio: f64) -> Traces {
+        let sampled = (ratio.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64;
+        Traces { start, count: AtomicU64::new(0), sampled }
+    }
+
+    /// Goes on with what a `traceparent` says, or begins a trace.
+    pub fn next(&self, parent: Option<&[u8]>) -> Trace {
+        let count = self.count.fetch_add(1, Relaxed);
+        let low = mix(self.start[0].wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let span = low | 1;
+        if let Some((id, parent, sampled)) = parent.and_then(Trace::parse) {
+            return Trace { id, span, parent, sampled };
+        }
+        let id = u128::from(self.start[1]) << 64 | u128::from(low.max(1));
+        Trace { id, span, parent: 0, sampled: (low >> 32) < self.sampled }
+    }
+}
+
+/// The last step of splitmix64: a bijection that leaves no pattern.
+fn mix(seed: u64) -> u64 {
+    let seed = (seed ^ seed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let seed = (seed ^ seed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    seed ^ seed >> 31
+}
+
+fn hex(into: &mut [u8], number: u128) {
+    let mut rest = number;
+    for digit in into.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(rest & 15) as usize];
+        rest >>= 4;
+    }
+}
+
+/// Lower case only, as the standard wants it.
+fn number(digits: &[u8]) -> Option<u128> {
+    digits.iter().try_fold(0, |number: u128, digit| {
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(number << 4 | u128::from(value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_trace_goes_on_under_its_id() {
+        let traces = Traces::new([1, 2], 0.0);
+        let trace = traces.next(Some(GOOD.as_bytes()));
+        assert_eq!(trace.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!((trace.parent, trace.sampled), (0x00f0_67aa_0ba9_02b7, true));
+        let told = trace.traceparent();
+        assert_eq!(Trace::parse(&told), Some((trace.id, trace.span, true)));
+        assert_ne!(trace.span, trace.parent);
+    }
+
+    #[test]
+    fn what_is_no_traceparent_begins_a_trace() {
+        let longer = format!("{GOOD}-more");
+        for bad in [
+            "",
+            "x",
+            &GOOD[..54],
+            &longer,
+            &GOOD.replace("00-4", "ff-4"),
+            &GOOD.to_uppercase(),
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        ] {
+            assert_eq!(Trace::parse(bad.as_bytes()), None, "{bad}");
+        }
+        assert!(Trace::parse(longer.replace("00-4", "01-4").as_bytes()).is_some());
+        let traces = Traces::new([1, 2], 0.0);
+        let (first, second) = (traces.next(Some(b"bad")), traces.next(None));
+        assert!(first.id != 0 && first.id != second.id && first.parent == 0 && !first.sampled);
+    }
+
+    #[test]
+    fn so_many_are_sampled_as_was_asked_for() {
+        let sampled = |ratio| {
+            let traces = Traces::new([7, 9], ratio);
+            (0..10_000).filter(|_| traces.next(None).sampled).count()
+        };
+        assert_eq!((sampled(0.0), sampled(1.0)), (0, 10_000));
+        assert!((800..1200).contains(&sampled(0.1)), "{}", sampled(0.1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..70)) {
+            let _ = Trace::parse(&bytes);
+        }
+    }
+}

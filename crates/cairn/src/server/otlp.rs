@@ -1,0 +1,177 @@
+//! Sends requests that are sampled to a collector of OpenTelemetry, as OTLP over HTTP in JSON
+//! (docs/decisions/0013-timing.md). A collector that is slow or away costs spans, never requests.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use cairn_base::Stage;
+use cairn_doors::observe::{Ended, Export};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Result};
+
+/// Requests that wait to be sent; further ones are dropped.
+const WAITING: usize = 4096;
+/// So many are sent at once, or what there is after [`PERIOD`].
+const BATCH: usize = 512;
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long a collector may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Of numbers in OTLP: a span of a server; a failure.
+const KIND_SERVER: u32 = 2;
+const STATUS_ERROR: u32 = 2;
+
+/// What gives requests to a thread that sends them to the collector at `url`.
+pub fn export(url: &str) -> Result<Export> {
+    let url = endpoint(url)?;
+    let (sender, receiver) = sync_channel(WAITING);
+    let thread = std::thread::Builder::new().name("otlp".to_owned());
+    thread.spawn(move || run(&url, &receiver))?;
+    Ok(Box::new(move |ended| offer(&sender, ended)))
+}
+
+fn offer(sender: &SyncSender<(Ended, SystemTime)>, ended: Ended) {
+    // Full: it is dropped.
+    let _ = sender.try_send((ended, SystemTime::now()));
+}
+
+/// As the standard has it: what has no path is the base of one.
+fn endpoint(url: &str) -> Result<String> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    match rest {
+        Some("") | None => {
+            Err(Failure::usage(format!("--otlp {url}: a URL such as http://127.0.0.1:4318")))
+        }
+        Some(rest) if rest.trim_end_matches('/').contains('/') => Ok(url.to_owned()),
+        Some(_) => Ok(format!("{}/v1/traces", url.trim_end_matches('/'))),
+    }
+}
+
+fn run(url: &str, receiver: &Receiver<(Ended, SystemTime)>) {
+    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE));
+    let agent: ureq::Agent = config.build().into();
+    let mut is_well = true;
+    while let Ok(first) = receiver.recv() {
+        let spans = gather(first, receiver);
+        let message = message(&spans).to_string();
+        let sent = agent.post(url).content_type("application/json").send(message);
+        match sent {
+            Ok(_) => is_well = true,
+            Err(error) if is_well => {
+                tracing::warn!(url, %error, "traces are not taken; they are dropped until they are");
+                is_well = false;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn gather(
+    first: (Ended, SystemTime),
+    receiver: &Receiver<(Ended, SystemTime)>,
+) -> Vec<(Ended, SystemTime)> {
+    let deadline = Instant::now() + PERIOD;
+    let mut spans = vec![first];
+    while spans.len() < BATCH {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match receiver.recv_timeout(left) {
+            Ok(span) => spans.push(span),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    spans
+}
+
+fn message(spans: &[(Ended, SystemTime)]) -> Value {
+    let spans: Vec<Value> = spans.iter().map(|(ended, at)| span(ended, *at)).collect();
+    let scope = json!({ "name": "cairn", "version": env!("CARGO_PKG_VERSION") });
+    json!({ "resourceSpans": [{
+        "resource": { "attributes": [text("service.name", "cairn")] },
+        "scopeSpans": [{ "scope": scope, "spans": spans }],
+    }] })
+}
+
+fn span(Ended { door, verb, status, stages }: &Ended, at: SystemTime) -> Value {
+    let end = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let start = end.saturating_sub(stages.total().as_nanos());
+    let mut attributes = vec![
+        text("cairn.door", door),
+        text("cairn.verb", verb),
+        json!({ "key": "http.response.status_code", "value": { "intValue": status.to_string() } }),
+    ];
+    for stage in Stage::ALL.into_iter().filter(|stage| !stages.spent(*stage).is_zero()) {
+        let us = stages.spent(stage).as_nanos() as f64 / 1e3;
+        let key = format!("cairn.stage.{}_us", stage.name());
+        attributes.push(json!({ "key": key, "value": { "doubleValue": us } }));
+    }
+    let trace = &stages.trace;
+    let mut span = json!({
+        "traceId": trace.to_string(),
+        "spanId": format!("{:016x}", trace.span),
+        "name": format!("{door} {verb}"),
+        "kind": KIND_SERVER,
+        "startTimeUnixNano": start.to_string(),
+        "endTimeUnixNano": end.to_string(),
+        "attributes": attributes,
+    });
+    if trace.parent != 0 {
+        span["parentSpanId"] = format!("{:016x}", trace.parent).into();
+    }
+    if *status >= 500 {
+        span["status"] = json!({ "code": STATUS_ERROR });
+    }
+    span
+}
+
+fn text(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_base::Stages;
+    use cairn_base::trace::Trace;
+
+    #[test]
+    fn a_base_url_gets_the_path_of_the_standard() {
+        for (given, used) in [
+            ("http://a:4318", "http://a:4318/v1/traces"),
+            ("https://a/", "https://a/v1/traces"),
+            ("http://a/custom/path", "http://a/custom/path"),
+        ] {
+            assert_eq!(endpoint(given).unwrap(), used);
+        }
+        for bad in ["", "a:4318", "ftp://a", "http://"] {
+            assert!(endpoint(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_span_says_what_was_done_and_where_the_time_went() {
+        let trace = Trace { id: 0xabc, span: 0x12, parent: 0x34, sampled: true };
+        let mut stages = Stages::start(trace);
+        stages.lap(Stage::Meta);
+        let ended = Ended { door: "s3", verb: "GetObject", status: 503, stages };
+        let shown = message(&[(ended, UNIX_EPOCH + Duration::from_secs(5))]);
+        let span = &shown["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+        assert_eq!(span["traceId"], "00000000000000000000000000000abc");
+        assert_eq!(span["spanId"], "0000000000000012");
+        assert_eq!(span["parentSpanId"], "0000000000000034");
+        assert_eq!(span["name"], "s3 GetObject");
+        assert_eq!(span["endTimeUnixNano"], "5000000000");
+        assert_eq!(span["status"]["code"], STATUS_ERROR);
+        let keys = span["attributes"].as_array().unwrap().iter().map(|one| one["key"].clone());
+        assert!(keys.into_iter().any(|key| key == "cairn.stage.meta_us"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_dropped() {
+        let (sender, receiver) = sync_channel(1);
+        let trace = Trace { id: 1, span: 1, parent: 0, sampled: true };
+        let ended = Ended { door: "http", verb: "get", status: 200, stages: Stages::start(trace) };
+        (0..3).for_each(|_| offer(&sender, ended));
+        drop(sender);
+        assert_eq!(receiver.iter().count(), 1);
+    }
+}

@@ -1,0 +1,165 @@
+"""Where the time of requests goes: what a reply, the metrics, the log and traces say of it."""
+
+import http.server
+import json
+import re
+import threading
+import time
+
+import pytest
+
+from harness import metrics
+from harness.cgroup import Cgroup, Unavailable
+from harness.cluster import Cluster
+from harness.doors import S3, Http
+from harness.server import Server
+
+MIB = 1 << 20
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def check_sum(reply):
+    spent = metrics.stages(reply)
+    total = spent.pop("total")
+    # The header rounds down to microseconds.
+    assert sum(spent.values()) <= total, spent
+    return spent
+
+
+def test_no_stage_is_counted_twice(server):
+    http, s3 = Http(server.http), S3(server.s3)
+    http.create_bucket("stages-http")
+    s3.create_bucket("stages-s3")
+    for size in (0, 100, 100_000, 9 * MIB):
+        body = bytes(size)
+        for door, bucket in ((http, "stages-http"), (s3, "stages-s3")):
+            put = door.object("PUT", bucket, "a", body=body)
+            assert put.status in (200, 201, 204), put
+            assert {"admit", "meta", "sync"} <= check_sum(put).keys()
+            for _ in range(2):
+                got = door.object("GET", bucket, "a")
+                assert got.body == body
+                check_sum(got)
+            check_sum(door.object("HEAD", bucket, "a"))
+            check_sum(door.object("DELETE", bucket, "a"))
+
+
+def test_who_is_refused_learns_nothing(server):
+    http, s3 = Http(server.http), S3(server.s3)
+    http.create_bucket("refused")
+    http.object("PUT", "refused", "a", body=b"secret")
+    nobody, wrong = Http(server.http, credentials=None), Http(server.http, ("AAAAAAAA", "wrong"))
+    replies = [nobody.object("GET", "refused", key) for key in ("a", "none")]
+    replies += [wrong.object("GET", "refused", key) for key in ("a", "none")]
+    replies += [S3(server.s3, credentials=None).object("GET", "refused", "a")]
+    replies += [S3(server.s3, (s3.credentials[0], "wrong")).object("GET", "refused", "a")]
+    for reply in replies:
+        assert reply.status in (401, 403), reply
+        assert "Server-Timing" not in reply.headers
+        assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]", reply.headers["traceresponse"])
+    assert "Server-Timing" in http.object("GET", "refused", "a").headers
+
+
+def test_a_slow_client_shows_in_its_stage(server):
+    http = Http(server.http)
+    http.create_bucket("slow-client")
+
+    def trickle():
+        for _ in range(3):
+            time.sleep(0.1)
+            yield b"x" * 1000
+
+    put = http.object("PUT", "slow-client", "a", trickle(), {"Content-Length": "3000"})
+    spent = check_sum(put)
+    assert max(spent, key=spent.get) == "receive", spent
+
+
+def test_a_slow_disk_shows_in_its_stage():
+    try:
+        with Server() as server, Cgroup("blkio") as group:
+            http, s3 = Http(server.http), S3(server.s3)
+            http.create_bucket("slow")
+            group.writes_a_second(server.directory, 10)
+            group.add(server.process.pid)
+            for door in (http, s3):
+                for size in (100, MIB):
+                    spent = check_sum(door.object("PUT", "slow", "a", body=bytes(size)))
+                    assert max(spent, key=spent.get) in ("sync", "write"), spent
+            text = http.request("GET", "/metrics").body.decode()
+            for door in ("http", "s3"):
+                by_stage = {
+                    stage: metrics.total(text, "cairn_stage_seconds_sum", door=door, stage=stage)
+                    for stage in ("admit", "receive", "meta", "cache", "sync", "send")
+                }
+                assert max(by_stage, key=by_stage.get) == "sync", by_stage
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+def test_a_slow_peer_shows_in_its_stage_and_in_its_log():
+    with Cluster(chunkservers=3, gateways=1) as cluster:
+        http = cluster.http("g1")
+        http.create_bucket("slow")
+        # Where c1 is the first of the chain nobody but the gateway waits for it: again, then.
+        for attempt in range(12):
+            trace = f"{attempt + 1:032x}"
+            timer = threading.Timer(1.4, cluster["c1"].resume)
+            cluster["c1"].pause()
+            timer.start()
+            headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-00"}
+            put = http.object("PUT", "slow", "a", bytes(MIB), headers)
+            timer.join()
+            assert put.status in (201, 204), put
+            spent = check_sum(put)
+            assert max(spent, key=spent.get) == "peer", spent
+            assert put.headers["traceresponse"][3:35] == trace
+            assert trace in cluster["g1"].log.read_text()
+            logs = [cluster[name].log.read_text() for name in ("c2", "c3")]
+            if any(f"trace={trace}" in log for log in logs):
+                return
+        raise AssertionError(cluster.tails())
+
+
+def test_slow_and_failed_requests_are_logged_by_their_trace():
+    with Server(args=["--slow-ms", "0"]) as server:
+        headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-00"}
+        Http(server.http).request("GET", "/storage/", headers=headers)
+        log = server.tail(100_000)
+        line = next(line for line in log.splitlines() if TRACE in line)
+        assert "slow request" in line and "door=" in line and "status=200" in line, line
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes what an OpenTelemetry collector would."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken.append((self.path, self.headers["Content-Type"], json.loads(body)))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_traces_are_exported():
+    collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    collector.taken = []
+    threading.Thread(target=collector.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{collector.server_port}"
+    with Server(args=["--otlp", url, "--otlp-ratio", "0"]) as server:
+        s3 = S3(server.s3)
+        s3.create_bucket("not-sampled")
+        headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+        s3.object("PUT", "not-sampled", "a", body=b"x", headers=headers)
+        deadline = time.monotonic() + 20
+        while not collector.taken and time.monotonic() < deadline:
+            time.sleep(0.1)
+    collector.shutdown()
+    [(path, kind, message)] = collector.taken
+    assert (path, kind) == ("/v1/traces", "application/json")
+    [span] = message["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert span["traceId"] == TRACE and span["parentSpanId"] == "00f067aa0ba902b7"
+    assert span["name"] == "s3 PutObject"
+    assert int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"])
+    assert "cairn.stage.sync_us" in {entry["key"] for entry in span["attributes"]}
