@@ -65,7 +65,7 @@ thread_local! {
 /// One that was not returned before in this process.
 fn number_once() -> u64 {
     let mut number = NEXT.get();
-    if number % NUMBERS == 0 {
+    if number.is_multiple_of(NUMBERS) {
         number = FREE.fetch_add(NUMBERS, Relaxed) + 1;
     }
     NEXT.set(number + 1);
