@@ -1,5 +1,6 @@
 //! Which request is meant, across processes: the identifiers of W3C Trace Context.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,8 +24,8 @@ impl Trace {
     /// `00-<trace>-<span>-<flags>`, to be handed to whoever works on the same request.
     pub fn traceparent(&self) -> [u8; TRACEPARENT_BYTES] {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
-        hex(&mut text[3..35], self.id);
-        hex(&mut text[36..52], u128::from(self.span));
+        hex(&mut text[3..35], &self.id.to_be_bytes());
+        hex(&mut text[36..52], &self.span.to_be_bytes());
         text[54] = b'0' + u8::from(self.sampled);
         text
     }
@@ -51,11 +52,30 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Makes identifiers: different ones after every start, at the cost of one addition.
+/// Numbers that a thread takes at once, so that threads do not wait for each other.
+const NUMBERS: u64 = 1 << 20;
+/// Numbers that no thread has taken.
+static FREE: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The next number of this thread; at a multiple of [`NUMBERS`] it has none left.
+    static NEXT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// One that was not returned before in this process.
+fn number_once() -> u64 {
+    let mut number = NEXT.get();
+    if number.is_multiple_of(NUMBERS) {
+        number = FREE.fetch_add(NUMBERS, Relaxed) + 1;
+    }
+    NEXT.set(number + 1);
+    number
+}
+
+/// Makes identifiers: different ones after every start.
 #[derive(Debug)]
 pub struct Traces {
     start: [u64; 2],
-    count: AtomicU64,
     /// Of `1 << 32` traces so many are sampled.
     sampled: u64,
 }
@@ -64,13 +84,13 @@ impl Traces {
     /// `start` is random. `ratio`: the share of traces that begin here and are sampled.
     pub fn new(start: [u64; 2], ratio: f64) -> Traces {
         let sampled = (ratio.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64;
-        Traces { start, count: AtomicU64::new(0), sampled }
+        Traces { start, sampled }
     }
 
     /// Goes on with what a `traceparent` says, or begins a trace.
     pub fn next(&self, parent: Option<&[u8]>) -> Trace {
-        let count = self.count.fetch_add(1, Relaxed);
-        let low = mix(self.start[0].wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+        let count = number_once().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let low = mix(self.start[0].wrapping_add(count));
         let span = low | 1;
         if let Some((id, parent, sampled)) = parent.and_then(Trace::parse) {
             return Trace { id, span, parent, sampled };
@@ -87,11 +107,11 @@ fn mix(seed: u64) -> u64 {
     seed ^ seed >> 31
 }
 
-fn hex(into: &mut [u8], number: u128) {
-    let mut rest = number;
-    for digit in into.iter_mut().rev() {
-        *digit = b"0123456789abcdef"[(rest & 15) as usize];
-        rest >>= 4;
+fn hex(into: &mut [u8], bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (digits, byte) in into.chunks_exact_mut(2).zip(bytes) {
+        digits[0] = DIGITS[usize::from(byte >> 4)];
+        digits[1] = DIGITS[usize::from(byte & 15)];
     }
 }
 
@@ -154,6 +174,17 @@ mod tests {
         };
         assert_eq!((sampled(0.0), sampled(1.0)), (0, 10_000));
         assert!((800..1200).contains(&sampled(0.1)), "{}", sampled(0.1));
+    }
+
+    #[test]
+    fn threads_share_no_number() {
+        let take = || (0..1000).map(|_| number_once()).collect::<Vec<u64>>();
+        let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(take)).collect();
+        let taken = threads.into_iter().flat_map(|thread| thread.join().unwrap());
+        let mut all: Vec<u64> = taken.chain(take()).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 5000);
     }
 
     proptest! {

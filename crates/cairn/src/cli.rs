@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::bench;
 use crate::client::{bucket, gc, get, key, ls, put, rm, stat};
 use crate::cluster;
+use crate::doctor;
 use crate::failure::Result;
 use crate::mount;
 use crate::node::{chunkserver, gateway, master};
@@ -52,6 +53,7 @@ enum Command {
     Scrub(scrub::Args),
     Meta(meta::Args),
     Bench(bench::Args),
+    Doctor(doctor::Args),
 }
 
 impl Cli {
@@ -76,6 +78,7 @@ impl Cli {
             Command::Scrub(args) => scrub::run(args),
             Command::Meta(args) => meta::run(args),
             Command::Bench(args) => bench::run(args),
+            Command::Doctor(args) => doctor::run(args),
         }
     }
 }

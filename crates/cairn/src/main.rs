@@ -10,6 +10,7 @@
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //!   cairn bench ──► the crate `bench`, which knows protocols only
+//!   cairn doctor ──► the crate `doctor`, over what servers and the kernel say
 //! ```
 
 mod bench;
@@ -17,6 +18,7 @@ mod cli;
 mod client;
 mod cluster;
 mod dir;
+mod doctor;
 mod failure;
 mod metadata;
 mod mount;

@@ -143,7 +143,10 @@ impl VerbStats {
         if bytes_out > 0 {
             self.bytes_out.fetch_add(bytes_out, Relaxed);
         }
-        self.observer.end(&Ended { door: self.door, verb: self.verb, status, stages: *stages });
+        if self.observer.looks_at(status, stages) {
+            let (door, verb, stages) = (self.door, self.verb, *stages);
+            self.observer.end(&Ended { door, verb, status, stages });
+        }
     }
 
     /// Counts bytes of a request's body.

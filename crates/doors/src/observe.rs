@@ -58,9 +58,18 @@ impl Observer {
         Stages::start(Trace { sampled, ..trace })
     }
 
+    /// Whether [`Observer::end`] is to be told; most are fast, fine and not sampled.
+    pub(crate) fn looks_at(&self, status: u16, stages: &Stages) -> bool {
+        stages.trace.sampled || self.is_logged(status, stages)
+    }
+
+    fn is_logged(&self, status: u16, stages: &Stages) -> bool {
+        stages.total() >= self.slow || status >= 500
+    }
+
     pub(crate) fn end(&self, ended: &Ended) {
         let (stages, total) = (&ended.stages, ended.stages.total());
-        if total >= self.slow || ended.status >= 500 {
+        if self.is_logged(ended.status, stages) {
             let what = if ended.status >= 500 { "request failed" } else { "slow request" };
             tracing::warn!(
                 trace = %stages.trace,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 12] = [
+const DIRECTIONS: [(&str, &[&str]); 13] = [
     ("base", &[]),
     ("auth", &["base"]),
     ("blocks", &["base"]),
@@ -14,7 +14,11 @@ const DIRECTIONS: [(&str, &[&str]); 12] = [
     ("doors", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs"]),
     ("bench", &[]),
-    ("cairn", &["base", "auth", "meta", "blocks", "fs", "fuse", "cluster", "doors", "bench"]),
+    ("doctor", &[]),
+    (
+        "cairn",
+        &["base", "auth", "meta", "blocks", "fs", "fuse", "cluster", "doors", "bench", "doctor"],
+    ),
     ("sim", &["base"]),
     ("xtask", &[]),
 ];

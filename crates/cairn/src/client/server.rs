@@ -81,11 +81,21 @@ impl Connection {
     }
 
     pub fn open(&self) -> Result<Server> {
+        self.open_with(None)
+    }
+
+    /// A server whose replies come within some time, or are errors.
+    pub fn open_for(&self, patience: Duration) -> Result<Server> {
+        self.open_with(Some(patience))
+    }
+
+    fn open_with(&self, patience: Option<Duration>) -> Result<Server> {
         let Known { base, ca, authorization } = self.known()?;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(patience)
             .max_idle_connections(IDLE_CONNECTIONS)
             .max_idle_connections_per_host(IDLE_CONNECTIONS)
             .user_agent(concat!("cairn/", env!("CARGO_PKG_VERSION")))
@@ -195,6 +205,14 @@ impl Reply {
     pub fn json<T: DeserializeOwned>(mut self) -> Result<T> {
         let body = self.response.body_mut().with_config().limit(REPLY_BYTES);
         body.read_json().map_err(|error| Failure::new(format!("the server's reply: {error}")))
+    }
+
+    /// All of it as text; what is none is replaced.
+    pub fn text(mut self) -> Result<String> {
+        let body = self.response.body_mut().with_config().limit(REPLY_BYTES);
+        body.lossy_utf8(true)
+            .read_to_string()
+            .map_err(|error| Failure::new(format!("the server's reply: {error}")))
     }
 
     /// The length that was announced, and the bytes.

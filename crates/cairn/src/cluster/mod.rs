@@ -4,7 +4,7 @@ mod drain;
 mod edit;
 mod init;
 mod join;
-mod reach;
+pub mod reach;
 mod rebalance;
 mod status;
 mod token;

@@ -176,7 +176,6 @@ impl Inner {
         }
         let caller = self.admit.caller_now(headers)?;
         let Ok(Target::Object { bucket, key }) = Target::parse(uri.path()) else { return None };
-        stages.lap(Stage::Admit);
         let opened = self.fs().open_now(&caller, &bucket, &key)?;
         if self.redirects.is_some() && opened.as_ref().is_ok_and(|object| object.bucket().redirect)
         {

@@ -181,7 +181,6 @@ impl Inner {
         let caller = &Caller::anonymous();
         let (query, headers) = (&parts.query, &parts.headers);
         let reading = Reading { caller, bucket, key, query, headers, is_head };
-        stages.lap(Stage::Admit);
         let response = match reading.now(&self.store.fs)? {
             Ok(response) => finish(response, &parts.request_id),
             Err(Failure::Refused(error)) => self.refused(parts, &error),

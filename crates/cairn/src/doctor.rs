@@ -1,0 +1,226 @@
+//! `cairn doctor`: what slows a running store.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use cairn_base::Role;
+use cairn_doctor::collect::Kernel;
+use cairn_doctor::{Cluster, Metrics, Node, Pair, Report, Sample, Store, findings};
+
+use crate::client::server::{Connection, Server};
+use crate::cluster::reach;
+use crate::failure::Result;
+use crate::output;
+
+/// How long a server may take to say what it has counted.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Find out what slows a running store
+///
+/// Looks at servers and at this machine for a while, and prints what costs time, the most costly
+/// first, with evidence and what to do; and what holds the rest back. Run it while the store is as
+/// slow as you wonder about: it measures nothing by itself.
+///
+/// Servers are asked for /metrics: they answer root, and requests from their own machine. What the
+/// kernel knows (quotas, threads, disks, losses) is looked at on this machine only: run it where
+/// the server is. Costs are estimates of the share of time or throughput.
+#[derive(clap::Args)]
+#[command(after_help = "Environment:
+  CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN, of root: for servers on other machines
+
+Exit codes: 0 nothing was found, 1 something was, or no server could be looked at.
+
+Examples:
+  cairn doctor
+  cairn doctor http://10.0.0.5:8080 http://10.0.0.6:8080 --seconds 30
+  cairn doctor /srv/cairn-gateway --json | jq '.findings[0]'")]
+pub struct Args {
+    /// URLs of HTTP doors, or directories: of a node of a cluster, for all of its gateways, or of a
+    /// server on this machine [default: http://127.0.0.1:8080]
+    #[arg(value_name = "URL-OR-DIR")]
+    targets: Vec<String>,
+    /// For how long
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// What is looked at.
+struct Patient {
+    servers: Vec<(String, Server)>,
+    /// A directory of a node, to ask its master.
+    node: Option<String>,
+    kernel: Kernel,
+    begun: Instant,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let patient = Patient::find(args)?;
+    let before = patient.look();
+    std::thread::sleep(Duration::from_secs(args.seconds));
+    let after = patient.look();
+    let report = findings::report(&Pair { before: &before, after: &after });
+    match args.json {
+        true => output::json(&report)?,
+        false => print(&report)?,
+    }
+    let seen = after.nodes.iter().any(|node| node.metrics.is_ok());
+    let is_well = report.findings.is_empty() && seen;
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+impl Patient {
+    fn find(args: &Args) -> Result<Patient> {
+        let mut urls: Vec<Option<String>> = Vec::new();
+        let mut node = None;
+        for target in &args.targets {
+            if target.contains("://") {
+                urls.push(Some(target.trim_end_matches('/').to_owned()));
+                continue;
+            }
+            match gateways(Path::new(target)) {
+                Ok(found) => {
+                    node = Some(target.clone());
+                    urls.extend(found.into_iter().map(Some));
+                }
+                Err(failure) => urls.push(Some(door_of(target).ok_or(failure)?)),
+            }
+        }
+        if args.targets.is_empty() {
+            urls.push(None);
+        }
+        let servers = urls.into_iter().map(|url| {
+            let connection = args.connection.clone().at(url);
+            let known = connection.known()?;
+            Ok((known.base, connection.open_for(PATIENCE)?))
+        });
+        let servers = servers.collect::<Result<_>>()?;
+        Ok(Patient { servers, node, kernel: Kernel::default(), begun: Instant::now() })
+    }
+
+    fn look(&self) -> Sample {
+        let nodes = self.servers.iter().map(|(url, server)| node_of(url, server));
+        Sample {
+            nodes: nodes.collect(),
+            processes: self.kernel.processes(),
+            host: self.kernel.host(),
+            cluster: self.node.as_ref().and_then(|dir| cluster(Path::new(dir)).ok()),
+            at: self.begun.elapsed(),
+        }
+    }
+}
+
+/// The doors of all gateways of the cluster that a directory is of.
+fn gateways(dir: &Path) -> Result<Vec<String>> {
+    let status = reach::status(dir)?;
+    let gateways = status.map.nodes.values().filter(|node| node.pin.roles.contains(Role::Gateway));
+    Ok(gateways.filter(|node| !node.url.is_empty()).map(|node| node.url.clone()).collect())
+}
+
+/// The HTTP door of the server on this machine whose directory this is, by its command line.
+fn door_of(dir: &str) -> Option<String> {
+    const DEFAULT: &str = "127.0.0.1:8080";
+    let wanted = std::fs::canonicalize(dir).ok()?;
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    processes.into_iter().find_map(|entry| {
+        let command = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let words: Vec<&str> = command.split('\0').collect();
+        let cwd = std::fs::read_link(entry.path().join("cwd")).ok()?;
+        let is_it =
+            |word: &&str| std::fs::canonicalize(cwd.join(word)).is_ok_and(|at| at == wanted);
+        if words.get(1) != Some(&"server") || !words.iter().skip(2).any(is_it) {
+            return None;
+        }
+        let given = words.iter().position(|word| *word == "--http");
+        let address = given.and_then(|at| words.get(at + 1)).copied().unwrap_or(DEFAULT);
+        let scheme = if words.contains(&"--tls-cert") { "https" } else { "http" };
+        (!address.ends_with(":0")).then(|| format!("{scheme}://{address}"))
+    })
+}
+
+fn node_of(url: &str, server: &Server) -> Node {
+    let said = server.send("GET", "/metrics").and_then(|reply| {
+        let ahead = clock_ahead(reply.header("date"));
+        Ok((reply.text()?, ahead))
+    });
+    match said {
+        Ok((text, clock_ahead)) => {
+            Node { url: url.to_owned(), metrics: Ok(Metrics::parse(&text)), clock_ahead }
+        }
+        Err(failure) => {
+            Node { url: url.to_owned(), metrics: Err(failure.to_string()), clock_ahead: None }
+        }
+    }
+}
+
+/// Seconds by which a header `Date` is ahead of now. It says whole seconds, rounded down.
+fn clock_ahead(date: &str) -> Option<f64> {
+    let seconds = |time: SystemTime| {
+        time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
+    };
+    let theirs = seconds(httpdate::parse_http_date(date).ok()?)?;
+    Some(theirs + 0.5 - seconds(SystemTime::now())?)
+}
+
+fn cluster(dir: &Path) -> Result<Cluster> {
+    let status = reach::status(dir)?;
+    let map = &status.map;
+    let chunkservers =
+        map.nodes.iter().filter(|(_, node)| node.pin.roles.contains(Role::Chunkserver));
+    let stores = chunkservers.map(|(id, node)| {
+        let said = status.nodes.iter().find(|one| one.node == *id);
+        let store = said.map(|one| one.store).unwrap_or_default();
+        Store {
+            node: id.to_string(),
+            up: node.is_up,
+            live_bytes: store.live_bytes,
+            free_bytes: store.free_bytes,
+            weight: node.weight,
+        }
+    });
+    let degraded = map.groups.values().filter(|group| {
+        group.in_sync().filter(|node| map.is_up(*node)).count() < usize::from(group.wanted)
+    });
+    Ok(Cluster { stores: stores.collect(), degraded_groups: degraded.count() as u64 })
+}
+
+fn print(report: &Report) -> Result<()> {
+    let Report { seconds, requests, findings, limit, blind } = report;
+    output::line(format!("{requests:.0} requests in {seconds:.0} s"))?;
+    for (number, finding) in findings.iter().enumerate() {
+        let (number, cost) = (number + 1, finding.cost_percent);
+        output::line(format!("\n{number}. {} (costs about {cost:.0} %)", finding.what))?;
+        for evidence in &finding.evidence {
+            output::line(format!("   seen: {evidence}"))?;
+        }
+        output::line(format!("   do:   {}", finding.remedy))?;
+    }
+    if findings.is_empty() {
+        output::line("nothing is wrong")?;
+    }
+    output::line(format!("\nlimit: {}", limit.what))?;
+    for what in blind {
+        output::line(format!("not seen: {what}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_compared_to_the_second() {
+        let now = SystemTime::now();
+        let ahead = |time| clock_ahead(&httpdate::fmt_http_date(time)).unwrap();
+        assert!(ahead(now).abs() <= 1.5);
+        assert!((ahead(now + Duration::from_secs(90)) - 90.0).abs() <= 1.5);
+        assert_eq!(clock_ahead("yesterday"), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! Chunkservers that have more than their share, or are not there.
+
+use crate::Finding;
+use crate::sample::{Pair, Store};
+
+/// So much more than its share is uneven.
+const UNEVEN: f64 = 0.3;
+/// Below this nothing can be said of shares, bytes.
+const BYTES: u64 = 1 << 30;
+
+pub fn uneven(pair: &Pair<'_>) -> Vec<Finding> {
+    let Some(cluster) = &pair.after.cluster else { return Vec::new() };
+    let mut found: Vec<Finding> = fullest(&cluster.stores).into_iter().collect();
+    let down = cluster.stores.iter().filter(|store| !store.up).map(|store| store.node.as_str());
+    let down: Vec<&str> = down.collect();
+    if cluster.degraded_groups > 0 || !down.is_empty() {
+        found.push(Finding {
+            kind: "degraded",
+            cost_percent: 100.0 * down.len().max(1) as f64 / cluster.stores.len().max(1) as f64,
+            what: "chunkservers are missing, or groups lack replicas".to_owned(),
+            evidence: vec![
+                format!("{} groups lack replicas", cluster.degraded_groups),
+                format!("down: {}", if down.is_empty() { "none".into() } else { down.join(", ") }),
+            ],
+            remedy: "see `cairn cluster status`; start what is down".to_owned(),
+        });
+    }
+    found
+}
+
+fn fullest(stores: &[Store]) -> Option<Finding> {
+    let up = stores.iter().filter(|store| store.up && store.weight > 0);
+    let (bytes, weights) = up.clone().fold((0, 0), |(bytes, weights), store| {
+        (bytes + store.live_bytes, weights + u64::from(store.weight))
+    });
+    if bytes < BYTES || up.clone().count() < 2 {
+        return None;
+    }
+    let share = |store: &Store| {
+        let due = bytes as f64 * f64::from(store.weight) / weights as f64;
+        store.live_bytes as f64 / due.max(1.0) - 1.0
+    };
+    let fullest = up.max_by(|one, other| share(one).total_cmp(&share(other)))?;
+    let over = share(fullest);
+    (over >= UNEVEN).then(|| Finding {
+        kind: "uneven groups",
+        // Who has more is asked more, and the others wait.
+        cost_percent: 100.0 * over / (1.0 + over),
+        what: format!("node {} has {:.0} % more than its share", fullest.node, 100.0 * over),
+        evidence: vec![format!(
+            "{} of {} MiB in the cluster",
+            fullest.live_bytes >> 20,
+            bytes >> 20
+        )],
+        remedy: "cairn cluster rebalance".to_owned(),
+    })
+}

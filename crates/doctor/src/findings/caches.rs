@@ -1,0 +1,78 @@
+//! Caches that do not hold what is asked for.
+
+use super::REQUESTS;
+use crate::Finding;
+use crate::sample::{Pair, Server};
+
+/// A cache that is fuller than this would keep more if it could.
+const FULL: f64 = 0.8;
+const MISSED: f64 = 0.5;
+/// Calls to the master for each read from which on leases do not help.
+const CALLS: f64 = 0.5;
+/// Of all requests, reads.
+const READS: f64 = 0.8;
+
+/// The cache of blocks.
+pub fn blocks(pair: &Pair<'_>) -> Vec<Finding> {
+    pair.servers().filter_map(|server| of_blocks(&server)).collect()
+}
+
+fn of_blocks(server: &Server<'_>) -> Option<Finding> {
+    let (hits, misses) =
+        (server.grew("cairn_cache_hits_total", &[]), server.grew("cairn_cache_misses_total", &[]));
+    let (bytes, limit) = (server.is("cairn_cache_bytes"), server.is("cairn_cache_limit_bytes"));
+    // What has room in it was not there because it was never read before.
+    let is_full = bytes >= FULL * limit;
+    let missed = misses / (hits + misses).max(1.0);
+    if hits + misses < REQUESTS || missed < MISSED || !is_full {
+        return None;
+    }
+    let share = server.share(&["read", "peer"]);
+    let mib = |bytes: f64| bytes / f64::from(1 << 20);
+    let what = match limit {
+        0.0 => format!("{}: the cache of blocks is switched off", server.url),
+        _ => format!("{}: the cache of blocks is too small", server.url),
+    };
+    Some(Finding {
+        kind: "block cache",
+        cost_percent: 100.0 * share,
+        what,
+        evidence: vec![
+            format!("{:.0} % of {:.0} look-ups found nothing", 100.0 * missed, hits + misses),
+            format!("{:.0} MiB of {:.0} MiB are in use", mib(bytes), mib(limit)),
+            format!("{:.0} % of the time of requests is reading blocks", 100.0 * share),
+        ],
+        remedy: "give it more memory: --cache-mib".to_owned(),
+    })
+}
+
+/// Metadata asked for again and again.
+pub fn chatty(pair: &Pair<'_>) -> Vec<Finding> {
+    pair.servers().filter_map(|server| of_metadata(&server)).collect()
+}
+
+fn of_metadata(server: &Server<'_>) -> Option<Finding> {
+    let requests = server.requests();
+    let reads: f64 = ["get", "head", "GetObject", "HeadObject"]
+        .iter()
+        .map(|verb| server.grew("cairn_requests_total", &[&format!("verb=\"{verb}\"")]))
+        .sum();
+    let calls = server.grew("cairn_session_calls_total", &[])
+        + server.grew("cairn_meta_reads_missed_total", &[]);
+    if requests < REQUESTS || reads < READS * requests || calls < CALLS * requests {
+        return None;
+    }
+    let share = server.share(&["meta"]);
+    Some(Finding {
+        kind: "metadata cache",
+        cost_percent: 100.0 * share,
+        what: format!("{}: reads ask for metadata that are not in memory", server.url),
+        evidence: vec![
+            format!("{requests:.0} requests made {calls:.0} calls for metadata"),
+            format!("{:.0} % of the time of requests is waiting for them", 100.0 * share),
+        ],
+        remedy: "give it more memory: --meta-cache-mib at a gateway; ask for the same objects \
+                 through the same gateway"
+            .to_owned(),
+    })
+}

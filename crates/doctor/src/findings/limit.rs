@@ -1,0 +1,72 @@
+//! What the throughput ends at where nothing is wrong.
+
+use super::disk;
+use crate::report::Limit;
+use crate::sample::{Pair, Program};
+
+const BUSY: f64 = 0.85;
+const WAITING: f64 = 0.5;
+
+pub fn of(pair: &Pair<'_>) -> Limit {
+    let requests: f64 = pair.servers().map(|server| server.requests()).sum();
+    // Its own look at the metrics is one.
+    if requests <= 2.0 * pair.after.nodes.len() as f64 {
+        return Limit { kind: "none", what: "nothing was asked meanwhile".to_owned() };
+    }
+    let rate = requests / pair.seconds();
+    let idle = pair.idle();
+    if idle < 1.0 - BUSY {
+        return Limit { kind: "cpu", what: cpu(pair, idle) };
+    }
+    if let Some(what) = network(pair) {
+        return Limit { kind: "network", what };
+    }
+    let waits = pair.servers().map(|server| server.share(&["sync", "write", "read"]));
+    let waits = waits.fold(0.0, f64::max);
+    if waits > WAITING {
+        let disk = disk::busiest(pair).unwrap_or_default();
+        let what = format!("the disk: {:.0} % of the time of requests; {disk}", 100.0 * waits);
+        return Limit { kind: "disk", what };
+    }
+    let what = format!(
+        "the clients: they ask for {rate:.0} requests/s and no more; {:.0} % of this machine's \
+         cores do nothing",
+        100.0 * idle
+    );
+    Limit { kind: "client", what }
+}
+
+fn cpu(pair: &Pair<'_>, idle: f64) -> String {
+    let all = pair.seconds() * pair.after.host.cores.max(1) as f64;
+    let used = |program: Program| {
+        let of = pair.processes().filter(|(_, _, process)| process.program == program);
+        let running = of.map(|(_, before, after)| {
+            let sum = |process: &crate::Process| -> f64 {
+                process.threads.values().map(|thread| thread.running.as_secs_f64()).sum()
+            };
+            (sum(after) - sum(before)).max(0.0)
+        });
+        100.0 * running.sum::<f64>() / all
+    };
+    let (ours, database, proxies) =
+        (used(Program::Cairn), used(Program::Postgres), used(Program::Proxy));
+    let others = (100.0 * (1.0 - idle) - ours - database - proxies).max(0.0);
+    let mut text = format!("the CPU of this machine: Cairn uses {ours:.0} % of it");
+    if database >= 1.0 {
+        text += &format!(", PostgreSQL {database:.0} %");
+    }
+    if proxies >= 1.0 {
+        text += &format!(", proxies {proxies:.0} %");
+    }
+    text + &format!(", the kernel and other programs (clients, too) {others:.0} %")
+}
+
+fn network(pair: &Pair<'_>) -> Option<String> {
+    pair.after.host.links.iter().find_map(|(name, after)| {
+        let before = pair.before.host.links.get(name)?;
+        let speed = after.speed? as f64 * 1e6 / 8.0;
+        let rate = after.bytes.saturating_sub(before.bytes) as f64 / pair.seconds();
+        let text = || format!("the network: {name} carries {:.0} MB/s", rate / 1e6);
+        (rate > BUSY * speed).then(text)
+    })
+}

@@ -1,0 +1,71 @@
+//! From two samples to what they mean. A file for each thing that is looked at; all are pure.
+//!
+//! Costs are estimates of the share of time or throughput, in percent. What explains something else
+//! goes first: a server that is not given the CPU waits for its disk, too.
+
+mod balance;
+mod caches;
+mod connections;
+mod cpu;
+mod disk;
+mod limit;
+mod limits;
+mod network;
+
+use crate::Report;
+use crate::sample::Pair;
+
+/// Below this a finding is noise, percent.
+const WORTH_PERCENT: f64 = 5.0;
+/// Requests of an interval from which something can be concluded.
+const REQUESTS: f64 = 50.0;
+
+/// All that follows.
+pub fn report(pair: &Pair<'_>) -> Report {
+    let throttled = cpu::throttled(pair);
+    // Of the time that is left, others may cost their share.
+    let left = 1.0 - throttled.iter().map(|found| found.cost_percent).fold(0.0, f64::max) / 100.0;
+    let others = [
+        disk::slow(pair),
+        connections::not_kept(pair),
+        connections::handshakes(pair),
+        caches::blocks(pair),
+        caches::chatty(pair),
+        cpu::one_thread(pair),
+        cpu::stolen(pair),
+        network::resent(pair),
+    ];
+    let mut findings = throttled;
+    findings.extend(others.into_iter().flatten().map(|mut found| {
+        found.cost_percent *= left;
+        found
+    }));
+    // They threaten to cost all, whatever else there is.
+    findings.extend(limits::near(pair));
+    findings.extend(balance::uneven(pair));
+    findings.extend(network::clocks(pair));
+    findings.retain(|found| found.cost_percent >= WORTH_PERCENT);
+    findings.sort_by(|one, other| other.cost_percent.total_cmp(&one.cost_percent));
+    Report {
+        seconds: pair.seconds(),
+        requests: pair.servers().map(|server| server.requests()).sum(),
+        findings,
+        limit: limit::of(pair),
+        blind: blind(pair),
+    }
+}
+
+fn blind(pair: &Pair<'_>) -> Vec<String> {
+    let nodes = pair.after.nodes.iter().chain(&pair.before.nodes);
+    let why = nodes.filter_map(|node| node.metrics.as_ref().err().map(|why| (&node.url, why)));
+    let mut blind: Vec<String> = why.map(|(url, why)| format!("{url}: {why}")).collect();
+    if pair.after.processes.is_empty() {
+        blind.push("no process of Cairn runs on this machine: its kernel says nothing".to_owned());
+    }
+    blind.sort();
+    blind.dedup();
+    blind
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::report;
+use crate::sample::{
+    Cgroup, Cluster, DiskTimes, Limits, Node, Pair, Process, Program, Sample, Store, Thread,
+};
+use crate::{Metrics, Report};
+
+const SECONDS: u64 = 10;
+
+/// A machine of two cores on which nothing happens, and what it is later.
+fn quiet() -> (Sample, Sample) {
+    let mut before = Sample::default();
+    before.host.cores = 2;
+    before.nodes = vec![node("")];
+    let mut after = before.clone();
+    after.at = Duration::from_secs(SECONDS);
+    after.host.idle = 2 * 100 * SECONDS;
+    (before, after)
+}
+
+fn node(metrics: &str) -> Node {
+    let url = "http://127.0.0.1:8080".to_owned();
+    Node { url, metrics: Ok(Metrics::parse(metrics)), clock_ahead: Some(0.4) }
+}
+
+/// So many requests, of so many seconds altogether, of which some were in stages.
+fn served(requests: u64, seconds: f64, stages: &[(&str, f64)], more: &str) -> Node {
+    let mut text = format!(
+        "cairn_requests_total{{door=\"http\",verb=\"get\",status=\"2xx\"}} {requests}\n\
+         cairn_request_seconds_sum{{door=\"http\",verb=\"get\"}} {seconds}\n"
+    );
+    for (stage, seconds) in stages {
+        text += &format!("cairn_stage_seconds_sum{{door=\"http\",stage=\"{stage}\"}} {seconds}\n");
+    }
+    node(&(text + more))
+}
+
+fn process(program: Program, name: &str) -> Process {
+    let (threads, limits) = (BTreeMap::new(), Limits::default());
+    Process { program, name: name.to_owned(), threads, cgroup: None, limits }
+}
+
+fn look(before: &Sample, after: &Sample) -> Report {
+    report(&Pair { before, after })
+}
+
+fn kinds(report: &Report) -> Vec<&'static str> {
+    report.findings.iter().map(|finding| finding.kind).collect()
+}
+
+fn busy(after: &mut Sample) {
+    after.host.busy = 195 * SECONDS;
+    after.host.idle = 5 * SECONDS;
+}
+
+#[test]
+fn nothing_was_asked() {
+    let (before, after) = quiet();
+    let report = look(&before, &after);
+    assert_eq!((kinds(&report), report.limit.kind), (vec![], "none"));
+}
+
+#[test]
+fn a_healthy_server_is_told_its_limit_and_nothing_else() {
+    let (before, mut after) = quiet();
+    let kept = "cairn_connections_accepted_total 10\ncairn_cache_hits_total 90000\n\
+                cairn_cache_limit_bytes 67108864\ncairn_meta_batches_total 1000\n\
+                cairn_meta_commit_us_total 400000\n";
+    after.nodes = vec![served(90_000, 3.0, &[("cache", 1.0), ("meta", 1.0)], kept)];
+    assert_eq!(
+        (kinds(&look(&before, &after)), look(&before, &after).limit.kind),
+        (vec![], "client")
+    );
+    busy(&mut after);
+    assert_eq!((kinds(&look(&before, &after)), look(&before, &after).limit.kind), (vec![], "cpu"));
+    let (before, mut after) = quiet();
+    after.nodes = vec![served(9_000, 90.0, &[("sync", 70.0), ("write", 10.0)], kept)];
+    let report = look(&before, &after);
+    assert_eq!((kinds(&report), report.limit.kind), (vec![], "disk"));
+}
+
+#[test]
+fn a_quota_goes_before_what_it_causes() {
+    let (mut before, mut after) = quiet();
+    let cgroup = |periods, throttled| Cgroup {
+        path: "/cpu/small".into(),
+        periods,
+        throttled,
+        throttled_time: Duration::from_millis(throttled * 80),
+        quota_millicores: Some(200),
+    };
+    for (program, kind) in
+        [(Program::Cairn, "cpu quota"), (Program::Postgres, "cpu quota of postgresql")]
+    {
+        let with = |periods, throttled| {
+            let one = process(program, "some");
+            Process { cgroup: Some(cgroup(periods, throttled)), ..one }
+        };
+        before.processes = BTreeMap::from([(7, with(100, 3))]);
+        after.processes = BTreeMap::from([(7, with(200, 93))]);
+        let slow = "cairn_meta_batches_total 10\ncairn_meta_commit_us_total 900000\n";
+        after.nodes = vec![served(100, 90.0, &[("sync", 88.0)], slow)];
+        let report = look(&before, &after);
+        assert_eq!(report.findings[0].kind, kind);
+        assert_eq!(report.findings[0].cost_percent.round(), 90.0);
+        assert!(report.findings[0].what.contains("0.20 cores"));
+        // As it was before: it is not stopped.
+        after.processes = before.processes.clone();
+        assert_eq!(kinds(&look(&before, &after)), ["slow disk"]);
+    }
+}
+
+#[test]
+fn a_disk_is_slow_if_a_sync_is() {
+    let (mut before, mut after) = quiet();
+    let commits = "cairn_meta_batches_total 100\ncairn_meta_commit_us_total 6000000\n";
+    after.nodes = vec![served(200, 40.0, &[("sync", 30.0), ("meta", 5.0)], commits)];
+    before.host.disks = BTreeMap::from([("vda".into(), DiskTimes::default())]);
+    let times = DiskTimes { busy_ms: 9_500, writes: 100, writes_ms: 6_000, ..DiskTimes::default() };
+    after.host.disks = BTreeMap::from([("vda".into(), times)]);
+    let report = look(&before, &after);
+    assert_eq!(kinds(&report), ["slow disk"]);
+    assert_eq!(report.findings[0].cost_percent.round(), 75.0);
+    assert!(report.findings[0].evidence[2].contains("vda: in use 95 %"), "{report:?}");
+}
+
+#[test]
+fn connections_are_not_kept_or_handshakes_are_full() {
+    let (before, mut after) = quiet();
+    after.nodes = vec![served(5_000, 0.2, &[], "cairn_connections_accepted_total 5000\n")];
+    let proxy = BTreeMap::from([(9, process(Program::Proxy, "nginx"))]);
+    let mut before = before;
+    (before.processes, after.processes) = (proxy.clone(), proxy);
+    let report = look(&before, &after);
+    assert_eq!(kinds(&report), ["connections not kept"]);
+    assert!(report.findings[0].remedy.contains("nginx"));
+    let tls = "cairn_connections_accepted_total 5000\ncairn_tls_full_total 5000\n\
+               cairn_tls_us_total 9000000\n";
+    after.nodes = vec![served(5_000, 0.2, &[], tls)];
+    assert_eq!(kinds(&look(&before, &after)), ["full tls handshakes", "connections not kept"]);
+    let resumed = tls.replace("tls_full", "tls_resumed");
+    after.nodes = vec![served(50_000, 0.2, &[], &resumed)];
+    assert_eq!(kinds(&look(&before, &after)), Vec::<&str>::new());
+}
+
+#[test]
+fn caches_that_do_not_hold_what_is_asked_for() {
+    let (before, mut after) = quiet();
+    let cache = |bytes: u64, limit: u64| {
+        format!(
+            "cairn_cache_hits_total 10\ncairn_cache_misses_total 990\ncairn_cache_bytes {bytes}\n\
+             cairn_cache_limit_bytes {limit}\n"
+        )
+    };
+    let mut with = |bytes, limit| {
+        after.nodes = vec![served(1000, 10.0, &[("peer", 8.0)], &cache(bytes, limit))];
+        look(&before, &after)
+    };
+    assert!(with(0, 0).findings[0].what.contains("switched off"));
+    assert!(with(900, 1000).findings[0].what.contains("too small"));
+    // It has room: these were first reads.
+    assert_eq!(kinds(&with(100, 1000)), Vec::<&str>::new());
+    let calls = "cairn_session_calls_total 2000\n";
+    after.nodes = vec![served(1000, 10.0, &[("meta", 9.0)], calls)];
+    assert_eq!(kinds(&look(&before, &after)), ["metadata cache"]);
+}
+
+#[test]
+fn one_thread_at_its_end() {
+    let (mut before, mut after) = quiet();
+    after.host.busy = 100 * SECONDS;
+    after.host.idle = 100 * SECONDS;
+    let mut ran = |seconds| {
+        let thread = |running| Thread {
+            name: "meta-execute".into(),
+            running: Duration::from_secs_f64(running),
+            waiting: Duration::ZERO,
+        };
+        let with = |running| {
+            let one = process(Program::Cairn, "cairn");
+            Process { threads: BTreeMap::from([(7, thread(running))]), ..one }
+        };
+        before.processes = BTreeMap::from([(7, with(1.0))]);
+        after.processes = BTreeMap::from([(7, with(1.0 + seconds))]);
+        look(&before, &after)
+    };
+    assert_eq!(kinds(&ran(9.8)), ["one thread"]);
+    assert_eq!(kinds(&ran(5.0)), Vec::<&str>::new());
+}
+
+#[test]
+fn the_network_and_clocks() {
+    let (before, mut after) = quiet();
+    (after.host.segments_sent, after.host.segments_resent) = (10_000, 300);
+    after.nodes = vec![served(1000, 20.0, &[], "")];
+    assert_eq!(kinds(&look(&before, &after)), ["packet loss"]);
+    after.host.segments_resent = 30;
+    assert_eq!(kinds(&look(&before, &after)), Vec::<&str>::new());
+    after.nodes[0].clock_ahead = Some(-90.0);
+    assert_eq!(kinds(&look(&before, &after)), ["clock skew"]);
+}
+
+#[test]
+fn limits_that_are_near() {
+    let (before, mut after) = quiet();
+    let limits = Limits {
+        files: 1000,
+        files_limit: Some(1024),
+        memory_bytes: 95,
+        memory_limit_bytes: Some(100),
+    };
+    let one = Process { limits, ..process(Program::Cairn, "cairn") };
+    after.processes = BTreeMap::from([(7, one)]);
+    assert_eq!(kinds(&look(&before, &after)), ["file descriptors", "memory limit"]);
+    after.processes.get_mut(&7).unwrap().program = Program::Postgres;
+    assert_eq!(kinds(&look(&before, &after)), Vec::<&str>::new());
+}
+
+#[test]
+fn a_cluster_out_of_balance() {
+    let (before, mut after) = quiet();
+    let store = |node: &str, gib: u64| Store {
+        node: node.into(),
+        up: true,
+        live_bytes: gib << 30,
+        free_bytes: 1 << 40,
+        weight: 1,
+    };
+    let mut with = |stores: Vec<Store>, degraded_groups| {
+        after.cluster = Some(Cluster { stores, degraded_groups });
+        look(&before, &after)
+    };
+    assert_eq!(kinds(&with(vec![store("1", 9), store("2", 1)], 0)), ["uneven groups"]);
+    assert_eq!(kinds(&with(vec![store("1", 5), store("2", 5)], 0)), Vec::<&str>::new());
+    assert_eq!(kinds(&with(vec![store("1", 5), store("2", 5)], 3)), ["degraded"]);
+    let gone = Store { up: false, ..store("2", 5) };
+    assert_eq!(kinds(&with(vec![store("1", 5), gone], 0)), ["degraded"]);
+}
+
+#[test]
+fn what_could_not_be_seen_is_said() {
+    let (mut before, after) = quiet();
+    before.nodes[0].metrics = Err("connection refused".into());
+    let report = look(&before, &after);
+    assert!(report.blind[0].contains("connection refused"), "{:?}", report.blind);
+}

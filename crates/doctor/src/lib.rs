@@ -1,0 +1,23 @@
+//! Names what slows a running store.
+//!
+//! Two samples are taken, some time apart; what follows from both is a list of findings, the most
+//! costly first. It knows no inside of Cairn: what it knows of a server is what `/metrics` says.
+//!
+//! ```text
+//!   /metrics of servers ──┐
+//!   /proc, cgroups ───────┴─► collect ──► Sample, Sample ──► findings ──► Report
+//!                             (parsers)                      (pure)
+//! ```
+
+pub mod collect;
+pub mod findings;
+mod metrics;
+mod report;
+mod sample;
+
+pub use metrics::Metrics;
+pub use report::{Finding, Report};
+pub use sample::{
+    Cgroup, Cluster, DiskTimes, Host, Limits, Link, Node, Pair, Process, Program, Sample, Server,
+    Store, Thread,
+};

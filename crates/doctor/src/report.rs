@@ -1,0 +1,35 @@
+//! What is said at the end.
+
+use serde::Serialize;
+
+/// Something that slows the store, or is about to.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Finding {
+    /// One word or two, always the same for the same cause.
+    pub kind: &'static str,
+    /// The share of time or throughput that it costs, percent; an estimate.
+    pub cost_percent: f64,
+    pub what: String,
+    pub evidence: Vec<String>,
+    pub remedy: String,
+}
+
+/// Findings, the most costly first, and what holds the rest back.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    pub seconds: f64,
+    pub requests: f64,
+    pub findings: Vec<Finding>,
+    /// What the throughput ends at, once the findings are gone.
+    pub limit: Limit,
+    /// What could not be looked at, and why.
+    pub blind: Vec<String>,
+}
+
+/// What a store cannot go beyond as it is used now.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Limit {
+    /// `client`, `cpu`, `disk` or `network`; `none` if nothing was asked.
+    pub kind: &'static str,
+    pub what: String,
+}

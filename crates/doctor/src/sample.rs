@@ -1,0 +1,209 @@
+//! What was seen at one moment, and between two.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::Metrics;
+
+/// One look at servers and this machine.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// Since some moment that is the same for all samples.
+    pub at: Duration,
+    pub nodes: Vec<Node>,
+    /// By pid.
+    pub processes: BTreeMap<u32, Process>,
+    pub host: Host,
+    pub cluster: Option<Cluster>,
+}
+
+/// A server, as it answers over the network.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub url: String,
+    /// Why there are none, if there are none.
+    pub metrics: Result<Metrics, String>,
+    /// Seconds by which its clock is ahead of the one here; to the second only.
+    pub clock_ahead: Option<f64>,
+}
+
+/// Programs whose slowness is that of the store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Program {
+    Cairn,
+    Postgres,
+    /// nginx, haproxy, pgbouncer.
+    Proxy,
+}
+
+/// A process on this machine.
+#[derive(Clone, Debug)]
+pub struct Process {
+    pub program: Program,
+    /// As the system lists it.
+    pub name: String,
+    /// By thread id.
+    pub threads: BTreeMap<u32, Thread>,
+    pub cgroup: Option<Cgroup>,
+    pub limits: Limits,
+}
+
+/// Times of a thread since it began.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    pub name: String,
+    pub running: Duration,
+    /// Ready to run, without a core.
+    pub waiting: Duration,
+}
+
+/// The cgroup whose quota of CPU holds a process.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cgroup {
+    pub path: String,
+    pub periods: u64,
+    pub throttled: u64,
+    pub throttled_time: Duration,
+    pub quota_millicores: Option<u64>,
+}
+
+/// What a process has and may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    pub files: u64,
+    pub files_limit: Option<u64>,
+    /// Of its cgroup, without what the kernel can drop.
+    pub memory_bytes: u64,
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// Counters of this machine since it was started.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Host {
+    pub cores: u64,
+    /// Ticks of all cores: what was done, nothing, and taken away by the hypervisor.
+    pub busy: u64,
+    pub idle: u64,
+    pub stolen: u64,
+    /// By name; whole disks, no parts of them.
+    pub disks: BTreeMap<String, DiskTimes>,
+    pub segments_sent: u64,
+    pub segments_resent: u64,
+    /// Network devices by name, without the loopback.
+    pub links: BTreeMap<String, Link>,
+}
+
+/// What a disk did; milliseconds of requests are summed over them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DiskTimes {
+    /// In which any request was in flight.
+    pub busy_ms: u64,
+    pub writes: u64,
+    pub writes_ms: u64,
+    pub reads: u64,
+    pub reads_ms: u64,
+}
+
+/// A network device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Link {
+    /// Sent and received.
+    pub bytes: u64,
+    /// Megabits a second, where the device says so.
+    pub speed: Option<u64>,
+}
+
+/// A cluster, as its master sees it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Cluster {
+    pub stores: Vec<Store>,
+    pub degraded_groups: u64,
+}
+
+/// A chunkserver.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Store {
+    pub node: String,
+    pub up: bool,
+    pub live_bytes: u64,
+    pub free_bytes: u64,
+    pub weight: u32,
+}
+
+/// Two samples: what happened between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    pub before: &'a Sample,
+    pub after: &'a Sample,
+}
+
+impl<'a> Pair<'a> {
+    pub fn seconds(&self) -> f64 {
+        self.after.at.saturating_sub(self.before.at).as_secs_f64().max(1e-3)
+    }
+
+    /// Servers that answered both times.
+    pub fn servers(&self) -> impl Iterator<Item = Server<'a>> {
+        let before = &self.before.nodes;
+        self.after.nodes.iter().filter_map(|node| {
+            let known = before.iter().find(|known| known.url == node.url)?;
+            let (before, after) = (known.metrics.as_ref().ok()?, node.metrics.as_ref().ok()?);
+            Some(Server { url: &node.url, before, after })
+        })
+    }
+
+    /// Processes that were there both times.
+    pub fn processes(&self) -> impl Iterator<Item = (u32, &'a Process, &'a Process)> {
+        let before = &self.before.processes;
+        let known = self.after.processes.iter();
+        known.filter_map(|(pid, after)| Some((*pid, before.get(pid)?, after)))
+    }
+
+    /// The share of this machine's cores that did nothing.
+    pub fn idle(&self) -> f64 {
+        let (before, after) = (&self.before.host, &self.after.host);
+        let idle = after.idle.saturating_sub(before.idle) as f64;
+        let busy = after.busy.saturating_sub(before.busy) as f64;
+        if idle + busy > 0.0 { idle / (idle + busy) } else { 1.0 }
+    }
+}
+
+/// What a server did between two samples.
+#[derive(Clone, Copy, Debug)]
+pub struct Server<'a> {
+    pub url: &'a str,
+    before: &'a Metrics,
+    after: &'a Metrics,
+}
+
+impl Server<'_> {
+    /// What a counter has grown by.
+    pub fn grew(&self, name: &str, labels: &[&str]) -> f64 {
+        self.after.since(self.before, name, labels)
+    }
+
+    /// What a gauge is now.
+    pub fn is(&self, name: &str) -> f64 {
+        self.after.sum(name, &[])
+    }
+
+    pub fn requests(&self) -> f64 {
+        self.grew("cairn_requests_total", &[])
+    }
+
+    /// Seconds of all requests together.
+    pub fn request_seconds(&self) -> f64 {
+        self.grew("cairn_request_seconds_sum", &[])
+    }
+
+    pub fn stage_seconds(&self, stage: &str) -> f64 {
+        self.grew("cairn_stage_seconds_sum", &[&format!("stage=\"{stage}\"")])
+    }
+
+    /// The share of the time of requests that was spent in any of these stages.
+    pub fn share(&self, stages: &[&str]) -> f64 {
+        let spent: f64 = stages.iter().map(|stage| self.stage_seconds(stage)).sum();
+        let all = self.request_seconds();
+        if all > 0.0 { (spent / all).min(1.0) } else { 0.0 }
+    }
+}
