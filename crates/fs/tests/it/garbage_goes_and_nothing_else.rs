@@ -101,22 +101,26 @@ fn who_hangs_up_while_it_is_published_takes_nothing_away() {
     run(async {
         let world = World::new(3).await;
         let bytes = data(1, 100_000);
-        let mut writer = world.fs.begin(&root(), BUCKET).await.unwrap();
-        writer.push(bytes.clone()).await.unwrap();
-        let written = writer.finish().await.unwrap();
-        let request = PutRequest { bucket: BUCKET.into(), key: "k".into(), ..Default::default() };
-        let caller = root();
-        let mut put = Box::pin(world.fs.put_object(&caller, request, written));
-        let sent = std::future::poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await;
-        assert!(sent.is_pending(), "it waits for the disk");
-        drop(put);
-        let mut found = None;
-        while found.is_none() {
-            found = world.find("k").await.unwrap();
+        let mut key = 0;
+        while !put_and_hang_up(&world.fs, &key.to_string(), &bytes).await {
+            key += 1;
         }
+        let key = key.to_string();
+        while world.find(&key).await.unwrap().is_none() {}
         world.collect().await;
-        assert_eq!(world.find("k").await.unwrap(), Some(bytes));
+        assert_eq!(world.find(&key).await.unwrap(), Some(bytes));
     });
+}
+
+/// Whether nobody waited for the answer any more when it came: it may come at once.
+async fn put_and_hang_up(fs: &Fs, key: &str, bytes: &Bytes) -> bool {
+    let caller = root();
+    let mut writer = fs.begin(&caller, BUCKET).await.unwrap();
+    writer.push(bytes.clone()).await.unwrap();
+    let written = writer.finish().await.unwrap();
+    let request = PutRequest { bucket: BUCKET.into(), key: key.into(), ..Default::default() };
+    let mut put = Box::pin(fs.put_object(&caller, request, written));
+    std::future::poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await.is_pending()
 }
 
 /// Random changes with kills in between; in the end only what is named is there.
