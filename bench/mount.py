@@ -240,8 +240,9 @@ def spread(numbers):
     return f"{middle:,.{digits}f} ({min(numbers):,.{digits}f} to {max(numbers):,.{digits}f})"
 
 
-def shown(row, seen, local):
-    ratio, target = statistics.median(seen) / statistics.median(local), row[3]
+def shown(row, name, seen, local):
+    ratio = statistics.median(seen) / statistics.median(local)
+    target = row[3] if name == "Cairn" else None
     met = target and (ratio >= target if target > 0 else ratio <= -target)
     verdict = "" if target is None else f" (target {abs(target)}: {'met' if met else '**missed**'})"
     return spread(seen), f"{ratio:.2f}{verdict}"
@@ -275,7 +276,8 @@ def main():
             for _ in range(args.rounds):
                 for name, contender in chosen.items():
                     seen[name].append(measure(contender, row))
-            cells = [" | ".join(shown(row, each, seen["local"])) for each in seen.values()]
+            local = seen["local"]
+            cells = [" | ".join(shown(row, name, each, local)) for name, each in seen.items()]
             print(f"| {row[0]} | " + " | ".join(cells) + " |", flush=True)
     finally:
         for contender in chosen.values():
