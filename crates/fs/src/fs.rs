@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
+use crate::gc::Looks;
 use crate::opened::{self, OpenedCache};
 use crate::readers::Readers;
 use crate::write::Abandoned;
@@ -62,9 +63,8 @@ pub(crate) struct Inner {
     pub(crate) upload_memory: Arc<Semaphore>,
     /// What this session wrote and will not publish.
     pub(crate) abandoned: Mutex<Vec<Abandoned>>,
-    /// Sessions that have ended and were looked through once, and since when that is known, by the
-    /// monotonic clock.
-    pub(crate) ended: Mutex<BTreeMap<SessionId, Duration>>,
+    /// Sessions that have ended and were looked through at least once.
+    pub(crate) ended: Mutex<BTreeMap<SessionId, Looks>>,
     /// No reader of another process reads a state older than this batch.
     pub(crate) reads_floor: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
     counter: AtomicU64,

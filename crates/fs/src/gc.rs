@@ -1,6 +1,7 @@
 //! Garbage: drained bodies and uploads, freed blocks, blocks that were never published.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::{Caller, decide_admin};
@@ -19,6 +20,8 @@ use crate::write::Abandoned;
 
 /// Rows and blocks handled at once.
 const PAGE: usize = 500;
+/// How long after the first look at the blocks of a session that has ended the second one comes.
+const AGAIN: Duration = Duration::from_mins(1);
 
 /// What a pass of the garbage collector did, or, as a dry run, would do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,11 +39,21 @@ pub struct GcReport {
     pub blocks_unknown: u64,
 }
 
+/// What was looked through of a session that has ended.
+#[derive(Clone, Copy)]
+pub struct Looks {
+    /// When the first look began, by the monotonic clock.
+    first: Duration,
+    again: bool,
+}
+
 /// A look at the blocks of a session that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
     /// At once: most of what it left is there.
     First,
+    /// Later: what a member that was cut off has passed on to its group since.
+    Again,
     /// When no more can come.
     Last,
 }
@@ -126,8 +139,10 @@ impl Fs {
             while self.run(caller, ReleaseAll { session }).await? {}
             self.free_orphans(caller, session, dry_run, report).await?;
             match turn {
-                Turn::First => {
-                    self.inner.ended.lock().insert(session, now);
+                Turn::First | Turn::Again => {
+                    let looks = &mut *self.inner.ended.lock();
+                    let first = looks.get(&session).map_or(now, |look| look.first);
+                    looks.insert(session, Looks { first, again: turn == Turn::Again });
                 }
                 Turn::Last if is_planted(Bug::LiveSessionReaped) => {}
                 Turn::Last => {
@@ -169,11 +184,15 @@ impl Fs {
         if row.owner == 0 {
             return Some(Turn::Last);
         }
-        let Some(since) = self.inner.ended.lock().get(&session).copied() else {
+        let Some(looks) = self.inner.ended.lock().get(&session).copied() else {
             return Some(Turn::First);
         };
-        let passed = self.inner.clock.monotonic().saturating_sub(since);
-        (passed >= self.inner.config.late).then_some(Turn::Last)
+        let passed = self.inner.clock.monotonic().saturating_sub(looks.first);
+        match passed {
+            _ if passed >= self.inner.config.late => Some(Turn::Last),
+            _ if passed >= AGAIN && !looks.again => Some(Turn::Again),
+            _ => None,
+        }
     }
 
     async fn free_orphans(

@@ -79,13 +79,21 @@ impl Controller {
         match method {
             Method::Serves => Ok(Bytes::new()),
             Method::Beat => wire::encode(&self.beat(node, wire::decode(message)?).await?),
-            Method::Map => Ok(self.keeper.current().encode()),
+            Method::Map => Ok(self.map()?.encode()),
             Method::Secrets => wire::encode(&self.secrets_of(peer.authenticated.roles)),
             Method::Certify => self.certify(peer),
             Method::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
             Method::Extra => self.extra(wire::decode(message)?).await,
             Method::Recall => Err(Error::NotImplemented("a recall of a master".into())),
         }
+    }
+
+    /// The map, as nobody else may have changed it: a master whose lease has run out does not know
+    /// that, and who follows an old map deletes blocks that it should keep.
+    fn map(&self) -> Result<Arc<ClusterMap>> {
+        let map = self.keeper.current();
+        self.master.check_serving()?;
+        Ok(map)
     }
 
     async fn beat(&self, node: NodeId, beat: Beat) -> Result<Beaten> {
@@ -95,7 +103,7 @@ impl Controller {
             self.keeper.edit(|map| introduce(map, node, &beat)).await?;
         }
         self.seen.lock().insert(node, Seen { at, beat });
-        let map = self.keeper.current();
+        let map = self.map()?;
         let newer = (map.epoch > epoch).then(|| map.encode());
         let seen = self.seen.lock();
         let stores = seen.iter().filter(|(_, seen)| seen.beat.disk != 0);

@@ -137,7 +137,7 @@ impl CatchUp<'_> {
             let lacking = self.compare(&union, &own);
             let holders = |block: BlockId| self.holders(&pages, block);
             let mut copies = futures_util::stream::iter(lacking)
-                .map(|info| self.copy(info, holders(info.block)))
+                .map(|info| self.copy(info, find(&own, info.block), holders(info.block)))
                 .buffer_unordered(COPIES);
             while let Some(copied) = copies.next().await {
                 copied?;
@@ -216,10 +216,15 @@ impl CatchUp<'_> {
         holders
     }
 
-    async fn copy(&self, info: BlockInfo, holders: Vec<NodeId>) -> Result<()> {
+    async fn copy(
+        &self,
+        info: BlockInfo,
+        here: Option<&BlockInfo>,
+        holders: Vec<NodeId>,
+    ) -> Result<()> {
         let key = Key { group: self.group, block: info.block };
         self.pace.wait(info.length).await;
-        match replace(self.server, self.map, key, info, &holders).await {
+        match replace(self.server, self.map, key, (info, here), &holders).await {
             Ok(true) => {
                 let length = u64::from(info.length);
                 self.options.progress.copied_blocks.fetch_add(1, Ordering::Relaxed);
@@ -291,13 +296,13 @@ pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Resul
     let mut others: Vec<_> = members.iter().filter(|member| member.node != server.own).collect();
     others.sort_by_key(|member| !(member.in_sync && map.is_up(member.node)));
     let others: Vec<NodeId> = others.into_iter().map(|member| member.node).collect();
-    let healed = replace(server, &map, Key { group, block }, info, &others).await?;
+    let healed = replace(server, &map, Key { group, block }, (info, Some(&info)), &others).await?;
     server.healed.fetch_add(u64::from(healed), Ordering::Relaxed);
     Ok(healed)
 }
 
-/// Fetches a block and puts it here, in the place of what is here of it. `false`: it was deleted
-/// meanwhile.
+/// Fetches a block and puts it here, in the place of what was found here of it. What its writer has
+/// brought since is not touched: it may be acknowledged. `false`: it was deleted meanwhile.
 ///
 /// # Errors
 /// `NotFound` if none of the others has it, `Conflict` if it is being copied already.
@@ -305,7 +310,7 @@ async fn replace(
     server: &Chunkserver,
     map: &ClusterMap,
     key: Key,
-    info: BlockInfo,
+    (info, here): (BlockInfo, Option<&BlockInfo>),
     holders: &[NodeId],
 ) -> Result<bool> {
     let Key { group, block } = key;
@@ -316,7 +321,7 @@ async fn replace(
         Err(Error::NotFound(_)) if copying.is_deleted() => return Ok(false),
         Err(error) => return Err(error),
     };
-    if server.store.stat(group, block).is_ok() {
+    if here.is_some() && server.store.stat(group, block).ok().as_ref() == here {
         server.store.delete(group, &[block]).await?;
     }
     server.keep(key, info.owner, data).await?;

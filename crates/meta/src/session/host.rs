@@ -1,7 +1,7 @@
 //! The master's side of sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use cairn_base::{Clock, Error, Result, SessionId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
 
 use super::{
     Acknowledge, Attach, Attached, Change, Detach, Method, Read, ReadReply, Recall, Renew, Renewed,
@@ -25,6 +26,8 @@ use crate::{Master, Watched};
 
 /// Rows longer than this are not leased, bytes.
 const LEASED_ROW_BYTES: usize = 256 << 10;
+/// Between two looks for sessions that have lapsed, while the end of one is waited for.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// The sessions of a master.
 pub struct Sessions {
@@ -282,7 +285,7 @@ impl Sessions {
         self.note_lapsed();
         let ending = self.state.lock().ending.clone();
         for session in ending {
-            match self.master.run(&Caller::system(), EndSession { session, reaped: false }).await {
+            match self.end(session).await {
                 // It was about to be opened, and never was.
                 Ok(()) | Err(Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
@@ -290,6 +293,18 @@ impl Sessions {
             self.state.lock().ending.remove(&session);
         }
         Ok(())
+    }
+
+    /// Meanwhile other sessions lapse: the end of one may wait until another lets go of a row.
+    async fn end(&self, session: SessionId) -> Result<()> {
+        let (caller, end) = (Caller::system(), EndSession { session, reaped: false });
+        let mut ended = pin!(self.master.run(&caller, end));
+        loop {
+            match timeout(LOOK, ended.as_mut()).await {
+                Ok(ended) => return ended,
+                Err(_) => self.note_lapsed(),
+            }
+        }
     }
 
     fn note_lapsed(&self) {

@@ -3,7 +3,7 @@
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 
-use super::link::{Link, Target};
+use super::link::{Fault, Link, Target};
 
 const SETTINGS: &str = "SELECT current_setting('server_version_num'), current_setting('fsync'), \
      current_setting('full_page_writes'), current_setting('synchronous_commit'), \
@@ -22,10 +22,15 @@ fn text(row: &Row, column: usize) -> &str {
     row.try_get(column).unwrap_or_default()
 }
 
-/// Refuses a server with settings that lose acknowledged commits.
-pub fn check_settings(target: &Target, link: &Link) -> Result<()> {
-    let rows = link.query(SETTINGS, &[]).map_err(|fault| fault.at(target))?;
-    let Some(row) = rows.first() else {
+/// Refuses a server with settings that lose acknowledged commits; the outer error is that of the
+/// connection.
+pub fn check_settings(target: &Target, link: &Link) -> Result<Result<()>, Fault> {
+    let rows = link.query(SETTINGS, &[])?;
+    Ok(check_row(target, rows.first()))
+}
+
+fn check_row(target: &Target, row: Option<&Row>) -> Result<()> {
+    let Some(row) = row else {
         return Err(Error::Unavailable(format!("{}: no settings", target.shown())));
     };
     let unfit = |why: &str| Err(Error::Invalid(format!("{}: {why}", target.shown())));

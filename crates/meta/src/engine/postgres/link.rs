@@ -54,26 +54,27 @@ impl Target {
 
     /// As `connect`; what takes longer counts as lost.
     pub fn connect_within(&self, limit: Duration) -> Result<Link> {
-        let link = Link::open(self, limit).map_err(|fault| fault.at(self))?;
-        inspect::check_settings(self, &link)?;
-        Ok(link)
+        self.attempt(limit).map_err(|fault| fault.at(self))?
     }
 
     /// As `connect`, but while the server cannot be reached it is tried again.
     pub fn reconnect(&self) -> Result<Link> {
         let deadline = Instant::now() + self.patience;
         loop {
-            match Link::open(self, ANSWER_TIMEOUT) {
+            match self.attempt(ANSWER_TIMEOUT) {
                 Err(Fault::Lost { again: true, .. }) if Instant::now() < deadline => {
                     std::thread::sleep(RETRY_PAUSE);
                 }
                 Err(fault) => return Err(fault.at(self)),
-                Ok(link) => {
-                    inspect::check_settings(self, &link)?;
-                    return Ok(link);
-                }
+                Ok(verdict) => return verdict,
             }
         }
+    }
+
+    /// Once: a connection that works, and whether what it leads to is fit for use.
+    fn attempt(&self, limit: Duration) -> Result<Result<Link>, Fault> {
+        let link = Link::open(self, limit)?;
+        Ok(inspect::check_settings(self, &link)?.map(|()| link))
     }
 
     /// How long a call may wait.

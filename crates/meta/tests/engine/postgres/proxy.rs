@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
+/// How a snapshot ends. Nobody waits for that, so one from before a plan may come after it.
+const UNAWAITED: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
+
 /// What happens to one connection, that through which something is sent next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
@@ -137,6 +140,13 @@ fn pass_to_server(
     let mut buffer = vec![0; 1 << 16];
     while let Ok(length @ 1..) = client.read(&mut buffer) {
         let mut state = shared.state.lock();
+        if state.planned.is_none() && buffer[..length] == *UNAWAITED {
+            drop(state);
+            if server.write_all(UNAWAITED).is_err() {
+                break;
+            }
+            continue;
+        }
         if state.plan == Plan::Keep {
             let sent = buffer[..length].to_vec();
             state.kept = Some(Kept { connection, server, sent, answer: Vec::new(), ended: false });
