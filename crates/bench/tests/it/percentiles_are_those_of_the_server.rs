@@ -9,7 +9,7 @@ use super::{null, plan};
 const PERCENTILES: [f64; 6] = [50.0, 75.0, 90.0, 99.0, 99.9, 100.0];
 const TOLERANCE: f64 = 0.01;
 /// A wrong histogram is wrong each time, a machine is busy now and then.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 12;
 
 /// Runs a measurement until its percentiles are those of the times it should have seen.
 fn check(what: &str, mut measure: impl FnMut() -> (Sample, Vec<Duration>)) {

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 
 /// The lease of sessions in these tests.
-pub const LEASE: Duration = Duration::from_millis(400);
+pub const LEASE: Duration = Duration::from_millis(800);
 
 /// What can be reached: whoever serves, and whether messages of a peer arrive.
 pub struct Net {

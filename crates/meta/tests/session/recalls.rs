@@ -80,3 +80,23 @@ async fn a_write_waits_for_a_recall_that_is_late() {
     assert_eq!(read.await.unwrap().unwrap(), 2);
     assert_eq!(get(&reader, "key").await.unwrap(), 2);
 }
+
+/// The end of the writer's session waits for its change, which waits for the reader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_lapses_although_the_end_of_another_waits_for_it() {
+    let net = Net::new().await;
+    let (writer, writer_cut) = net.client(1).await;
+    let (reader, reader_cut) = net.client(2).await;
+    let (third, _) = net.client(3).await;
+    put(&writer, "key", 1).await.unwrap();
+    assert_eq!(get(&reader, "key").await.unwrap(), 1);
+    reader_cut.no_recalls.store(true, Ordering::SeqCst);
+    tokio::spawn(async move { put(&writer, "key", 2).await });
+    tokio::time::sleep(LEASE / 4).await;
+    writer_cut.silent.store(true, Ordering::SeqCst);
+    tokio::time::sleep(LEASE * 2).await;
+    reader_cut.silent.store(true, Ordering::SeqCst);
+    let written = tokio::time::timeout(LEASE * 20, put(&third, "key", 3)).await;
+    written.expect("the key is not deaf").unwrap();
+    assert_eq!(get(&third, "key").await.unwrap(), 3);
+}

@@ -40,8 +40,9 @@ const TWICE: u64 = 10;
 /// Seeds in which a bug must be found.
 const BUG_SEEDS: u64 = 100;
 /// Seeds that found a bug in the product.
-const REGRESSIONS: [u64; 14] =
-    [3, 5, 15, 1009, 1013, 1030, 1054, 1067, 1084, 1120, 1139, 1156, 1257, 1264];
+const REGRESSIONS: [u64; 17] = [
+    3, 5, 15, 1009, 1013, 1030, 1054, 1067, 1084, 1120, 1139, 1156, 1257, 1264, 22505, 24136, 30184,
+];
 
 /// `RUST_LOG=it=debug,cairn=debug` tells what happens, `it=trace` also what is sent.
 fn trace() {
