@@ -47,7 +47,7 @@ async fn main() {
     let mut parents = Vec::new();
     for n in 0..DIRECTORIES {
         let name = format!("directory-{n}").into_bytes();
-        let verb = Mkdir { parent: bucket, name, mode: 0o755 };
+        let verb = Mkdir { parent: bucket, name, mode: 0o755, umask: 0 };
         parents.push(client.run(&Caller::verified(UserId::ROOT), verb).await.unwrap().0);
     }
     let (link, _recalls) = agent.dial().await.unwrap();
@@ -99,7 +99,7 @@ async fn creates(client: &Client, parents: &[Ino], in_flight: usize, length: Dur
         let parent = parents[number as usize % parents.len()];
         let name = format!("file-{number}").into_bytes();
         let (client, verb) =
-            (client.clone(), Create { parent, name, mode: 0o644, exclusive: true });
+            (client.clone(), Create { parent, name, mode: 0o644, umask: 0, exclusive: true });
         async move { drop(client.run(&Caller::verified(UserId::ROOT), verb).await.unwrap()) }
     })
     .await

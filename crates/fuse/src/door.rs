@@ -58,6 +58,9 @@ impl Filesystem for Door {
             InitFlags::FUSE_MAX_PAGES,
             InitFlags::FUSE_POSIX_LOCKS,
             InitFlags::FUSE_FLOCK_LOCKS,
+            InitFlags::FUSE_POSIX_ACL,
+            // A directory's default list comes before the umask.
+            InitFlags::FUSE_DONT_MASK,
         ] {
             let _ = config.add_capabilities(wanted);
         }
@@ -115,11 +118,11 @@ impl Filesystem for Door {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         _: u32,
         reply: ReplyEntry,
     ) {
-        self.mount.make_node(Who::of(request), (inode(parent), name), mode, reply);
+        self.mount.make_node(Who::of(request), (inode(parent), name), (mode, umask), reply);
     }
 
     fn mkdir(
@@ -128,11 +131,10 @@ impl Filesystem for Door {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
-        let mode = mode & 0o7777;
-        self.mount.make_directory(Who::of(request), (inode(parent), name), mode, reply);
+        self.mount.make_directory(Who::of(request), (inode(parent), name), (mode, umask), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -326,11 +328,11 @@ impl Filesystem for Door {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
-        self.mount.create(Who::of(request), (inode(parent), name), mode, flags, reply);
+        self.mount.create(Who::of(request), (inode(parent), name), (mode, umask), flags, reply);
     }
 
     fn fallocate(

@@ -95,10 +95,11 @@ impl Mount {
         self: &Arc<Mount>,
         who: Who,
         (parent, name): (Ino, &OsStr),
-        mode: u32,
+        (mode, umask): (u32, u32),
         reply: ReplyEntry,
     ) {
-        let verb = Mkdir { parent, name: name.as_bytes().to_vec(), mode };
+        let name = name.as_bytes().to_vec();
+        let verb = Mkdir { parent, name, mode: mode & 0o7777, umask };
         let (mount, timer) = (Arc::clone(self), self.time("mkdir"));
         let moment = self.known.moment();
         self.spawn(async move {
@@ -118,7 +119,7 @@ impl Mount {
         self: &Arc<Mount>,
         who: Who,
         (parent, name): (Ino, &OsStr),
-        mode: u32,
+        (mode, umask): (u32, u32),
         reply: ReplyEntry,
     ) {
         let kind = match mode & 0o170_000 {
@@ -128,7 +129,8 @@ impl Mount {
             // Devices of another machine mean nothing here.
             _ => return reply.error(Errno::EPERM),
         };
-        let verb = Mknod { parent, name: name.as_bytes().to_vec(), kind, mode: mode & 0o7777 };
+        let name = name.as_bytes().to_vec();
+        let verb = Mknod { parent, name, kind, mode: mode & 0o7777, umask };
         let (mount, timer) = (Arc::clone(self), self.time("mknod"));
         let moment = self.known.moment();
         self.spawn(async move {

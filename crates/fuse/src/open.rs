@@ -97,13 +97,13 @@ impl Mount {
         self: &Arc<Mount>,
         who: Who,
         (parent, name): (Ino, &OsStr),
-        mode: u32,
+        (mode, umask): (u32, u32),
         flags: i32,
         reply: ReplyCreate,
     ) {
         let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
         let name = name.as_bytes().to_vec();
-        let verb = Create { parent, name, mode: mode & 0o7777, exclusive };
+        let verb = Create { parent, name, mode: mode & 0o7777, umask, exclusive };
         let intent = Intent::of(OpenFlags(flags));
         let (mount, timer) = (Arc::clone(self), self.time("create"));
         let moment = self.known.moment();

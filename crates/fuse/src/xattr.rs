@@ -8,7 +8,8 @@ use bytes::Bytes;
 use cairn_base::{Ino, limits};
 use cairn_fs::MetaStats;
 use cairn_fs::ops::getattr::Getattr;
-use cairn_fs::ops::xattr::{GetXattr, ListXattrs, RemoveXattr, SetXattr, XattrMode};
+use cairn_fs::ops::xattr::{GetXattr, List, ListXattrs, RemoveXattr, SetXattr, XattrMode};
+use cairn_fs::rows::Inode;
 use fuser::{Errno, ReplyEmpty, ReplyXattr};
 
 use crate::errno;
@@ -21,9 +22,9 @@ const REPLACE: i32 = 2;
 /// What a mount has done, as an attribute of its root: `cairn stats` shows it.
 const STATS: &str = "user.cairn.stats";
 
-/// Refused by name: nothing here would obey them.
+/// Refused by name: of these there are access control lists only.
 fn is_unknown(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(b"system.")
+    name.as_bytes().starts_with(b"system.") && List::named(name.as_bytes()).is_none()
 }
 
 impl Mount {
@@ -49,10 +50,10 @@ impl Mount {
         text
     }
 
-    /// Whether an inode is known to have none, without asking.
-    fn has_no_xattrs(&self, who: Who, ino: Ino) -> bool {
+    /// An inode, if it is known without asking.
+    fn known_now(&self, who: Who, ino: Ino) -> Option<Inode> {
         let found = self.fs.read_now(&who.caller(&self.user), &Getattr { ino });
-        matches!(found, Some(Ok((inode, _))) if inode.xattr_count == 0)
+        found.and_then(|found| found.ok()).map(|(inode, _)| inode)
     }
 
     pub fn get_xattr(
@@ -70,8 +71,18 @@ impl Mount {
         if is_unknown(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        if self.has_no_xattrs(who, ino) {
-            return reply.error(Errno::NO_XATTR);
+        match (self.known_now(who, ino), List::named(name.as_bytes())) {
+            // The kernel asks for these at every file that somebody else owns.
+            (Some(inode), Some(list)) => {
+                return match list.of(&inode) {
+                    Some(value) => answer(&value, size, reply),
+                    None => reply.error(Errno::NO_XATTR),
+                };
+            }
+            (Some(inode), None) if inode.xattr_count == 0 => {
+                return reply.error(Errno::NO_XATTR);
+            }
+            _ => {}
         }
         let (mount, name) = (Arc::clone(self), name.as_bytes().to_vec());
         self.spawn(async move {
@@ -85,7 +96,10 @@ impl Mount {
 
     pub fn list_xattrs(self: &Arc<Mount>, who: Who, ino: Ino, size: u32, reply: ReplyXattr) {
         let timer = self.time("listxattr");
-        if self.has_no_xattrs(who, ino) {
+        let none = |inode: &Inode| {
+            inode.xattr_count == 0 && inode.acl.is_none() && inode.default_acl.is_none()
+        };
+        if self.known_now(who, ino).as_ref().is_some_and(none) {
             return answer(&[], size, reply);
         }
         let mount = Arc::clone(self);

@@ -199,8 +199,13 @@ impl Store {
                     while !stop.load(Ordering::Relaxed) {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let parent = parents[number as usize % parents.len()];
-                        let create =
-                            Create { parent, name: name(number), mode: 0o644, exclusive: true };
+                        let create = Create {
+                            parent,
+                            name: name(number),
+                            mode: 0o644,
+                            umask: 0,
+                            exclusive: true,
+                        };
                         let begun = Instant::now();
                         master.run(&caller, create).await.expect("a new file");
                         latencies.push(begun.elapsed().as_micros() as u32);
@@ -226,7 +231,7 @@ async fn fill(master: &Master, caller: &Caller) -> Result<Vec<Ino>> {
     let mut parents = vec![master.run(caller, bucket).await?.ino()];
     let parent = parents[0];
     for number in 0..FILES as u64 {
-        let file = Create { parent, name: name(number), mode: 0o644, exclusive: true };
+        let file = Create { parent, name: name(number), mode: 0o644, umask: 0, exclusive: true };
         if number % 64 == 0 {
             master.run(caller, file).await?;
         } else {
@@ -238,7 +243,7 @@ async fn fill(master: &Master, caller: &Caller) -> Result<Vec<Ino>> {
     }
     for number in 0..DIRECTORIES {
         let name = format!("directory-{number}").into_bytes();
-        parents.push(master.run(caller, Mkdir { parent, name, mode: 0o755 }).await?.0);
+        parents.push(master.run(caller, Mkdir { parent, name, mode: 0o755, umask: 0 }).await?.0);
     }
     Ok(parents)
 }

@@ -18,8 +18,10 @@ use crate::{Context, Stop, Verb, View, keys};
 pub struct Create {
     pub parent: Ino,
     pub name: Vec<u8>,
-    /// Permission bits, the umask already taken off.
+    /// Permission bits.
     pub mode: u32,
+    /// What of them is not wanted, where the directory has no list that says so.
+    pub umask: u32,
     /// Refuse with `Exists` if there is anything of that name (`O_EXCL`).
     pub exclusive: bool,
 }
@@ -50,7 +52,7 @@ impl Verb for Create {
         }
         check_mode(context, &directory.inode, WRITE)?;
         let inode = Inode { mode: self.mode, ..new_inode_in(&directory, Kind::File, context) };
-        let (ino, inode) = make(view, context, &directory, &self.name, inode)?;
+        let (ino, inode) = make(view, context, &directory, &self.name, inode, self.umask)?;
         Ok((ino, inode, true))
     }
 }
@@ -61,7 +63,9 @@ pub struct Mknod {
     pub parent: Ino,
     pub name: Vec<u8>,
     pub kind: Kind,
+    /// As of [`Create`].
     pub mode: u32,
+    pub umask: u32,
 }
 
 impl Verb for Mknod {
@@ -79,7 +83,7 @@ impl Verb for Mknod {
         }
         let directory = vacancy(view, context, self.parent, &self.name)?;
         let inode = Inode { mode: self.mode, ..new_inode_in(&directory, self.kind, context) };
-        make(view, context, &directory, &self.name, inode)
+        make(view, context, &directory, &self.name, inode, self.umask)
     }
 }
 
@@ -110,9 +114,10 @@ pub(super) fn make(
     directory: &Directory,
     name: &[u8],
     mut inode: Inode,
+    umask: u32,
 ) -> Result<(Ino, Inode), Stop> {
     inode.mode &= MODE_BITS;
-    inherit(context, &directory.inode, &mut inode);
+    inherit(context, &directory.inode, umask, &mut inode);
     let ino = add_inode(view, context, directory.ino, name, &inode)?;
     Ok((ino, inode))
 }

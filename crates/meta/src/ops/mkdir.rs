@@ -14,7 +14,9 @@ use crate::{Context, Stop, Verb, View, keys};
 pub struct Mkdir {
     pub parent: Ino,
     pub name: Vec<u8>,
+    /// As of [`Create`](super::create::Create).
     pub mode: u32,
+    pub umask: u32,
 }
 
 impl Verb for Mkdir {
@@ -31,7 +33,7 @@ impl Verb for Mkdir {
         let directory = vacancy(view, context, self.parent, &self.name)?;
         let plain = new_directory(directory.inode.bucket, self.parent, context);
         let inode = Inode { mode: self.mode, ..plain };
-        let (ino, inode) = make(view, context, &directory, &self.name, inode)?;
+        let (ino, inode) = make(view, context, &directory, &self.name, inode, self.umask)?;
         Ok((ino, Inode { nlink: 2, ..inode }))
     }
 }

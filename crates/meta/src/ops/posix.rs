@@ -39,18 +39,25 @@ pub fn may_use_group(context: &Context, gid: u32) -> bool {
     checked_identity(context).is_none_or(|posix| in_group(posix, gid))
 }
 
-/// access(2): the first of owner, group and others that the caller is in decides.
+/// access(2): the first of owner, group and others that the caller is in decides, or the list of
+/// the file, if it has one.
 pub fn check_mode(context: &Context, inode: &Inode, wanted: u32) -> Result<(), Error> {
     let Some(posix) = checked_identity(context) else { return Ok(()) };
-    let shift = match () {
-        () if posix.uid == inode.uid => 6,
-        () if in_group(posix, inode.gid) => 3,
-        () => 0,
+    let mode = inode.mode;
+    let allows = |shift: u32| (mode >> shift) & wanted == wanted;
+    let is_allowed = match &inode.acl {
+        _ if posix.uid == inode.uid => allows(6),
+        // Linux looks at no list that leaves groups nothing.
+        Some(acl) if mode & 0o070 != 0 => {
+            let is_member = |gid| in_group(posix, gid);
+            acl.with_mode(mode).permits(posix.uid, is_member, inode.gid, wanted)
+        }
+        _ if in_group(posix, inode.gid) => allows(3),
+        _ => allows(0),
     };
-    if (inode.mode >> shift) & wanted == wanted {
+    if is_allowed {
         return Ok(());
     }
-    let mode = inode.mode;
     Err(Error::Denied(format!("mode {mode:04o} does not allow uid {} that", posix.uid)))
 }
 
@@ -216,9 +223,19 @@ pub fn keep_if_emptied(view: &mut View<'_>, context: &Context, ino: Ino) -> Resu
     Ok(())
 }
 
-/// Group and setgid bit of something new in `parent`: a setgid directory passes its group on,
-/// and its bit to directories.
-pub fn inherit(context: &Context, parent: &Inode, inode: &mut Inode) {
+/// Group and permissions of something new in `parent`. Its default list decides instead of the
+/// umask; a setgid directory passes its group on, and its bit to directories.
+pub fn inherit(context: &Context, parent: &Inode, umask: u32, inode: &mut Inode) {
+    match &parent.default_acl {
+        _ if inode.kind == Kind::Symlink => {}
+        None => inode.mode &= !(umask & 0o777),
+        Some(default) => {
+            let acl = default.limited_to(inode.mode);
+            inode.mode = inode.mode & !0o777 | acl.permissions();
+            inode.acl = (!acl.is_a_mode()).then(|| Box::new(acl));
+            inode.default_acl = inode.is_directory().then(|| default.clone());
+        }
+    }
     if parent.mode & SETGID != 0 {
         inode.gid = parent.gid;
         if inode.is_directory() {

@@ -40,6 +40,6 @@ impl Verb for Symlink {
             content: Content::Inline(self.target.clone()),
             ..new_inode_in(&directory, Kind::Symlink, context)
         };
-        make(view, context, &directory, &self.name, inode)
+        make(view, context, &directory, &self.name, inode, 0)
     }
 }

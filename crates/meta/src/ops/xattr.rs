@@ -6,15 +6,76 @@ use cairn_base::{Error, Ino, limits};
 use serde::{Deserialize, Serialize};
 
 use super::namespace::store;
-use super::posix::{READ, STICKY, WRITE, check_mode, check_owner, checked_identity, open_inode};
+use super::posix::{
+    READ, SETGID, STICKY, WRITE, check_mode, check_owner, checked_identity, may_use_group,
+    open_inode,
+};
 use crate::keys::{self, Attribute};
-use crate::rows::{Inode, Kind};
+use crate::rows::{Acl, Inode, Kind};
 use crate::{Context, Stop, Verb, View};
 
 /// Extended attributes of one inode: all of them go in the operation that removes it.
 const XATTRS: u32 = 1024;
 /// The name of an extended attribute with its namespace, bytes.
 const NAME_BYTES: usize = 255;
+
+/// The access control lists of an inode, which are set and read as extended attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum List {
+    Access,
+    Default,
+}
+
+impl List {
+    const ALL: [List; 2] = [List::Access, List::Default];
+
+    fn name(self) -> &'static [u8] {
+        match self {
+            List::Access => b"system.posix_acl_access",
+            List::Default => b"system.posix_acl_default",
+        }
+    }
+
+    /// The one with this name, if there is one.
+    pub fn named(name: &[u8]) -> Option<List> {
+        List::ALL.into_iter().find(|list| list.name() == name)
+    }
+
+    /// The value of the attribute.
+    pub fn of(self, inode: &Inode) -> Option<Bytes> {
+        match self {
+            List::Access => inode.acl.as_ref().map(|acl| acl.with_mode(inode.mode).encode()),
+            List::Default => inode.default_acl.as_ref().map(|acl| acl.encode()),
+        }
+    }
+
+    /// As Linux has it: the owner may, and the mode says the same as the list of access.
+    fn set(self, context: &Context, inode: &mut Inode, acl: Option<Acl>) -> Result<(), Error> {
+        if inode.kind == Kind::Symlink {
+            return Err(Error::NotImplemented("an access control list of a link".into()));
+        }
+        check_owner(context, inode, "an access control list")?;
+        match (self, acl) {
+            (List::Default, acl) if inode.is_directory() => {
+                inode.default_acl = acl.map(Box::new);
+            }
+            (List::Default, None) => {}
+            (List::Default, Some(_)) => {
+                return Err(Error::Denied("a default access control list of a file".into()));
+            }
+            (List::Access, acl) => {
+                if let Some(acl) = &acl {
+                    inode.mode = inode.mode & !0o777 | acl.permissions();
+                    if !may_use_group(context, inode.gid) {
+                        inode.mode &= !SETGID;
+                    }
+                }
+                inode.acl = acl.filter(|acl| !acl.is_a_mode()).map(Box::new);
+            }
+        }
+        Ok(())
+    }
+}
 
 /// What to do if the attribute is there already, or not.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -41,6 +102,9 @@ impl Verb for GetXattr {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Bytes, Stop> {
         let inode = open_inode(view, context, self.ino, Action::Read)?;
+        if let Some(list) = List::named(&self.name) {
+            return list.of(&inode).ok_or_else(|| no_xattr(&self.name));
+        }
         check_access(context, &inode, &self.name, READ)?;
         match view.get(&row(self.ino, &self.name))? {
             Some(value) => Ok(value),
@@ -68,6 +132,11 @@ impl Verb for SetXattr {
             return Err(Error::TooLarge(what).into());
         }
         let mut inode = open_inode(view, context, self.ino, Action::Write)?;
+        if let Some(list) = List::named(&self.name) {
+            list.set(context, &mut inode, Acl::parse(&self.value)?)?;
+            changed(view, context, self.ino, inode);
+            return Ok(());
+        }
         check_access(context, &inode, &self.name, WRITE)?;
         let row = row(self.ino, &self.name);
         match (view.get(&row)?.is_some(), self.mode) {
@@ -88,7 +157,8 @@ impl Verb for SetXattr {
     }
 }
 
-/// Removes one extended attribute; `NotFound` if there is none.
+/// Removes one extended attribute; `NotFound` if there is none, but an access control list that is
+/// not there is removed without one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RemoveXattr {
     pub ino: Ino,
@@ -101,6 +171,11 @@ impl Verb for RemoveXattr {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let mut inode = open_inode(view, context, self.ino, Action::Write)?;
+        if let Some(list) = List::named(&self.name) {
+            list.set(context, &mut inode, None)?;
+            changed(view, context, self.ino, inode);
+            return Ok(());
+        }
         check_access(context, &inode, &self.name, WRITE)?;
         let row = row(self.ino, &self.name);
         if view.get(&row)?.is_none() {
@@ -125,14 +200,17 @@ impl Verb for ListXattrs {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Vec<Bytes>, Stop> {
         let inode = open_inode(view, context, self.ino, Action::Read)?;
+        let lists = List::ALL.into_iter().filter(|list| list.of(&inode).is_some());
+        let mut all: Vec<Bytes> = lists.map(|list| Bytes::from_static(list.name())).collect();
         if inode.xattr_count == 0 {
-            return Ok(Vec::new());
+            return Ok(all);
         }
         let (start, end) = keys::attributes(self.ino, Attribute::Xattr);
         let rows = view.scan(&start, &end, XATTRS as usize)?;
         let names = rows.iter().map(|(key, _)| keys::attribute_name(key));
         let root = is_root(context);
-        Ok(names.filter(|name| root || !name.starts_with(b"trusted.")).collect())
+        all.extend(names.filter(|name| root || !name.starts_with(b"trusted.")));
+        Ok(all)
     }
 }
 
@@ -162,8 +240,8 @@ fn is_root(context: &Context) -> bool {
 }
 
 /// As Linux has it: `user.` belongs to files and directories and follows their mode bits,
-/// `trusted.` is seen and set by root only, `security.` seen by all and set by root. ACLs
-/// (`system.`) are refused, since nothing here would obey them.
+/// `trusted.` is seen and set by root only, `security.` seen by all and set by root. Of `system.`
+/// there are access control lists only.
 fn check_access(context: &Context, inode: &Inode, name: &[u8], wanted: u32) -> Result<(), Error> {
     if name.len() > NAME_BYTES {
         let what = format!("name of an extended attribute of {} bytes", name.len());

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
-use cairn_base::{BodyId, BucketId, Ino, Result, Timestamp};
+use cairn_base::{BodyId, BucketId, Error, Ino, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT, ObjectAttributes, Row, array, narrow, unexpected, unzigzag, zigzag};
+use super::{Acl, FORMAT, ObjectAttributes, Row, array, narrow, unexpected, unzigzag, zigzag};
 
 /// What an inode is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -82,6 +82,11 @@ pub struct Inode {
     pub content: Content,
     /// How many extended attributes its `x` rows hold.
     pub xattr_count: u32,
+    /// Who may do what beyond the mode; there is none where the mode says it all. Its owner, mask
+    /// and others are those of the mode.
+    pub acl: Option<Box<Acl>>,
+    /// Of a directory: the list that what is made in it begins with.
+    pub default_acl: Option<Box<Acl>>,
     /// What S3 and HTTP know of it beyond POSIX.
     pub object: Option<Box<ObjectAttributes>>,
     /// Fields of a newer version.
@@ -142,10 +147,13 @@ impl Row for Inode {
         if let Some(object) = &self.object {
             writer.bytes(17, &object.encode());
         }
-        writer
-            .number(18, u64::from(self.xattr_count))
-            .number(19, self.data_change)
-            .raw(&self.unknown);
+        writer.number(18, u64::from(self.xattr_count)).number(19, self.data_change);
+        for (tag, acl) in [(20, &self.acl), (21, &self.default_acl)] {
+            if let Some(acl) = acl {
+                writer.bytes(tag, &acl.encode());
+            }
+        }
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
@@ -176,9 +184,16 @@ impl Row for Inode {
                 17 => inode.object = Some(Box::new(ObjectAttributes::decode(&field.value)?)),
                 18 => inode.xattr_count = narrow("xattr count", field.number()?)?,
                 19 => inode.data_change = field.number()?,
+                20 => inode.acl = acl(&field.value)?,
+                21 => inode.default_acl = acl(&field.value)?,
                 _ => field.keep(&mut inode.unknown),
             }
         }
         Ok(inode)
     }
+}
+
+fn acl(value: &[u8]) -> Result<Option<Box<Acl>>> {
+    let corrupt = |error| Error::corrupt("access control list of an inode", error, "a valid one");
+    Ok(Acl::parse(value).map_err(corrupt)?.map(Box::new))
 }

@@ -1,6 +1,7 @@
 //! The values of the metadata. Every row starts with a format byte, then tagged fields; fields of
 //! a newer version are kept. `docs/format.md` has the tables.
 
+mod acl;
 mod attributes;
 mod bucket;
 mod cluster;
@@ -11,6 +12,7 @@ mod inode;
 mod locks;
 mod upload;
 
+pub use acl::{Acl, Named};
 pub use attributes::{
     Algorithm, Checksum, ChecksumKind, ObjectAttributes, decode_pairs, encode_pairs,
 };

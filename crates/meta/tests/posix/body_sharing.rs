@@ -30,8 +30,13 @@ impl Verb for Share {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Ino, Stop> {
         let source = load_inode(view, self.ino)?;
-        let create =
-            Create { parent: self.parent, name: self.name.clone(), mode: 0o644, exclusive: true };
+        let create = Create {
+            parent: self.parent,
+            name: self.name.clone(),
+            mode: 0o644,
+            umask: 0,
+            exclusive: true,
+        };
         let (ino, plain, _) = create.apply(view, context)?;
         if let Content::Body(body) = source.content {
             retain_body(view, body, 1)?;

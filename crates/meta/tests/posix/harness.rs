@@ -148,11 +148,11 @@ impl Store {
 
     pub fn file(&mut self, parent: Ino, name: &str) -> Ino {
         let name = name.as_bytes().to_vec();
-        self.run(Create { parent, name, mode: 0o644, exclusive: true }).unwrap().0
+        self.run(Create { parent, name, mode: 0o644, umask: 0, exclusive: true }).unwrap().0
     }
 
     pub fn directory(&mut self, parent: Ino, name: &str) -> Ino {
-        self.run(Mkdir { parent, name: name.as_bytes().to_vec(), mode: 0o755 }).unwrap().0
+        self.run(Mkdir { parent, name: name.as_bytes().to_vec(), mode: 0o755, umask: 0 }).unwrap().0
     }
 
     pub fn next_body(&mut self) -> BodyId {

@@ -19,15 +19,15 @@ fn what_is_no_name_is_refused() {
     for name in [&b""[..], b".", b"..", b"a/b", b"a\0b"] {
         let name = name.to_vec();
         fails(store.run(Lookup { parent, name: name.clone() }), "invalid");
-        fails(store.run(Mkdir { parent, name: name.clone(), mode: 0o755 }), "invalid");
+        fails(store.run(Mkdir { parent, name: name.clone(), mode: 0o755, umask: 0 }), "invalid");
         fails(store.run(Unlink { parent, name }), "invalid");
     }
     let name = vec![b'n'; 256];
     fails(store.run(Lookup { parent, name: name.clone() }), "too_large");
-    fails(store.run(Create { parent, name, mode: 0, exclusive: true }), "too_large");
+    fails(store.run(Create { parent, name, mode: 0, umask: 0, exclusive: true }), "too_large");
     // Any other bytes are a name.
     let name = b"\xff\n ...".to_vec();
-    let made = store.run(Mkdir { parent, name: name.clone(), mode: 0o755 }).unwrap();
+    let made = store.run(Mkdir { parent, name: name.clone(), mode: 0o755, umask: 0 }).unwrap();
     assert_eq!(store.run(Lookup { parent, name }).unwrap().0, made.0);
 }
 
@@ -38,7 +38,7 @@ fn the_root_shows_buckets_and_is_not_changed() {
     let (parent, name) = (Ino::ROOT, b"bucket".to_vec());
     let (ino, inode) = store.run(Lookup { parent, name: name.clone() }).unwrap();
     assert_eq!((ino, inode.nlink, inode.parent), (bucket, 2, Ino::ROOT));
-    fails(store.run(Mkdir { parent, name: b"other".to_vec(), mode: 0o755 }), "denied");
+    fails(store.run(Mkdir { parent, name: b"other".to_vec(), mode: 0o755, umask: 0 }), "denied");
     fails(store.run(Rmdir { parent, name: name.clone() }), "denied");
     let rename = Rename {
         source_parent: parent,
@@ -61,7 +61,7 @@ fn a_directory_hides_the_object_beside_it() {
     let look = |store: &mut Store| store.run(Lookup { parent, name: b"a".to_vec() }).unwrap().0;
     assert_eq!(look(&mut store), deeper[0]);
     fails(store.run(Unlink { parent, name: b"a".to_vec() }), "is_directory");
-    fails(store.run(Mkdir { parent, name: b"a".to_vec(), mode: 0o755 }), "exists");
+    fails(store.run(Mkdir { parent, name: b"a".to_vec(), mode: 0o755, umask: 0 }), "exists");
     store.run(Unlink { parent: deeper[0], name: b"b".to_vec() }).unwrap();
     store.run(Rmdir { parent, name: b"a".to_vec() }).unwrap();
     assert_eq!(look(&mut store), object);
@@ -95,8 +95,9 @@ fn a_directory_that_posix_empties_becomes_explicit() {
 fn nodes_are_made_of_some_kinds_only() {
     let mut store = Store::new(5);
     let parent = store.bucket("bucket", BucketKind::Posix);
-    let mut make =
-        |name: &[u8], kind| store.run(Mknod { parent, name: name.to_vec(), kind, mode: 0o600 });
+    let mut make = |name: &[u8], kind| {
+        store.run(Mknod { parent, name: name.to_vec(), kind, mode: 0o600, umask: 0 })
+    };
     assert_eq!(make(b"f", Kind::Fifo).unwrap().1.kind, Kind::Fifo);
     assert_eq!(make(b"s", Kind::Socket).unwrap().1.kind, Kind::Socket);
     fails(make(b"f", Kind::File), "exists");
@@ -110,7 +111,8 @@ fn what_is_gone_is_not_found() {
     let parent = store.bucket("bucket", BucketKind::Posix);
     let directory = store.directory(parent, "d");
     store.run(Rmdir { parent, name: b"d".to_vec() }).unwrap();
-    let create = Create { parent: directory, name: b"f".to_vec(), mode: 0, exclusive: false };
+    let create =
+        Create { parent: directory, name: b"f".to_vec(), mode: 0, umask: 0, exclusive: false };
     fails(store.run(create.clone()), "not_found");
     let file = store.file(parent, "f");
     fails(store.run(Create { parent: file, ..create }), "not_directory");

@@ -67,7 +67,7 @@ fn the_first_class_that_fits_decides() {
     let mut store = Store::new(2);
     let parent = store.bucket("bucket", BucketKind::Posix);
     store.act_as(1, 10, &[]);
-    let create = Create { parent, name: b"f".to_vec(), mode: 0o047, exclusive: true };
+    let create = Create { parent, name: b"f".to_vec(), mode: 0o047, umask: 0, exclusive: true };
     let ino = store.run(create).unwrap().0;
     for (uid, gid, groups, allowed) in [
         (1, 10, &[][..], 0),
@@ -90,7 +90,7 @@ fn parents_are_searched_and_written() {
     let top = store.bucket("bucket", BucketKind::Posix);
     store.act_as(1, 1, &[]);
     let mut make = |name: &[u8], mode| {
-        let ino = store.run(Mkdir { parent: top, name: name.to_vec(), mode }).unwrap().0;
+        let ino = store.run(Mkdir { parent: top, name: name.to_vec(), mode, umask: 0 }).unwrap().0;
         store.file(ino, "f");
         ino
     };
@@ -103,7 +103,7 @@ fn parents_are_searched_and_written() {
     fails(store.run(list(true)), "denied");
     store.run(Lookup { parent: fixed, name: name.clone() }).unwrap();
     fails(store.run(Unlink { parent: fixed, name: name.clone() }), "denied");
-    let open = Create { parent: fixed, name, mode: 0, exclusive: false };
+    let open = Create { parent: fixed, name, mode: 0, umask: 0, exclusive: false };
     assert!(!store.run(open.clone()).unwrap().2);
     fails(store.run(Create { name: b"new".to_vec(), ..open }), "denied");
 }
@@ -113,7 +113,7 @@ fn in_a_sticky_directory_owners_remove() {
     let mut store = Store::new(4);
     let top = store.bucket("bucket", BucketKind::Posix);
     store.act_as(1, 1, &[]);
-    let sticky = Mkdir { parent: top, name: b"tmp".to_vec(), mode: 0o1777 };
+    let sticky = Mkdir { parent: top, name: b"tmp".to_vec(), mode: 0o1777, umask: 0 };
     let parent = store.run(sticky).unwrap().0;
     store.act_as(2, 2, &[]);
     store.file(parent, "two");
@@ -139,13 +139,14 @@ fn setgid_is_inherited() {
     let mut store = Store::new(5);
     let top = store.bucket("bucket", BucketKind::Posix);
     store.act_as(1, 10, &[50]);
-    let parent = store.run(Mkdir { parent: top, name: b"d".to_vec(), mode: 0o777 }).unwrap().0;
+    let parent =
+        store.run(Mkdir { parent: top, name: b"d".to_vec(), mode: 0o777, umask: 0 }).unwrap().0;
     let set = Setattr { ino: parent, gid: Some(50), mode: Some(0o2777), ..Setattr::default() };
     store.run(set).unwrap();
     store.act_as(2, 20, &[]);
-    let inner = store.run(Mkdir { parent, name: b"e".to_vec(), mode: 0o755 }).unwrap().1;
+    let inner = store.run(Mkdir { parent, name: b"e".to_vec(), mode: 0o755, umask: 0 }).unwrap().1;
     assert_eq!((inner.gid, inner.mode), (50, 0o2755));
-    let create = Create { parent, name: b"f".to_vec(), mode: 0o2755, exclusive: true };
+    let create = Create { parent, name: b"f".to_vec(), mode: 0o2755, umask: 0, exclusive: true };
     let file = store.run(create).unwrap().1;
     assert_eq!((file.uid, file.gid, file.mode), (2, 50, 0o755));
 }

@@ -244,13 +244,13 @@ impl World {
             }
             4 => {
                 let kind = [Kind::Fifo, Kind::Socket, Kind::File][self.below(3) as usize];
-                let real = self.store.run(Mknod { parent, name, kind, mode });
+                let real = self.store.run(Mknod { parent, name, kind, mode, umask: 0 });
                 let node = Node { kind, mode, ..Node::default() };
                 let model = self.model.make(parent, &named.1, made(&real), node);
                 (real, model)
             }
             _ => {
-                let real = self.store.run(Mkdir { parent, name, mode });
+                let real = self.store.run(Mkdir { parent, name, mode, umask: 0 });
                 let node = Node { kind: Kind::Directory, mode, ..Node::default() };
                 let model = self.model.make(parent, &named.1, made(&real), node);
                 (real, model)
@@ -265,7 +265,7 @@ impl World {
 
     fn create(&mut self, parent: Ino, name: Name, mode: u32) {
         let exclusive = self.below(2) == 0;
-        let real = self.store.run(Create { parent, name: name.clone(), mode, exclusive });
+        let real = self.store.run(Create { parent, name: name.clone(), mode, umask: 0, exclusive });
         let new = real.as_ref().map_or(Ino(0), |made| made.0);
         let model = self.model.create(parent, &name, new, (mode, exclusive));
         self.same("create", &real, &model);

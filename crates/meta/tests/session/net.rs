@@ -233,7 +233,10 @@ pub async fn get(client: &Client, key: &str) -> Result<u64> {
 /// Makes a file of that number, in the directory of the bucket; it may be there.
 pub async fn make(client: &Client, number: u64) -> Result<()> {
     let (parent, name) = (bucket(client).await?, number.to_string().into_bytes());
-    client.run(&caller(), Create { parent, name, mode: 0o644, exclusive: false }).await.map(drop)
+    client
+        .run(&caller(), Create { parent, name, mode: 0o644, umask: 0, exclusive: false })
+        .await
+        .map(drop)
 }
 
 /// Whether there is one.

@@ -88,7 +88,7 @@ async fn create(
     let mut told = Vec::new();
     while !stop.load(Ordering::SeqCst) {
         let name = format!("{task}-{}", told.len()).into_bytes();
-        let create = Create { parent, name: name.clone(), mode: 0o644, exclusive: true };
+        let create = Create { parent, name: name.clone(), mode: 0o644, umask: 0, exclusive: true };
         let answer = match master.run(&caller(), create).await {
             Ok(_) => Told::Done,
             Err(Error::Unavailable(text)) if !text.contains("unknown") => Told::NotDone,
