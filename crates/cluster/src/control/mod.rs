@@ -17,6 +17,7 @@ mod edit;
 mod keeper;
 pub mod messages;
 pub mod plan;
+mod recalls;
 mod service;
 mod status;
 
@@ -25,5 +26,6 @@ pub use agent::{Agent, Epochs, NodeView, Recalls};
 pub use controller::{Controller, Settings};
 pub use edit::{Edit, Move};
 pub use keeper::Keeper;
+pub(crate) use recalls::forward;
 pub use service::ControlService;
 pub use status::{NodeStatus, SessionStatus, Status};

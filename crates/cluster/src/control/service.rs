@@ -3,25 +3,22 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{Applicant, Error, JoinGrant, NodeId, Result, Role, Timestamp, TokenId};
 use cairn_meta::session::host::{self, Answer};
-use cairn_meta::session::{self, Recall, Reply};
+use cairn_meta::session::{self, Reply};
 use cairn_meta::wire;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::controller::Controller;
 use super::messages::Method;
+use super::recalls::forward;
 use crate::identity::Tokens;
 use crate::wire::{Peer, Service};
 
 const STANDS_BY: &str = "this master stands by";
-/// How long a session may take to take a recall.
-const RECALL: Duration = Duration::from_secs(10);
 
 /// Answers for a master. Clones are the same.
 #[derive(Clone, Default)]
@@ -98,23 +95,6 @@ async fn converse(
         Answer::Attached(bytes, recalls) => {
             tokio::spawn(forward(peer.clone(), recalls));
             Ok(bytes)
-        }
-    }
-}
-
-/// Sends recalls on, in their order, until the connection or the session ends.
-async fn forward(peer: Peer, mut recalls: UnboundedReceiver<Recall>) {
-    loop {
-        let recall = tokio::select! {
-            biased;
-            _ = peer.closed() => return,
-            recall = recalls.recv() => recall,
-        };
-        let Some(recall) = recall else { return };
-        let Ok(message) = wire::encode(&recall) else { return };
-        if let Err(error) = peer.tell(Method::Recall as u16, message, RECALL).await {
-            tracing::debug!(%error, "a recall was not sent");
-            return;
         }
     }
 }

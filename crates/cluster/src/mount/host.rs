@@ -19,18 +19,14 @@ use cairn_meta::ops::{
 };
 use cairn_meta::rows::Extent;
 use cairn_meta::session::host::{self, Answer, Sessions};
-use cairn_meta::session::{Change, Detach, Method, Read, ReadReply, Recall, Reply, Run};
+use cairn_meta::session::{Change, Detach, Method, Read, ReadReply, Reply, Run};
 use cairn_meta::{WireVerb, wire};
 use serde::Serialize;
-use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::messages::{GET, Get, PUT, Put, SERVES, SPACE, Space, split};
 use super::told::Told;
-use crate::control::messages::Method as Control;
+use crate::control::forward;
 use crate::wire::{Link, Peer, Service, accept};
-
-/// How long a session may take to take a recall.
-const RECALL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Verbs that a mount may have run.
 const RUNS: &[u16] = &[
@@ -312,22 +308,6 @@ fn check_fields(run: &Run) -> Result<()> {
         return Err(Error::Denied(format!("session {session} speaks for another")));
     }
     Ok(())
-}
-
-/// Sends recalls on, in their order, until the connection or the session ends.
-async fn forward(peer: Peer, mut recalls: UnboundedReceiver<Recall>) {
-    loop {
-        let recall = tokio::select! {
-            recall = recalls.recv() => recall,
-            _ = peer.closed() => return,
-        };
-        let Some(recall) = recall else { return };
-        let Ok(message) = wire::encode(&recall) else { return };
-        if let Err(error) = peer.tell(Control::Recall as u16, message, RECALL).await {
-            tracing::debug!(%error, "a recall was not sent");
-            return;
-        }
-    }
 }
 
 #[cfg(test)]
