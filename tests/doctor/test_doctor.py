@@ -1,130 +1,26 @@
 """`cairn doctor` names a planted bottleneck first, and nothing where nothing is wrong.
 
-A few of the plants run by default; all of them with CAIRN_TEST_DOCTOR=all. CAIRN_TEST_DOCTOR_SECONDS is
-how long the doctor looks.
+A few of the plants run by default; all of them, and twenty looks at healthy systems, with
+CAIRN_TEST_DOCTOR=all. CAIRN_TEST_DOCTOR_SECONDS is how long the doctor looks.
 """
 
 import contextlib
-import http.client
-import json
 import os
 import shutil
 import socket
 import ssl
 import subprocess
-import threading
 import time
-import urllib.parse
 
 import pytest
 
-from harness.cgroup import Cgroup, Unavailable
+from doctor.looks import (
+    AUTH, TARGET, Readers, asked, doctor, first, limited, loaded, long, mounted, prepared,
+)  # fmt: skip
 from harness.cluster import Cluster, free_ports
-from harness.doors import Http
+from harness.disk import SmallDisk, Unavailable
 from harness.postgres import Postgres
-from harness.server import Server, binary, scratch
-
-SECONDS = os.environ.get("CAIRN_TEST_DOCTOR_SECONDS", "5")
-BUCKET, KEY = "doctor", "a"
-TARGET = f"/storage/{BUCKET}/{KEY}"
-
-long = pytest.mark.skipif(
-    os.environ.get("CAIRN_TEST_DOCTOR") != "all", reason="CAIRN_TEST_DOCTOR=all runs it"
-)
-
-
-def doctor(*targets, env=None):
-    """What it finds and the kind of the limit. What the hypervisor takes is no test's fault."""
-    command = [binary(), "doctor", *map(str, targets), "--seconds", SECONDS, "--json"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})}
-    )
-    assert done.stdout, done.stderr
-    report = json.loads(done.stdout)
-    assert done.returncode == (1 if report["findings"] else 0), done
-    report["findings"] = [one for one in report["findings"] if one["kind"] != "stolen cpu"]
-    return report
-
-
-def first(report):
-    assert report["findings"], report
-    return report["findings"][0]
-
-
-@contextlib.contextmanager
-def asked(url, method="GET", size=0, clients=4, keep_alive=True, context=None):
-    """Clients that ask again and again, meanwhile."""
-    ended = threading.Event()
-    where, body = urllib.parse.urlsplit(url), bytes(size) or None
-
-    def connect():
-        if where.scheme == "https":
-            return http.client.HTTPSConnection(where.hostname, where.port, context=context)
-        return http.client.HTTPConnection(where.hostname, where.port)
-
-    def ask(number):
-        connection, target = connect(), where.path + (f"-{number}" if body else "")
-        while not ended.is_set():
-            try:
-                connection.request(method, target, body=body, headers=AUTH if body else {})
-                connection.getresponse().read()
-            except (OSError, http.client.HTTPException):
-                connection.close()
-            if not keep_alive:
-                connection.close()
-                connection = connect()
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
-
-
-@contextlib.contextmanager
-def loaded(url, connections=8, keep_alive="on"):
-    """More than Python can ask: all that the machine can do."""
-    command = [binary(), "bench", "http", url, "-c", str(connections), "-d", "60s"]
-    command += ["--keep-alive", keep_alive]
-    with open(os.devnull, "w") as nowhere:
-        bench = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)
-    try:
-        yield
-    finally:
-        bench.terminate()
-        bench.wait()
-
-
-AUTH = {}
-
-
-def prepared(url, size=100_000, **options):
-    door = Http(url, **options)
-    AUTH.update(door.auth)
-    door.create_bucket(BUCKET, visibility="public")
-    put = door.object("PUT", BUCKET, KEY, body=bytes(size))
-    assert put.status in (201, 204), put
-    return url + TARGET
-
-
-def group(controller):
-    try:
-        return Cgroup(controller).__enter__()
-    except Unavailable as error:
-        pytest.skip(str(error))
-
-
-@contextlib.contextmanager
-def limited(controller):
-    made = group(controller)
-    try:
-        yield made
-    finally:
-        made.__exit__()
+from harness.server import Server, scratch
 
 
 def test_a_healthy_server_raises_no_alarm():
@@ -221,14 +117,66 @@ def test_rsa_handshakes_on_every_request():
     assert found["kind"] == "full tls handshakes", found
 
 
+@contextlib.contextmanager
+def slow_disk():
+    """A disk of its own, stuck most of the time."""
+    try:
+        with SmallDisk(1024) as disk:
+            yield disk
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+def test_a_slow_replica():
+    with slow_disk() as disk, Cluster(gateways=1, disks={"c2": disk.mount}) as cluster:
+        gateway, slow = cluster["g1"].http, cluster["c2"].id
+        prepared(gateway)
+        with asked(gateway + TARGET, "PUT", size=50_000):
+            disk.slow_down()
+            try:
+                by_url, by_directory = doctor(gateway), doctor(cluster["g1"].directory)
+            finally:
+                disk.heal()
+    for report in (by_url, by_directory):
+        assert first(report)["kind"] == "slow replica", report
+        assert f"node {slow} " in first(report)["what"], report
+
+
+def gateway_with(cluster, *options):
+    """One more gateway, with these options."""
+    node = cluster.make("g1")
+    node.arguments += options
+    cluster.join("g1", cluster.token("gateway"))
+    node.start()
+    node.wait_ready()
+    return node
+
+
+def test_a_single_connection_to_each_chunkserver():
+    with Cluster(chunkservers=3, gateways=0) as cluster:
+        gateway = gateway_with(cluster, "--peer-connections", "1").http
+        prepared(gateway)
+        with asked(gateway + TARGET, "PUT", size=50_000, clients=16):
+            found = first(doctor(gateway))
+    assert found["kind"] == "few connections", found
+    assert "1 connection " in found["what"]
+    assert "--peer-connections" in found["remedy"]
+
+
+def test_one_reader_thread_of_a_mount():
+    with Server() as server, mounted(server, "--threads", "1") as (mount, paths):
+        with Readers(paths):
+            report = doctor(mount)
+    found = first(report)
+    assert found["kind"] == "one thread", report
+    assert "for a mount" in found["what"] and "--threads" in found["remedy"], found
+    assert "fuser-0" in found["evidence"][0], found
+
+
 @long
 def test_a_gateway_without_a_cache():
     with Cluster(chunkservers=3, gateways=0) as cluster:
-        node = cluster.make("g1")
-        node.arguments += ["--cache-mib", "0"]
-        cluster.join("g1", cluster.token("gateway"))
-        node.start()
-        node.wait_ready()
+        node = gateway_with(cluster, "--cache-mib", "0")
         url = prepared(node.http, size=1_000_000)
         with asked(url):
             by_url, by_directory = doctor(node.http), doctor(node.directory)
@@ -273,3 +221,49 @@ def test_nobody_answers():
     )  # fmt: skip
     assert done.returncode == 1
     assert "not seen: http://127.0.0.1" in done.stdout and "refused" in done.stdout, done.stdout
+
+
+LOOKS = 5
+
+
+def healthy(*targets, limits):
+    """So many looks without a finding, and each says that one of these is the limit."""
+    for look in range(LOOKS):
+        report = doctor(*targets)
+        assert report["findings"] == [], (look, report)
+        assert report["requests"] > 100, (look, report)
+        assert report["limit"]["kind"] in limits, (look, report)
+
+
+def writing():
+    """Options for a load of writes."""
+    return ["-X", "PUT", "--body", "100k", "-H", f"Authorization: {AUTH['Authorization']}"]
+
+
+@long
+def test_a_healthy_server_that_reads():
+    with Server() as server, loaded(prepared(server.http), connections=16):
+        healthy(server.http, limits=["cpu"])
+
+
+@long
+def test_a_healthy_server_that_writes():
+    with Server() as server:
+        url = prepared(server.http)
+        with loaded(url, connections=16, options=writing()):
+            healthy(server.http, limits=["cpu", "disk"])
+
+
+@long
+def test_a_healthy_cluster():
+    with Cluster(chunkservers=3, gateways=1) as cluster:
+        gateway = cluster["g1"]
+        url = prepared(gateway.http)
+        with loaded(url, connections=8), loaded(url, connections=8, options=writing()):
+            healthy(gateway.directory, limits=["cpu", "disk"])
+
+
+@long
+def test_a_healthy_mount():
+    with Server() as server, mounted(server) as (mount, paths), Readers(paths):
+        healthy(mount, server.http, limits=["cpu"])

@@ -35,10 +35,11 @@ mod store;
 mod syncer;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{BlockId, GroupId, Owner, Result};
+use cairn_base::{BlockId, GroupId, NodeId, Owner, Result};
 
 pub use compact::CompactReport;
 pub use config::{Config, Durability};
@@ -79,6 +80,11 @@ pub trait Blocks: Send + Sync + 'static {
     ) -> Result<Vec<BlockInfo>>;
 
     async fn usage(&self) -> Result<Usage>;
+
+    /// What was asked of other nodes, where blocks are on others.
+    fn peers(&self) -> Peers {
+        Peers::default()
+    }
 }
 
 /// Where a block should go.
@@ -97,6 +103,37 @@ pub struct BlockInfo {
     pub owner: Owner,
     /// Logical length, bytes.
     pub length: u32,
+}
+
+/// Nodes that were asked for blocks since this process began, and how long they took.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Peers {
+    /// Requests that one of them has from here at the same time, at most, each over a connection
+    /// of its own.
+    pub connections: u64,
+    pub nodes: Vec<Peer>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    pub node: NodeId,
+    /// From asking for bytes of a block to having them, or to not wanting them any more.
+    pub read: Spent,
+    /// From a block's last byte to the block being durable there, as the node says; if it did not
+    /// answer in time, until it was given up.
+    pub write: Spent,
+    /// Requests that waited here for a connection.
+    pub wait: Spent,
+    /// Requests that it failed.
+    pub failed: u64,
+}
+
+/// How often, and for how long altogether.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Spent {
+    pub count: u64,
+    pub time: Duration,
 }
 
 /// What is used of a disk and how it fares.

@@ -1,6 +1,6 @@
 //! `cairn doctor`: what slows a running store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,6 +11,7 @@ use cairn_doctor::{Cluster, Metrics, Node, Pair, Report, Sample, Store, findings
 use crate::client::server::{Connection, Server};
 use crate::cluster::reach;
 use crate::failure::Result;
+use crate::mount::stats;
 use crate::output;
 
 /// How long a server may take to say what it has counted.
@@ -34,10 +35,11 @@ Exit codes: 0 nothing was found, 1 something was, or no server could be looked a
 Examples:
   cairn doctor
   cairn doctor http://10.0.0.5:8080 http://10.0.0.6:8080 --seconds 30
+  cairn doctor /mnt/cairn http://127.0.0.1:8080
   cairn doctor /srv/cairn-gateway --json | jq '.findings[0]'")]
 pub struct Args {
-    /// URLs of HTTP doors, or directories: of a node of a cluster, for all of its gateways, or of a
-    /// server on this machine [default: http://127.0.0.1:8080]
+    /// URLs of HTTP doors, or directories: of a node of a cluster, for all of its gateways, of a
+    /// server on this machine, or of a mount [default: http://127.0.0.1:8080]
     #[arg(value_name = "URL-OR-DIR")]
     targets: Vec<String>,
     /// For how long
@@ -54,6 +56,7 @@ pub struct Args {
 /// What is looked at.
 struct Patient {
     servers: Vec<(String, Server)>,
+    mounts: Vec<PathBuf>,
     /// A directory of a node, to ask its master.
     node: Option<String>,
     kernel: Kernel,
@@ -78,10 +81,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 impl Patient {
     fn find(args: &Args) -> Result<Patient> {
         let mut urls: Vec<Option<String>> = Vec::new();
-        let mut node = None;
+        let (mut node, mut mounts) = (None, Vec::new());
         for target in &args.targets {
             if target.contains("://") {
                 urls.push(Some(target.trim_end_matches('/').to_owned()));
+                continue;
+            }
+            if stats::read(Path::new(target)).is_ok() {
+                mounts.push(PathBuf::from(target));
                 continue;
             }
             match gateways(Path::new(target)) {
@@ -101,13 +108,14 @@ impl Patient {
             Ok((known.base, connection.open_for(PATIENCE)?))
         });
         let servers = servers.collect::<Result<_>>()?;
-        Ok(Patient { servers, node, kernel: Kernel::default(), begun: Instant::now() })
+        Ok(Patient { servers, mounts, node, kernel: Kernel::default(), begun: Instant::now() })
     }
 
     fn look(&self) -> Sample {
-        let nodes = self.servers.iter().map(|(url, server)| node_of(url, server));
+        let servers = self.servers.iter().map(|(url, server)| node_of(url, server));
+        let mounts = self.mounts.iter().map(|mount| node_of_mount(mount));
         Sample {
-            nodes: nodes.collect(),
+            nodes: servers.chain(mounts).collect(),
             processes: self.kernel.processes(),
             host: self.kernel.host(),
             cluster: self.node.as_ref().and_then(|dir| cluster(Path::new(dir)).ok()),
@@ -157,6 +165,12 @@ fn node_of(url: &str, server: &Server) -> Node {
             Node { url: url.to_owned(), metrics: Err(failure.to_string()), clock_ahead: None }
         }
     }
+}
+
+fn node_of_mount(mount: &Path) -> Node {
+    let said = stats::read(mount).map_err(|failure| failure.to_string());
+    let metrics = said.map(|text| Metrics::of_mount(&text));
+    Node { url: mount.display().to_string(), metrics, clock_ahead: None }
 }
 
 /// Seconds by which a header `Date` is ahead of now. It says whole seconds, rounded down.

@@ -72,7 +72,8 @@ pub const ERROR_BYTES: usize = 16 << 10;
 /// for how long: less than the other side keeps them.
 pub const IDLE_CONNECTIONS: usize = 32;
 pub const IDLE: Duration = Duration::from_secs(30);
-/// Requests for blocks of one client that a node has not answered yet.
+/// Requests for blocks of one client that a node has not answered yet, each over a connection of
+/// its own, unless something else is said. No more than `DATA_CONNECTIONS` make sense.
 pub const NODE_REQUESTS: usize = 256;
 
 /// Writing a block, all attempts together; how many these are, and each of them.

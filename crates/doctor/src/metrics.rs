@@ -1,6 +1,6 @@
 //! What `/metrics` says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Samples of the text format of Prometheus, by name and labels as they are written.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +19,34 @@ impl Metrics {
             .filter(|(shown, _)| labels.iter().all(|label| shown.contains(label)))
             .map(|(_, value)| value)
             .sum()
+    }
+
+    /// The values that a label of a name has, each once, in order.
+    pub fn labels(&self, name: &str, label: &str) -> Vec<String> {
+        let starts = ['{', ','].map(|before| format!("{before}{label}=\""));
+        let values = self.of(name).filter_map(|(shown, _)| {
+            let (_, rest) = starts.iter().find_map(|start| shown.split_once(start))?;
+            rest.split_once('"').map(|(value, _)| value.to_owned())
+        });
+        values.collect::<BTreeSet<String>>().into_iter().collect()
+    }
+
+    /// What a mount says of itself (`cairn stats`): the kernel's requests as those of a door.
+    pub fn of_mount(text: &str) -> Metrics {
+        let mut all = BTreeMap::new();
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            let Some(verb) = words.next() else { continue };
+            let mut number = || words.next()?.parse::<u64>().ok().map(|number| number as f64);
+            // A line of an operation has its count, mean, and two percentiles.
+            let (Some(count), Some(mean_us), Some(_)) = (number(), number(), number()) else {
+                continue;
+            };
+            let labels = format!("{{door=\"fuse\",verb=\"{verb}\"}}");
+            all.insert(format!("cairn_requests_total{labels}"), count);
+            all.insert(format!("cairn_request_seconds_sum{labels}"), count * mean_us / 1e6);
+        }
+        Metrics(all)
     }
 
     /// Labels and values of all samples of a name.
@@ -69,6 +97,25 @@ mod tests {
     }
 
     #[test]
+    fn labels_have_values() {
+        let metrics = Metrics::parse(TEXT);
+        assert_eq!(metrics.labels("cairn_requests_total", "door"), ["http", "s3"]);
+        assert_eq!(metrics.labels("cairn_requests_total", "status"), ["2xx"]);
+        assert!(metrics.labels("cairn_requests_total", "or").is_empty());
+        assert!(metrics.labels("cairn_requests", "door").is_empty());
+    }
+
+    #[test]
+    fn a_mount_is_a_door() {
+        let text = "operation count mean_us p50_us p99_us\nread 20 500 512 1024\n\
+                    open 5 100 128 256\nbytes_read 70000\n";
+        let metrics = Metrics::of_mount(text);
+        assert_eq!(metrics.sum("cairn_requests_total", &["verb=\"read\""]), 20.0);
+        assert_eq!(metrics.sum("cairn_requests_total", &["door=\"fuse\""]), 25.0);
+        assert!((metrics.sum("cairn_request_seconds_sum", &[]) - 0.0105).abs() < 1e-9);
+    }
+
+    #[test]
     fn a_server_that_was_started_again_has_done_nothing() {
         let (later, none) = (Metrics::parse(TEXT), Metrics::default());
         assert_eq!(later.since(&none, "cairn_cache_hits_total", &[]), 17.0);
@@ -78,7 +125,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_parsed(text in "(\\PC|\n|\\{|\\}| |1){0,80}") {
-            let _ = Metrics::parse(&text);
+            let _ = (Metrics::parse(&text), Metrics::of_mount(&text));
+            let _ = Metrics::parse(&text).labels("1", "");
         }
     }
 }

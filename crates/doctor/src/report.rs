@@ -29,7 +29,8 @@ pub struct Report {
 /// What a store cannot go beyond as it is used now.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Limit {
-    /// `client`, `cpu`, `disk` or `network`; `none` if nothing was asked.
+    /// `client`, `cpu`, `disk` or `network`; `server` for what is behind a gateway or a mount;
+    /// `none` if nothing was asked.
     pub kind: &'static str,
     pub what: String,
 }

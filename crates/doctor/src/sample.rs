@@ -187,6 +187,11 @@ impl Server<'_> {
         self.after.sum(name, &[])
     }
 
+    /// The values that a label of a counter has now.
+    pub fn labels(&self, name: &str, label: &str) -> Vec<String> {
+        self.after.labels(name, label)
+    }
+
     pub fn requests(&self) -> f64 {
         self.grew("cairn_requests_total", &[])
     }

@@ -14,6 +14,7 @@ use cairn_auth::Caller;
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
 use cairn_base::{Clock, Rng, Role};
+use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::mount::{Agent, MountBlocks};
 use cairn_cluster::wire::Dial;
 use cairn_fs::Fs;
@@ -240,7 +241,12 @@ async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached>
     let node = ThisNode::open(dir, Role::Gateway)?;
     let lock = Lock::take(dir)?;
     node.beat(move || crate::node::beat_of(String::new()));
-    let (fs, admit, _) = gateway::open(&node, args.cache_mib, args.meta_cache_mib).await?;
+    let sizes = gateway::Sizes {
+        cache_mib: args.cache_mib,
+        meta_cache_mib: args.meta_cache_mib,
+        connections: NODE_REQUESTS,
+    };
+    let (fs, admit, _) = gateway::open(&node, sizes).await?;
     let Some(authorization) = known.authorization else {
         return Err(Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET"));
     };

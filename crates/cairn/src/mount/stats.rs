@@ -1,6 +1,6 @@
 //! `cairn stats`: what a mount has done.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use rustix::fs::getxattr;
@@ -25,8 +25,13 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    output::line(read(&args.mountpoint)?.trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the mount says.
+pub fn read(at: &Path) -> Result<String> {
     let mut text = vec![0; STATS_BYTES];
-    let at = &args.mountpoint;
     let length = getxattr(at, "user.cairn.stats", &mut text[..]).map_err(|error| match error {
         Errno::NODATA | Errno::OPNOTSUPP => {
             Failure::new(format!("{}: is not a mount of Cairn", at.display()))
@@ -34,6 +39,5 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         error => Failure::file(at, &error.into()),
     })?;
     text.truncate(length);
-    output::line(String::from_utf8_lossy(&text).trim_end())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }

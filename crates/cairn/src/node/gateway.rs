@@ -9,6 +9,7 @@ use cairn_auth::{LinkKey, SealKey};
 use cairn_base::{Error, Role, Secret};
 use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::data::{Pool, Replicated};
+use cairn_cluster::limits::{DATA_CONNECTIONS, NODE_REQUESTS};
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::Redirects;
@@ -49,8 +50,22 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
     meta_cache_mib: u64,
+    /// Connections in use to each chunkserver at the same time, at most: a request for a block that
+    /// finds none waits
+    #[arg(long, value_name = "N", default_value_t = NODE_REQUESTS as u64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=DATA_CONNECTIONS as u64))]
+    peer_connections: u64,
     #[command(flatten)]
     log: log::LogArgs,
+}
+
+/// What a gateway may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub cache_mib: u64,
+    pub meta_cache_mib: u64,
+    /// To each chunkserver.
+    pub connections: usize,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -65,8 +80,13 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     let _lock = Lock::take(&args.dir)?;
     let url = sockets.http_url();
     node.beat(move || super::this::with_url(beat_of(String::new()), &url));
+    let sizes = Sizes {
+        cache_mib: args.cache_mib,
+        meta_cache_mib: args.meta_cache_mib,
+        connections: args.peer_connections as usize,
+    };
     let (fs, admit, redirects) = tokio::select! {
-        opened = open(&node, args.cache_mib, args.meta_cache_mib) => opened?,
+        opened = open(&node, sizes) => opened?,
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
     };
     let (stop, stopped) = watch::channel(false);
@@ -95,11 +115,8 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
 }
 
 /// Opens a session with whatever master serves; goes on trying until there is one.
-pub async fn open(
-    node: &ThisNode,
-    cache_mib: u64,
-    meta_cache_mib: u64,
-) -> Result<(Fs, Arc<Admit>, Redirects)> {
+pub async fn open(node: &ThisNode, sizes: Sizes) -> Result<(Fs, Arc<Admit>, Redirects)> {
+    let Sizes { cache_mib, meta_cache_mib, connections } = sizes;
     let (seal, links) = loop {
         match node.agent.call::<_, Secrets>(Method::Secrets, &()).await {
             Ok(Secrets { seal: Some(seal), links: Some(links), .. }) => {
@@ -123,7 +140,8 @@ pub async fn open(
     };
     let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
     let map = Arc::clone(&node.agent) as _;
-    let blocks = Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng));
+    let (loads, rng) = (node.agent.loads(), Arc::clone(&node.rng));
+    let blocks = Replicated::limited(map, pool, loads, rng, connections);
     let config = cairn_fs::Config { cache_bytes: cache_mib << 20, ..cairn_fs::Config::default() };
     let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), Arc::clone(&node.clock), config);
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::Chunkserver;
 use super::ask::Key;
 use super::body::{self, Outgoing};
-use super::form::{self, EPOCH, FAILED, PageQuery, Path, Refused, STALE};
+use super::form::{self, EPOCH, FAILED, KEPT, PageQuery, Path, Refused, STALE};
 use super::held;
 use crate::limits::{DATA_CALL, GET_INLINE_BYTES, SLOW};
 use crate::wire::Authenticated;
@@ -64,8 +64,12 @@ impl Chunkserver {
                 self.get(Key { group, block }, &head.headers).await
             }
             (Method::PUT, Path::Block(group, block)) => {
-                self.put(Key { group, block }, epoch, &head.headers, &mut body).await?;
-                Ok(done(StatusCode::OK, Bytes::new()))
+                let kept = self.put(Key { group, block }, epoch, &head.headers, &mut body).await?;
+                let mut answer = done(StatusCode::OK, Bytes::new());
+                if let Ok(text) = HeaderValue::try_from(form::show_kept(&kept)) {
+                    answer.headers_mut().insert(KEPT, text);
+                }
+                Ok(answer)
             }
             (Method::GET, Path::Group(group)) => {
                 let query = PageQuery::parse(uri.query())?;

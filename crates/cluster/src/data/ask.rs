@@ -9,11 +9,11 @@ use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, stage};
 use cairn_blocks::{BlockInfo, Usage};
 use http::header::{HOST, RANGE};
 use http::request::Builder;
-use http::{Method, Request};
+use http::{HeaderMap, Method, Request};
 use tokio::time::timeout;
 
 use super::body::{self, Outgoing};
-use super::form::{self, CHAIN, CRC32C, EPOCH, OWNER, Order, Refused, TIMEOUT, TRACEPARENT};
+use super::form::{self, CHAIN, CRC32C, EPOCH, Kept, OWNER, Order, Refused, TIMEOUT, TRACEPARENT};
 use super::pool::{Answered, Pool};
 use crate::limits::{DATA_CALL, ERROR_BYTES, GET};
 
@@ -54,7 +54,7 @@ fn put_request(epoch: u64, key: Key, order: &Order, body: Outgoing) -> Request<O
 }
 
 impl Pool {
-    /// Writes a block by the chain of `order`, which begins at `node`.
+    /// Writes a block by the chain of `order`, which begins at `node`. Says how long each took.
     pub(super) async fn put(
         &self,
         map: &ClusterMap,
@@ -62,10 +62,11 @@ impl Pool {
         key: Key,
         order: &Order,
         data: &Bytes,
-    ) -> Result<(), Refused> {
+    ) -> Result<Kept, Refused> {
         let make = || put_request(map.epoch, key, order, Outgoing::Whole(data.clone()));
         let answered = self.send(map, node, make).await;
-        self.finish(node, answered, 0).await.map(drop)
+        let (headers, _) = self.finish(node, answered, 0).await?;
+        Ok(form::kept(&headers))
     }
 
     /// Writes a block that comes in pieces by the rest of the chain of `order`.
@@ -76,10 +77,11 @@ impl Pool {
         key: Key,
         order: &Order,
         body: Outgoing,
-    ) -> Result<(), Refused> {
+    ) -> Result<Kept, Refused> {
         let request = put_request(map.epoch, key, order, body);
         let answered = self.send_once(map, node, request).await;
-        self.finish(node, answered, 0).await.map(drop)
+        let (headers, _) = self.finish(node, answered, 0).await?;
+        Ok(form::kept(&headers))
     }
 
     /// Bytes of a block: `range`, which is not empty, or all.
@@ -161,16 +163,17 @@ impl Pool {
         within: Duration,
     ) -> Result<Bytes, Refused> {
         let asking = async { self.finish(node, self.send(map, node, make).await, limit).await };
-        timeout(within, asking).await.unwrap_or_else(|_| Err(late(node, within)))
+        let answer = timeout(within, asking).await.unwrap_or_else(|_| Err(late(node, within)));
+        answer.map(|(_, bytes)| bytes)
     }
 
-    /// The body of an answer, at most `limit` bytes; or what it refuses with.
+    /// The headers and the body of an answer, at most `limit` bytes; or what it refuses with.
     async fn finish(
         &self,
         node: NodeId,
         answered: cairn_base::Result<Answered>,
         limit: usize,
-    ) -> Result<Bytes, Refused> {
+    ) -> Result<(HeaderMap, Bytes), Refused> {
         let failed = |error| Refused::by(node, error);
         let (response, connection) = answered.map_err(failed)?;
         let (head, mut incoming) = response.into_parts();
@@ -183,7 +186,7 @@ impl Pool {
         let bytes = body::read(&mut incoming, length, None).await.map_err(failed)?;
         self.keep(connection);
         if head.status.is_success() {
-            return Ok(bytes);
+            return Ok((head.headers, bytes));
         }
         let unclear = |_| Error::Unavailable(format!("node {node} answers {}", head.status));
         let stale = form::stale(&head.headers);

@@ -26,6 +26,9 @@ pub(super) const CRC32C: HeaderName = HeaderName::from_static("cairn-crc32c");
 pub(super) const CHAIN: HeaderName = HeaderName::from_static("cairn-chain");
 /// How long the sender waits, milliseconds.
 pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("cairn-timeout-ms");
+/// In the answer to a PUT: how long each node took to make the block durable once it had it all,
+/// microseconds, from the one that answers to the last of the chain.
+pub(super) const KEPT: HeaderName = HeaderName::from_static("cairn-kept-us");
 /// In an error: the node that failed.
 pub(super) const FAILED: HeaderName = HeaderName::from_static("cairn-failed");
 /// In an error: the sender's map is older than this epoch, and that is why.
@@ -244,6 +247,36 @@ pub(super) fn chain(chain: &[NodeId]) -> String {
         let _ = write!(text, "{comma}{node}");
     }
     text
+}
+
+/// How long nodes took to make a block durable.
+pub(super) type Kept = Vec<(NodeId, Duration)>;
+
+pub(super) fn show_kept(kept: &[(NodeId, Duration)]) -> String {
+    let mut text = String::new();
+    for (node, took) in kept {
+        let comma = if text.is_empty() { "" } else { "," };
+        let _ = write!(text, "{comma}{node}={}", took.as_micros());
+    }
+    text
+}
+
+/// What is none is passed over: nothing depends on it.
+pub(super) fn kept(headers: &HeaderMap) -> Kept {
+    parsed(headers, &KEPT, parse_kept).unwrap_or_default()
+}
+
+fn parse_kept(text: &str) -> Option<Kept> {
+    let mut kept = Kept::new();
+    for part in text.split(',') {
+        let (node, us) = part.split_once('=')?;
+        let node = NodeId(hex(node, 16)?);
+        if kept.len() == CHAIN_NODES || kept.iter().any(|(known, _)| *known == node) {
+            return None;
+        }
+        kept.push((node, Duration::from_micros(decimal(us)?)));
+    }
+    Some(kept)
 }
 
 /// The length of a body, which each has that has a body.
@@ -483,6 +516,11 @@ mod tests {
         for bad in ["", "1,", "1,1", "0", "1,2,3,4,5,6,7,8,9,a,b"] {
             assert!(parse_chain(bad).is_none(), "{bad}");
         }
+        let times = [(NodeId(3), Duration::ZERO), (NodeId(0xab), Duration::from_millis(70))];
+        assert_eq!(parse_kept(&show_kept(&times)).unwrap(), times);
+        for bad in ["", "1", "1=", "=1", "1=-1", "1=1,", "1=1,1=2", "0x1=1"] {
+            assert!(parse_kept(bad).is_none(), "{bad}");
+        }
         let body = BodyId { session: SessionId(7), counter: u64::MAX };
         let whose = Owner { body, chunk: u32::MAX };
         assert_eq!(parse_owner(&owner(whose)).unwrap(), whose);
@@ -518,6 +556,7 @@ mod tests {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             let _ = (Path::parse(&text), PageQuery::parse(Some(&text)), parse_chain(&text));
             let _ = (parse_owner(&text), parse_crc(&text), decode_ids(&bytes));
+            let _ = parse_kept(&text);
             if let Ok(page) = decode_page(&bytes) {
                 prop_assert_eq!(&encode_page(&page)[..], &bytes[..]);
             }

@@ -1,15 +1,18 @@
-//! What a client knows of the nodes it asks: how much it has asked of each, and which failed.
+//! What a client knows of the nodes it asks: how much it has asked of each, how long they took, and
+//! which failed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use cairn_base::NodeId;
+use cairn_blocks::{Peer, Peers, Spent};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use crate::limits::{NODE_REQUESTS, SUSPECT};
+use crate::limits::SUSPECT;
 
 /// What is known of a chunkserver beside the map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,6 +26,8 @@ pub type Loads = Arc<RwLock<BTreeMap<NodeId, NodeLoad>>>;
 pub(super) struct Nodes {
     start: Instant,
     all: RwLock<BTreeMap<NodeId, Arc<State>>>,
+    /// Requests that a node has at the same time.
+    connections: usize,
 }
 
 struct State {
@@ -30,6 +35,29 @@ struct State {
     /// Suspected until so long after the start, milliseconds.
     suspect_ms: AtomicU64,
     turns: Semaphore,
+    read: Sum,
+    write: Sum,
+    wait: Sum,
+    failed: AtomicU64,
+}
+
+/// Times, added up.
+#[derive(Default)]
+struct Sum {
+    count: AtomicU64,
+    us: AtomicU64,
+}
+
+impl Sum {
+    fn add(&self, time: Duration) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.us.fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn spent(&self) -> Spent {
+        let time = Duration::from_micros(self.us.load(Ordering::Relaxed));
+        Spent { count: self.count.load(Ordering::Relaxed), time }
+    }
 }
 
 /// Counts as a request in flight until it is dropped.
@@ -38,7 +66,34 @@ pub(super) struct InFlight(Arc<State>);
 impl InFlight {
     /// Waits until not too many requests of this process are unanswered there.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        if let Ok(turn) = self.0.turns.try_acquire() {
+            return Some(turn);
+        }
+        let _waiting = Timing::start(&self.0.wait);
         self.0.turns.acquire().await.ok()
+    }
+
+    /// What is read from the node until this is dropped.
+    pub(super) fn reading(&self) -> Timing<'_> {
+        Timing::start(&self.0.read)
+    }
+}
+
+/// Adds the time until it is dropped, so that what nobody waits for any more counts, too.
+pub(super) struct Timing<'a> {
+    sum: &'a Sum,
+    since: Instant,
+}
+
+impl Timing<'_> {
+    fn start(sum: &Sum) -> Timing<'_> {
+        Timing { sum, since: Instant::now() }
+    }
+}
+
+impl Drop for Timing<'_> {
+    fn drop(&mut self) {
+        self.sum.add(self.since.elapsed());
     }
 }
 
@@ -49,8 +104,8 @@ impl Drop for InFlight {
 }
 
 impl Nodes {
-    pub(super) fn new() -> Nodes {
-        Nodes { start: Instant::now(), all: RwLock::default() }
+    pub(super) fn new(connections: usize) -> Nodes {
+        Nodes { start: Instant::now(), all: RwLock::default(), connections }
     }
 
     fn state(&self, node: NodeId) -> Arc<State> {
@@ -58,8 +113,15 @@ impl Nodes {
             return Arc::clone(state);
         }
         let fresh = || {
-            let (in_flight, suspect_ms) = (AtomicUsize::new(0), AtomicU64::new(0));
-            Arc::new(State { in_flight, suspect_ms, turns: Semaphore::new(NODE_REQUESTS) })
+            Arc::new(State {
+                in_flight: AtomicUsize::new(0),
+                suspect_ms: AtomicU64::new(0),
+                turns: Semaphore::new(self.connections),
+                read: Sum::default(),
+                write: Sum::default(),
+                wait: Sum::default(),
+                failed: AtomicU64::new(0),
+            })
         };
         Arc::clone(self.all.write().entry(node).or_insert_with(fresh))
     }
@@ -81,7 +143,26 @@ impl Nodes {
 
     pub(super) fn suspect(&self, node: NodeId) {
         let until = self.now_ms() + SUSPECT.as_millis() as u64;
-        self.state(node).suspect_ms.store(until, Ordering::Relaxed);
+        let state = self.state(node);
+        state.suspect_ms.store(until, Ordering::Relaxed);
+        state.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A block was written there, or given up, after so long.
+    pub(super) fn wrote(&self, node: NodeId, took: Duration) {
+        self.state(node).write.add(took);
+    }
+
+    pub(super) fn peers(&self) -> Peers {
+        let all = self.all.read();
+        let peer = |(node, state): (&NodeId, &Arc<State>)| Peer {
+            node: *node,
+            read: state.read.spent(),
+            write: state.write.spent(),
+            wait: state.wait.spent(),
+            failed: state.failed.load(Ordering::Relaxed),
+        };
+        Peers { connections: self.connections as u64, nodes: all.iter().map(peer).collect() }
     }
 
     pub(super) fn is_suspect(&self, node: NodeId) -> bool {

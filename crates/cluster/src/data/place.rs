@@ -133,6 +133,7 @@ mod tests {
 
     use super::super::nodes::NodeLoad;
     use super::*;
+    use crate::limits::NODE_REQUESTS;
 
     /// Groups of `wanted` and members; nodes 1 to 9 are up.
     fn map(groups: &[(u8, &[u64])]) -> ClusterMap {
@@ -157,7 +158,8 @@ mod tests {
 
     impl World {
         fn new(groups: &[(u8, &[u64])]) -> World {
-            World { map: map(groups), nodes: Nodes::new(), loads: Loads::default() }
+            let (nodes, loads) = (Nodes::new(NODE_REQUESTS), Loads::default());
+            World { map: map(groups), nodes, loads }
         }
 
         fn choose(&self, wish: Wish, tried: &[u32], full: &[u64]) -> Vec<Choice> {

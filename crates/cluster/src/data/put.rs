@@ -18,7 +18,7 @@ use super::Chunkserver;
 use super::answer::stale;
 use super::ask::{Key, late};
 use super::body::{self, Outgoing};
-use super::form::{Order, Refused};
+use super::form::{Kept, Order, Refused};
 use crate::limits::{HOP, PUT, PUT_BYTES_MIN};
 
 /// Between two looks at a block that somebody else is writing.
@@ -27,13 +27,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 const DRAIN: Duration = Duration::from_secs(2);
 
 impl Chunkserver {
+    /// Says how long this node and those after it took to make the block durable.
     pub(super) async fn put(
         &self,
         key: Key,
         epoch: u64,
         headers: &HeaderMap,
         incoming: &mut Incoming,
-    ) -> Result<(), Refused> {
+    ) -> Result<Kept, Refused> {
         let order = Order::parse(headers)?;
         let within = order.timeout.min(PUT);
         let deadline = Instant::now() + within;
@@ -53,7 +54,7 @@ impl Chunkserver {
         order: Order,
         deadline: Instant,
         incoming: &mut Incoming,
-    ) -> Result<(), Refused> {
+    ) -> Result<Kept, Refused> {
         let failed = |error| Refused::by(self.own, error);
         self.adopt(epoch).await.map_err(failed)?;
         let (map, _ticket) = self.running.begin(key.group, &*self.map);
@@ -66,23 +67,26 @@ impl Chunkserver {
             .map_err(|_| failed(Error::Unavailable("stopped".into())))?;
         let Some(next) = order.chain.get(at + 1).copied() else {
             let data = received(incoming, &order, None).await?;
-            return self.keep(key, order.owner, data).await.map_err(failed);
+            let took = self.keep_timed(key, order.owner, data).await.map_err(failed)?;
+            return Ok(vec![(self.own, took)]);
         };
         let (sender, relay) = Outgoing::relay(order.length);
         let next_failed = AtomicBool::new(false);
         let local = async {
             let data = received(incoming, &order, Some(sender)).await?;
             if next_failed.load(Ordering::Relaxed) {
-                return Ok(());
+                return Ok(Duration::ZERO);
             }
-            self.keep(key, order.owner, data).await.map_err(failed)
+            self.keep_timed(key, order.owner, data).await.map_err(failed)
         };
         let onward = async {
             let sent = self.send_on(&map, next, key, &order, deadline, relay).await;
             next_failed.store(sent.is_err(), Ordering::Relaxed);
-            if is_planted(Bug::AckBeforeAll) { Ok(()) } else { sent }
+            if is_planted(Bug::AckBeforeAll) { Ok(Kept::new()) } else { sent }
         };
-        both(local, onward).await
+        let (took, mut kept) = both(local, onward).await?;
+        kept.insert(0, (self.own, took));
+        Ok(kept)
     }
 
     /// The place of this node in the chain, if by its map the block may be written by this chain.
@@ -117,13 +121,19 @@ impl Chunkserver {
         order: &Order,
         deadline: Instant,
         relay: Outgoing,
-    ) -> Result<(), Refused> {
+    ) -> Result<Kept, Refused> {
         let left = deadline.saturating_duration_since(Instant::now());
         let within = left.saturating_sub(HOP);
         let order = Order { timeout: within.saturating_sub(HOP), ..order.clone() };
         let sending = self.pool.relay(map, next, key, &order, relay);
         let sent = stage::time(Stage::Peer, timeout(within, sending)).await;
         sent.unwrap_or_else(|_| Err(late(next, within)))
+    }
+
+    async fn keep_timed(&self, key: Key, owner: Owner, data: Bytes) -> Result<Duration> {
+        let began = Instant::now();
+        self.keep(key, owner, data).await?;
+        Ok(began.elapsed())
     }
 
     /// Writes a block here. The same block once more is no error: a writer that did not hear that
@@ -163,22 +173,22 @@ async fn received(
 
 /// Runs both to their end, so that who deletes what a failed attempt left finds all of it: but if
 /// the first fails, the second has little time left.
-async fn both(
-    first: impl Future<Output = Result<(), Refused>>,
-    second: impl Future<Output = Result<(), Refused>>,
-) -> Result<(), Refused> {
+async fn both<One, Other>(
+    first: impl Future<Output = Result<One, Refused>>,
+    second: impl Future<Output = Result<Other, Refused>>,
+) -> Result<(One, Other), Refused> {
     let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
     tokio::select! {
         biased;
         done = first.as_mut() => {
             match done {
-                Ok(()) => second.await,
+                Ok(one) => Ok((one, second.await?)),
                 Err(refused) => {
                     let _ = timeout(DRAIN, second).await;
                     Err(refused)
                 }
             }
         }
-        done = second.as_mut() => first.await.and(done),
+        done = second.as_mut() => Ok((first.await?, done?)),
     }
 }

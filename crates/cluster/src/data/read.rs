@@ -86,6 +86,7 @@ impl Shared {
     ) -> (NodeId, Result<Bytes, Refused>) {
         let in_flight = self.nodes.enter(node);
         let _turn = in_flight.turn().await;
+        let _reading = in_flight.reading();
         (node, self.pool.get(map, node, key, Some(range.clone())).await)
     }
 

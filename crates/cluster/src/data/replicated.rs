@@ -9,14 +9,14 @@ use bytes::Bytes;
 use cairn_base::{
     BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role, Stage, stage,
 };
-use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
+use cairn_blocks::{BlockInfo, Blocks, Peers, Usage, Wish};
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
 use super::form::Refused;
 use super::nodes::{Loads, Nodes};
 use super::{MapSource, Pool};
-use crate::limits::{DELETE_BLOCKS, INVENTORY_BLOCKS};
+use crate::limits::{DELETE_BLOCKS, INVENTORY_BLOCKS, NODE_REQUESTS};
 
 /// Deletions of what failed writers left that go on at the same time; further ones are not begun.
 const CLEANUPS: usize = 16;
@@ -44,7 +44,18 @@ impl Replicated {
         loads: Loads,
         rng: Arc<dyn Rng>,
     ) -> Replicated {
-        let (nodes, cleanups) = (Nodes::new(), Arc::new(Semaphore::new(CLEANUPS)));
+        Replicated::limited(map, pool, loads, rng, NODE_REQUESTS)
+    }
+
+    /// One that has no more than `connections` in use to each node.
+    pub fn limited(
+        map: Arc<dyn MapSource>,
+        pool: Arc<Pool>,
+        loads: Loads,
+        rng: Arc<dyn Rng>,
+        connections: usize,
+    ) -> Replicated {
+        let (nodes, cleanups) = (Nodes::new(connections), Arc::new(Semaphore::new(CLEANUPS)));
         Replicated { shared: Arc::new(Shared { map, pool, nodes, loads, rng, cleanups }) }
     }
 
@@ -228,6 +239,10 @@ impl Blocks for Replicated {
             sum.corrupt_reads += usage.corrupt_reads;
         }
         Ok(sum)
+    }
+
+    fn peers(&self) -> Peers {
+        self.shared.nodes.peers()
     }
 }
 

@@ -11,7 +11,7 @@ use cairn_blocks::Wish;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::ask::{Key, late};
-use super::form::{Order, Refused};
+use super::form::{Kept, Order, Refused};
 use super::place::{self, Choice, Choosing};
 use super::replicated::{Shared, said};
 use crate::limits::{HOP, REFRESH, WRITE, WRITE_ATTEMPT, WRITE_ATTEMPTS};
@@ -141,9 +141,29 @@ impl Shared {
                 Some(first) => first.turn().await,
                 None => None,
             };
-            self.pool.put(map, head, key, &order, &sent.data).await
+            let began = Instant::now();
+            let put = self.pool.put(map, head, key, &order, &sent.data).await;
+            self.note_times(&order.chain, began, &put);
+            put.map(drop)
         };
         timeout(within, putting).await.unwrap_or_else(|_| Err(late(head, within)))
+    }
+
+    /// What nodes say of themselves; of those that failed, how long that took.
+    fn note_times(&self, chain: &[NodeId], began: Instant, put: &Result<Kept, Refused>) {
+        match put {
+            Ok(kept) => {
+                for (node, took) in kept.iter().filter(|(node, _)| chain.contains(node)) {
+                    self.nodes.wrote(*node, *took);
+                }
+            }
+            Err(Refused { node: Some(node), error: Error::Unavailable(_), .. })
+                if chain.contains(node) =>
+            {
+                self.nodes.wrote(*node, began.elapsed());
+            }
+            Err(_) => {}
+        }
     }
 
     /// What to do after a failure.

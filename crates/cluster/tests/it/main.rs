@@ -19,3 +19,4 @@ mod strange_bytes_end_the_connection;
 mod strange_requests_for_blocks_change_nothing;
 mod the_one_that_serves_is_found_again;
 mod tokens_admit_once;
+mod what_nodes_did_is_counted;

@@ -1,14 +1,17 @@
 //! CPU: quotas, a thread that cannot do more, cores taken away.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::Finding;
 use crate::sample::{Cgroup, Pair, Process, Program};
 
-/// A thread that runs for more than this share of the time can do no more.
+/// A thread that runs, or waits for a core, for more than this share of the time can do no more.
 const FULL: f64 = 0.9;
 /// While so much of the machine does nothing.
 const IDLE: f64 = 0.25;
+/// Threads of a mount that take the kernel's requests.
+const READER: &str = "fuser-";
 
 /// Processes that their cgroup's quota stops.
 pub fn throttled(pair: &Pair<'_>) -> Vec<Finding> {
@@ -72,24 +75,60 @@ pub fn one_thread(pair: &Pair<'_>) -> Vec<Finding> {
     }
     let mut found = Vec::new();
     for (pid, before, after) in pair.processes() {
-        for (name, share) in shares(before, after, seconds) {
-            if share >= FULL {
-                found.push(Finding {
-                    kind: "one thread",
-                    cost_percent: 100.0 * idle,
-                    what: format!("one thread of {} does all it can: {name}", after.name),
-                    evidence: vec![format!(
-                        "thread {name} of process {pid} ran {:.0} % of the time, while {:.0} % of \
-                         this machine's cores did nothing",
-                        100.0 * share,
-                        100.0 * idle
-                    )],
-                    remedy: remedy_of_thread(&name).to_owned(),
-                });
-            }
-        }
+        // Who is stopped by a quota waits, too, and not for a core.
+        let full = threads(before, after, seconds).filter(|thread| {
+            thread.busy() >= FULL && !thread.name.starts_with(READER) && !is_stopped(before, after)
+        });
+        found.extend(full.map(|thread| Finding {
+            kind: "one thread",
+            cost_percent: 100.0 * idle,
+            what: format!("one thread of {} does all it can: {}", after.name, thread.name),
+            evidence: vec![
+                format!("process {pid}: {}", thread.shown()),
+                format!("{:.0} % of this machine's cores did nothing", 100.0 * idle),
+            ],
+            remedy: remedy_of_thread(&thread.name).to_owned(),
+        }));
     }
     found
+}
+
+/// Mounts that take the kernel's requests with fewer threads than there are cores, all of which
+/// are at their end. Cores need not be idle for that: what the programs ask for, they ask one
+/// thread after the other, and it waits for a core among them.
+pub fn few_readers(pair: &Pair<'_>) -> Vec<Finding> {
+    let (cores, seconds) = (pair.after.host.cores as usize, pair.seconds());
+    let of = |(pid, before, after): (u32, &Process, &Process)| {
+        let readers = threads(before, after, seconds).filter(|it| it.name.starts_with(READER));
+        let readers: Vec<Busy> = readers.collect();
+        let is_full = readers.iter().all(|reader| reader.busy() >= FULL);
+        if readers.is_empty() || readers.len() >= cores || !is_full || is_stopped(before, after) {
+            return None;
+        }
+        let others = threads(before, after, seconds).filter(|it| !it.name.starts_with(READER));
+        let others: f64 = others.map(|thread| thread.busy()).sum();
+        let count = match readers.len() {
+            1 => "one thread takes".to_owned(),
+            more => format!("{more} threads take"),
+        };
+        let mut evidence: Vec<String> =
+            readers.iter().map(|reader| format!("process {pid}: {}", reader.shown())).collect();
+        evidence.push(format!("its other threads together {:.0} %", 100.0 * others));
+        Some(Finding {
+            kind: "one thread",
+            // What as many threads as cores could do.
+            cost_percent: 100.0 * (1.0 - readers.len() as f64 / cores as f64),
+            what: format!("{count} all requests of the kernel for a mount, and can do no more"),
+            evidence,
+            remedy: "mount with more: --threads (one a core if it is left out)".to_owned(),
+        })
+    };
+    pair.processes().filter_map(of).collect()
+}
+
+fn is_stopped(before: &Process, after: &Process) -> bool {
+    let throttled = |process: &Process| process.cgroup.as_ref().map_or(0, |it| it.throttled);
+    throttled(after) > throttled(before)
 }
 
 fn remedy_of_thread(name: &str) -> &'static str {
@@ -102,16 +141,51 @@ fn remedy_of_thread(name: &str) -> &'static str {
     }
 }
 
-/// Threads with the share of the time that they ran.
-fn shares<'a>(
+/// What a thread did, as shares of the time.
+struct Busy {
+    name: String,
+    running: f64,
+    /// Ready to run, without a core.
+    waiting: f64,
+}
+
+impl Busy {
+    /// It had something to do.
+    fn busy(&self) -> f64 {
+        self.running + self.waiting
+    }
+
+    fn shown(&self) -> String {
+        let Busy { name, running, waiting } = self;
+        let (running, waiting) = (100.0 * running, 100.0 * waiting);
+        format!("thread {name} ran {running:.0} % of the time and waited for a core {waiting:.0} %")
+    }
+}
+
+fn threads<'a>(
     before: &'a Process,
     after: &'a Process,
     seconds: f64,
-) -> impl Iterator<Item = (String, f64)> + 'a {
+) -> impl Iterator<Item = Busy> + 'a {
     after.threads.iter().filter_map(move |(id, thread)| {
-        let was = before.threads.get(id)?.running;
-        Some((thread.name.clone(), thread.running.saturating_sub(was).as_secs_f64() / seconds))
+        let was = before.threads.get(id)?;
+        let share = |is: Duration, was: Duration| is.saturating_sub(was).as_secs_f64() / seconds;
+        Some(Busy {
+            name: thread.name.clone(),
+            running: share(thread.running, was.running),
+            waiting: share(thread.waiting, was.waiting),
+        })
     })
+}
+
+/// Threads of the store that were ready to run and had no core, on average.
+pub fn queued(pair: &Pair<'_>) -> f64 {
+    let ours = pair.processes().filter(|(_, _, process)| process.program == Program::Cairn);
+    let seconds = pair.seconds();
+    let waiting = |(_, before, after)| -> f64 {
+        threads(before, after, seconds).map(|thread| thread.waiting).sum()
+    };
+    ours.filter(|(_, before, after)| !is_stopped(before, after)).map(waiting).sum()
 }
 
 /// Cores that the hypervisor gave to others.

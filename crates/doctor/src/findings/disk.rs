@@ -1,5 +1,6 @@
 //! Disks that take long to make things durable.
 
+use super::peers;
 use crate::Finding;
 use crate::sample::{DiskTimes, Pair, Server};
 
@@ -36,6 +37,11 @@ fn of(pair: &Pair<'_>, server: &Server<'_>) -> Option<Finding> {
                  with --meta, look at the database"
             .to_owned(),
     })
+}
+
+/// The share of the time of requests that is waiting for disks, here or of chunkservers.
+pub fn waits(server: &Server<'_>) -> f64 {
+    server.share(&["sync", "write", "read"]) + peers::durable(server)
 }
 
 /// The disk that had most to do.

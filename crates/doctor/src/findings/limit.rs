@@ -1,11 +1,12 @@
 //! What the throughput ends at where nothing is wrong.
 
-use super::disk;
+use super::{cpu, disk};
 use crate::report::Limit;
 use crate::sample::{Pair, Program};
 
 const BUSY: f64 = 0.85;
 const WAITING: f64 = 0.5;
+const FUSE: &str = "door=\"fuse\"";
 
 pub fn of(pair: &Pair<'_>) -> Limit {
     let requests: f64 = pair.servers().map(|server| server.requests()).sum();
@@ -16,17 +17,19 @@ pub fn of(pair: &Pair<'_>) -> Limit {
     let rate = requests / pair.seconds();
     let idle = pair.idle();
     if idle < 1.0 - BUSY {
-        return Limit { kind: "cpu", what: cpu(pair, idle) };
+        return Limit { kind: "cpu", what: of_cpu(pair, idle) };
     }
     if let Some(what) = network(pair) {
         return Limit { kind: "network", what };
     }
-    let waits = pair.servers().map(|server| server.share(&["sync", "write", "read"]));
-    let waits = waits.fold(0.0, f64::max);
+    let waits = pair.servers().map(|server| disk::waits(&server)).fold(0.0, f64::max);
     if waits > WAITING {
         let disk = disk::busiest(pair).unwrap_or_default();
         let what = format!("the disk: {:.0} % of the time of requests; {disk}", 100.0 * waits);
         return Limit { kind: "disk", what };
+    }
+    if let Some(what) = behind(pair) {
+        return Limit { kind: "server", what };
     }
     let what = format!(
         "the clients: they ask for {rate:.0} requests/s and no more; {:.0} % of this machine's \
@@ -36,7 +39,7 @@ pub fn of(pair: &Pair<'_>) -> Limit {
     Limit { kind: "client", what }
 }
 
-fn cpu(pair: &Pair<'_>, idle: f64) -> String {
+fn of_cpu(pair: &Pair<'_>, idle: f64) -> String {
     let all = pair.seconds() * pair.after.host.cores.max(1) as f64;
     let used = |program: Program| {
         let of = pair.processes().filter(|(_, _, process)| process.program == program);
@@ -58,7 +61,31 @@ fn cpu(pair: &Pair<'_>, idle: f64) -> String {
     if proxies >= 1.0 {
         text += &format!(", proxies {proxies:.0} %");
     }
-    text + &format!(", the kernel and other programs (clients, too) {others:.0} %")
+    text += &format!(", the kernel and other programs (clients, too) {others:.0} %");
+    text + &format!("; {:.1} threads of Cairn wait for a core on average", cpu::queued(pair))
+}
+
+/// What gateways and mounts wait for.
+fn behind(pair: &Pair<'_>) -> Option<String> {
+    pair.servers().find_map(|server| {
+        let url = server.url;
+        // A mount has no stages, and cores enough: so its requests wait for its server.
+        if server.grew("cairn_requests_total", &[FUSE]) > 0.0 {
+            let waiting = server.request_seconds() / pair.seconds();
+            let text = || format!("the server behind {url}: {waiting:.1} requests wait for it");
+            return (waiting > WAITING).then(text);
+        }
+        let (meta, blocks) = (server.share(&["meta"]), server.share(&["peer"]));
+        let is_gateway = server.is("cairn_peer_connections_limit") > 0.0;
+        let text = || {
+            let (meta, blocks) = (100.0 * meta, 100.0 * blocks);
+            format!(
+                "the nodes behind {url}: of the time of requests {meta:.0} % is waiting for the \
+                 master, {blocks:.0} % for chunkservers"
+            )
+        };
+        (is_gateway && meta + blocks > WAITING).then(text)
+    })
 }
 
 fn network(pair: &Pair<'_>) -> Option<String> {

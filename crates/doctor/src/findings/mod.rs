@@ -11,6 +11,7 @@ mod disk;
 mod limit;
 mod limits;
 mod network;
+mod peers;
 
 use crate::Report;
 use crate::sample::Pair;
@@ -27,11 +28,14 @@ pub fn report(pair: &Pair<'_>) -> Report {
     let left = 1.0 - throttled.iter().map(|found| found.cost_percent).fold(0.0, f64::max) / 100.0;
     let others = [
         disk::slow(pair),
+        peers::slow_replicas(pair),
+        peers::few_connections(pair),
         connections::not_kept(pair),
         connections::handshakes(pair),
         caches::blocks(pair),
         caches::chatty(pair),
         cpu::one_thread(pair),
+        cpu::few_readers(pair),
         cpu::stolen(pair),
         network::resent(pair),
     ];

@@ -126,6 +126,58 @@ fn a_disk_is_slow_if_a_sync_is() {
     assert!(report.findings[0].evidence[2].contains("vda: in use 95 %"), "{report:?}");
 }
 
+/// What a gateway counts of a node: how many, and seconds.
+fn peer(node: &str, what: &str, count: u64, seconds: f64) -> String {
+    let labels = format!("{{node=\"{node}\",what=\"{what}\"}}");
+    let us = seconds * 1e6;
+    format!("cairn_peer_requests_total{labels} {count}\ncairn_peer_us_total{labels} {us}\n")
+}
+
+#[test]
+fn a_replica_is_slow_if_others_of_its_blocks_are_not() {
+    let (before, mut after) = quiet();
+    let mut with = |seconds: [f64; 3]| {
+        let nodes = ["2", "a", "1f"].iter().zip(seconds);
+        let peers: String = nodes.map(|(node, took)| peer(node, "write", 100, took)).collect();
+        let limit = "cairn_peer_connections_limit 256\n";
+        after.nodes = vec![served(100, 40.0, &[("peer", 30.0)], &(peers + limit))];
+        look(&before, &after)
+    };
+    let report = with([0.5, 20.5, 0.6]);
+    assert_eq!(kinds(&report), ["slow replica"]);
+    let found = &report.findings[0];
+    assert!(found.what.contains("node a "), "{found:?}");
+    assert!(found.evidence[0].contains("205.0 ms on average, of others 5.0 ms"), "{found:?}");
+    assert_eq!(found.cost_percent.round(), 50.0);
+    // More than all that requests waited for it cannot cost: blocks of one are written at once.
+    assert_eq!(with([0.5, 300.0, 0.6]).findings[0].cost_percent.round(), 75.0);
+    assert_eq!(kinds(&with([0.5, 20.0, 18.0])), ["slow replica", "slow replica"]);
+    // All of them: that is no replica. Slower, but not slow.
+    let report = with([20.0, 21.0, 19.0]);
+    assert_eq!((kinds(&report), report.limit.kind), (vec![], "disk"));
+    assert_eq!(kinds(&with([0.1, 0.9, 0.1])), Vec::<&str>::new());
+}
+
+#[test]
+fn requests_that_wait_for_a_connection() {
+    let (before, mut after) = quiet();
+    let mut with = |limit: u64, waits: u64| {
+        let peers = peer("2", "read", 500, 5.0) + &peer("2", "wait", waits, 25.0);
+        let limit = format!("cairn_peer_connections_limit {limit}\n");
+        after.nodes = vec![served(500, 40.0, &[("peer", 30.0)], &(peers + &limit))];
+        look(&before, &after)
+    };
+    let report = with(1, 450);
+    assert_eq!(kinds(&report), ["few connections"]);
+    assert_eq!(report.findings[0].cost_percent.round(), 63.0);
+    assert!(report.findings[0].what.contains("1 connection to"), "{report:?}");
+    assert!(report.findings[0].remedy.contains("--peer-connections"));
+    // They wait for what is behind so many, or seldom.
+    assert_eq!(kinds(&with(256, 450)), Vec::<&str>::new());
+    let report = with(1, 20);
+    assert_eq!((kinds(&report), report.limit.kind), (vec![], "server"));
+}
+
 #[test]
 fn connections_are_not_kept_or_handshakes_are_full() {
     let (before, mut after) = quiet();
@@ -188,6 +240,75 @@ fn one_thread_at_its_end() {
     };
     assert_eq!(kinds(&ran(9.8)), ["one thread"]);
     assert_eq!(kinds(&ran(5.0)), Vec::<&str>::new());
+}
+
+#[test]
+fn a_mount_with_fewer_readers_than_cores() {
+    let (mut before, mut after) = quiet();
+    busy(&mut after);
+    let thread = |name: &str, running: f64, waiting: f64| Thread {
+        name: name.into(),
+        running: Duration::from_secs_f64(running),
+        waiting: Duration::from_secs_f64(waiting),
+    };
+    let mut did = |threads: &[(&str, f64, f64)]| {
+        let with = |times: f64| {
+            let numbered = (7..).zip(threads);
+            let all = numbered.map(|(id, (name, running, waiting))| {
+                (id, thread(name, 1.0 + running * times, 1.0 + waiting * times))
+            });
+            Process { threads: all.collect(), ..process(Program::Cairn, "cairn") }
+        };
+        before.processes = BTreeMap::from([(7, with(0.0))]);
+        after.processes = BTreeMap::from([(7, with(1.0))]);
+        look(&before, &after)
+    };
+    // It shares the cores with those who ask it.
+    let report = did(&[("fuser-0", 6.0, 3.5), ("cairn-requests", 0.1, 0.1)]);
+    assert_eq!(kinds(&report), ["one thread"]);
+    let evidence = &report.findings[0].evidence[0];
+    assert!(evidence.contains("ran 60 % of the time and waited for a core 35 %"), "{evidence}");
+    assert!(report.findings[0].remedy.contains("--threads"));
+    assert_eq!(kinds(&did(&[("fuser-0", 5.0, 1.0)])), Vec::<&str>::new());
+    // As many as cores; another thread than one of these.
+    let both = [("fuser-0", 6.0, 3.5), ("fuser-1", 6.0, 3.5)];
+    assert_eq!(kinds(&did(&both)), Vec::<&str>::new());
+    assert_eq!(kinds(&did(&[("meta-execute", 6.0, 3.5)])), Vec::<&str>::new());
+}
+
+#[test]
+fn the_limit_of_a_mount_is_what_it_waits_for() {
+    let (before, mut after) = quiet();
+    let mount = |mean_us: u64| Node {
+        url: "/mnt/cairn".into(),
+        metrics: Ok(Metrics::of_mount(&format!("read 9000 {mean_us} 1 1\n"))),
+        clock_ahead: None,
+    };
+    after.nodes = vec![mount(4_000)];
+    let mut before = before;
+    before.nodes = vec![Node { metrics: Ok(Metrics::default()), ..mount(0) }];
+    let report = look(&before, &after);
+    assert_eq!((kinds(&report), report.limit.kind, report.requests), (vec![], "server", 9000.0));
+    after.nodes = vec![mount(40)];
+    assert_eq!(look(&before, &after).limit.kind, "client");
+    busy(&mut after);
+    assert_eq!(look(&before, &after).limit.kind, "cpu");
+}
+
+#[test]
+fn threads_that_wait_for_a_core_are_told_beside_the_limit() {
+    let (mut before, mut after) = quiet();
+    busy(&mut after);
+    after.nodes = vec![served(9_000, 3.0, &[], "")];
+    let with = |waiting| {
+        let waiting = Duration::from_secs(waiting);
+        let thread = Thread { name: "tokio".into(), waiting, ..Thread::default() };
+        let threads = BTreeMap::from([(7, thread.clone()), (8, thread)]);
+        BTreeMap::from([(7, Process { threads, ..process(Program::Cairn, "cairn") })])
+    };
+    (before.processes, after.processes) = (with(1), with(8));
+    let limit = look(&before, &after).limit;
+    assert!(limit.what.contains("1.4 threads of Cairn wait for a core"), "{limit:?}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! A verb's counters are looked up once, when its door is made; a request then costs a handful of
 //! relaxed additions and no lock.
 
+mod peers;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -239,7 +241,10 @@ impl Metrics {
         let mut registry = Registry::with_prefix("cairn");
         let verbs = self.verbs.lock().clone();
         registry.register_collector(Box::new(Requests(verbs)));
+        let peers = self.fs.blocks().peers();
         let mut numbers = self.numbers();
+        numbers.extend(peers::connections(&peers));
+        registry.register_collector(Box::new(peers::Collected(peers)));
         if let Ok(usage) = self.fs.blocks().usage().await {
             numbers.extend([
                 gauge("blocks", "Blocks on disk", usage.blocks),

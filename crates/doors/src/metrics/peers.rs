@@ -1,0 +1,59 @@
+//! Counters of the nodes that have blocks. There are as many labels as the cluster map has nodes.
+
+use std::fmt;
+
+use cairn_fs::{Peer, Peers, Spent};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::{Number, gauge};
+
+/// Nothing where blocks are on no other nodes.
+pub(super) fn connections(peers: &Peers) -> Option<Number> {
+    let help = "Connections for blocks in use to one node, at most";
+    (peers.connections > 0).then(|| gauge("peer_connections_limit", help, peers.connections))
+}
+
+#[derive(Debug)]
+pub(super) struct Collected(pub Peers);
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let count = |spent: Spent| spent.count;
+        let us = |spent: Spent| spent.time.as_micros() as u64;
+        self.encode_each(&mut encoder, "peer_requests", "Blocks asked of a node", count)?;
+        let help = "Time of a node to read a block, or to make one durable; waiting for a \
+                    connection to it; microseconds";
+        self.encode_each(&mut encoder, "peer_us", help, us)?;
+        let help = "Requests for blocks that a node failed";
+        let mut metric =
+            encoder.encode_descriptor("peer_failed", help, None, MetricType::Counter)?;
+        for Peer { node, failed, .. } in &self.0.nodes {
+            let labels = [("node", node.to_string())];
+            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(failed, None)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collected {
+    fn encode_each(
+        &self,
+        encoder: &mut DescriptorEncoder,
+        name: &str,
+        help: &str,
+        value: fn(Spent) -> u64,
+    ) -> Result<(), fmt::Error> {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for Peer { node, read, write, wait, .. } in &self.0.nodes {
+            for (what, spent) in [("read", read), ("write", write), ("wait", wait)] {
+                let labels = [("node", node.to_string()), ("what", what.to_owned())];
+                metric
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, _, u64>(&value(*spent), None)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+"""Looking at a store that is under load."""
+
+import contextlib
+import http.client
+import json
+import mmap
+import os
+import shutil
+import subprocess
+import threading
+import urllib.parse
+
+import pytest
+
+from harness.cgroup import Cgroup, Unavailable
+from harness.doors import Http
+from harness.mount import Mount
+from harness.server import binary, scratch
+
+SECONDS = os.environ.get("CAIRN_TEST_DOCTOR_SECONDS", "5")
+BUCKET, KEY = "doctor", "a"
+TARGET = f"/storage/{BUCKET}/{KEY}"
+
+long = pytest.mark.skipif(
+    os.environ.get("CAIRN_TEST_DOCTOR") != "all", reason="CAIRN_TEST_DOCTOR=all runs it"
+)
+
+
+def doctor(*targets, env=None):
+    """What it finds and the kind of the limit. What the hypervisor takes is no test's fault."""
+    command = [binary(), "doctor", *map(str, targets), "--seconds", SECONDS, "--json"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})}
+    )
+    assert done.stdout, done.stderr
+    report = json.loads(done.stdout)
+    assert done.returncode == (1 if report["findings"] else 0), done
+    report["findings"] = [one for one in report["findings"] if one["kind"] != "stolen cpu"]
+    return report
+
+
+def first(report):
+    assert report["findings"], report
+    return report["findings"][0]
+
+
+@contextlib.contextmanager
+def asked(url, method="GET", size=0, clients=4, keep_alive=True, context=None):
+    """Clients that ask again and again, meanwhile."""
+    ended = threading.Event()
+    where, body = urllib.parse.urlsplit(url), bytes(size) or None
+
+    def connect():
+        if where.scheme == "https":
+            return http.client.HTTPSConnection(where.hostname, where.port, context=context)
+        return http.client.HTTPConnection(where.hostname, where.port)
+
+    def ask(number):
+        connection, target = connect(), where.path + (f"-{number}" if body else "")
+        while not ended.is_set():
+            try:
+                connection.request(method, target, body=body, headers=AUTH if body else {})
+                connection.getresponse().read()
+            except (OSError, http.client.HTTPException):
+                connection.close()
+            if not keep_alive:
+                connection.close()
+                connection = connect()
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextlib.contextmanager
+def loaded(url, connections=8, options=()):
+    """More than Python can ask: all that the machine can do."""
+    command = [binary(), "bench", "http", url, "-c", str(connections), "-d", "120s", *options]
+    with open(os.devnull, "w") as nowhere:
+        bench = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)
+    try:
+        yield
+        assert bench.poll() is None, "the load has ended by itself"
+    finally:
+        bench.terminate()
+        bench.wait()
+
+
+AUTH = {}
+
+
+def prepared(url, size=100_000, **options):
+    door = Http(url, **options)
+    AUTH.update(door.auth)
+    door.create_bucket(BUCKET, visibility="public")
+    put = door.object("PUT", BUCKET, KEY, body=bytes(size))
+    assert put.status in (201, 204), put
+    return url + TARGET
+
+
+def group(controller):
+    try:
+        return Cgroup(controller).__enter__()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@contextlib.contextmanager
+def limited(controller):
+    made = group(controller)
+    try:
+        yield made
+    finally:
+        made.__exit__()
+
+
+class Readers:
+    """Threads that read files of a mount past the kernel's cache, again and again: of what the
+    mount has in memory, so that it is all that they wait for."""
+
+    READ_BYTES = 128 << 10
+
+    def __init__(self, paths):
+        self.paths, self.ended = paths, threading.Event()
+        self.threads = [threading.Thread(target=self._read, args=(path,)) for path in paths]
+
+    def _read(self, path):
+        file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        size, offset = os.fstat(file).st_size, 0
+        with mmap.mmap(-1, self.READ_BYTES) as room:
+            while not self.ended.is_set():
+                os.preadv(file, [room], offset)
+                offset = (offset + self.READ_BYTES) % size
+        os.close(file)
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+
+    def __exit__(self, *_):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+
+
+@contextlib.contextmanager
+def mounted(server, *options):
+    """A mount, and files in it that fit into its memory and were read once."""
+    name, work = "mounted", scratch("mount")
+    Http(server.http).create_bucket(name)
+    with Mount(server, work / "mount", args=options, bucket=name) as mount:
+        paths = [mount.root / str(number) for number in range(4)]
+        for path in paths:
+            path.write_bytes(os.urandom(4 << 20))
+            path.read_bytes()
+        yield mount.path, paths
+    shutil.rmtree(work)
