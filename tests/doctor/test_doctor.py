@@ -20,7 +20,7 @@ from doctor.looks import (
 from harness.cluster import Cluster, free_ports
 from harness.disk import SmallDisk, Unavailable
 from harness.postgres import Postgres
-from harness.server import Server, scratch
+from harness.server import Server, binary, scratch
 
 
 def test_a_healthy_server_raises_no_alarm():

@@ -15,9 +15,9 @@ const FEW: f64 = 16.0;
 /// Of the requests for blocks, those that wait.
 const WAITING: f64 = 0.1;
 
-const REMEDY: &str = "`cairn cluster status` says where it is: look at its disk (iostat, SMART, io.max \
-                      of its cgroup) and its CPU; `cairn cluster drain DIR NODE` moves its blocks \
-                      to others";
+const REMEDY: &str = "`cairn cluster status` says where it is: look at its disk (iostat, SMART, \
+                      io.max of its cgroup) and its CPU; `cairn cluster drain DIR NODE` moves its \
+                      blocks to others";
 
 /// What nodes did, of one kind.
 #[derive(Clone, Copy, Debug)]
