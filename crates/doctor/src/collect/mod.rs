@@ -101,7 +101,8 @@ impl Kernel {
         let mut host = proc::stat(&text("stat"));
         host.disks = proc::disks(&text("diskstats"));
         host.disks.retain(|name, _| self.sys.join("block").join(name).exists());
-        (host.segments_sent, host.segments_resent) = proc::segments(&text("net/snmp"));
+        (host.segments_sent, host.segments_resent) =
+            proc::segments(&text("net/snmp"), &text("net/netstat"));
         let links = proc::links(&text("net/dev")).into_iter();
         let device = |name: &str| self.sys.join("class/net").join(name);
         host.links = links

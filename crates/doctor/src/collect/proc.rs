@@ -71,16 +71,22 @@ pub fn disks(text: &str) -> BTreeMap<String, DiskTimes> {
     text.lines().filter_map(line).collect()
 }
 
-/// `/proc/net/snmp`: TCP segments sent, and sent again.
-pub fn segments(text: &str) -> (u64, u64) {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
-    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return (0, 0) };
-    let find = |wanted: &str| {
-        let mut pairs = names.split_whitespace().zip(values.split_whitespace());
-        let found = pairs.find(|(name, _)| *name == wanted);
-        found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-    };
-    (find("OutSegs"), find("RetransSegs"))
+/// `/proc/net/snmp` and `/proc/net/netstat`: TCP segments sent, and sent again because they were
+/// lost. Those of which the other side says that it had them already were late, as on a machine
+/// that is busy.
+pub fn segments(snmp: &str, netstat: &str) -> (u64, u64) {
+    let late = named(netstat, "TcpExt: ", "TCPDSACKRecvSegs");
+    let resent = named(snmp, "Tcp: ", "RetransSegs").saturating_sub(late);
+    (named(snmp, "Tcp: ", "OutSegs"), resent)
+}
+
+/// A number of a table of one line of names and one of values; 0 if it is not there.
+fn named(text: &str, table: &str, wanted: &str) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(table));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    let found = pairs.find(|(name, _)| *name == wanted);
+    found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
 /// `/proc/net/dev`: bytes received and sent, by device.
@@ -141,8 +147,10 @@ mod tests {
     #[test]
     fn segments_by_their_names() {
         let text = "Ip: A B\nIp: 1 2\nTcp: InSegs OutSegs RetransSegs\nTcp: 1 20 3\n";
-        assert_eq!(segments(text), (20, 3));
-        assert_eq!(segments(""), (0, 0));
+        let late = "TcpExt: A TCPDSACKRecvSegs\nTcpExt: 1 2\nIpExt: A\nIpExt: 1\n";
+        assert_eq!(segments(text, late), (20, 1));
+        assert_eq!(segments(text, ""), (20, 3));
+        assert_eq!(segments("", late), (0, 0));
     }
 
     #[test]
@@ -156,7 +164,7 @@ mod tests {
         fn any_text_is_parsed(text in "([a-zA-Z:]| |\n|[0-9]){0,120}") {
             stat(&text);
             disks(&text);
-            segments(&text);
+            segments(&text, &text);
             links(&text);
             schedstat(&text);
             files_limit(&text);
