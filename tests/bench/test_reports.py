@@ -16,7 +16,7 @@ from harness.disk import SmallDisk, Unavailable
 from harness.server import binary, scratch
 
 SMALL = ["--seconds", "0.3", "--clients", "1,4", "--writers", "1,2", "--file", "2m",
-         "--gateways", "2", "--object", "2m", "--part", "1m", "--threads", "1,2",
+         "--gateways", "2", "--object", "10m", "--part", "5m", "--threads", "1,2",
          "--files", "5", "--notifications", "4", "--rates", "100,500"]  # fmt: skip
 WAIT_SECONDS = 120
 
@@ -191,7 +191,7 @@ def test_a_directory_that_is_measured_besides():
     ("options", "said"),
     [
         (["--only", "nonsense"], "possible values: gateway, writers, scaling, files, redirects"),
-        (["--part", "3m"], "--part is larger than --object"),
+        (["--part", "11m"], "--part is larger than --object"),
         (["--clients", "0"], "is not a count"),
         (["--seconds", "nan"], "is not a number of seconds"),
         (["--beside", "x"], "write NAME=DIR"),

@@ -218,7 +218,7 @@ fn quota(
     session.run(cases, lab.args.rounds);
     if let Some(quota) = quota {
         let (throttled, periods) = quota.throttled();
-        let what = "periods of 100 ms in which it was throttled, of all, percent".to_owned();
+        let what = "periods of 100 ms with a quota in which it was throttled, percent".to_owned();
         let value = (periods > 0).then(|| 100.0 * throttled as f64 / periods as f64);
         session.found(Finding { target: with_quota, what, value });
     }
@@ -291,7 +291,7 @@ fn sections(args: &Args, report: &Report) -> Vec<Section> {
     let title = format!("{of} with and without a CPU quota: replies a second (p99)");
     let share = report.findings.iter().find(|finding| finding.what.starts_with("periods"));
     let share = share.and_then(|finding| finding.value).map_or(String::new(), |value| {
-        format!(" It was throttled in {value:.0} % of the periods of its group, most of which had no quota.")
+        format!(" With a quota it was throttled in {value:.0} % of all periods of 100 ms.")
     });
     let note = format!("Reads ask nobody; each write is a commit there.{share}");
     found.push(section(&title, database, &note));

@@ -96,10 +96,10 @@ struct Sizes {
     #[arg(long, value_name = "PERCENT", default_value = "4", value_parser = percent)]
     share: f64,
     /// scaling: bytes of the object that is sent in parts and read in ranges
-    #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = some_size)]
+    #[arg(long, value_name = "SIZE", default_value = "80m", value_parser = some_size)]
     object: u64,
     /// scaling: bytes of a part or range
-    #[arg(long, value_name = "SIZE", default_value = "4m", value_parser = some_size)]
+    #[arg(long, value_name = "SIZE", default_value = "5m", value_parser = some_size)]
     part: u64,
     /// scaling: requests at the same time, of each gateway
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,4,16")]
@@ -123,6 +123,9 @@ struct Sizes {
     #[arg(default_value = "1000,2000,5000,10000,20000,40000,60000,80000")]
     rates: Vec<f64>,
 }
+
+/// S3's limit, but for the last part.
+const PART_MIN: u64 = 5 << 20;
 
 /// A public report.
 #[derive(Clone, Copy, PartialEq, Debug, ValueEnum)]
@@ -240,6 +243,9 @@ impl Args {
         let sizes = &self.sizes;
         if sizes.part > sizes.object {
             return Err(Error::usage("--part is larger than --object: make it smaller"));
+        }
+        if sizes.part < PART_MIN && sizes.part < sizes.object {
+            return Err(Error::usage("--part: S3 takes parts of at least 5m: make it larger"));
         }
         if sizes.size > 1 << 30 || sizes.file_sizes.iter().any(|size| *size > 1 << 30) {
             return Err(Error::usage("--size and --file-sizes are at most 1g: make them smaller"));

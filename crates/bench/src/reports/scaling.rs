@@ -93,7 +93,8 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     }
     let share = quotas.iter().map(Quota::throttled).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
     if share.1 > 0 {
-        let what = "periods of 100 ms in which gateways were throttled, of all, percent".to_owned();
+        let what =
+            "periods of 100 ms with a quota in which gateways were throttled, percent".to_owned();
         let value = Some(100.0 * share.0 as f64 / share.1 as f64);
         session.found(Finding { target: CAIRN.to_owned(), what, value });
     }

@@ -34,6 +34,8 @@ pub const SCRIPT: Script = Script {
     sections,
 };
 
+/// The kernel counts CPU time in ticks.
+const LEAST_CORES: f64 = 0.02;
 const BLOCK: u64 = 128 << 10;
 pub const LOCAL: &str = "local";
 pub const CAIRN: &str = "Cairn mount";
@@ -167,7 +169,7 @@ fn sections(args: &Args, report: &Report) -> Vec<Section> {
         found.push(section(&format!("{who} of files of {file}: MB/s"), table, note));
     }
     for (what, who) in [(writing, "writers"), (reading, "readers")] {
-        let table = matrix(report, &what, who, |cell| number(per_cpu_second(cell) / 1e6));
+        let table = matrix(report, &what, who, per_cpu_second);
         let note =
             "CPU of the program that writes or reads, of the client and of servers together.";
         found.push(section(&format!("{who}: MB for each second of CPU time"), table, note));
@@ -185,6 +187,11 @@ fn scaled(cells: &[&Cell], count: f64) -> String {
     of(count).zip(of(1.0)).map_or_else(String::new, |(many, one)| ratio(many, one))
 }
 
-fn per_cpu_second(cell: &Cell) -> f64 {
-    cell.bytes_per_second.median / (cell.client_cores + cell.server_cores.unwrap_or(0.0)).max(1e-3)
+/// Megabytes for each second of CPU time; nothing where that was too little to be seen.
+fn per_cpu_second(cell: &Cell) -> String {
+    let cores = cell.client_cores + cell.server_cores.unwrap_or(0.0);
+    match cores {
+        _ if cores < LEAST_CORES => String::new(),
+        _ => number(cell.bytes_per_second.median / 1e6 / cores),
+    }
 }

@@ -132,8 +132,9 @@ impl Mount {
 }
 
 impl Drop for Mount {
-    /// What is written waits for nobody any more.
+    /// It unmounts when it ends; where it ended in another way, the mount point is dead.
     fn drop(&mut self) {
+        self.process.end();
         unmount(&self.path);
     }
 }

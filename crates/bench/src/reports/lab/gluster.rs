@@ -135,8 +135,9 @@ impl Volume<'_> {
 
 impl Drop for Volume<'_> {
     fn drop(&mut self) {
-        unmount(&self.mounted);
+        // It unmounts when it ends; where it ended in another way, the mount point is dead.
         self.client = None;
+        unmount(&self.mounted);
         let sockets = self.gluster.sockets();
         // Whatever stays in spite of this is killed with the daemon.
         let _ = self.gluster.command(&["volume", "stop", &self.name, "force"]);

@@ -24,6 +24,7 @@ pub struct Process {
     log: PathBuf,
     ending: Signal,
     fallen: Rc<RefCell<Vec<String>>>,
+    is_over: bool,
 }
 
 impl Process {
@@ -36,7 +37,7 @@ impl Process {
         // Ctrl-C is for this program, which ends the others in their order.
         let child = command.process_group(0).spawn().map_err(failed)?;
         let fallen = Rc::clone(&lab.fallen);
-        Ok(Process { name: name.to_owned(), child, log, ending, fallen })
+        Ok(Process { name: name.to_owned(), child, log, ending, fallen, is_over: false })
     }
 
     pub fn id(&self) -> u32 {
@@ -64,10 +65,13 @@ impl Process {
         let last = printed.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing");
         Some(format!("{} ended by itself ({status}); it said last: {last}", self.name))
     }
-}
 
-impl Drop for Process {
-    fn drop(&mut self) {
+    /// Ends it, if it has not ended by itself.
+    pub fn end(&mut self) {
+        if self.is_over {
+            return;
+        }
+        self.is_over = true;
         if let Some(how) = self.ended() {
             return self.fallen.borrow_mut().push(how);
         }
@@ -85,5 +89,11 @@ impl Drop for Process {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
     }
 }

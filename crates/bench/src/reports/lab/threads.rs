@@ -21,8 +21,6 @@ pub struct Busy {
     /// Name of the busiest, and cores that it used.
     pub name: String,
     pub cores: f64,
-    /// Of all together.
-    pub total_cores: f64,
     pub working: usize,
     pub threads: usize,
 }
@@ -59,7 +57,6 @@ impl Threads {
         Some(Busy {
             name,
             cores,
-            total_cores: used.iter().map(|(_, cores)| cores).sum(),
             working: used.iter().filter(|(_, cores)| *cores > IDLE).count(),
             threads: used.len(),
         })
