@@ -15,9 +15,11 @@ import pytest
 from harness.disk import SmallDisk, Unavailable
 from harness.server import binary, scratch
 
-SMALL = ["--seconds", "0.3", "--clients", "1,4", "--writers", "1,2", "--file", "2m",
-         "--gateways", "2", "--object", "10m", "--part", "5m", "--threads", "1,2",
-         "--files", "5", "--notifications", "4", "--rates", "100,500"]  # fmt: skip
+SMALL = {
+    "--seconds": "0.3", "--clients": "1,4", "--writers": "1,2", "--file": "2m",
+    "--gateways": "2", "--share": "50", "--object": "10m", "--part": "5m", "--threads": "1,2",
+    "--files": "5", "--notifications": "4", "--rates": "100,500",
+}  # fmt: skip
 WAIT_SECONDS = 120
 
 
@@ -31,8 +33,20 @@ class Reports:
         self.json, self.html = self.work / "all.json", self.work / "all.html"
         self.markdown = self.work / "all.md"
         files = ["--json", self.json, "--html", self.html, "--markdown", self.markdown]
-        self.command = [binary(), "bench", "reports", "--dir", self.directory, *SMALL, *files]
+        small = [pair for pair in SMALL.items() if pair[0] not in options]
+        small = [word for pair in small for word in pair]
+        self.command = [binary(), "bench", "reports", "--dir", self.directory, *small, *files]
         self.command += options
+
+    @contextlib.contextmanager
+    def running(self):
+        """It runs meanwhile; if it goes on too long it is told to end."""
+        started = self.start()
+        try:
+            yield started
+        finally:
+            started.terminate()
+            started.wait(timeout=WAIT_SECONDS)
 
     def start(self):
         return subprocess.Popen(
@@ -41,8 +55,8 @@ class Reports:
         )  # fmt: skip
 
     def run(self):
-        running = self.start()
-        out, err = running.communicate(timeout=300)
+        with self.running() as running:
+            out, err = running.communicate(timeout=300)
         return running.returncode, out, err
 
     def found(self):
@@ -260,11 +274,11 @@ def test_a_disk_that_fills_up():
     try:
         with SmallDisk(1600) as disk:
             run = Reports("--only", "writers", "--rounds", "10000", directory=disk.mount)
-            running = run.start()
-            begun(run, "cairn mount /")
-            time.sleep(4)
-            disk.fill()
-            out, err, whole = ended(run, running)
+            with run.running() as running:
+                begun(run, "cairn mount http")
+                time.sleep(8)
+                disk.fill()
+                out, err, whole = ended(run, running)
             assert "what was measured until then is kept" in err, err
             assert "No space" in err or "507" in err, err
             assert whole["cells"] and "Incomplete: " in out
@@ -276,14 +290,14 @@ def test_a_disk_that_fills_up():
 
 def test_a_target_that_dies():
     run = Reports("--only", "redirects,files", "--rounds", "10000", "--rates", "50,100")
-    running = run.start()
-    [gateway] = begun(run, "cairn gateway /")
-    time.sleep(6)
-    os.kill(gateway, signal.SIGKILL)
-    # The next scenario begins all the same.
-    begun(run, "cairn mount /")
-    running.send_signal(signal.SIGINT)
-    out, err, whole = ended(run, running)
+    with run.running() as running:
+        [gateway] = begun(run, "cairn gateway /")
+        time.sleep(6)
+        os.kill(gateway, signal.SIGKILL)
+        # The next scenario begins all the same.
+        begun(run, "cairn mount http")
+        running.send_signal(signal.SIGINT)
+        out, err, whole = ended(run, running)
     redirects = [one for one in whole["scenarios"] if one["name"] == "redirects"][0]
     assert "cairn gateway ended by itself (signal: 9" in redirects["incomplete"], redirects
     assert "connection refused" in redirects["incomplete"], redirects
@@ -294,11 +308,11 @@ def test_a_target_that_dies():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_told_to_stop(number):
     run = Reports("--only", "writers", "--rounds", "10000")
-    running = run.start()
-    begun(run, "cairn mount /")
-    time.sleep(5)
-    running.send_signal(number)
-    out, err, whole = ended(run, running)
+    with run.running() as running:
+        begun(run, "cairn mount http")
+        time.sleep(10)
+        running.send_signal(number)
+        out, err, whole = ended(run, running)
     assert "stopped by a signal" in err and "what was measured until then is kept" in err, err
     assert whole["cells"] and whole["incomplete"] == "stopped by a signal"
     assert "Incomplete: stopped by a signal" in out
@@ -307,9 +321,9 @@ def test_told_to_stop(number):
 
 def test_told_to_stop_while_it_starts():
     run = Reports("--only", "gateway")
-    running = run.start()
-    begun(run, "cairn master /")
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=WAIT_SECONDS)
+    with run.running() as running:
+        begun(run, "cairn master /")
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=WAIT_SECONDS)
     assert running.returncode == 1 and "stopped by a signal" in err, (out, err)
     run.nothing_left()

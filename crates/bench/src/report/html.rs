@@ -132,7 +132,7 @@ fn throughput(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
 }
 
 /// Times over percentiles, of the most that each target was asked for.
-fn distribution(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
+pub fn distribution(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
     let nines = |percentile: f64| -(1.0 - percentile.min(LAST_NINE) / 100.0).log10();
     let lines = by_target(report, cells).into_iter().filter_map(|(color, name, own)| {
         let cell = own.last()?;

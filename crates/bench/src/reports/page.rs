@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::Done;
-use crate::report::html::{element, head, plots};
+use crate::report::html::{distribution, element, head, plots};
 use crate::report::markdown::{heading, render};
-use crate::report::svg::{self, escape};
+use crate::report::svg::{self, Plot, escape};
 use crate::report::{Report, Scenario, Section};
 
 pub fn markdown(whole: &Report) -> String {
@@ -48,14 +48,14 @@ pub fn html(whole: &Report, done: &[Done]) -> String {
             }
         }
         out += "<div class=\"plots\">\n";
-        plots(&drawn(&one.report)).iter().for_each(|plot| out += &svg::render(plot));
+        drawn(&one.report).iter().for_each(|plot| out += &svg::render(plot));
         out += "</div>\n";
     }
     out + "</body></html>\n"
 }
 
-/// What is worth a plot: loads of which something grows.
-fn drawn(report: &Report) -> Report {
+/// Loads of which something grows; where there are none, how times are distributed.
+fn drawn(report: &Report) -> Vec<Plot> {
     let mut kept = report.clone();
     let grows = |what: &str| {
         let mut values = report.cells.iter().filter(|cell| cell.key.what == what);
@@ -63,5 +63,12 @@ fn drawn(report: &Report) -> Report {
         values.any(|cell| Some(cell.key.axis.value) != first)
     };
     kept.cells.retain(|cell| grows(&cell.key.what));
-    kept
+    if !kept.cells.is_empty() {
+        return plots(&kept);
+    }
+    let of = |what: &str| {
+        let cells = report.cells.iter().filter(|cell| cell.key.what == what);
+        distribution(report, what, &cells.collect::<Vec<_>>())
+    };
+    report.loads().into_iter().map(of).collect()
 }
