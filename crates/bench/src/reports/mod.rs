@@ -33,7 +33,6 @@ use lab::Lab;
 /// Each scenario starts what it measures on this machine, in a directory of its own below --dir,
 /// and removes it: clusters of Cairn, and nginx, lighttpd, GlusterFS and PostgreSQL where they are
 /// installed. Mounts and CPU quotas need root; what cannot be had is named in the tables.
-/// All five take some 15 minutes on two cores.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn bench reports --dir /var/tmp --html reports.html --markdown reports.md
