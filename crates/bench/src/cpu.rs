@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 /// Processes whose CPU time counts together.
@@ -45,6 +46,11 @@ impl Processes {
         ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 
+    /// These and all that descend from them, as of now.
+    pub fn pids(&self) -> Vec<u32> {
+        self.all().into_iter().map(|(pid, _)| pid).collect()
+    }
+
     /// The processes and their ticks of CPU time.
     fn all(&self) -> Vec<(u32, u64)> {
         if self.roots == [std::process::id()] {
@@ -74,9 +80,17 @@ impl Processes {
     }
 }
 
-/// The parent of a process and its ticks of CPU time, user and system.
+/// Ticks of CPU time, from the `stat` of a thread or process.
+pub fn stat_ticks(path: &Path) -> Option<u64> {
+    parse(&fs::read_to_string(path).ok()?).map(|(_, ticks)| ticks)
+}
+
 fn stat(pid: u32) -> Option<(u32, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The parent of a process and its ticks of CPU time, user and system.
+fn parse(text: &str) -> Option<(u32, u64)> {
     // The name of the program, in parentheses, may hold anything.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;

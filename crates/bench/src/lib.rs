@@ -7,6 +7,7 @@
 //!   http, rate, s3 ──► load: threads, connections ──► client ──► the target
 //!   fs ──────────────► threads ─────────────────────────────► a directory
 //!        └──► Sample ──► session (rounds, alternately) ──► report: JSON, Markdown, HTML ──► diff
+//!   reports: starts Cairn and its peers as processes, and runs these loads on them
 //!   null: a target that does nothing, or that as slowly as it is told
 //! ```
 
@@ -24,6 +25,7 @@ pub mod null;
 mod progress;
 mod rate;
 pub mod report;
+mod reports;
 mod s3;
 mod session;
 pub mod stats;
@@ -48,6 +50,7 @@ enum Command {
     Rate(Box<rate::Args>),
     S3(Box<s3::Args>),
     Fs(Box<fs::Args>),
+    Reports(Box<reports::Args>),
     Diff(diff::Args),
     Null(null::Args),
 }
@@ -60,6 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
         Command::Rate(args) => rate::run(args),
         Command::S3(args) => s3::run(args),
         Command::Fs(args) => fs::run(args),
+        Command::Reports(args) => reports::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Null(args) => null::run(args),
     }

@@ -2,6 +2,7 @@
 //! meanwhile changes all of them.
 
 use std::env;
+use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
@@ -45,15 +46,17 @@ pub struct Session {
 impl Session {
     /// Fails where results could not be saved.
     pub fn begin(kind: &str, targets: Vec<Named>, output: &Output) -> Result<Session> {
+        let session = Session::start(kind, targets, output)?;
+        [&output.json, &output.html].into_iter().flatten().try_for_each(|path| writable(path))?;
+        Ok(session)
+    }
+
+    fn start(kind: &str, targets: Vec<Named>, output: &Output) -> Result<Session> {
         for (number, named) in targets.iter().enumerate() {
             if targets.iter().take(number).any(|other| other.name == named.name) {
                 let name = &named.name;
                 return Err(Error::usage(format!("two targets are named {name}: rename one")));
             }
-        }
-        for path in [&output.json, &output.html].into_iter().flatten() {
-            let opened = OpenOptions::new().append(true).create(true).open(path);
-            opened.map_err(|error| Error::file(path, error))?;
         }
         let started = OffsetDateTime::now_utc();
         let report = Report {
@@ -67,9 +70,31 @@ impl Session {
             cells: Vec::new(),
             findings: Vec::new(),
             incomplete: None,
+            absent: Vec::new(),
+            scenarios: Vec::new(),
         };
         let bar = progress::bar(0);
         Ok(Session { report, output: output.clone(), found: Vec::new(), bar })
+    }
+
+    /// One of several of a run, whose result is shown with the others.
+    pub fn of_scenario(name: &str) -> Result<Session> {
+        Session::start(name, Vec::new(), &Output { json: None, html: None })
+    }
+
+    /// A target more.
+    pub fn target(&mut self, name: &str, target: impl Display) {
+        self.report.targets.push(Named { name: name.to_owned(), target: target.to_string() });
+    }
+
+    /// A target that is not there to be measured, and why.
+    pub fn absent(&mut self, name: &str, why: impl Display) {
+        self.report.absent.push(Named { name: name.to_owned(), target: why.to_string() });
+    }
+
+    /// What is done now, for those who wait.
+    pub fn say(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
     }
 
     /// Runs all cases so many times; the targets of one load after another, in turning order.
@@ -139,7 +164,21 @@ impl Session {
     }
 
     /// Prints and saves what was found. Fails if that is not all that was asked for.
-    pub fn end(mut self) -> Result<()> {
+    pub fn end(self) -> Result<()> {
+        let output = self.output.clone();
+        let report = self.finish();
+        progress::line(&markdown::page(&report));
+        if let Some(path) = &output.json {
+            report.save(path)?;
+        }
+        if let Some(path) = &output.html {
+            write(path, &html::page(&report))?;
+        }
+        outcome(&report)
+    }
+
+    /// What was found.
+    pub fn finish(mut self) -> Report {
         self.bar.finish_and_clear();
         if stop::is_stopped() {
             self.report.incomplete = Some("stopped by a signal".to_owned());
@@ -149,22 +188,26 @@ impl Session {
         if self.report.kind == "rate" {
             self.report.cells.sort_by(|a, b| a.key.axis.value.total_cmp(&b.key.axis.value));
         }
-        progress::line(&markdown::page(&self.report));
-        if let Some(path) = &self.output.json {
-            self.report.save(path)?;
-        }
-        if let Some(path) = &self.output.html {
-            write(path, &html::page(&self.report))?;
-        }
-        match self.report.incomplete {
-            Some(why) if self.report.cells.is_empty() => Err(Error::failed(why)),
-            Some(why) => Err(Error::failed(format!("{why}: what was measured until then is kept"))),
-            None => Ok(()),
-        }
+        self.report
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+/// Whether a result is all that was asked for.
+pub fn outcome(report: &Report) -> Result<()> {
+    match &report.incomplete {
+        Some(why) if report.cells.is_empty() => Err(Error::failed(why)),
+        Some(why) => Err(Error::failed(format!("{why}: what was measured until then is kept"))),
+        None => Ok(()),
+    }
+}
+
+/// Fails if a result could not be saved there.
+pub fn writable(path: &Path) -> Result<()> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).map_err(|error| Error::file(path, error))
+}
+
+pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|error| Error::file(path, error))
 }
 

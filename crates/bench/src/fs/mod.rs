@@ -1,6 +1,6 @@
 //! `cairn bench fs`: what a file system does, beside another.
 
-mod loads;
+pub mod loads;
 mod scratch;
 
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::report::{Axis, Key, Named};
 use crate::session::{Case, Output, Session};
 use crate::values;
-use loads::{Load, Sizes};
-use scratch::Scratch;
+pub use loads::{Load, Sizes};
+pub use scratch::Scratch;
 
 /// What a file takes besides its bytes, at most.
 const FILE_BYTES: u64 = 8192;

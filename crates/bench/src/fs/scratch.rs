@@ -18,6 +18,12 @@ pub struct Scratch {
 impl Scratch {
     /// Makes one in a directory that has room for so many bytes.
     pub fn new(parent: &Path, needed: u64) -> Result<Scratch> {
+        let remedy = "free some, or give a smaller --size, fewer --files or --threads";
+        Scratch::with_remedy(parent, needed, remedy)
+    }
+
+    /// The same, saying what to do where there is no room.
+    pub fn with_remedy(parent: &Path, needed: u64, remedy: &str) -> Result<Scratch> {
         let room = statvfs(parent).map_err(|error| {
             let error = io::Error::from(error);
             let remedy = "give a directory that exists";
@@ -27,11 +33,11 @@ impl Scratch {
         // Some file systems that are not disks say 0 of all.
         if room.f_blocks > 0 && free < needed {
             let (needed, free) = (human_size(needed), human_size(free));
-            let remedy = "free some, or give a smaller --size, fewer --files or --threads";
             let text = format!("{needed} are needed, {free} are free: {remedy}");
             return Err(Error::file(parent, text));
         }
-        let path = parent.join(format!("cairn-bench-{}", std::process::id()));
+        let path = parent.canonicalize().map_err(|error| Error::file(parent, error))?;
+        let path = path.join(format!("cairn-bench-{}", std::process::id()));
         let made = fs::create_dir(&path);
         made.map_err(|error| Error::file(&path, format!("{error}: give a writable directory")))?;
         Ok(Scratch { path, is_removed: false })

@@ -20,6 +20,18 @@ const SCALING: [&str; 4] = ["concurrency", "endpoints", "threads", "processes"];
 const LAST_NINE: f64 = 99.995;
 
 pub fn page(report: &Report) -> String {
+    let mut out = head(report);
+    out += "<div class=\"plots\">\n";
+    plots(report).iter().for_each(|plot| out += &svg::render(plot));
+    out += "</div>\n";
+    for (title, table) in markdown::tables(report) {
+        let _ = writeln!(out, "<h2>{}</h2>{}", escape(&title), element(&table));
+    }
+    out + "</body></html>\n"
+}
+
+/// The start of a page: what was run, where, and what came of it.
+pub fn head(report: &Report) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
@@ -46,16 +58,10 @@ pub fn page(report: &Report) -> String {
     for line in markdown::closing(report) {
         let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&line));
     }
-    out += "<div class=\"plots\">\n";
-    plots(report).iter().for_each(|plot| out += &svg::render(plot));
-    out += "</div>\n";
-    for (title, table) in markdown::tables(report) {
-        let _ = writeln!(out, "<h2>{}</h2>{}", escape(&title), element(&table));
-    }
-    out + "</body></html>\n"
+    out
 }
 
-fn element(table: &Table) -> String {
+pub fn element(table: &Table) -> String {
     let row = |cells: &[String], tag: &str| {
         let cells = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)));
         format!("<tr>{}</tr>", cells.collect::<String>())
@@ -126,7 +132,7 @@ fn throughput(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
 }
 
 /// Times over percentiles, of the most that each target was asked for.
-fn distribution(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
+pub fn distribution(report: &Report, what: &str, cells: &[&Cell]) -> Plot {
     let nines = |percentile: f64| -(1.0 - percentile.min(LAST_NINE) / 100.0).log10();
     let lines = by_target(report, cells).into_iter().filter_map(|(color, name, own)| {
         let cell = own.last()?;

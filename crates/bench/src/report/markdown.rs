@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Cell, Report};
 use crate::stats::Spread;
 
@@ -53,6 +55,7 @@ pub fn tables(report: &Report) -> Vec<(String, Table)> {
     all
 }
 
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Table {
     pub header: Vec<String>,
     pub rows: Vec<Vec<String>>,

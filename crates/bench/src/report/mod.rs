@@ -20,7 +20,7 @@ pub const SCHEMA: &str = "cairn-bench/1";
 pub struct Report {
     /// [`SCHEMA`]
     pub schema: String,
-    /// `http`, `rate`, `s3` or `fs`
+    /// `http`, `rate`, `s3`, `fs` or `reports`
     pub kind: String,
     /// The command line, without secrets.
     pub command: String,
@@ -38,6 +38,36 @@ pub struct Report {
     /// Why it ended before its time, if it did.
     #[serde(default)]
     pub incomplete: Option<String>,
+    /// Who was not there to be measured; its `target` says why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<Named>,
+    /// Of `bench reports`: as people read it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scenarios: Vec<Scenario>,
+}
+
+/// One of the reports.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Scenario {
+    pub name: String,
+    pub title: String,
+    /// What the report found, and what is measured here.
+    pub about: String,
+    /// How long it took.
+    pub seconds: f64,
+    pub sections: Vec<Section>,
+    #[serde(default)]
+    pub incomplete: Option<String>,
+}
+
+/// A table with what is above and below it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Section {
+    pub title: String,
+    #[serde(flatten)]
+    pub table: markdown::Table,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

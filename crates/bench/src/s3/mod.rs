@@ -201,41 +201,67 @@ impl Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let own = format!("cairn-bench-{}-{}", std::process::id(), since.as_secs());
-    let bucket = args.bucket.clone().unwrap_or_else(|| own.clone());
-    let (loads, contenders) = (args.loads()?, args.contenders(&bucket)?);
-    let most = loads.iter().map(|load| match load {
-        Load::Single(_, _, size) => size.max(),
-        Load::Parts(_, part) => *part,
-    });
-    let length = noise_bytes(most.max().unwrap_or(0));
-    let bench = Bench {
-        args,
-        connector: args.client.connector()?,
-        noise: Bytes::from(noise(length as usize)),
-        prefix: if args.bucket.is_some() { format!("{own}/") } else { String::new() },
-        mix: parse_mix(&args.mix)?,
-    };
-    let shown = contenders.iter().map(|contender| {
-        let urls = contender.stores.iter().map(|store| store.target.origin());
-        Named { name: contender.name.clone(), target: urls.collect::<Vec<_>>().join(",") }
-    });
-    let mut session = Session::begin("s3", shown.collect(), &args.output)?;
-    let mut opened = Vec::new();
-    for contender in &contenders {
-        match bench.open(contender) {
-            Ok(()) => opened.push(contender),
-            Err(error) => {
-                let closed = opened.into_iter().try_for_each(|contender| bench.close(contender));
-                return closed.and(Err(error));
+    let prepared = Prepared::new(args)?;
+    let mut session = Session::begin("s3", prepared.shown(), &args.output)?;
+    let closed = prepared.measure(&mut session)?;
+    session.end()?;
+    closed
+}
+
+/// All that is known before anybody is asked.
+pub struct Prepared<'a> {
+    bench: Bench<'a>,
+    loads: Vec<Load>,
+    contenders: Vec<Contender>,
+}
+
+impl<'a> Prepared<'a> {
+    pub fn new(args: &'a Args) -> Result<Prepared<'a>> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let own = format!("cairn-bench-{}-{}", std::process::id(), since.as_secs());
+        let bucket = args.bucket.clone().unwrap_or_else(|| own.clone());
+        let (loads, contenders) = (args.loads()?, args.contenders(&bucket)?);
+        let most = loads.iter().map(|load| match load {
+            Load::Single(_, _, size) => size.max(),
+            Load::Parts(_, part) => *part,
+        });
+        let length = noise_bytes(most.max().unwrap_or(0));
+        let bench = Bench {
+            args,
+            connector: args.client.connector()?,
+            noise: Bytes::from(noise(length as usize)),
+            prefix: if args.bucket.is_some() { format!("{own}/") } else { String::new() },
+            mix: parse_mix(&args.mix)?,
+        };
+        Ok(Prepared { bench, loads, contenders })
+    }
+
+    fn shown(&self) -> Vec<Named> {
+        let shown = self.contenders.iter().map(|contender| {
+            let urls = contender.stores.iter().map(|store| store.target.origin());
+            Named { name: contender.name.clone(), target: urls.collect::<Vec<_>>().join(",") }
+        });
+        shown.collect()
+    }
+
+    /// Runs all loads. Within: whether all that was made could be removed.
+    pub fn measure(&self, session: &mut Session) -> Result<Result<()>> {
+        let (bench, contenders) = (&self.bench, &self.contenders);
+        let mut opened = Vec::new();
+        for contender in contenders {
+            match bench.open(contender) {
+                Ok(()) => opened.push(contender),
+                Err(error) => {
+                    let closed =
+                        opened.into_iter().try_for_each(|contender| bench.close(contender));
+                    return closed.and(Err(error));
+                }
             }
         }
+        session.run(bench.cases(contenders, &self.loads), bench.args.time.rounds);
+        let closed: Vec<_> = contenders.iter().map(|contender| bench.close(contender)).collect();
+        Ok(closed.into_iter().collect())
     }
-    session.run(bench.cases(&contenders, &loads), args.time.rounds);
-    let closed: Vec<_> = contenders.iter().map(|contender| bench.close(contender)).collect();
-    session.end()?;
-    closed.into_iter().collect()
 }
 
 impl Bench<'_> {

@@ -1,0 +1,152 @@
+//! What scenarios ask of servers by HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONNECTION, HOST};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http_body_util::Full;
+
+use super::lab::Lab;
+use crate::client::{Exchange, Target};
+use crate::closed::noise;
+use crate::error::{Error, Result};
+use crate::load::{self, Pace, Plan, Work};
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Of an answer that is read, bytes.
+const ANSWER_BYTES: usize = 4 << 20;
+/// How much of the time of a load it runs before that, uncounted.
+const WARM_UP: f64 = 0.25;
+/// Bucket of all scenarios.
+pub const BUCKET: &str = "reports";
+
+/// Which paths are asked for.
+pub enum Paths {
+    Same(String),
+    /// With a number after each.
+    New(String),
+    /// Each so many times; then it is over.
+    Each(Vec<String>, u64),
+}
+
+/// Requests of a load.
+pub struct Asked {
+    method: Method,
+    paths: Paths,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Asked {
+    pub fn new(target: &Target, method: Method, paths: Paths) -> Result<Asked> {
+        let mut headers = HeaderMap::new();
+        let host = HeaderValue::from_str(&target.authority());
+        headers.insert(HOST, host.map_err(|_| Error::usage("the host is not a header"))?);
+        Ok(Asked { method, paths, headers, body: Bytes::new() })
+    }
+
+    pub fn get(target: &Target, path: &str) -> Result<Asked> {
+        Asked::new(target, Method::GET, Paths::Same(path.to_owned()))
+    }
+
+    /// Each request on a connection of its own.
+    pub fn closing(mut self) -> Asked {
+        self.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        self
+    }
+
+    /// So many bytes with each request, by root.
+    pub fn sending(mut self, lab: &Lab, bytes: u64) -> Asked {
+        self.headers.extend(authorization(lab).map(|value| (AUTHORIZATION, value)));
+        self.body = Bytes::from(noise(bytes as usize));
+        self
+    }
+
+    fn path(&self, number: u64) -> Option<String> {
+        match &self.paths {
+            Paths::Same(path) => Some(path.clone()),
+            Paths::New(prefix) => Some(format!("{prefix}{number}")),
+            Paths::Each(paths, times) => paths.get(usize::try_from(number / times).ok()?).cloned(),
+        }
+    }
+}
+
+impl Work for Asked {
+    fn request(&self, number: u64, _: usize) -> Option<Request<Full<Bytes>>> {
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.path(number)?.parse().ok()?;
+        *request.headers_mut() = self.headers.clone();
+        Some(request)
+    }
+
+    fn sent_bytes(&self, _: u64) -> u64 {
+        self.body.len() as u64
+    }
+}
+
+fn authorization(lab: &Lab) -> Option<HeaderValue> {
+    let credentials = Some(lab.credentials());
+    let target = Target { credentials, ..Target::parse("http://127.0.0.1/").ok()? };
+    target.basic()
+}
+
+/// A load on some servers, for as long as loads run here.
+pub fn plan(lab: &Lab, endpoints: &[Target], work: Asked, clients: usize, server: &[u32]) -> Plan {
+    let duration = lab.args.seconds;
+    Plan {
+        endpoints: endpoints.to_vec(),
+        connector: lab.connector.clone(),
+        work: Arc::new(work),
+        connections: clients,
+        keep_alive: true,
+        pace: Pace::Closed { warm_up: duration.mul_f64(WARM_UP), duration: Some(duration) },
+        timeout: TIMEOUT,
+        threads: crate::cores(),
+        server: server.to_vec(),
+    }
+}
+
+/// One request by root, which must succeed.
+pub fn send(lab: &Lab, target: &Target, method: Method, path: &str, body: &[u8]) -> Result<String> {
+    let mut asked = Asked::new(target, method.clone(), Paths::Same(path.to_owned()))?;
+    asked = asked.sending(lab, 0);
+    asked.body = Bytes::copy_from_slice(body);
+    let request = asked.request(0, 0).ok_or_else(|| Error::failed(format!("{path}: no path")))?;
+    let answer = load::ask(target, &lab.connector, TIMEOUT, request, ANSWER_BYTES)?;
+    let Exchange { head, body, .. } = answer;
+    match head.status.is_success() {
+        true => Ok(String::from_utf8_lossy(&body).into_owned()),
+        false => {
+            let why = if head.status == StatusCode::INSUFFICIENT_STORAGE {
+                ": free some space, or give another --dir"
+            } else {
+                ""
+            };
+            Err(Error::failed(format!("{method} {target}: {path}: {}{why}", head.status)))
+        }
+    }
+}
+
+/// Makes the bucket, which anybody may read.
+pub fn make_bucket(lab: &Lab, target: &Target) -> Result<()> {
+    let path = format!("/storage/{BUCKET}?visibility=public");
+    send(lab, target, Method::PUT, &path, &[]).map(drop)
+}
+
+/// Makes an object; its path at the HTTP door.
+pub fn put(lab: &Lab, target: &Target, key: &str, body: &[u8]) -> Result<String> {
+    let path = format!("/storage/{BUCKET}/{key}");
+    send(lab, target, Method::PUT, &path, body)?;
+    Ok(path)
+}
+
+/// A number of `/metrics`.
+pub fn metric(lab: &Lab, target: &Target, name: &str) -> Result<f64> {
+    let text = send(lab, target, Method::GET, "/metrics", &[])?;
+    let mut numbers = text.lines().filter_map(|line| line.split_once(' '));
+    let found = numbers.find(|(known, _)| *known == name).and_then(|(_, value)| value.parse().ok());
+    found.ok_or_else(|| Error::failed(format!("{target}: /metrics: no {name}")))
+}

@@ -1,0 +1,179 @@
+//! Cairn, as processes: a server, a cluster, a mount.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{Lab, Process, free_address, unmount, wait};
+use crate::client::Target;
+use crate::error::{Error, Result};
+
+/// Where doors listen: where there is room.
+const ANYWHERE: [&str; 4] = ["--s3", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+
+/// A `cairn server`.
+pub struct Server {
+    pub process: Process,
+    pub http: Target,
+}
+
+/// A gateway of a cluster.
+pub struct Gateway {
+    pub process: Process,
+    pub http: Target,
+    pub s3: Target,
+}
+
+/// A mount of a server, unmounted when it is dropped.
+pub struct Mount {
+    pub process: Process,
+    path: PathBuf,
+}
+
+/// A master and chunkservers.
+pub struct Cluster {
+    pub chunkservers: Vec<Process>,
+    pub master: Process,
+    directory: PathBuf,
+}
+
+impl Server {
+    pub fn start(lab: &Lab, arguments: &[&str]) -> Result<Server> {
+        let directory = lab.path("server");
+        let mut all = vec!["server", text(&directory)?];
+        all.extend(ANYWHERE);
+        all.extend(arguments);
+        let mut process = Process::start(lab, "cairn server", Signal::KILL, lab.cairn(&all))?;
+        let (http, _) = process.wait(doors)?;
+        Ok(Server { process, http })
+    }
+}
+
+impl Cluster {
+    /// With this many replicas of a block; `meta` is the URL of a database.
+    pub fn start(
+        lab: &Lab,
+        chunkservers: usize,
+        replicas: u32,
+        meta: Option<&str>,
+    ) -> Result<Cluster> {
+        let directory = lab.path("master");
+        let (shown, address) = (text(&directory)?, free_address()?);
+        let database = meta.map_or(Vec::new(), |url| vec!["--meta", url]);
+        let replicas = replicas.to_string();
+        let mut init = vec!["cluster", "init", shown, "--address", &address];
+        init.extend(["--replicas", &replicas]);
+        init.extend(&database);
+        lab.run_cairn(&init)?;
+        let mut serve = vec!["master", shown, "--listen", &address];
+        serve.extend(&database);
+        let master = Process::start(lab, "cairn master", Signal::KILL, lab.cairn(&serve))?;
+        let mut cluster = Cluster { chunkservers: Vec::new(), master, directory };
+        let directory = cluster.directory.clone();
+        cluster.master.wait(|_| Ok(status(lab, &directory)))?;
+        for _ in 0..chunkservers {
+            let (_, joined) = cluster.join(lab, "chunkserver")?;
+            let (address, door) = (free_address()?, free_address()?);
+            let all = ["chunkserver", text(&joined)?, "--listen", &address, "--http", &door];
+            let started = Process::start(lab, "cairn chunkserver", Signal::KILL, lab.cairn(&all));
+            cluster.chunkservers.push(started?);
+        }
+        wait("the cluster is whole", || {
+            Ok(status(lab, &directory).filter(|status| is_whole(status, chunkservers)))
+        })?;
+        Ok(cluster)
+    }
+
+    fn join(&self, lab: &Lab, role: &str) -> Result<(String, PathBuf)> {
+        let token = ["cluster", "token", text(&self.directory)?, "--role", role];
+        let token = lab.run_cairn(&token)?;
+        let directory = lab.path(role);
+        let said = lab.run_cairn(&["cluster", "join", text(&directory)?, token.trim()])?;
+        Ok((said, directory))
+    }
+
+    pub fn gateway(&self, lab: &Lab, arguments: &[&str]) -> Result<Gateway> {
+        let (_, directory) = self.join(lab, "gateway")?;
+        let mut all = vec!["gateway", text(&directory)?];
+        all.extend(ANYWHERE);
+        all.extend(arguments);
+        let mut process = Process::start(lab, "cairn gateway", Signal::KILL, lab.cairn(&all))?;
+        let (http, s3) = process.wait(doors)?;
+        Ok(Gateway { process, http, s3 })
+    }
+
+    /// The processes but for gateways.
+    pub fn pids(&self) -> Vec<u32> {
+        let all = self.chunkservers.iter().chain([&self.master]);
+        all.map(Process::id).collect()
+    }
+}
+
+impl Mount {
+    pub fn start(lab: &Lab, server: &Server) -> Result<Mount> {
+        if let Err(error) = fs::File::open("/dev/fuse") {
+            return Err(Error::failed(format!("cannot mount: /dev/fuse: {error}")));
+        }
+        let path = lab.directory("mount")?;
+        let all = ["mount", &server.http.origin(), text(&path)?, "--foreground"];
+        let process = Process::start(lab, "cairn mount", Signal::TERM, lab.cairn(&all))?;
+        let mut mount = Mount { process, path };
+        mount.process.wait(|process| {
+            Ok(process.printed().lines().any(|line| line.starts_with("mounted ")).then_some(()))
+        })?;
+        Ok(mount)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Mount {
+    /// It unmounts when it ends; where it ended in another way, the mount point is dead.
+    fn drop(&mut self) {
+        self.process.end();
+        unmount(&self.path);
+    }
+}
+
+/// The addresses of doors: HTTP and S3, once they are announced.
+fn doors(process: &Process) -> Result<Option<(Target, Target)>> {
+    let printed = process.printed();
+    let address = |door: &str| {
+        let mut lines = printed.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(name, url)| *name == door && url.starts_with("http")).map(|(_, url)| url)
+    };
+    match (address("http"), address("s3")) {
+        (Some(http), Some(s3)) => Ok(Some((Target::parse(http)?, Target::parse(s3)?))),
+        _ => Ok(None),
+    }
+}
+
+/// What the masters say of a cluster; none while they say nothing.
+fn status(lab: &Lab, directory: &Path) -> Option<Value> {
+    let mut command = lab.cairn(&["cluster", "status"]);
+    command.arg(directory).arg("--json");
+    // Its exit code says whether all is well, which is not asked yet.
+    let said = command.output().ok()?;
+    serde_json::from_slice(&said.stdout).ok()
+}
+
+/// Whether all nodes are up, and all groups are whole and take writes.
+fn is_whole(status: &Value, chunkservers: usize) -> bool {
+    let list =
+        |name: &str| status.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let count = |name: &str| {
+        let number = status.get("health").and_then(|health| health.get(name));
+        number.and_then(Value::as_u64).unwrap_or(0)
+    };
+    let up = list("nodes").iter().filter(|node| node.get("up") == Some(&Value::Bool(true)));
+    let groups = list("groups").len() as u64;
+    up.count() > chunkservers && groups > 0 && [count("whole"), count("writable")] == [groups; 2]
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| Error::file(path, "not UTF-8: give another --dir"))
+}

@@ -1,0 +1,98 @@
+//! Tables of scenarios, from what was found.
+
+use crate::report::markdown::{Table, number, time};
+use crate::report::{Cell, Key, Report, Section};
+
+pub fn section(title: &str, table: Table, note: &str) -> Section {
+    Section { title: title.to_owned(), table, note: note.to_owned() }
+}
+
+/// The targets of a load, each with its cells in the order of the axis.
+pub fn by_target<'a>(report: &'a Report, what: &str) -> Vec<(&'a str, Vec<&'a Cell>)> {
+    let targets = report.targets.iter().map(|named| {
+        let of = |cell: &&Cell| cell.key.what == what && cell.key.target == named.name;
+        (named.name.as_str(), report.cells.iter().filter(of).collect::<Vec<_>>())
+    });
+    targets.filter(|(_, cells)| !cells.is_empty()).collect()
+}
+
+/// The values of the axis of a load.
+pub fn axis(report: &Report, what: &str) -> Vec<f64> {
+    let cells = report.cells.iter().filter(|cell| cell.key.what == what);
+    let mut values: Vec<f64> = cells.map(|cell| cell.key.axis.value).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
+}
+
+pub fn find<'a>(report: &'a Report, target: &str, what: &str, value: f64) -> Option<&'a Cell> {
+    report.cells.iter().find(|cell| {
+        let Key { target: known, what: load, axis } = &cell.key;
+        (known.as_str(), load.as_str(), axis.value) == (target, what, value)
+    })
+}
+
+/// As [`grid`], with those that are absent.
+pub fn matrix(report: &Report, what: &str, unit: &str, show: impl Fn(&Cell) -> String) -> Table {
+    let mut table = grid(report, what, unit, show);
+    absent(report, &mut table, |_| true);
+    table
+}
+
+/// One row for each target, one column for each value of the axis.
+pub fn grid(report: &Report, what: &str, unit: &str, show: impl Fn(&Cell) -> String) -> Table {
+    let values = axis(report, what);
+    let mut header = vec![String::new()];
+    header.extend(values.iter().map(|value| format!("{} {unit}", number(*value))));
+    let rows = by_target(report, what).into_iter().map(|(target, _)| {
+        let mut row = vec![target.to_owned()];
+        let cells = values.iter().map(|value| find(report, target, what, *value));
+        row.extend(cells.map(|cell| cell.map_or_else(String::new, &show)));
+        row
+    });
+    Table { header, rows: rows.collect() }
+}
+
+/// Adds a row for each that was not there, which says why.
+pub fn absent(report: &Report, table: &mut Table, belongs: impl Fn(&str) -> bool) {
+    for named in report.absent.iter().filter(|named| belongs(&named.name)) {
+        let mut row = vec![named.name.clone(), named.target.clone()];
+        row.resize(table.header.len().max(2), String::new());
+        table.rows.push(row);
+    }
+}
+
+/// A column more, of what the cells of a target are together.
+pub fn column(
+    report: &Report,
+    what: &str,
+    table: &mut Table,
+    name: &str,
+    show: impl Fn(&[&Cell]) -> String,
+) {
+    table.header.push(name.to_owned());
+    let found = by_target(report, what);
+    for row in &mut table.rows {
+        let cells =
+            found.iter().find(|(target, _)| Some(*target) == row.first().map(String::as_str));
+        row.push(cells.map_or_else(String::new, |(_, cells)| show(cells)));
+    }
+}
+
+/// Replies a second with the time that one in a hundred exceeds.
+pub fn rate(cell: &Cell) -> String {
+    let failed = match cell.failed() {
+        0 => String::new(),
+        failed => format!("; {failed} failed"),
+    };
+    format!("{} ({}){failed}", number(cell.rate.median), time(cell.latency.p99_us))
+}
+
+pub fn megabytes(cell: &Cell) -> String {
+    number(cell.bytes_per_second.median / 1e6)
+}
+
+pub fn ratio(of: f64, to: f64) -> String {
+    let ratio = of / to;
+    if ratio.is_finite() { format!("{ratio:.2}") } else { String::new() }
+}

@@ -1,0 +1,326 @@
+"""`cairn bench reports`: each scenario in small, and what goes wrong; nothing is left behind."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.disk import SmallDisk, Unavailable
+from harness.server import binary, scratch
+
+SMALL = {
+    "--seconds": "0.3", "--clients": "1,4", "--writers": "1,2", "--file": "2m",
+    "--gateways": "2", "--share": "50", "--object": "10m", "--part": "5m", "--threads": "1,2",
+    "--files": "5", "--notifications": "4", "--rates": "100,500",
+}  # fmt: skip
+WAIT_SECONDS = 120
+
+
+class Reports:
+    """One run in a directory of its own."""
+
+    def __init__(self, *options, directory=None):
+        self.work = scratch("reports")
+        self.directory = directory or self.work / "data"
+        self.directory.mkdir(exist_ok=True)
+        self.json, self.html = self.work / "all.json", self.work / "all.html"
+        self.markdown = self.work / "all.md"
+        files = ["--json", self.json, "--html", self.html, "--markdown", self.markdown]
+        small = [pair for pair in SMALL.items() if pair[0] not in options]
+        small = [word for pair in small for word in pair]
+        self.command = [binary(), "bench", "reports", "--dir", self.directory, *small, *files]
+        self.command += options
+
+    @contextlib.contextmanager
+    def running(self):
+        """It runs meanwhile; if it goes on too long it is told to end."""
+        started = self.start()
+        try:
+            yield started
+        finally:
+            started.terminate()
+            started.wait(timeout=WAIT_SECONDS)
+
+    def start(self):
+        return subprocess.Popen(
+            list(map(str, self.command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def run(self):
+        with self.running() as running:
+            out, err = running.communicate(timeout=300)
+        return running.returncode, out, err
+
+    def found(self):
+        return json.loads(self.json.read_text())
+
+    def nothing_left(self):
+        left = [entry.name for entry in self.directory.iterdir() if entry.name != "lost+found"]
+        assert left == [], left
+        assert str(self.directory) not in Path("/proc/mounts").read_text().replace(
+            f" {self.directory} ", ""
+        )
+        assert processes(str(self.directory / "cairn-bench-")) == {}
+        groups = Path("/sys/fs/cgroup")
+        assert not list(groups.glob("cairn-bench-*")) + list(groups.glob("cpu/cairn-bench-*"))
+        shutil.rmtree(self.work)
+
+
+def processes(word):
+    """{pid: command line} of those that name a path."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            line = path.read_text(errors="replace").replace("\0", " ")
+            if word in line:
+                found[int(path.parent.name)] = line
+    return found
+
+
+def sections(scenario):
+    return {section["title"]: section for section in scenario["sections"]}
+
+
+def number(text):
+    """The first number of a cell of a table."""
+    return float(re.match(r"[\d,.]+", text)[0].replace(",", ""))
+
+
+def measured(section, target):
+    """The numbers of a row, by its first cell."""
+    [row] = [row for row in section["rows"] if row[0] == target]
+    return [number(text) for text in row[1:] if re.match(r"\d", text)]
+
+
+def one(name):
+    run = Reports("--only", name)
+    code, out, err = run.run()
+    assert code == 0, (out, err)
+    whole = run.found()
+    assert whole["schema"] == "cairn-bench/1" and whole["kind"] == "reports"
+    [scenario] = whole["scenarios"]
+    assert scenario["name"] == name and whole["incomplete"] is None
+    assert f"## {name}: " in out and out.strip() == run.markdown.read_text().strip()
+    page = run.html.read_text()
+    assert "<svg" in page and "<table>" in page and "http://www.w3.org/2000/svg" in page
+    assert "<script" not in page and "src=" not in page and "href=" not in page
+    assert all(cell["what"].startswith(f"{name}: ") for cell in whole["cells"])
+    for title in sections(scenario):
+        assert title in out
+    diff = subprocess.run(
+        [binary(), "bench", "diff", run.json, run.json], capture_output=True, text=True
+    )
+    assert diff.returncode == 0 and "within noise" in diff.stdout, diff
+    run.nothing_left()
+    return whole, sections(scenario)
+
+
+def titled(found, start):
+    [section] = [section for title, section in found.items() if title.startswith(start)]
+    return section
+
+
+def test_gateway():
+    whole, found = one("gateway")
+    layers = titled(found, "GET 155 KiB over clients")
+    for name in ("cairn server", "gateway", "gateway, no cache of blocks"):
+        assert min(measured(layers, name)[:2]) > 5, layers
+    ways = titled(found, "GET 155 KiB, 10 clients")
+    assert len(ways["rows"]) == 4
+    handshake = [row for row in ways["rows"] if row[0] == "a TLS handshake each"][0]
+    assert re.match(r"\d.* [um]s", handshake[-1]), handshake
+    calls = titled(found, "Metadata calls")
+    first, again = (number(row[1]) for row in calls["rows"])
+    assert first >= 0.5 and again < 0.2, calls
+    database = [section for title, section in found.items() if "CPU quota" in title][0]
+    assert any(row[1] == "without a quota" for row in database["rows"]), database
+
+
+def test_writers():
+    whole, found = one("writers")
+    for who in ("writers of files", "readers of files"):
+        table = titled(found, who)
+        assert min(measured(table, "local")[:2]) > 1
+        if os.path.exists("/dev/fuse"):
+            assert min(measured(table, "Cairn mount")[:2]) > 0.5
+        [gluster] = [row for row in table["rows"] if row[0] == "GlusterFS, replica 2"]
+        is_there = re.match(r"\d", gluster[1])
+        assert is_there or gluster[1] == "not installed: apt-get install glusterfs-server", gluster
+
+
+def test_scaling():
+    whole, found = one("scaling")
+    for start in ("multipart PUT", "ranged GET", "PUT of 1 MiB", "HEAD"):
+        table = titled(found, start)
+        assert min(number(text) for text in table["rows"][0][1:]) > 0, table
+        assert table["rows"][1][:2] == ["of linear", "1.00"], table
+    of_heads = [cell for cell in whole["cells"] if "HEAD" in cell["what"]]
+    assert [cell["axis"]["value"] for cell in of_heads] == [1, 2]
+    assert not any(cell["errors"] for cell in whole["cells"])
+
+
+def test_files():
+    whole, found = one("files")
+    assert len(found) == 4
+    for title, table in found.items():
+        [nfs] = [row for row in table["rows"] if row[0] == "Cairn NFS"]
+        assert nfs[1] == "door not there"
+        for name in ("local", "Cairn mount", "Cairn HTTP"):
+            average, least, *_ = measured(table, name)
+            assert average > 0 and least > 0, table
+    served = [cell for cell in whole["cells"] if cell["what"].endswith("4 times each")]
+    assert {cell["latency"]["count"] for cell in served} == {5 * 4}
+
+
+def test_redirects():
+    whole, found = one("redirects")
+    table = titled(found, "Redirects over the rate")
+    rows = [row for row in table["rows"] if row[0] == "Cairn gateway"]
+    assert [row[1] for row in rows] == ["100", "500"], rows
+    assert all(number(row[2]) >= 0.8 * number(row[1]) for row in rows), rows
+    assert all(re.match(r"\d+ of \d+", row[9]) for row in rows), rows
+    answers = [cell["statuses"] for cell in whole["cells"] if cell["target"] == "Cairn gateway"]
+    assert all(set(statuses) == {"307"} for statuses in answers), answers
+
+
+def test_a_directory_that_is_measured_besides():
+    work = scratch("beside")
+    run = Reports("--only", "files", "--beside", f"other={work}")
+    code, out, err = run.run()
+    assert code == 0 and "| other " in out, (out, err)
+    run.nothing_left()
+    assert list(work.iterdir()) == []
+    work.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--only", "nonsense"], "possible values: gateway, writers, scaling, files, redirects"),
+        (["--part", "11m"], "--part is larger than --object"),
+        (["--clients", "0"], "is not a count"),
+        (["--seconds", "nan"], "is not a number of seconds"),
+        (["--beside", "x"], "write NAME=DIR"),
+        (["--share", "0"], "is not a percentage"),
+    ],
+)
+def test_senseless_command_lines(options, said):
+    run = Reports(*options)
+    code, out, err = run.run()
+    assert code == 2 and said in err, (code, out, err)
+    run.nothing_left()
+
+
+def test_what_cannot_be_begun_says_why():
+    for options, said in [
+        (["--dir", "/nowhere"], "/nowhere: No such file or directory"),
+        (["--cairn", "/bin/true"], "/bin/true: is not Cairn: give the program"),
+        (["--cairn", "/nowhere"], "give the program of Cairn with --cairn PATH"),
+        (["--html", "/nowhere/x.html"], "/nowhere/x.html: No such file or directory"),
+    ]:
+        run = Reports("--only", "files")
+        if options[0] in run.command:
+            at = run.command.index(options[0])
+            del run.command[at : at + 2]
+        run.command += options
+        code, out, err = run.run()
+        assert code == 1 and said in err and len(err.splitlines()) == 1, (code, out, err)
+        run.nothing_left()
+
+
+def test_a_directory_without_space():
+    try:
+        with SmallDisk(64) as disk:
+            run = Reports("--only", "writers", directory=disk.mount)
+            code, out, err = run.run()
+            assert code == 1 and "are needed" in err and "give another --dir" in err, err
+            run.nothing_left()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+def eventually(condition, what):
+    end = time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"not in {WAIT_SECONDS} s: {what}")
+
+
+def begun(run, word):
+    """Waits until a process that was started has this in its command line."""
+    inside = str(run.directory / "cairn-bench-")
+    lines = lambda: [pid for pid, line in processes(inside).items() if word in line]  # noqa: E731
+    return eventually(lines, word)
+
+
+def ended(run, running):
+    """What it said, and what it has saved."""
+    out, err = running.communicate(timeout=WAIT_SECONDS)
+    assert running.returncode == 1, (out, err)
+    return out, err, run.found()
+
+
+def test_a_disk_that_fills_up():
+    try:
+        with SmallDisk(1600) as disk:
+            run = Reports("--only", "writers", "--rounds", "10000", directory=disk.mount)
+            with run.running() as running:
+                begun(run, "cairn mount http")
+                time.sleep(8)
+                disk.fill()
+                out, err, whole = ended(run, running)
+            assert "what was measured until then is kept" in err, err
+            assert "No space" in err or "507" in err, err
+            assert whole["cells"] and "Incomplete: " in out
+            disk.filler.unlink()
+            run.nothing_left()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+def test_a_target_that_dies():
+    run = Reports("--only", "redirects", "--rounds", "10000", "--rates", "50,100")
+    with run.running() as running:
+        [gateway] = begun(run, "cairn gateway /")
+        time.sleep(6)
+        os.kill(gateway, signal.SIGKILL)
+        out, err, whole = ended(run, running)
+    [redirects] = whole["scenarios"]
+    assert "cairn gateway ended by itself (signal: 9" in redirects["incomplete"], redirects
+    assert "connection refused" in redirects["incomplete"], redirects
+    assert whole["cells"] and redirects["sections"]
+    run.nothing_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_told_to_stop(number):
+    run = Reports("--only", "writers", "--rounds", "10000")
+    with run.running() as running:
+        begun(run, "cairn mount http")
+        time.sleep(10)
+        running.send_signal(number)
+        out, err, whole = ended(run, running)
+    assert "stopped by a signal" in err and "what was measured until then is kept" in err, err
+    assert whole["cells"] and whole["incomplete"] == "stopped by a signal"
+    assert "Incomplete: stopped by a signal" in out
+    run.nothing_left()
+
+
+def test_told_to_stop_while_it_starts():
+    run = Reports("--only", "gateway")
+    with run.running() as running:
+        begun(run, "cairn master /")
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=WAIT_SECONDS)
+    assert running.returncode == 1 and "stopped by a signal" in err, (out, err)
+    run.nothing_left()
