@@ -276,7 +276,7 @@ def test_a_disk_that_fills_up():
             run = Reports("--only", "writers", "--rounds", "10000", directory=disk.mount)
             with run.running() as running:
                 begun(run, "cairn mount http")
-                time.sleep(8)
+                time.sleep(20)
                 disk.fill()
                 out, err, whole = ended(run, running)
             assert "what was measured until then is kept" in err, err
@@ -292,7 +292,7 @@ def test_a_target_that_dies():
     run = Reports("--only", "redirects", "--rounds", "10000", "--rates", "50,100")
     with run.running() as running:
         [gateway] = begun(run, "cairn gateway /")
-        time.sleep(6)
+        time.sleep(15)
         os.kill(gateway, signal.SIGKILL)
         out, err, whole = ended(run, running)
     [redirects] = whole["scenarios"]
@@ -307,7 +307,7 @@ def test_told_to_stop(number):
     run = Reports("--only", "writers", "--rounds", "10000")
     with run.running() as running:
         begun(run, "cairn mount http")
-        time.sleep(10)
+        time.sleep(20)
         running.send_signal(number)
         out, err, whole = ended(run, running)
     assert "stopped by a signal" in err and "what was measured until then is kept" in err, err
