@@ -70,7 +70,7 @@ def state(root):
             path = os.path.join(directory, name)
             status = os.lstat(path)
             own = (status.st_mode, status.st_uid, status.st_gid)
-            shown = sorted(n for n in os.listxattr(path) if n.startswith("system."))
+            shown = sorted(n for n in os.listxattr(path, follow_symlinks=False) if n.startswith("system."))
             found[os.path.relpath(path, root)] = (own, lists(path), shown)
     return found
 
@@ -97,29 +97,32 @@ def write(path):
 
 
 def step(rng, names, number):
-    """One action, as a function of a root."""
+    """One action: its name, itself as a function of a root, and what it makes."""
     name = rng.choice(names)
     fresh = os.path.join(rng.choice(names), f"n{number}")
     mode, umask = rng.randrange(0o1000), rng.choice((0, 0o022, 0o027, 0o077))
     kind = rng.choice(("file", "file", "directory", "directory", "fifo", "link"))
     which, value = rng.choice((ACCESS, DEFAULT)), some_list(rng)
-    actions = [
-        lambda root: make(f"{root}/{fresh}", mode, umask, kind),
-        lambda root: make(f"{root}/{fresh}", mode, umask, kind),
-        lambda root: os.setxattr(f"{root}/{name}", which, value),
-        lambda root: os.setxattr(f"{root}/{name}", which, value),
-        lambda root: os.removexattr(f"{root}/{name}", which),
-        lambda root: os.chmod(f"{root}/{name}", mode | rng_bits),
-        lambda root: os.chown(f"{root}/{name}", -1, gid),
-        lambda root: read(f"{root}/{name}"),
-        lambda root: write(f"{root}/{name}"),
-        lambda root: sorted(os.listdir(f"{root}/{name}")),
-        lambda root: os.access(f"{root}/{name}", os.X_OK),
-    ]
-    rng_bits, gid = rng.choice((0, 0, 0o2000)), rng.choice(GIDS)
-    made = fresh if kind != "link" else None
-    chosen = rng.randrange(len(actions))
-    return actions[chosen], made if chosen < 2 else None
+    setgid, gid = rng.choice((0, 0, 0o2000)), rng.choice(GIDS)
+    made = fresh if kind not in ("link", "fifo") else None
+    actions = {
+        f"make {kind} {fresh} {mode:o} less {umask:o}":
+            (3, lambda root: make(f"{root}/{fresh}", mode, umask, kind), made),
+        f"set {which} of {name} to {value.hex()}":
+            (2, lambda root: os.setxattr(f"{root}/{name}", which, value), None),
+        f"remove {which} of {name}":
+            (1, lambda root: os.removexattr(f"{root}/{name}", which), None),
+        f"chmod {name} {mode | setgid:o}":
+            (1, lambda root: os.chmod(f"{root}/{name}", mode | setgid), None),
+        f"chgrp {name} {gid}": (1, lambda root: os.chown(f"{root}/{name}", -1, gid), None),
+        f"read {name}": (1, lambda root: read(f"{root}/{name}"), None),
+        f"write {name}": (1, lambda root: write(f"{root}/{name}"), None),
+        f"list {name}": (1, lambda root: sorted(os.listdir(f"{root}/{name}")), None),
+        f"search {name}": (1, lambda root: os.access(f"{root}/{name}", os.X_OK), None),
+    }
+    weights = [weight for weight, *_ in actions.values()]
+    [(what, (_, action, made))] = rng.choices(list(actions.items()), weights)
+    return what, action, made
 
 
 def test_lists_are_obeyed_as_by_a_local_file_system(here):
@@ -134,11 +137,11 @@ def test_lists_are_obeyed_as_by_a_local_file_system(here):
     names = ["top"]
     denied = done = 0
     for number in range(int(os.environ.get("CAIRN_TEST_ACL_STEPS", 600))):
-        action, made = step(rng, names, number)
+        what, action, made = step(rng, names, number)
         uid = rng.choice((0, *UIDS))
         gids = rng.sample(GIDS, 2) if uid else [0]
         answers = [as_user(uid, gids, lambda root=root: action(root)) for root in roots]
-        assert answers[0] == answers[1], f"step {number}, uid {uid}, groups {gids}"
+        assert answers[0] == answers[1], f"step {number}, uid {uid}, groups {gids}: {what}"
         if made and answers[0] == "None":
             names.append(made)
         denied += answers[0] in ("EACCES", "EPERM")

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::ops::readdir::{Listed, Readdir};
-use cairn_fs::rows::Inode;
-use fuser::{FileHandle, FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use cairn_fs::rows::{Inode, Kind};
+use fuser::{Errno, FileHandle, FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use tokio::sync::Mutex;
 
 use crate::attributes::{attributes, kind};
@@ -109,7 +109,7 @@ impl Mount {
             let mut at = offset;
             if at < DOTS {
                 let (found, _) = mount.attributes_of(who, directory.ino).await;
-                let inode = found.unwrap_or_default();
+                let inode = found.unwrap_or(Inode { kind: Kind::Directory, ..Inode::default() });
                 for (position, name) in [(0, "."), (1, "..")] {
                     let attributes = attributes(directory.ino, &inode);
                     let ino = INodeNo(directory.ino.0);
@@ -131,7 +131,8 @@ impl Mount {
                     keeps = Duration::ZERO;
                 }
                 for entry in &listing.entries[(at - listing.first) as usize..] {
-                    if mount.add_entry(&mut reply, entry, at + 1, (moment, keeps)) {
+                    let Some(inode) = entry.inode.clone() else { return reply.error(Errno::EIO) };
+                    if mount.add_entry(&mut reply, (entry, inode), at + 1, (moment, keeps)) {
                         return reply.ok();
                     }
                     at += 1;
@@ -144,12 +145,11 @@ impl Mount {
     fn add_entry(
         &self,
         reply: &mut ReplyDirectoryPlus,
-        entry: &Listed,
+        (entry, inode): (&Listed, Inode),
         next: u64,
         (moment, keeps): (Moment, Duration),
     ) -> bool {
         let ino = entry.ino;
-        let inode: Inode = entry.inode.clone().unwrap_or_default();
         // The kernel counts this as a lookup.
         self.known.enter(ino);
         let (mut inode, has_local) = self.shown(ino, inode);
@@ -223,9 +223,12 @@ impl Mount {
         if matches!(found, Err(Error::Denied(_))) && who.uid != 0 {
             found = self.fs.read(&self.caller(who), readdir.clone()).await;
             if matches!(found, Err(Error::Denied(_))) && attributes {
-                // It may be read, not searched.
-                let plain = Readdir { attributes: false, ..readdir };
-                found = self.fs.read(&self.caller(who), plain).await;
+                // It may be read, not searched. The kernel keeps attributes for everybody, and
+                // lets those see them who may search.
+                let plain = Readdir { attributes: false, ..readdir.clone() };
+                self.fs.read(&self.caller(who), plain).await?;
+                let anybody = Who { uid: 0, gid: 0, ..who };
+                found = self.fs.read(&anybody.caller(&self.user), readdir).await;
             }
         }
         let page = found?;
