@@ -18,9 +18,10 @@ use crate::session::Session;
 pub const SCRIPT: Script = Script {
     title: "look-ups answered with a redirect, at a rate",
     about: "The report: elliptics behind lighttpd, where one front process at 100 % of a CPU capped \
-            redirects at 5,000 a second while a hundred workers were idle. Here: an open loop with a \
-            ramp; a Cairn gateway that answers ?redirect with a link to a chunkserver (it looks the \
-            object up and encrypts the link), beside fixed answers of nginx and lighttpd.",
+            redirects at 5,000 a second while a hundred workers were idle. Here: an open loop \
+            with a ramp; a Cairn gateway that answers ?redirect with a link to a chunkserver (it \
+            looks the object up and encrypts the link), beside fixed answers of nginx and \
+            lighttpd.",
     kind: "rate",
     needs: |args| (1 << 30) + 4 * args.sizes.size,
     run,
