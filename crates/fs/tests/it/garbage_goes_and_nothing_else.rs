@@ -48,7 +48,7 @@ fn what_comes_after_the_end_of_a_session_goes_too() {
     run(async {
         let world = World::new(5).await;
         let clock = Arc::new(SetClock::default());
-        let config = Config { late: Duration::from_secs(60), ..Config::default() };
+        let config = Config { late: Duration::from_secs(300), ..Config::default() };
         let meta = world.fs.meta().clone();
         let fs = Fs::over(meta, Arc::clone(world.fs.blocks()), clock.clone(), config);
         let system = Caller::system();
@@ -58,14 +58,15 @@ fn what_comes_after_the_end_of_a_session_goes_too() {
         fs.run(&system, EndSession { session: REMOTE, reaped: false }).await.unwrap();
         assert!(fs.has_sessions_to_reap(&system).await.unwrap());
         assert_eq!(fs.collect_garbage(&system, true).await.unwrap().orphans, 1);
-        // At once what is there, and nothing that comes later.
-        for (at_secs, orphans, blocks) in [(0, 1, 1), (1, 0, 1), (59, 0, 1), (60, 1, 0)] {
+        // At once what is there, after a minute what has come since, and in the end the rest.
+        let looks = [(0, 1, 1), (1, 0, 1), (59, 0, 1), (60, 1, 1), (299, 0, 1), (300, 1, 0)];
+        for (at_secs, orphans, blocks) in looks {
             clock.0.store(at_secs, Ordering::Relaxed);
             assert_eq!(state_of_remote(&fs).await, SessionState::Ended);
             let report = fs.collect_garbage(&system, false).await.unwrap();
             assert_eq!(report.orphans, orphans, "after {at_secs} s");
-            if at_secs == 0 {
-                write_remote(&fs, 2).await;
+            if [0, 60].contains(&at_secs) {
+                write_remote(&fs, 2 + at_secs).await;
             }
             assert_eq!(world.blocks().await, blocks, "after {at_secs} s");
         }
