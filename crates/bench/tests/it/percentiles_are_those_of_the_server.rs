@@ -47,7 +47,8 @@ fn closed(times: &str, connections: usize) {
     check(times, || {
         let latency = Some(latency(times).unwrap());
         let null = null(Manner { latency, ..Manner::default() });
-        let pace = Pace::Closed { warm_up: Duration::ZERO, duration: Some(Duration::from_secs(12)) };
+        let duration = Some(Duration::from_secs(12));
+        let pace = Pace::Closed { warm_up: Duration::ZERO, duration };
         let sample = load::run(&plan(&null, connections, pace)).unwrap();
         let records = null.records();
         let took = records.iter().map(|record| record.answered - record.arrived);

@@ -15,8 +15,8 @@ use crate::limits::{HELLO_BYTES, WINDOW_BYTES, WINDOW_CALLS};
 
 pub const MAGIC: [u8; 8] = *b"CairnWir";
 /// The versions of the protocol that this program speaks.
-pub const VERSION_MIN: u16 = 2;
-pub const VERSION_MAX: u16 = 2;
+pub const VERSION_MIN: u16 = 1;
+pub const VERSION_MAX: u16 = 1;
 
 const HEAD_BYTES: usize = 16;
 const FORMAT: u8 = 1;

@@ -35,7 +35,7 @@ async fn each_node_says_how_long_it_took() {
 
 #[tokio::test]
 async fn who_finds_no_connection_waits_for_it() {
-    let world = World::new(1, &[(1, &[11])]).await;
+    let world = World::new(2, &[(2, &[11, 12])]).await;
     let bytes = data(1, 100_000);
     let group = world.write(1, &bytes).await.unwrap();
     let (map, rng) = (Arc::clone(&world.map) as _, Arc::new(RealRng));

@@ -50,6 +50,9 @@ impl Setup {
     pub async fn until_held(&self, count: u64) {
         self.engine.await_commit();
         self.until(|stats| stats.in_flight == count && stats.queued == 0).await;
+        // Counted a moment before it is in the queue.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        self.until(|stats| stats.in_flight == count && stats.queued == 0).await;
     }
 }
 

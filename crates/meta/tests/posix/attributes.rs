@@ -127,7 +127,8 @@ fn extended_attributes_by_namespace() {
     fails(store.run(setter("user.b", XattrMode::Replace)), "not_found");
     fails(store.run(setter("trusted.a", XattrMode::Set)), "denied");
     fails(store.run(setter("security.a", XattrMode::Set)), "denied");
-    fails(store.run(setter("system.posix_acl_access", XattrMode::Set)), "not_implemented");
+    fails(store.run(setter("system.other", XattrMode::Set)), "not_implemented");
+    fails(store.run(setter("system.posix_acl_access", XattrMode::Set)), "invalid");
     fails(store.run(setter("user.", XattrMode::Set)), "invalid");
     fails(store.run(setter(&format!("user.{}", "n".repeat(251)), XattrMode::Set)), "too_large");
     let value = Bytes::from(vec![0; limits::XATTR_BYTES + 1]);
