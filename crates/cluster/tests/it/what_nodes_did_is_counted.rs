@@ -46,9 +46,11 @@ async fn who_finds_no_connection_waits_for_it() {
     }
     let peers = one.peers();
     assert_eq!(peers.connections, 1);
-    let [node] = peers.nodes[..] else { panic!("{peers:?}") };
-    assert_eq!((node.read.count, node.wait.count), (8, 7));
-    assert!(node.wait.time >= node.read.time, "{node:?}");
+    assert_eq!(sum(&peers.nodes, |peer| peer.read), 8);
+    // At each of two members one of them finds a connection.
+    let waited = sum(&peers.nodes, |peer| peer.wait);
+    assert!((6..=7).contains(&waited), "{peers:?}");
+    assert!(peers.nodes.iter().all(|peer| peer.wait.count == 0 || !peer.wait.time.is_zero()));
 }
 
 #[tokio::test]
