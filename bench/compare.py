@@ -277,32 +277,43 @@ def table(measured):
 
 
 class InProcess:
-    """Rows of crates/meta/examples/master_bench, which measures F around each."""
+    """Rows of `cairn bench meta`: F, the disk's syncs a second, is measured beside each."""
 
     def __init__(self, seconds):
         self.seconds = seconds
         self.lookups, self.creates = [], {}
 
     def measure(self):
-        program = ROOT / "target/release/examples/master_bench"
-        text = output(program, WORK / "master", self.seconds)
-        shutil.rmtree(WORK / "master", ignore_errors=True)
-        self.lookups.append(float(re.search(r"^read_now, lookup: ([\d.]+)/s", text, re.M)[1]))
-        pattern = r"^ *(\d+) in flight, +(\d+) directories: +([\d.]+) creates/s .*\(F = (\d+), (\d+)\)"
-        for flight, directories, rate, before, after in re.findall(pattern, text, re.M):
-            f = (float(before) + float(after)) / 2
-            self.creates.setdefault((int(flight), int(directories)), []).append((float(rate), f))
-        print("".join(f"  {line}\n" for line in text.splitlines()), end="", flush=True)
+        (WORK / "master").mkdir(exist_ok=True)
+        result = WORK / "master.json"
+        output(
+            CAIRN, "bench", "meta", WORK / "master", "--loads", "lookup,create,create-spread",
+            "--in-flight", "1,64,1024", "--rounds", 1, "-d", f"{self.seconds}s", "--json", result,
+        )  # fmt: skip
+        cells = json.loads(result.read_text())["cells"]
+        rates = {
+            (cell["target"], cell["what"], int(cell["axis"]["value"])): cell["rate"]["median"]
+            for cell in cells
+        }
+        for (target, what, flight), rate in rates.items():
+            if target != "master":
+                continue
+            print(f"  {what}, {flight} in flight: {rate:.0f}/s", flush=True)
+            if what.startswith("create"):
+                found = self.creates.setdefault((flight, what), [])
+                found.append((rate, rates["disk", what, flight]))
+            elif flight == 1:
+                self.lookups.append(rate)
 
     def table(self):
         lines = [
             "| in process, a second, median (worst to best) | | F | target |",
             "|---|---|---|---|",
-            f"| lookups, one thread | {spread(self.lookups)} | | {verdict(statistics.median(self.lookups), 200_000)} |",
+            f"| lookups, one at a time | {spread(self.lookups)} | | {verdict(statistics.median(self.lookups), 200_000)} |",
         ]
-        for (flight, directories), found in sorted(self.creates.items()):
+        for (flight, what), found in sorted(self.creates.items()):
             rate, f = (statistics.median(column) for column in zip(*found))
-            where = "one directory" if directories == 1 else f"{directories} directories"
+            where = what.removeprefix("create, in ")
             target = ""
             if flight == 64:
                 target = "0.6 x 64 x F: " + verdict(rate, 0.6 * 64 * f)

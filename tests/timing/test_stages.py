@@ -3,6 +3,7 @@
 import http.server
 import json
 import re
+import subprocess
 import threading
 import time
 
@@ -12,7 +13,8 @@ from harness import metrics
 from harness.cgroup import Cgroup, Unavailable
 from harness.cluster import Cluster
 from harness.doors import S3, Http
-from harness.server import Server
+from harness.mount import Mount
+from harness.server import Server, binary
 
 MIB = 1 << 20
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -22,7 +24,7 @@ def check_sum(reply):
     spent = metrics.stages(reply)
     total = spent.pop("total")
     # The header rounds down to microseconds.
-    assert sum(spent.values()) <= total, spent
+    assert sum(spent.values()) <= total + 1e-9, spent
     return spent
 
 
@@ -118,6 +120,43 @@ def test_a_slow_peer_shows_in_its_stage_and_in_its_log():
             if any(f"trace={trace}" in log for log in logs):
                 return
         raise AssertionError(cluster.tails())
+
+
+def test_a_mount_says_where_the_time_of_its_requests_goes():
+    try:
+        with Server() as server, Cgroup("blkio") as group:
+            Http(server.http).create_bucket("mounted")
+            with Mount(server, server.work / "mnt", bucket="mounted") as mount:
+                root = mount.root
+                (root / "before").write_bytes(bytes(MIB))
+                group.writes_a_second(server.directory, 10)
+                group.add(server.process.pid)
+                began = time.monotonic()
+                for number in range(5):
+                    (root / f"file-{number}").write_bytes(bytes(1000))
+                took = (time.monotonic() - began) * 1e6
+                spent = mount_stages(mount.path)
+                assert spent["create"]["meta"] > 0
+                # Each file is a create and a flush, and both wait for the server's disk.
+                waited = sum(spent[name]["meta"] * spent[name]["count"] for name in ("create", "flush"))
+                assert took / 2 < waited < took, spent
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+def mount_stages(mountpoint):
+    """{operation: {stage: mean microseconds, "count": n}}, as `cairn stats` shows them."""
+    shown = subprocess.run(
+        [binary(), "stats", str(mountpoint)], capture_output=True, text=True, check=True
+    ).stdout
+    found = {}
+    for line in shown.splitlines()[1:]:
+        name, count, *rest = line.split()
+        if len(rest) >= 3:
+            stages = dict(zip(rest[3::2], map(float, rest[4::2])))
+            assert sum(stages.values()) <= float(rest[0]) + 1, line
+            found[name] = {"count": int(count), **stages}
+    return found
 
 
 def test_slow_and_failed_requests_are_logged_by_their_trace():

@@ -6,12 +6,12 @@ use clap::Parser;
 
 #[derive(Parser)]
 struct Cli {
-    #[command(flatten)]
-    args: cairn_bench::Args,
+    #[command(subcommand)]
+    command: cairn_bench::Command,
 }
 
 fn main() -> ExitCode {
-    match cairn_bench::run(&Cli::parse().args) {
+    match cairn_bench::run(&Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");

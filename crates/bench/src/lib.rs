@@ -27,25 +27,20 @@ mod rate;
 pub mod report;
 mod reports;
 mod s3;
-mod session;
+pub mod session;
 pub mod stats;
-mod stop;
-mod values;
+pub mod stop;
+pub mod values;
 
 use clap::Subcommand;
 
 pub use error::{Error, Result};
+pub use fs::Scratch;
 pub use machine::cores;
 
-/// Measure a server, a store or a file system, of any make
-#[derive(clap::Args)]
-pub struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
+/// What there is to measure.
 #[derive(Subcommand)]
-enum Command {
+pub enum Command {
     Http(Box<closed::Args>),
     Rate(Box<rate::Args>),
     S3(Box<s3::Args>),
@@ -56,9 +51,9 @@ enum Command {
 }
 
 /// Runs a command to its end.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(command: &Command) -> Result<()> {
     stop::listen();
-    match &args.command {
+    match command {
         Command::Http(args) => closed::run(args),
         Command::Rate(args) => rate::run(args),
         Command::S3(args) => s3::run(args),

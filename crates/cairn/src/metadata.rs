@@ -23,7 +23,8 @@ pub struct MetaArgs {
     meta_schema: String,
 }
 
-fn secret(text: &str) -> Result<Secret<String>, Infallible> {
+/// A value of a command line that is not to be shown.
+pub fn secret(text: &str) -> Result<Secret<String>, Infallible> {
     Ok(Secret::new(text.to_owned()))
 }
 

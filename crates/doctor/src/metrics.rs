@@ -31,20 +31,27 @@ impl Metrics {
         values.collect::<BTreeSet<String>>().into_iter().collect()
     }
 
-    /// What a mount says of itself (`cairn stats`): the kernel's requests as those of a door.
+    /// What a mount says of itself (`cairn stats`): the kernel's requests as those of a door, by
+    /// stages, too.
     pub fn of_mount(text: &str) -> Metrics {
         let mut all = BTreeMap::new();
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let Some(verb) = words.next() else { continue };
             let mut number = || words.next()?.parse::<u64>().ok().map(|number| number as f64);
-            // A line of an operation has its count, mean, and two percentiles.
-            let (Some(count), Some(mean_us), Some(_)) = (number(), number(), number()) else {
+            // A line of an operation has its count, mean, two percentiles, and stages with theirs.
+            let (Some(count), Some(mean_us), Some(_), _) = (number(), number(), number(), number())
+            else {
                 continue;
             };
             let labels = format!("{{door=\"fuse\",verb=\"{verb}\"}}");
             all.insert(format!("cairn_requests_total{labels}"), count);
             all.insert(format!("cairn_request_seconds_sum{labels}"), count * mean_us / 1e6);
+            while let (Some(stage), Some(mean_us)) = (words.next(), words.next()) {
+                let Ok(mean_us) = mean_us.parse::<f64>() else { break };
+                let key = format!("cairn_stage_seconds_sum{{door=\"fuse\",stage=\"{stage}\"}}");
+                *all.entry(key).or_insert(0.0) += count * mean_us / 1e6;
+            }
         }
         Metrics(all)
     }
@@ -107,12 +114,15 @@ mod tests {
 
     #[test]
     fn a_mount_is_a_door() {
-        let text = "operation count mean_us p50_us p99_us\nread 20 500 512 1024\n\
-                    open 5 100 128 256\nbytes_read 70000\n";
+        let text = "operation count mean_us p50_us p99_us\nread 20 500 512 1024 read 300.5 peer 20.0\n\
+                    open 5 100 128 256 peer 40.0\nbytes_read 70000\n";
         let metrics = Metrics::of_mount(text);
         assert_eq!(metrics.sum("cairn_requests_total", &["verb=\"read\""]), 20.0);
         assert_eq!(metrics.sum("cairn_requests_total", &["door=\"fuse\""]), 25.0);
         assert!((metrics.sum("cairn_request_seconds_sum", &[]) - 0.0105).abs() < 1e-9);
+        let stage = |name| metrics.sum("cairn_stage_seconds_sum", &[name]);
+        assert!((stage("stage=\"read\"") - 0.00601).abs() < 1e-9);
+        assert!((stage("stage=\"peer\"") - 0.0006).abs() < 1e-9);
     }
 
     #[test]

@@ -33,8 +33,7 @@ impl Mount {
             return reply.attr(&self.keeps(moment), &attributes(ino, &inode));
         }
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let local = node.as_ref().map(|node| node.local(&(0..0)));
             let (found, keeps) = mount.attributes_of(who, ino).await;
             let found = match (found, &node) {
@@ -66,8 +65,7 @@ impl Mount {
     ) {
         let (mount, timer) = (Arc::clone(self), self.time("setattr"));
         let moment = self.known.moment();
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let ino = verb.ino;
             match mount.set(who, verb, size, opened).await {
                 Ok(inode) => mount.reply_changed(reply, ino, inode, moment),
@@ -111,8 +109,7 @@ impl Mount {
 
     pub fn statfs(self: &Arc<Mount>, reply: ReplyStatfs) {
         let (mount, timer) = (Arc::clone(self), self.time("statfs"));
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.fs.blocks().usage().await {
                 Ok(usage) => {
                     let free = usage.free_bytes / UNIT;

@@ -63,8 +63,7 @@ impl Mount {
             Err(error) => return reply.error(errno::of(&error)),
         };
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let mut listing = directory.listing.lock().await;
             let mut at = offset;
             let ino = INodeNo(directory.ino.0);
@@ -103,8 +102,7 @@ impl Mount {
             Err(error) => return reply.error(errno::of(&error)),
         };
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let mut listing = directory.listing.lock().await;
             let mut at = offset;
             if at < DOTS {

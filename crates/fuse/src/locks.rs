@@ -112,8 +112,7 @@ impl Mount {
             Err(error) => return reply.error(errno::of(&error)),
         };
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let session = mount.fs.session();
             let test = TestLock { ino: handle.node.ino, lock: wanted.lock(session) };
             match mount.fs.read(&handle.caller, test).await {
@@ -144,8 +143,7 @@ impl Mount {
             Err(error) => return reply.error(errno::of(&error)),
         };
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let done = match wanted.kind {
                 UNLOCK => mount.unlock(&handle, wanted).await.map_err(|error| errno::of(&error)),
                 READ | WRITE => mount.lock(thread, &handle, wanted, waits).await,

@@ -38,8 +38,7 @@ impl Mount {
             return self.looked_up(parent, (found, self.keeps(moment)), moment, reply);
         }
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let found = mount.look_up(who, verb).await;
             mount.looked_up(parent, found, moment, reply);
         });
@@ -102,8 +101,7 @@ impl Mount {
         let verb = Mkdir { parent, name, mode: mode & 0o7777, umask };
         let (mount, timer) = (Arc::clone(self), self.time("mkdir"));
         let moment = self.known.moment();
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
@@ -133,8 +131,7 @@ impl Mount {
         let verb = Mknod { parent, name, kind, mode: mode & 0o7777, umask };
         let (mount, timer) = (Arc::clone(self), self.time("mknod"));
         let moment = self.known.moment();
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
@@ -157,8 +154,7 @@ impl Mount {
         let verb = Symlink { parent, name: name.as_bytes().to_vec(), target };
         let (mount, timer) = (Arc::clone(self), self.time("symlink"));
         let moment = self.known.moment();
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
@@ -180,8 +176,7 @@ impl Mount {
         let verb = Link { ino, parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("link"));
         let moment = self.known.moment();
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(inode) => mount.reply_entry(reply, (ino, inode), moment, Duration::ZERO),
                 Err(error) => reply.error(errno::of_name(&error)),
@@ -192,8 +187,7 @@ impl Mount {
     pub fn read_link(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyData) {
         let verb = Readlink { ino };
         let (mount, timer) = (Arc::clone(self), self.time("readlink"));
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.fs.read(&who.caller(&mount.user), verb).await {
                 Ok(target) => reply.data(&target),
                 Err(error) => reply.error(errno::of_inode(&error)),
@@ -209,8 +203,7 @@ impl Mount {
     ) {
         let verb = Rmdir { parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("rmdir"));
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(_) => reply.ok(),
                 Err(error) => reply.error(errno::of_name(&error)),
@@ -226,8 +219,7 @@ impl Mount {
     ) {
         let verb = Unlink { parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("unlink"));
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let retained = mount.retain(who, verb.parent, &verb.name).await;
             let removed = mount.fs.run(&mount.caller(who), verb).await;
             mount.let_go_unless(&removed, retained).await;
@@ -256,8 +248,7 @@ impl Mount {
             (source_name.as_bytes().to_vec(), target_name.as_bytes().to_vec());
         let verb = Rename { source_parent, source_name, target_parent, target_name, mode };
         let (mount, timer) = (Arc::clone(self), self.time("rename"));
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let retained = match mode {
                 RenameMode::Replace => {
                     mount.retain(who, verb.target_parent, &verb.target_name).await

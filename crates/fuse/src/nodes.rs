@@ -145,6 +145,11 @@ impl Mount {
     }
 
     /// Goes on with a request in a task, so that the thread takes the next one.
+    pub fn work(&self, timer: Timer, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(timer.during(work));
+    }
+
+    /// Does what nobody waits for.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
     }

@@ -72,8 +72,7 @@ impl Mount {
             return self.opened(caller, ino, &inode, intent, reply);
         }
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let mut found = mount.fs.read(&caller, access.clone()).await;
             if matches!(found, Err(Error::Denied(_))) && who.uid != 0 {
                 found = mount.fs.read(&mount.caller(who), access).await;
@@ -107,8 +106,7 @@ impl Mount {
         let intent = Intent::of(OpenFlags(flags));
         let (mount, timer) = (Arc::clone(self), self.time("create"));
         let moment = self.known.moment();
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let caller = mount.caller(who);
             let name = Lookup { parent, name: verb.name.clone() };
             match mount.create_or_open(&caller, verb, intent).await {
@@ -158,8 +156,7 @@ impl Mount {
             return reply.ok();
         }
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let flushed = match is_clean {
                 true => Ok(()),
                 false => handle.node.flush(|bytes| mount.less_dirty(bytes)).await,
@@ -184,8 +181,7 @@ impl Mount {
             return reply.ok();
         }
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match handle.node.flush(|bytes| mount.less_dirty(bytes)).await {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno::of_inode(&error)),
@@ -209,8 +205,7 @@ impl Mount {
             return reply.ok();
         }
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             mount.close(&handle, lockers).await;
             reply.ok();
         });

@@ -29,8 +29,7 @@ impl Mount {
             return reply.data(&bytes);
         }
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.read_range(&handle, range).await {
                 Ok(bytes) => {
                     mount.stats.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -97,8 +96,7 @@ impl Mount {
             _ => return reply.error(fuser::Errno::EINVAL),
         };
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let found = async {
                 // Holes are those of the store.
                 handle.node.flush(|bytes| mount.less_dirty(bytes)).await?;

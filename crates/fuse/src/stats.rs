@@ -1,8 +1,14 @@
-//! What a mount has done.
+//! What a mount has done, and where the time went.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use cairn_base::rng::RealRng;
+use cairn_base::stage::Scope;
+use cairn_base::trace::Traces;
+use cairn_base::{Rng, Stage, Stages};
 
 /// Requests of the kernel, by operation.
 pub const OPERATIONS: [&str; 28] = [
@@ -32,23 +38,28 @@ pub const OPERATIONS: [&str; 28] = [
     "removexattr",
     "create",
     "copy",
-    "lock",
+    LOCK,
     "other",
 ];
 
 /// Latencies are counted below 2^0, 2^1, ... microseconds.
 const BUCKETS: usize = 26;
+/// What takes longer is logged with where its time went.
+const SLOW: Duration = Duration::from_secs(1);
+/// Waits for who holds the lock, as long as that takes.
+const LOCK: &str = "lock";
 
 #[derive(Default)]
 struct One {
     count: AtomicU64,
     total_us: AtomicU64,
     latency: [AtomicU64; BUCKETS],
+    stages_ns: [AtomicU64; Stage::ALL.len()],
 }
 
 /// Counters since the mount began.
-#[derive(Default)]
 pub struct Stats {
+    traces: Traces,
     operations: [One; OPERATIONS.len()],
     pub bytes_read: AtomicU64,
     pub bytes_written: AtomicU64,
@@ -57,28 +68,66 @@ pub struct Stats {
 
 /// Measures one request, until it is dropped.
 pub struct Timer {
-    stats: std::sync::Arc<Stats>,
+    stats: Arc<Stats>,
     operation: usize,
-    started: Instant,
+    stages: Stages,
 }
 
 impl Timer {
-    pub fn start(stats: &std::sync::Arc<Stats>, operation: &str) -> Timer {
+    pub fn start(stats: &Arc<Stats>, operation: &str) -> Timer {
         let found = OPERATIONS.iter().position(|known| *known == operation);
         let operation = found.unwrap_or(OPERATIONS.len() - 1);
-        Timer { stats: std::sync::Arc::clone(stats), operation, started: Instant::now() }
+        let stages = Stages::start(stats.traces.next(None));
+        Timer { stats: Arc::clone(stats), operation, stages }
+    }
+
+    /// The rest of the request.
+    pub async fn during(mut self, work: impl Future<Output = ()> + Send) {
+        let mut scope = Scope::new(Some(self.stages), Box::pin(work));
+        (&mut scope).await;
+        self.stages = scope.stages.unwrap_or(self.stages);
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        self.stats.count(self.operation, self.started.elapsed());
+        self.stages.settle();
+        self.stats.count(self.operation, &self.stages);
+    }
+}
+
+impl Default for Stats {
+    fn default() -> Stats {
+        let start = [RealRng.next_u64(), RealRng.next_u64()];
+        Stats {
+            traces: Traces::new(start, 0.0),
+            operations: Default::default(),
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            bytes_written_back: AtomicU64::new(0),
+        }
     }
 }
 
 impl Stats {
-    fn count(&self, operation: usize, took: Duration) {
+    fn count(&self, operation: usize, stages: &Stages) {
         let Some(one) = self.operations.get(operation) else { return };
+        let took = stages.total();
+        if took >= SLOW && OPERATIONS[operation] != LOCK {
+            tracing::warn!(
+                trace = %stages.trace,
+                operation = OPERATIONS[operation],
+                elapsed_us = took.as_micros() as u64,
+                stages_ms = %stages,
+                "slow request"
+            );
+        }
+        for (stage, sum) in Stage::ALL.into_iter().zip(&one.stages_ns) {
+            let spent = stages.spent(stage);
+            if !spent.is_zero() {
+                sum.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
+            }
+        }
         let micros = took.as_micros() as u64;
         let bucket = (u64::BITS - micros.leading_zeros()) as usize;
         one.count.fetch_add(1, Ordering::Relaxed);
@@ -86,9 +135,10 @@ impl Stats {
         one.latency[bucket.min(BUCKETS - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As text, a line for each operation that there was.
+    /// As text, a line for each operation that there was: at its end the stages that it was in,
+    /// each with its mean.
     pub fn show(&self) -> String {
-        let mut text = String::from("operation count mean_us p50_us p99_us\n");
+        let mut text = String::from("operation count mean_us p50_us p99_us stages_us\n");
         for (name, one) in OPERATIONS.iter().zip(&self.operations) {
             let count = one.count.load(Ordering::Relaxed);
             if count == 0 {
@@ -96,7 +146,14 @@ impl Stats {
             }
             let mean = one.total_us.load(Ordering::Relaxed) / count;
             let (p50, p99) = (one.percentile(50), one.percentile(99));
-            let _ = writeln!(text, "{name} {count} {mean} {p50} {p99}");
+            let _ = write!(text, "{name} {count} {mean} {p50} {p99}");
+            for (stage, sum) in Stage::ALL.into_iter().zip(&one.stages_ns) {
+                let mean = sum.load(Ordering::Relaxed) as f64 / count as f64 / 1e3;
+                if mean >= 0.05 {
+                    let _ = write!(text, " {} {mean:.1}", stage.name());
+                }
+            }
+            text.push('\n');
         }
         for (name, bytes) in [
             ("bytes_read", &self.bytes_read),

@@ -33,8 +33,7 @@ impl Mount {
             return reply.written(data.len() as u32);
         }
         let (mount, data) = (Arc::clone(self), Bytes::copy_from_slice(data));
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             let size = data.len() as u32;
             let written = match handle.appends {
                 true => mount.append(&handle, offset, data).await,
@@ -90,8 +89,7 @@ impl Mount {
             _ => return reply.error(fuser::Errno::EBADF),
         };
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.allocate_range(&handle, offset, length, mode).await {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno::of_inode(&error)),
@@ -141,8 +139,7 @@ impl Mount {
             _ => return reply.error(fuser::Errno::EBADF),
         };
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.cloned(&source, &target, length).await {
                 Ok(Some(size)) => reply.written(size),
                 Ok(None) | Err(Error::Conflict(_)) => reply.error(fuser::Errno::EOPNOTSUPP),

@@ -85,8 +85,7 @@ impl Mount {
             _ => {}
         }
         let (mount, name) = (Arc::clone(self), name.as_bytes().to_vec());
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.fs.read(&mount.caller(who), GetXattr { ino, name }).await {
                 Ok(value) => answer(&value, size, reply),
                 Err(error) => reply.error(errno::of_xattr(&error)),
@@ -103,8 +102,7 @@ impl Mount {
             return answer(&[], size, reply);
         }
         let mount = Arc::clone(self);
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.fs.read(&mount.caller(who), ListXattrs { ino }).await {
                 Ok(names) => {
                     let list: Vec<u8> =
@@ -139,8 +137,7 @@ impl Mount {
         let name = name.as_bytes().to_vec();
         let verb = SetXattr { ino, name, value: Bytes::copy_from_slice(value), mode };
         let (mount, timer) = (Arc::clone(self), self.time("setxattr"));
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno::of_xattr(&error)),
@@ -154,8 +151,7 @@ impl Mount {
         }
         let verb = RemoveXattr { ino, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("removexattr"));
-        self.spawn(async move {
-            let _timer = timer;
+        self.work(timer, async move {
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno::of_xattr(&error)),

@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::CONNECTION;
 use http::{Request, response};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
@@ -33,6 +34,8 @@ pub struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: Driver,
     is_over: bool,
+    /// The server has said that it takes nothing more here. It may wait long for us to hang up.
+    is_last: bool,
 }
 
 /// A new connection and how long its making took.
@@ -79,7 +82,11 @@ pub async fn open(
     builder.max_buf_size(READ_BYTES);
     let (sender, driver) =
         builder.handshake(TokioIo::new(stream)).await.map_err(|error| cause(&error))?;
-    Ok(Opened { connection: Connection { sender, driver, is_over: false }, connect, tls })
+    Ok(Opened {
+        connection: Connection { sender, driver, is_over: false, is_last: false },
+        connect,
+        tls,
+    })
 }
 
 impl Connection {
@@ -89,11 +96,12 @@ impl Connection {
         request: Request<Full<Bytes>>,
         keep: usize,
     ) -> Result<Exchange, Cause> {
-        let Connection { sender, driver, is_over } = self;
+        let Connection { sender, driver, is_over, is_last } = self;
         drive(driver, is_over, poll_fn(|cx| sender.poll_ready(cx))).await.map_err(closed)?;
         let reply = drive(driver, is_over, sender.send_request(request)).await;
         let (head, mut incoming) = reply.map_err(|error| cause(&error))?.into_parts();
         let first_byte = Instant::now();
+        *is_last = says_close(&head);
         let (mut bytes, mut body) = (0, Vec::new());
         while let Some(frame) = drive(driver, is_over, incoming.frame()).await {
             let frame = frame.map_err(|error| cause(&error))?;
@@ -106,9 +114,14 @@ impl Connection {
 
     /// Whether it can carry another request, as far as is known.
     pub async fn is_open(&mut self) -> bool {
-        let Connection { sender, driver, is_over } = self;
-        drive(driver, is_over, poll_fn(|cx| sender.poll_ready(cx))).await.is_ok()
+        let Connection { sender, driver, is_over, is_last } = self;
+        !*is_last && drive(driver, is_over, poll_fn(|cx| sender.poll_ready(cx))).await.is_ok()
     }
+}
+
+fn says_close(head: &response::Parts) -> bool {
+    let said = head.headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    said.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("close"))
 }
 
 /// Waits for something that needs the connection to move on.

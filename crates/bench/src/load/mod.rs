@@ -9,6 +9,7 @@
 //! request.
 
 mod connection;
+mod repeat;
 mod run;
 mod tally;
 
@@ -20,6 +21,7 @@ use http::{Request, StatusCode, response};
 use http_body_util::Full;
 use tokio_rustls::TlsConnector;
 
+pub use repeat::Repeat;
 pub use run::{ask, run, run_always};
 pub use tally::{Phases, Sample, Second, Tally};
 

@@ -20,7 +20,7 @@ pub const SCHEMA: &str = "cairn-bench/1";
 pub struct Report {
     /// [`SCHEMA`]
     pub schema: String,
-    /// `http`, `rate`, `s3`, `fs` or `reports`
+    /// `http`, `rate`, `s3`, `fs`, `reports`, or who else began a session
     pub kind: String,
     /// The command line, without secrets.
     pub command: String,
@@ -86,7 +86,7 @@ pub struct Key {
     pub axis: Axis,
 }
 
-/// What grows from cell to cell: `concurrency`, `rate`, `endpoints`, `threads`.
+/// What grows from cell to cell: `concurrency`, `rate`, `endpoints`, `threads`, `in flight`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Axis {
     pub name: String,

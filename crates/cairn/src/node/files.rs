@@ -17,7 +17,8 @@ use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::data::{Chunkserver, Replicated, held};
 use cairn_doors::http::FilesDoor;
 use cairn_doors::limits::Limits;
-use cairn_doors::metrics::Connections;
+use cairn_doors::metrics::{Connections, Metrics};
+use cairn_doors::observe::{Observer, SLOW};
 use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
 use cairn_fs::BlockReader;
@@ -114,12 +115,14 @@ impl Files {
             tracing::error!("the master gives this node no key of links: no client is served");
             return;
         };
-        let door = FilesDoor::new(key, Arc::new(blocks), clock, &RealRng);
+        let connections = Arc::new(Connections::default());
+        let observer = Observer::new(&RealRng, SLOW);
+        let metrics = Metrics::of_links(Arc::clone(&connections), observer);
+        let door = FilesDoor::new(key, Arc::new(blocks), clock, &RealRng, metrics);
         if let Some(tls) = &self.tls {
             // Never ends by itself.
             tokio::spawn(Arc::clone(tls).watch());
         }
-        let connections = Arc::new(Connections::default());
         let limits = Limits { drain: DRAIN, ..Limits::default() };
         let serving = Serving { tls: self.tls.clone(), limits, connections };
         tracing::info!(url = self.url, "serving clients");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{BlockId, Error, GroupId, Owner, Result, Rng, SessionId};
+use cairn_base::{BlockId, Error, GroupId, Owner, Result, Rng, SessionId, Stage, stage};
 use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
 use cairn_meta::wire;
 use tokio::time::{Instant, sleep};
@@ -87,7 +87,8 @@ impl Blocks for MountBlocks {
     ) -> Result<GroupId> {
         let Wish { group, replicas } = wish;
         let put = Put { session: block.session, group, replicas, block, owner };
-        match self.ask(PUT, join(&put, &data)?).await {
+        let asked = self.ask(PUT, join(&put, &data)?);
+        match stage::time(Stage::Peer, asked).await {
             // An earlier attempt arrived, and its answer did not. There is one group.
             Err(Error::Exists(_)) => Ok(group.unwrap_or(GroupId(1))),
             answer => wire::decode(&answer?),
@@ -97,7 +98,8 @@ impl Blocks for MountBlocks {
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
         let Range { start, end } = range;
         let get = Get { session: (self.session)(), group, block, start, end };
-        let bytes = self.ask(GET, wire::encode(&get)?).await?;
+        let asked = self.ask(GET, wire::encode(&get)?);
+        let bytes = stage::time(Stage::Peer, asked).await?;
         if bytes.len() == (end - start) as usize {
             return Ok(bytes);
         }

@@ -69,13 +69,17 @@ fn of_cpu(pair: &Pair<'_>, idle: f64) -> String {
 fn behind(pair: &Pair<'_>) -> Option<String> {
     pair.servers().find_map(|server| {
         let url = server.url;
-        // A mount has no stages, and cores enough: so its requests wait for its server.
+        let (meta, blocks) = (server.share(&["meta"]), server.share(&["peer"]));
         if server.grew("cairn_requests_total", &[FUSE]) > 0.0 {
-            let waiting = server.request_seconds() / pair.seconds();
-            let text = || format!("the server behind {url}: {waiting:.1} requests wait for it");
+            let waiting = (meta + blocks) * server.request_seconds() / pair.seconds();
+            let text = || {
+                let (meta, blocks) = (100.0 * meta, 100.0 * blocks);
+                format!(
+                    "the server behind {url}: {waiting:.1} requests wait for it; of their time                      {meta:.0} % for metadata, {blocks:.0} % for blocks"
+                )
+            };
             return (waiting > WAITING).then(text);
         }
-        let (meta, blocks) = (server.share(&["meta"]), server.share(&["peer"]));
         let is_gateway = server.is("cairn_peer_connections_limit") > 0.0;
         let text = || {
             let (meta, blocks) = (100.0 * meta, 100.0 * blocks);

@@ -281,7 +281,7 @@ fn the_limit_of_a_mount_is_what_it_waits_for() {
     let (before, mut after) = quiet();
     let mount = |mean_us: u64| Node {
         url: "/mnt/cairn".into(),
-        metrics: Ok(Metrics::of_mount(&format!("read 9000 {mean_us} 1 1\n"))),
+        metrics: Ok(Metrics::of_mount(&format!("read 9000 {mean_us} 1 1 meta 5 peer {mean_us}\n"))),
         clock_ahead: None,
     };
     after.nodes = vec![mount(4_000)];

@@ -1,11 +1,12 @@
-//! The door of a chunkserver: `GET` and `HEAD` of `/files/<link>`, and `/healthz`. It knows no
-//! user, no name and no metadata: what may be fetched is what the link says.
+//! The door of a chunkserver: `GET` and `HEAD` of `/files/<link>`, `/healthz`, and `/metrics` for
+//! who is on this machine. It knows no user, no name and no metadata: what may be fetched is what
+//! the link says.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::LinkKey;
-use cairn_base::stage::Scope;
+use cairn_base::stage::{self, Scope};
 use cairn_base::{Clock, Error, Result, Rng, Timestamp};
 use cairn_fs::{BlockReader, ByteStream};
 use http::header::{
@@ -16,7 +17,9 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use super::error::{self, Failure, RequestIds};
 use super::get::{self, Read, Source};
 use super::link::{self, Link};
-use super::{Body, Reply, headers, health, reply};
+use super::seen::{Seen, is_local};
+use super::{Body, Reply, headers, health};
+use crate::metrics::{Metrics, VerbStats};
 use crate::serve::{Door, Peer};
 use crate::upload::Upload;
 
@@ -33,6 +36,10 @@ struct Inner {
     blocks: Arc<dyn BlockReader>,
     clock: Arc<dyn Clock>,
     ids: RequestIds,
+    metrics: Arc<Metrics>,
+    get: Arc<VerbStats>,
+    head: Arc<VerbStats>,
+    other: Arc<VerbStats>,
 }
 
 impl FilesDoor {
@@ -41,9 +48,12 @@ impl FilesDoor {
         blocks: Arc<dyn BlockReader>,
         clock: Arc<dyn Clock>,
         rng: &dyn Rng,
+        metrics: Arc<Metrics>,
     ) -> FilesDoor {
         let ids = RequestIds::new(rng.next_u64());
-        FilesDoor { inner: Arc::new(Inner { key, blocks, clock, ids }) }
+        let [get, head, other] = ["get", "head", "other"].map(|verb| metrics.verb("files", verb));
+        let inner = Inner { key, blocks, clock, ids, metrics, get, head, other };
+        FilesDoor { inner: Arc::new(inner) }
     }
 }
 
@@ -52,17 +62,20 @@ impl Door for FilesDoor {
     type Reply = Reply;
 
     fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
+        let stages = self.inner.metrics.observer().begin(request.headers());
         let inner = Arc::clone(&self.inner);
-        Reply::Later(Scope::new(None, Box::pin(async move { inner.answer(peer, request).await })))
+        let answer = Box::pin(async move { inner.answer(peer, request).await });
+        Reply::Later(Scope::new(Some(stages), answer))
     }
 }
 
 impl Inner {
     async fn answer(&self, peer: Peer, request: Request<Upload>) -> Response<Body> {
         let (parts, upload) = request.into_parts();
-        let outcome = self.route(&parts.method, parts.uri.path(), &parts.headers, peer).await;
-        let mut reply = outcome.unwrap_or_else(|failure| {
-            let is_anonymous = false;
+        let (method, path) = (&parts.method, parts.uri.path());
+        let is_anonymous = false;
+        let outcome = self.route(method, path, &parts.headers, peer).await;
+        let reply = outcome.unwrap_or_else(|failure| {
             let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
             if !upload.linger() {
                 let close = HeaderValue::from_static("close");
@@ -70,10 +83,15 @@ impl Inner {
             }
             reply
         });
-        if parts.method == Method::HEAD {
-            reply::strip_body(&mut reply);
-        }
-        reply
+        // A link opens what it names to whoever has it.
+        let (path, stats) = match (path.starts_with(link::PATH), method) {
+            (true, &Method::GET) => (link::PATH, &self.get),
+            (true, &Method::HEAD) => (link::PATH, &self.head),
+            (true, _) => (link::PATH, &self.other),
+            (false, _) => (path, &self.other),
+        };
+        let stages = stage::snapshot().expect("the reply is a scope");
+        Seen { peer, method, path, is_anonymous, stages }.finish(reply, stats)
     }
 
     async fn route(
@@ -84,13 +102,16 @@ impl Inner {
         peer: Peer,
     ) -> Result<Response<Body>, Failure> {
         let token = path.strip_prefix(link::PATH);
-        if token.is_none() && path != "/healthz" {
+        if token.is_none() && !["/healthz", "/metrics"].contains(&path) {
             return Err(Error::NotFound("this path: here are only files with a link".into()).into());
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Failure::Method { allow: METHODS });
         }
         match token {
+            None if path == "/metrics" => {
+                Ok(health::metrics(&self.metrics, is_local(peer, headers)).await?)
+            }
             None => Ok(health::health()),
             Some(token) => Ok(self.file(token, method, headers, peer).await?),
         }

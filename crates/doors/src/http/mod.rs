@@ -32,6 +32,7 @@ mod range;
 mod redirect;
 mod reply;
 mod route;
+mod seen;
 mod target;
 
 pub use body::Body;
@@ -55,13 +56,13 @@ use crate::admit::Admit;
 use crate::limits;
 use crate::metrics::{Metrics, VerbStats};
 use crate::serve::{Door, Peer};
-use crate::timing;
 use crate::upload::Upload;
 
 use date::rfc3339;
 use error::{Failure, RequestIds};
 use get::Read;
 use reply::{json_of, no_content};
+use seen::Seen;
 use target::Target;
 
 const OCTET_STREAM: &str = "application/octet-stream";
@@ -190,7 +191,8 @@ impl Inner {
         let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };
         stages.lap(Stage::Cache);
         let (path, stages) = (uri.path(), *stages);
-        Some(self.finish(reply, Seen { peer, method, path, kind, is_anonymous, stages }))
+        let seen = Seen { peer, method, path, is_anonymous, stages };
+        Some(seen.finish(reply, &self.stats[kind as usize]))
     }
 
     async fn answer(&self, peer: Peer, mut request: Request<Upload>) -> Response<Body> {
@@ -232,37 +234,6 @@ impl Inner {
         });
         let stages = stage::snapshot().expect("the reply is a scope");
         let (method, path) = (&parts.method, parts.uri.path());
-        self.finish(reply, Seen { peer, method, path, kind, is_anonymous, stages })
+        Seen { peer, method, path, is_anonymous, stages }.finish(reply, stats)
     }
-
-    /// Takes the body off a reply to HEAD, says how long it took, logs it, and counts it: now, or
-    /// when its last byte goes.
-    fn finish(&self, mut reply: Response<Body>, seen: Seen<'_>) -> Response<Body> {
-        if *seen.method == Method::HEAD {
-            reply::strip_body(&mut reply);
-        }
-        let status = reply.status().as_u16();
-        timing::say(&mut reply, &seen.stages, seen.is_anonymous);
-        tracing::debug!(
-            trace = %seen.stages.trace,
-            peer = %seen.peer.address,
-            method = %seen.method,
-            path = seen.path,
-            status,
-            elapsed_us = seen.stages.total().as_micros() as u64,
-        );
-        let stats = &self.stats[seen.kind as usize];
-        reply.body_mut().count(stats, status, &seen.stages);
-        reply
-    }
-}
-
-/// A request, as it is logged and counted.
-struct Seen<'a> {
-    peer: Peer,
-    method: &'a Method,
-    path: &'a str,
-    kind: Kind,
-    is_anonymous: bool,
-    stages: Stages,
 }

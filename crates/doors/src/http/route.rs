@@ -10,6 +10,7 @@ use super::error::Failure;
 use super::get::{self, Read};
 use super::move_object::move_object;
 use super::redirect::{Maker, redirect};
+use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{Body, Inner, admin, append, buckets, delete, health, info, list, no_content, put};
 use crate::limits;
@@ -220,10 +221,6 @@ async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Ou
 
 /// Root, and who is on this machine without a proxy between.
 fn may_see_metrics(request: &Request<'_>) -> bool {
-    let headers = &request.parts.headers;
-    let is_forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
-        .iter()
-        .any(|name| headers.contains_key(*name));
-    let is_local = request.peer.address.ip().to_canonical().is_loopback() && !is_forwarded;
+    let is_local = is_local(request.peer, &request.parts.headers);
     request.caller.is_root() || (is_local && *request.caller == Caller::anonymous())
 }

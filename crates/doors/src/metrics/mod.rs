@@ -187,7 +187,8 @@ impl Drop for Pending {
 
 /// All counters of the doors.
 pub struct Metrics {
-    fs: Fs,
+    /// What is behind them, if it is a store.
+    fs: Option<Fs>,
     connections: Arc<Connections>,
     observer: Arc<Observer>,
     verbs: Mutex<Vec<Arc<VerbStats>>>,
@@ -201,6 +202,15 @@ impl fmt::Debug for Metrics {
 
 impl Metrics {
     pub fn new(fs: Fs, connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
+        Metrics::behind(Some(fs), connections, observer)
+    }
+
+    /// Of doors that have no store behind them.
+    pub fn of_links(connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
+        Metrics::behind(None, connections, observer)
+    }
+
+    fn behind(fs: Option<Fs>, connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
         let (observer, verbs) = (Arc::new(observer), Mutex::new(Vec::new()));
         Arc::new(Metrics { fs, connections, observer, verbs })
     }
@@ -241,21 +251,12 @@ impl Metrics {
         let mut registry = Registry::with_prefix("cairn");
         let verbs = self.verbs.lock().clone();
         registry.register_collector(Box::new(Requests(verbs)));
-        let peers = self.fs.blocks().peers();
-        let mut numbers = self.numbers();
-        numbers.extend(peers::connections(&peers));
-        registry.register_collector(Box::new(peers::Collected(peers)));
-        if let Ok(usage) = self.fs.blocks().usage().await {
-            numbers.extend([
-                gauge("blocks", "Blocks on disk", usage.blocks),
-                gauge("blocks_live_bytes", "Bytes of blocks that exist", usage.live_bytes),
-                gauge("blocks_dead_bytes", "Bytes compaction may win", usage.dead_bytes),
-                gauge("blocks_free_bytes", "Bytes free on the file system", usage.free_bytes),
-                gauge("blocks_segments", "Segment files", usage.segments),
-                gauge("blocks_poisoned_segments", "Segments that failed", usage.poisoned_segments),
-                gauge("blocks_damaged_segments", "Segments read in part", usage.damaged_segments),
-                counter("blocks_corrupt_reads", "Reads that fail checks", usage.corrupt_reads),
-            ]);
+        let mut numbers = of_connections(&self.connections);
+        if let Some(fs) = &self.fs {
+            let peers = fs.blocks().peers();
+            numbers.extend(of_store(fs).await);
+            numbers.extend(peers::connections(&peers));
+            registry.register_collector(Box::new(peers::Collected(peers)));
         }
         registry.register_collector(Box::new(Numbers(numbers)));
         let mut text = String::new();
@@ -264,28 +265,45 @@ impl Metrics {
             Err(error) => format!("# {error}\n"),
         }
     }
+}
 
-    fn numbers(&self) -> Vec<Number> {
-        let (cache, connections) = (self.fs.stats(), &self.connections);
-        let get = |counter: &AtomicU64| counter.load(Relaxed);
-        let mut numbers = vec![
-            gauge("connections", "Open connections", self.connections.open()),
-            counter("connections_accepted", "Connections", get(&connections.accepted)),
-            counter("tls_full", "TLS handshakes with a signature", get(&connections.tls_full)),
-            counter("tls_resumed", "TLS sessions resumed", get(&connections.tls_resumed)),
-            counter("tls_failed", "TLS handshakes that failed", get(&connections.tls_failed)),
-            counter("tls_us", "Time in TLS handshakes, microseconds", get(&connections.tls_us)),
-            counter("cache_hits", "Pieces of blocks found in memory", cache.cache_hits),
-            counter("cache_misses", "Pieces of blocks not found in memory", cache.cache_misses),
-            gauge("cache_bytes", "Bytes of blocks in memory", cache.cache_bytes),
-            gauge("cache_limit_bytes", "Bytes there may be at most", cache.cache_limit_bytes),
-        ];
-        numbers.extend(match self.fs.meta().stats() {
-            MetaStats::Local(master) => of_master(&master),
-            MetaStats::Remote(session) => of_session(&session),
-        });
-        numbers
+fn of_connections(connections: &Connections) -> Vec<Number> {
+    let get = |counter: &AtomicU64| counter.load(Relaxed);
+    vec![
+        gauge("connections", "Open connections", connections.open()),
+        counter("connections_accepted", "Connections", get(&connections.accepted)),
+        counter("tls_full", "TLS handshakes with a signature", get(&connections.tls_full)),
+        counter("tls_resumed", "TLS sessions resumed", get(&connections.tls_resumed)),
+        counter("tls_failed", "TLS handshakes that failed", get(&connections.tls_failed)),
+        counter("tls_us", "Time in TLS handshakes, microseconds", get(&connections.tls_us)),
+    ]
+}
+
+async fn of_store(fs: &Fs) -> Vec<Number> {
+    let cache = fs.stats();
+    let mut numbers = vec![
+        counter("cache_hits", "Pieces of blocks found in memory", cache.cache_hits),
+        counter("cache_misses", "Pieces of blocks not found in memory", cache.cache_misses),
+        gauge("cache_bytes", "Bytes of blocks in memory", cache.cache_bytes),
+        gauge("cache_limit_bytes", "Bytes there may be at most", cache.cache_limit_bytes),
+    ];
+    numbers.extend(match fs.meta().stats() {
+        MetaStats::Local(master) => of_master(&master),
+        MetaStats::Remote(session) => of_session(&session),
+    });
+    if let Ok(usage) = fs.blocks().usage().await {
+        numbers.extend([
+            gauge("blocks", "Blocks on disk", usage.blocks),
+            gauge("blocks_live_bytes", "Bytes of blocks that exist", usage.live_bytes),
+            gauge("blocks_dead_bytes", "Bytes compaction may win", usage.dead_bytes),
+            gauge("blocks_free_bytes", "Bytes free on the file system", usage.free_bytes),
+            gauge("blocks_segments", "Segment files", usage.segments),
+            gauge("blocks_poisoned_segments", "Segments that failed", usage.poisoned_segments),
+            gauge("blocks_damaged_segments", "Segments read in part", usage.damaged_segments),
+            counter("blocks_corrupt_reads", "Reads that fail checks", usage.corrupt_reads),
+        ]);
     }
+    numbers
 }
 
 fn of_master(master: &MasterStats) -> Vec<Number> {

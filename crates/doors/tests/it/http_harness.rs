@@ -199,7 +199,9 @@ async fn files(
 ) -> (Option<SocketAddr>, Option<Redirects>) {
     let key = || LinkKey::new(&LinkKey::derive(&Secret::new([9; 32])));
     let blocks = Arc::new(Reader(Arc::clone(admit.fs().blocks())));
-    let door = FilesDoor::new(key(), blocks, Arc::clone(admit.fs().clock()), &SeededRng::new(8));
+    let (rng, clock) = (SeededRng::new(8), Arc::clone(admit.fs().clock()));
+    let metrics = Metrics::of_links(Arc::default(), Observer::new(&rng, SLOW));
+    let door = FilesDoor::new(key(), blocks, clock, &rng, metrics);
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve(listener, door, Serving::default(), stopped.clone()));

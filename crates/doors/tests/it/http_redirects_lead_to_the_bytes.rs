@@ -68,6 +68,34 @@ fn a_redirect_leads_to_what_the_door_itself_sends() {
 }
 
 #[test]
+fn the_door_for_links_says_where_the_time_goes() {
+    let server = redirecting();
+    let (root, linked) = (server.root(), server.linked());
+    root.put("/storage/bucket/a", &pattern(5 << 20)).expect(201);
+    let path = link(&server, "/storage/bucket/a?redirect");
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let parent = format!("00-{trace}-00f067aa0ba902b7-01");
+    let got = linked.get_with(&path, &[("Traceparent", &parent)]).expect(200);
+    let timing = got.header("server-timing").unwrap();
+    assert!(timing.contains("read;dur=") && timing.contains("total;dur="), "{timing}");
+    assert!(got.header("traceresponse").unwrap().contains(trace));
+    // Of a link that opens nothing, the time says nothing.
+    let refused = linked.get("/files/AAAA").expect(403);
+    assert!(refused.header("server-timing").is_none());
+    let proxied = [("X-Forwarded-For", "192.0.2.1")];
+    linked.get_with("/metrics", &proxied).expect(403);
+    let text = linked.get("/metrics").expect(200).text();
+    for wanted in [
+        r#"cairn_requests_total{door="files",verb="get",status="2xx"} 1"#,
+        r#"cairn_requests_total{door="files",verb="get",status="4xx"} 1"#,
+        r#"cairn_stage_seconds_count{door="files",stage="read"} 1"#,
+        r#"cairn_sent_bytes_total{door="files",verb="get"} 5242"#,
+    ] {
+        assert!(text.contains(wanted), "{wanted} in {text}");
+    }
+}
+
+#[test]
 fn a_link_opens_nothing_else() {
     let server = redirecting();
     let (root, linked) = (server.root(), server.linked());
@@ -97,7 +125,7 @@ fn a_link_opens_nothing_else() {
     for bad in ["0", "604801", "x", "-1"] {
         root.get(&format!("/storage/bucket/secret-name?redirect&expires={bad}")).expect(400);
     }
-    for other in ["/", "/storage/bucket/secret-name", "/metrics", "/admin/keys", "/readyz"] {
+    for other in ["/", "/storage/bucket/secret-name", "/admin/keys", "/readyz"] {
         linked.get(other).expect(404);
     }
     linked.get("/healthz").expect(200);

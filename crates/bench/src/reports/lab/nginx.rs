@@ -102,7 +102,8 @@ impl Lighttpd {
         let text = format!(
             "server.modules = (\"mod_redirect\")\nserver.document-root = \"{root}\"\n\
              server.bind = \"127.0.0.1\"\nserver.port = {port}\n\
-             server.errorlog = \"{root}/error.log\"\nserver.max-keep-alive-requests = 0\n\
+             server.errorlog = \"{root}/error.log\"\n\
+             server.max-keep-alive-requests = 60000\n\
              url.redirect = (\"^/redirect\" => \"http://127.0.0.1/elsewhere\")\n\
              url.redirect-code = 302\n"
         );

@@ -104,6 +104,15 @@ impl Postgres {
         Postgres::start(config, false)
     }
 
+    /// Removes the schema with all that is in it.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn remove(config: &Config) -> Result<()> {
+        let target = Target::new(config)?;
+        schema::remove(&target, &target.connect()?)
+    }
+
     fn start(config: &Config, create: bool) -> Result<Postgres> {
         let target = Arc::new(Target::new(config)?);
         let link = target.connect()?;

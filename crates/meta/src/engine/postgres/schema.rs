@@ -154,6 +154,12 @@ pub fn prepare(target: &Target, link: &Link, create: bool) -> Result<()> {
     }
 }
 
+/// Removes the tables and all else in their schema.
+pub fn remove(target: &Target, link: &Link) -> Result<()> {
+    let sql = format!("DROP SCHEMA IF EXISTS \"{}\" CASCADE", target.sql.schema);
+    link.execute(&sql).map_err(|fault| fault.at(target))
+}
+
 fn not_made(target: &Target, fault: Fault) -> Error {
     match fault {
         Fault::Refused { text, .. } => Error::Invalid(format!(

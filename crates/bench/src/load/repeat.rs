@@ -1,0 +1,187 @@
+//! A closed loop of anything: so many hands, each does the same again as soon as it is done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Sample, Tally};
+use crate::cpu::{Mark, Processes};
+use crate::error::{Error, Result};
+use crate::stop;
+
+/// How much is done.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Repeat {
+    pub hands: usize,
+    pub duration: Duration,
+    /// How often altogether, at most.
+    pub most: u64,
+}
+
+/// What the hands share.
+struct Shared {
+    next: AtomicU64,
+    most: u64,
+    began: Instant,
+    duration: Duration,
+}
+
+/// What one hand did, and why it stopped before its time.
+type Done = (Tally, Option<String>);
+
+impl Repeat {
+    /// Each hand is a task of the runtime that this is called in. `act` is given numbers from 0 to
+    /// `most`, each once, and returns the bytes it moved.
+    pub async fn tasks<F, Fut>(&self, act: F) -> Result<Sample>
+    where
+        F: Fn(u64) -> Fut + Clone + Send + 'static,
+        Fut: Future<Output = Result<u64>> + Send,
+    {
+        let (shared, mark) = self.begin();
+        let tasks: Vec<_> = (0..self.hands)
+            .map(|_| {
+                let (shared, act) = (Arc::clone(&shared), act.clone());
+                tokio::spawn(async move {
+                    let mut hand = Hand::new(&shared);
+                    while let Some(number) = hand.next() {
+                        hand.did(act(number).await);
+                        // What is never waited for must not keep the others from their turn.
+                        tokio::task::consume_budget().await;
+                    }
+                    hand.done
+                })
+            })
+            .collect();
+        let mut done = Vec::new();
+        for task in tasks {
+            done.push(task.await.map_err(|_| Error::failed("a task failed"))?);
+        }
+        Ok(sample(&shared, &mark, done))
+    }
+
+    /// Each hand is a thread; `act` is given its number, too.
+    pub fn threads(&self, act: impl Fn(usize, u64) -> Result<u64> + Sync) -> Result<Sample> {
+        let (shared, mark) = self.begin();
+        let done = thread::scope(|scope| {
+            let hands: Vec<_> = (0..self.hands)
+                .map(|me| {
+                    let (shared, act) = (&shared, &act);
+                    scope.spawn(move || {
+                        let mut hand = Hand::new(shared);
+                        while let Some(number) = hand.next() {
+                            hand.did(act(me, number));
+                        }
+                        hand.done
+                    })
+                })
+                .collect();
+            let joined = hands.into_iter().map(|hand| hand.join());
+            joined.collect::<Result<Vec<_>, _>>().map_err(|_| Error::failed("a thread failed"))
+        })?;
+        Ok(sample(&shared, &mark, done))
+    }
+
+    fn begin(&self) -> (Arc<Shared>, Mark) {
+        let Repeat { duration, most, .. } = *self;
+        let mark = Processes::this().mark();
+        (Arc::new(Shared { next: AtomicU64::new(0), most, began: Instant::now(), duration }), mark)
+    }
+}
+
+fn sample(shared: &Shared, mark: &Mark, done: Vec<Done>) -> Sample {
+    let seconds = shared.began.elapsed().as_secs_f64().max(1e-9);
+    let (mut tally, mut broken) = (Tally::default(), None);
+    for (one, why) in done {
+        tally.add(&one);
+        broken = broken.or(why);
+    }
+    Sample {
+        began: shared.began,
+        seconds,
+        asked: tally.replies(),
+        unsent: 0,
+        tally,
+        client_cores: Processes::this().cores_since(mark),
+        server_cores: None,
+        broken,
+    }
+}
+
+struct Hand<'a> {
+    shared: &'a Shared,
+    /// When it last ended something, and so began the next.
+    at: Instant,
+    done: Done,
+}
+
+impl Hand<'_> {
+    fn new(shared: &Shared) -> Hand<'_> {
+        Hand { shared, at: Instant::now(), done: (Tally::default(), None) }
+    }
+
+    /// The number of what is to be done next.
+    fn next(&self) -> Option<u64> {
+        let Shared { next, most, began, duration } = self.shared;
+        if self.done.1.is_some() || self.at - *began >= *duration || stop::is_stopped() {
+            return None;
+        }
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        (number < *most).then_some(number)
+    }
+
+    fn did(&mut self, outcome: Result<u64>) {
+        let now = Instant::now();
+        match outcome {
+            Ok(bytes) => {
+                let tally = &mut self.done.0;
+                tally.latency.record(now - self.at);
+                tally.in_time += 1;
+                tally.bytes_in_time += bytes;
+            }
+            Err(error) => self.done.1 = Some(error.to_string()),
+        }
+        self.at = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_is_done_once_and_no_more_than_the_most() {
+        let repeat = Repeat { hands: 3, duration: Duration::from_secs(60), most: 1000 };
+        let seen: Vec<AtomicU64> = (0..1000).map(|_| AtomicU64::new(0)).collect();
+        let sample = repeat.threads(|hand, number| {
+            assert!(hand < 3);
+            seen[number as usize].fetch_add(1, Ordering::Relaxed);
+            Ok(5)
+        });
+        let sample = sample.unwrap();
+        assert!(seen.iter().all(|times| times.load(Ordering::Relaxed) == 1));
+        assert_eq!((sample.tally.in_time, sample.tally.bytes_in_time), (1000, 5000));
+        assert_eq!((sample.tally.replies(), sample.broken), (1000, None));
+    }
+
+    #[tokio::test]
+    async fn tasks_that_never_wait_take_turns_and_end_in_time() {
+        let repeat = Repeat { hands: 50, duration: Duration::from_millis(20), most: u64::MAX };
+        let began = Instant::now();
+        let sample = repeat.tasks(|_| async { Ok(0) }).await.unwrap();
+        assert!(sample.tally.in_time > 0);
+        // 50 tasks after one another would take a second.
+        assert!(sample.seconds < 0.9, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn what_fails_ends_it_and_the_rest_is_kept() {
+        let repeat = Repeat { hands: 1, duration: Duration::from_secs(60), most: u64::MAX };
+        let sample = repeat.threads(|_, number| match number {
+            0..7 => Ok(1),
+            _ => Err(Error::failed("no more")),
+        });
+        let sample = sample.unwrap();
+        assert_eq!((sample.tally.in_time, sample.broken), (7, Some("no more".to_owned())));
+    }
+}

@@ -1,0 +1,48 @@
+//! `cairn bench`: the crate `bench`, and the layers of Cairn by themselves.
+
+mod blocks;
+mod doors;
+mod meta;
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use cairn_bench::Error;
+use clap::Subcommand;
+
+use crate::failure::{Failure, Result};
+
+/// Measure a server, a store or a file system, of any make; or a layer of Cairn alone
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Any(cairn_bench::Command),
+    Meta(Box<meta::Args>),
+    Blocks(Box<blocks::Args>),
+    Doors(Box<doors::Args>),
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let outcome = match &args.command {
+        Command::Any(command) => cairn_bench::run(command),
+        Command::Meta(args) => meta::run(args),
+        Command::Blocks(args) => blocks::run(args),
+        Command::Doors(args) => return doors::run(args),
+    };
+    match outcome {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(Error::Usage(text)) => Err(Failure::usage(text)),
+        Err(error) => Err(Failure::new(error.to_string())),
+    }
+}
+
+/// What a layer says when it fails.
+fn failed(error: impl Display) -> Error {
+    Error::failed(error.to_string())
+}

@@ -1,0 +1,50 @@
+//! A request that is answered, as it is logged, counted and told.
+
+use std::sync::Arc;
+
+use cairn_base::Stages;
+use http::{HeaderMap, Method, Response};
+
+use super::{Body, reply};
+use crate::metrics::VerbStats;
+use crate::serve::Peer;
+use crate::timing;
+
+pub struct Seen<'a> {
+    pub peer: Peer,
+    pub method: &'a Method,
+    /// As it may be logged.
+    pub path: &'a str,
+    pub is_anonymous: bool,
+    pub stages: Stages,
+}
+
+impl Seen<'_> {
+    /// Takes the body off a reply to HEAD, says how long it took, logs it, and counts it: now, or
+    /// when its last byte goes.
+    pub fn finish(self, mut reply: Response<Body>, stats: &Arc<VerbStats>) -> Response<Body> {
+        if *self.method == Method::HEAD {
+            reply::strip_body(&mut reply);
+        }
+        let status = reply.status().as_u16();
+        timing::say(&mut reply, &self.stages, self.is_anonymous);
+        tracing::debug!(
+            trace = %self.stages.trace,
+            peer = %self.peer.address,
+            method = %self.method,
+            path = self.path,
+            status,
+            elapsed_us = self.stages.total().as_micros() as u64,
+        );
+        reply.body_mut().count(stats, status, &self.stages);
+        reply
+    }
+}
+
+/// Whether who asks is on this machine, without a proxy between.
+pub fn is_local(peer: Peer, headers: &HeaderMap) -> bool {
+    let is_forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
+        .iter()
+        .any(|name| headers.contains_key(*name));
+    peer.address.ip().to_canonical().is_loopback() && !is_forwarded
+}
