@@ -1,9 +1,10 @@
 //! Blocks on a local disk: immutable runs of bytes, written once, checksummed, packed one after
 //! another into segment files, found by an index in memory.
 //!
-//! It is not: a file system (blocks have no names but ids), a cache (every read is of the file and
-//! verified), replication (that is the crate `cluster`), or a thing with timers of its own: who
-//! opens a [`Store`] calls [`Store::compact`] and [`Store::scrub`] when it sees fit.
+//! It is not: a file system (blocks have no names but ids), a cache in memory (every read is of the
+//! file and verified; [`KeptBlocks`] keeps on a disk what was read elsewhere), replication (that is
+//! the crate `cluster`), or a thing with timers of its own: who opens a [`Store`] calls
+//! [`Store::compact`] and [`Store::scrub`] when it sees fit.
 //!
 //! ```text
 //!   put ──► reserve ──► write (many at once) ──► group sync ──► index ──► acknowledged
@@ -24,6 +25,7 @@ mod files;
 #[deny(clippy::indexing_slicing)]
 mod format;
 mod index;
+mod kept;
 mod log;
 mod read;
 mod recover;
@@ -43,6 +45,7 @@ use cairn_base::{BlockId, GroupId, NodeId, Owner, Result};
 
 pub use compact::CompactReport;
 pub use config::{Config, Durability};
+pub use kept::{KeptBlocks, KeptStats};
 pub use recover::OpenReport;
 pub use scrub::{ScrubProgress, ScrubReport, SickBlock};
 pub use store::Store;
@@ -84,6 +87,11 @@ pub trait Blocks: Send + Sync + 'static {
     /// What was asked of other nodes, where blocks are on others.
     fn peers(&self) -> Peers {
         Peers::default()
+    }
+
+    /// How a disk in front of them fares, if there is one.
+    fn kept(&self) -> Option<KeptStats> {
+        None
     }
 }
 

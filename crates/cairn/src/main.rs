@@ -18,6 +18,7 @@ mod cli;
 mod client;
 mod cluster;
 mod dir;
+mod disk_cache;
 mod doctor;
 mod failure;
 mod metadata;

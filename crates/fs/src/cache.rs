@@ -1,23 +1,67 @@
 //! Hot pieces of blocks in memory. Blocks never change, so nothing is ever invalidated.
 
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use cairn_base::{BlockId, GroupId, Result, Stage, stage};
-use quick_cache::Weighter;
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
 use crate::fs::{Inner, Stats};
 
 /// Blocks are cached and read from disk in pieces of this length, bytes.
-pub(crate) const PIECE_BYTES: u64 = 256 << 10;
+pub const PIECE_BYTES: u64 = 256 << 10;
+
+/// Pieces that had to go and are remembered: with 256 KiB each, of 16 GiB.
+const EVICTED: usize = 1 << 16;
 
 type Key = (BlockId, u32);
 
 pub(crate) struct Cache {
-    pieces: quick_cache::sync::Cache<Key, Bytes, ByLength>,
+    pieces: quick_cache::sync::Cache<Key, Bytes, ByLength, DefaultHashBuilder, Evictions>,
+    evicted: Arc<Evicted>,
     hits: AtomicU64,
     misses: AtomicU64,
+    misses_again: AtomicU64,
+}
+
+/// Which pieces had to go for want of room, lately: hashes, of which later ones take the places of
+/// earlier ones.
+struct Evicted {
+    hasher: RandomState,
+    hashes: Box<[AtomicU32]>,
+}
+
+impl Evicted {
+    fn new() -> Arc<Evicted> {
+        let hashes = (0..EVICTED).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Evicted { hasher: RandomState::new(), hashes })
+    }
+
+    fn place(&self, key: &Key) -> (&AtomicU32, u32) {
+        let hash = self.hasher.hash_one(key);
+        (&self.hashes[hash as usize % EVICTED], (hash >> 32) as u32 | 1)
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        let (place, hash) = self.place(key);
+        place.load(Ordering::Relaxed) == hash
+    }
+}
+
+/// What the cache tells of evictions.
+#[derive(Clone)]
+struct Evictions(Arc<Evicted>);
+
+impl Lifecycle<Key, Bytes> for Evictions {
+    type RequestState = ();
+
+    fn on_evict(&self, (): &mut (), key: Key, _: Bytes) {
+        let (place, hash) = self.0.place(&key);
+        place.store(hash, Ordering::Relaxed);
+    }
 }
 
 #[derive(Clone)]
@@ -32,10 +76,14 @@ impl Weighter<Key, Bytes> for ByLength {
 impl Cache {
     pub(crate) fn new(bytes: u64) -> Cache {
         let items = (bytes / PIECE_BYTES).max(64) as usize;
+        let (hasher, evicted) = (DefaultHashBuilder::default(), Evicted::new());
+        let lifecycle = Evictions(Arc::clone(&evicted));
         Cache {
-            pieces: quick_cache::sync::Cache::with_weighter(items, bytes, ByLength),
+            pieces: quick_cache::sync::Cache::with(items, bytes, ByLength, hasher, lifecycle),
+            evicted,
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            misses_again: AtomicU64::new(0),
         }
     }
 
@@ -43,6 +91,9 @@ impl Cache {
         let found = self.pieces.get(key);
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
+        if found.is_none() && self.evicted.has(key) {
+            self.misses_again.fetch_add(1, Ordering::Relaxed);
+        }
         found
     }
 
@@ -50,6 +101,7 @@ impl Cache {
         Stats {
             cache_hits: self.hits.load(Ordering::Relaxed),
             cache_misses: self.misses.load(Ordering::Relaxed),
+            cache_misses_again: self.misses_again.load(Ordering::Relaxed),
             cache_bytes: self.pieces.weight(),
             cache_limit_bytes: self.pieces.capacity(),
         }
@@ -115,5 +167,39 @@ impl Inner {
         };
         self.cache.pieces.insert((block, piece), bytes.clone());
         Ok(bytes.slice((range.start - start) as usize..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_base::SessionId;
+
+    #[test]
+    fn misses_of_what_had_to_go_are_told_from_those_of_what_was_never_there() {
+        let key = |counter| (BlockId { session: SessionId(1), counter }, 0);
+        let cache = Cache::new(100_000);
+        let read = |counter| {
+            if cache.get(&key(counter)).is_none() {
+                cache.pieces.insert(key(counter), Bytes::from_static(&[7; 1000]));
+            }
+        };
+        (0..1000).for_each(read);
+        let first = cache.stats();
+        assert_eq!((first.cache_misses, first.cache_misses_again), (1000, 0));
+        (0..1000).for_each(read);
+        let second = cache.stats();
+        let again = second.cache_misses - first.cache_misses;
+        assert!(again > 800, "{again}");
+        // Two pieces may share a place.
+        let known = second.cache_misses_again;
+        assert!(known <= again && known > again - 50, "{known} of {again}");
+        // One without room misses all, and all but the first of each again.
+        let cache = Cache::new(0);
+        for _ in 0..10 {
+            assert!(cache.get(&key(1)).is_none());
+            cache.pieces.insert(key(1), Bytes::from_static(&[7; 1000]));
+        }
+        assert_eq!(cache.stats().cache_misses_again, 9);
     }
 }

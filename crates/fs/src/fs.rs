@@ -75,6 +75,8 @@ pub(crate) struct Inner {
 pub struct Stats {
     pub cache_hits: u64,
     pub cache_misses: u64,
+    /// Of those, what had been there before and had to go for want of room.
+    pub cache_misses_again: u64,
     pub cache_bytes: u64,
     /// What it may have at most.
     pub cache_limit_bytes: u64,

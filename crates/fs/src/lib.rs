@@ -24,6 +24,7 @@ mod opened;
 mod readers;
 mod write;
 
+pub use cache::PIECE_BYTES;
 pub use cairn_blocks::{Peer, Peers, Spent};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;

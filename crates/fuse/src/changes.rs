@@ -6,6 +6,7 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::ops::setattr::Setattr;
+use cairn_fs::ops::statfs::Statfs;
 use cairn_fs::rows::Inode;
 use fuser::{ReplyAttr, ReplyStatfs};
 
@@ -19,6 +20,14 @@ const UNIT: u64 = 4096;
 /// Files there is room for, as far as anybody asks.
 const FILES: u64 = 1 << 40;
 const NAME_BYTES: u32 = 255;
+
+/// What `statfs` says.
+struct Space {
+    bytes: u64,
+    free_bytes: u64,
+    files: u64,
+    free_files: u64,
+}
 
 impl Mount {
     pub fn getattr(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyAttr) {
@@ -107,18 +116,40 @@ impl Mount {
         }
     }
 
-    pub fn statfs(self: &Arc<Mount>, reply: ReplyStatfs) {
+    pub fn statfs(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyStatfs) {
         let (mount, timer) = (Arc::clone(self), self.time("statfs"));
         self.work(timer, async move {
-            match mount.fs.blocks().usage().await {
-                Ok(usage) => {
-                    let free = usage.free_bytes / UNIT;
-                    let all = (usage.free_bytes.saturating_add(usage.live_bytes)) / UNIT;
-                    let unit = UNIT as u32;
-                    reply.statfs(all, free, free, FILES, FILES, unit, NAME_BYTES, unit);
+            match mount.space(who, ino).await {
+                Ok(Space { bytes, free_bytes, files, free_files }) => {
+                    let (all, free, unit) = (bytes / UNIT, free_bytes / UNIT, UNIT as u32);
+                    reply.statfs(all, free, free, files, free_files, unit, NAME_BYTES, unit);
                 }
                 Err(error) => reply.error(errno::of(&error)),
             }
         });
+    }
+
+    /// Of the store, or what a quota leaves of it to the bucket of an inode.
+    async fn space(&self, who: Who, ino: Ino) -> Result<Space> {
+        let disk = self.fs.blocks().usage().await?;
+        let bytes = disk.free_bytes.saturating_add(disk.live_bytes);
+        let free_bytes = disk.free_bytes;
+        let mut space = Space { bytes, free_bytes, files: FILES, free_files: FILES };
+        if ino == Ino::ROOT {
+            return Ok(space);
+        }
+        // Who may not look into a bucket sees the store.
+        let Ok(bucket) = self.fs.read(&self.caller(who), Statfs { ino }).await else {
+            return Ok(space);
+        };
+        if bucket.quota_bytes > 0 {
+            space.bytes = bucket.quota_bytes;
+            space.free_bytes = free_bytes.min(bucket.quota_bytes.saturating_sub(bucket.bytes));
+        }
+        if bucket.quota_objects > 0 {
+            space.files = bucket.quota_objects;
+            space.free_files = bucket.quota_objects.saturating_sub(bucket.objects);
+        }
+        Ok(space)
     }
 }

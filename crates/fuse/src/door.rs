@@ -286,8 +286,8 @@ impl Filesystem for Door {
         reply.ok();
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.mount.statfs(reply);
+    fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        self.mount.statfs(Who::of(request), inode(ino), reply);
     }
 
     fn setxattr(

@@ -41,6 +41,11 @@ impl Mount {
         let cache = self.fs.stats();
         line("cache_hits", cache.cache_hits);
         line("cache_misses", cache.cache_misses);
+        if let Some(kept) = self.fs.blocks().kept() {
+            line("disk_cache_hits", kept.hits);
+            line("disk_cache_misses", kept.misses);
+            line("disk_cache_bytes", kept.bytes);
+        }
         if let MetaStats::Remote(session) = self.fs.meta().stats() {
             line("session_calls", session.calls);
             line("session_reads_leased", session.reads_leased);

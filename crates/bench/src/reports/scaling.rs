@@ -85,11 +85,11 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
         }
         let args = command(lab, &gateways, &origins, &options)?;
         let prepared = s3::Prepared::new(&args)?;
+        prepared.begin()?;
         quotas.iter().try_for_each(|quota| quota.limit(Some(sizes.share)))?;
-        let measured = prepared.measure(session);
-        quotas.iter().try_for_each(|quota| quota.limit(None))?;
         // The store is thrown away: what could not be removed does not matter.
-        let _ = measured?;
+        let _ = prepared.measure(session);
+        quotas.iter().try_for_each(|quota| quota.limit(None))?;
     }
     let share = quotas.iter().map(Quota::throttled).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
     if share.1 > 0 {

@@ -203,7 +203,8 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     let prepared = Prepared::new(args)?;
     let mut session = Session::begin("s3", prepared.shown(), &args.output)?;
-    let closed = prepared.measure(&mut session)?;
+    prepared.begin()?;
+    let closed = prepared.measure(&mut session);
     session.end()?;
     closed
 }
@@ -244,23 +245,41 @@ impl<'a> Prepared<'a> {
         shown.collect()
     }
 
-    /// Runs all loads. Within: whether all that was made could be removed.
-    pub fn measure(&self, session: &mut Session) -> Result<Result<()>> {
-        let (bench, contenders) = (&self.bench, &self.contenders);
+    /// Makes buckets, and the objects that are read in parts.
+    pub fn begin(&self) -> Result<()> {
         let mut opened = Vec::new();
-        for contender in contenders {
-            match bench.open(contender) {
-                Ok(()) => opened.push(contender),
-                Err(error) => {
-                    let closed =
-                        opened.into_iter().try_for_each(|contender| bench.close(contender));
-                    return closed.and(Err(error));
-                }
+        for contender in &self.contenders {
+            let begun = self.bench.open(contender).and_then(|()| {
+                opened.push(contender);
+                self.make_objects(contender)
+            });
+            if begun.is_err() {
+                let mut closed = opened.into_iter().map(|contender| self.bench.close(contender));
+                return closed.find(Result::is_err).unwrap_or(begun);
             }
         }
+        Ok(())
+    }
+
+    fn make_objects(&self, contender: &Contender) -> Result<()> {
+        let part = self.loads.iter().find_map(|load| match load {
+            Load::Parts(Kind::Ranged, part) => Some(*part),
+            _ => None,
+        });
+        let Some(part) = part else { return Ok(()) };
+        let made = self.bench.upload(&contender.stores, &folder(Kind::Ranged), part, HELPERS)?;
+        match made.broken {
+            Some(why) => Err(Error::failed(format!("the object to read: {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs all loads. Returns whether all that was made could be removed.
+    pub fn measure(&self, session: &mut Session) -> Result<()> {
+        let (bench, contenders) = (&self.bench, &self.contenders);
         session.run(bench.cases(contenders, &self.loads), bench.args.time.rounds);
         let closed: Vec<_> = contenders.iter().map(|contender| bench.close(contender)).collect();
-        Ok(closed.into_iter().collect())
+        closed.into_iter().collect()
     }
 }
 
@@ -440,49 +459,64 @@ impl Bench<'_> {
         part: u64,
         connections: usize,
     ) -> Result<Sample> {
-        let folder = format!("{kind:?}").to_lowercase();
-        let none = Distribution::Uniform(0, 0);
-        let plan = |order, connections| {
-            let mut work = self.work(stores, order, &folder, &none);
-            work.objects = self.args.object;
-            let work = Arc::new(work);
-            let plan = self.plan(Arc::clone(&work) as Arc<dyn load::Work>);
-            (work, Plan { endpoints: targets(stores), connections, ..plan })
-        };
-        let upload = |connections| {
-            let hand = self.hand(&stores[0]);
-            let key = format!("{}{folder}/{:08}", self.prefix, 0);
-            let begun = Instant::now();
-            let id = hand.begin_upload(&key)?;
-            let (work, plan) = plan(Order::Upload { upload: id.clone(), part }, connections);
-            let mut sample = load::run(&plan)?;
-            let etags: Vec<String> = work.etags.lock().values().cloned().collect();
-            if etags.len() as u64 != self.args.object.div_ceil(part) {
-                let aborted = hand.abort_upload(&key, &id);
-                let left = aborted.err().map(|error| format!("; {error}")).unwrap_or_default();
-                let text = format!("parts of an upload failed{left}");
-                sample.broken.get_or_insert(text);
-                return Ok(sample);
+        let folder = folder(kind);
+        match kind {
+            Kind::Multipart => {
+                let sample = self.upload(stores, &folder, part, connections)?;
+                self.remove(contender, &format!("{}{folder}/", self.prefix))?;
+                Ok(sample)
             }
-            hand.complete_upload(&key, &id, &etags)?;
-            // All of it: until the object is there.
-            sample.seconds = begun.elapsed().as_secs_f64();
-            Ok(sample)
-        };
-        let prefix = format!("{}{folder}/", self.prefix);
-        if kind == Kind::Multipart {
-            let sample = upload(connections)?;
-            self.remove(contender, &prefix)?;
+            _ => load::run(&self.parts(stores, Order::Ranges { part }, &folder, connections).1),
+        }
+    }
+
+    /// Work on parts of one object.
+    fn parts(
+        &self,
+        stores: &[Store],
+        order: Order,
+        folder: &str,
+        connections: usize,
+    ) -> (Arc<S3Work>, Plan) {
+        let mut work = self.work(stores, order, folder, &Distribution::Uniform(0, 0));
+        work.objects = self.args.object;
+        let work = Arc::new(work);
+        let plan = self.plan(Arc::clone(&work) as Arc<dyn load::Work>);
+        (work, Plan { endpoints: targets(stores), connections, ..plan })
+    }
+
+    /// Makes the object.
+    fn upload(
+        &self,
+        stores: &[Store],
+        folder: &str,
+        part: u64,
+        connections: usize,
+    ) -> Result<Sample> {
+        let hand = self.hand(&stores[0]);
+        let key = format!("{}{folder}/{:08}", self.prefix, 0);
+        let begun = Instant::now();
+        let id = hand.begin_upload(&key)?;
+        let order = Order::Upload { upload: id.clone(), part };
+        let (work, plan) = self.parts(stores, order, folder, connections);
+        let mut sample = load::run(&plan)?;
+        let etags: Vec<String> = work.etags.lock().values().cloned().collect();
+        if etags.len() as u64 != self.args.object.div_ceil(part) {
+            let aborted = hand.abort_upload(&key, &id);
+            let left = aborted.err().map(|error| format!("; {error}")).unwrap_or_default();
+            sample.broken.get_or_insert(format!("parts of an upload failed{left}"));
             return Ok(sample);
         }
-        if self.hand(&stores[0]).list(&prefix)?.is_empty() {
-            let sample: Sample = upload(HELPERS)?;
-            if let Some(why) = sample.broken {
-                return Err(Error::failed(format!("the object to read: {why}")));
-            }
-        }
-        load::run(&plan(Order::Ranges { part }, connections).1)
+        hand.complete_upload(&key, &id, &etags)?;
+        // All of it: until the object is there.
+        sample.seconds = begun.elapsed().as_secs_f64();
+        Ok(sample)
     }
+}
+
+/// Where the objects of a load in parts are.
+fn folder(kind: Kind) -> String {
+    format!("{kind:?}").to_lowercase()
 }
 
 fn targets(stores: &[Store]) -> Vec<Target> {

@@ -12,3 +12,4 @@ mod many_writers_at_once;
 mod power_cuts_lose_nothing_acknowledged;
 mod records_out_of_place_are_refused;
 mod what_is_dead_is_compacted_away;
+mod what_was_read_elsewhere_is_kept_here;

@@ -93,6 +93,8 @@ pub struct Bucket {
     pub objects: u64,
     pub bytes: u64,
     pub uploads: u64,
+    pub quota_objects: u64,
+    pub quota_bytes: u64,
 }
 
 #[derive(Deserialize)]

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use cairn_bench::values::size;
 use serde::Serialize;
 
 use super::address::bucket_path;
@@ -16,6 +17,7 @@ use crate::output;
   cairn bucket create photos
   cairn bucket create www --visibility public
   cairn bucket set photos --grant alice:read,write
+  cairn bucket set photos --quota 500g
   cairn bucket ls --json")]
 pub struct Args {
     #[command(subcommand)]
@@ -60,6 +62,12 @@ enum Command {
         /// In a cluster: on, and downloads over HTTP go straight to chunkservers; or off
         #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
         redirect: Option<String>,
+        /// Bytes that may be in it, such as 500g; 0 for no quota. Only root may set it
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        quota: Option<u64>,
+        /// Files or objects that may be in it; 0 for no quota. Only root may set it
+        #[arg(long, value_name = "N")]
+        quota_files: Option<u64>,
     },
     /// Delete an empty bucket
     #[command(after_help = "Example:\n  cairn rm -r old/ && cairn bucket rm old")]
@@ -86,6 +94,10 @@ struct Change<'a> {
     replicas: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     redirect: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota_objects: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -102,7 +114,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             server.send("PUT", &format!("{}?visibility={visibility}", bucket_path(name)))?;
         }
         Command::Ls { json } => list(&server, *json)?,
-        Command::Set { name, visibility, cache_control, grant, replicas, redirect } => {
+        Command::Set {
+            name,
+            visibility,
+            cache_control,
+            grant,
+            replicas,
+            redirect,
+            quota,
+            quota_files,
+        } => {
             let grant = grant.as_deref().map(parse_grant).transpose()?;
             let change = Change {
                 visibility: visibility.as_deref(),
@@ -110,6 +131,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 grant,
                 replicas: *replicas,
                 redirect: redirect.as_deref(),
+                quota_objects: *quota_files,
+                quota_bytes: *quota,
             };
             server.send_json("PATCH", &bucket_path(name), &change)?;
         }
@@ -151,6 +174,9 @@ pub fn list(server: &Server, json: bool) -> Result<()> {
 
 fn show(bucket: &Bucket) -> Result<()> {
     let size = output::human_bytes(bucket.bytes);
+    let quota = |quota: u64, shown: String| if quota == 0 { "none".to_owned() } else { shown };
+    let quota_files = quota(bucket.quota_objects, bucket.quota_objects.to_string());
+    let quota_size = quota(bucket.quota_bytes, output::human_bytes(bucket.quota_bytes));
     output::line(format!("bucket         {}", bucket.name))?;
     output::line(format!("kind           {}", bucket.kind))?;
     output::line(format!("owner          {}", bucket.owner))?;
@@ -160,5 +186,7 @@ fn show(bucket: &Bucket) -> Result<()> {
     output::line(format!("created        {}", bucket.created))?;
     output::line(format!("files          {}", bucket.objects))?;
     output::line(format!("size           {} ({size})", bucket.bytes))?;
-    output::line(format!("uploads        {}", bucket.uploads))
+    output::line(format!("uploads        {}", bucket.uploads))?;
+    output::line(format!("quota          {quota_size}"))?;
+    output::line(format!("quota of files {quota_files}"))
 }

@@ -22,13 +22,16 @@ use cairn_fuse::{Mounted, Options};
 use cairn_meta::Meta;
 use cairn_meta::session::client::{self, Client};
 use rustix::mount::{UnmountFlags, unmount};
+use tokio::task::block_in_place;
 use ureq::http::HeaderMap;
 use ureq::http::header::{AUTHORIZATION, HeaderValue};
 
 use crate::client::server::{Connection, Known};
 use crate::dir::lock::Lock;
+use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
-use crate::node::{ThisNode, gateway};
+use crate::node::ThisNode;
+use crate::node::gateway::{self, Opened};
 use crate::output;
 use crate::server::{log, process, signals::Signals};
 
@@ -102,6 +105,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
     #[command(flatten)]
+    disk_cache: DiskCacheArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -144,7 +149,7 @@ struct Reached {
     fs: Fs,
     user: Caller,
     source: String,
-    _lock: Option<Lock>,
+    _locks: [Option<Lock>; 2],
 }
 
 async fn run_mount(args: &Args) -> Result<ExitCode> {
@@ -230,23 +235,24 @@ async fn reach_server(args: &Args, known: Known) -> Result<Reached> {
     let client = Client::start(agent, Arc::clone(&clock), Arc::clone(&rng), config).await?;
     let session = client.clone();
     let blocks = MountBlocks::new(&dialer, &source, &rng, move || session.session());
+    let (blocks, lock) = block_in_place(|| args.disk_cache.before(Arc::new(blocks)))?;
     let config =
         cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
-    let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), clock, config);
-    Ok(Reached { fs, user: Caller::verified(user), source, _lock: None })
+    let fs = Fs::over(Meta::Remote(client), blocks, clock, config);
+    Ok(Reached { fs, user: Caller::verified(user), source, _locks: [lock, None] })
 }
 
 /// As a gateway with one door more: it verifies the credentials by itself.
 async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached> {
     let node = ThisNode::open(dir, Role::Gateway)?;
-    let lock = Lock::take(dir)?;
+    let own = Lock::take(dir)?;
     node.beat(move || crate::node::beat_of(String::new()));
     let sizes = gateway::Sizes {
         cache_mib: args.cache_mib,
         meta_cache_mib: args.meta_cache_mib,
         connections: NODE_REQUESTS,
     };
-    let (fs, admit, _) = gateway::open(&node, sizes).await?;
+    let Opened { fs, admit, lock, .. } = gateway::open(&node, sizes, &args.disk_cache).await?;
     let Some(authorization) = known.authorization else {
         return Err(Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET"));
     };
@@ -257,5 +263,5 @@ async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached>
     let user = admit.caller(&headers, here).await;
     let user = user.map_err(|_| Failure::new("the credentials are not those of a user"))?;
     let cluster = node.loaded.identity.cluster();
-    Ok(Reached { fs, user, source: format!("cairn:{cluster}"), _lock: Some(lock) })
+    Ok(Reached { fs, user, source: format!("cairn:{cluster}"), _locks: [Some(own), lock] })
 }

@@ -17,11 +17,13 @@ use cairn_fs::Fs;
 use cairn_meta::Meta;
 use cairn_meta::session::client::{self, Client};
 use tokio::sync::watch;
+use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::ThisNode;
 use super::this::beat_of;
 use crate::dir::lock::Lock;
+use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
 use crate::server::{doors, log, process, signals::Signals};
 
@@ -56,6 +58,8 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=DATA_CONNECTIONS as u64))]
     peer_connections: u64,
     #[command(flatten)]
+    disk_cache: DiskCacheArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -66,6 +70,15 @@ pub struct Sizes {
     pub meta_cache_mib: u64,
     /// To each chunkserver.
     pub connections: usize,
+}
+
+/// A store that a gateway has reached.
+pub struct Opened {
+    pub fs: Fs,
+    pub admit: Arc<Admit>,
+    pub redirects: Redirects,
+    /// Of the disk in front of it.
+    pub lock: Option<Lock>,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -85,8 +98,8 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
         meta_cache_mib: args.meta_cache_mib,
         connections: args.peer_connections as usize,
     };
-    let (fs, admit, redirects) = tokio::select! {
-        opened = open(&node, sizes) => opened?,
+    let Opened { fs, admit, redirects, lock: _kept } = tokio::select! {
+        opened = open(&node, sizes, &args.disk_cache) => opened?,
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
     };
     let (stop, stopped) = watch::channel(false);
@@ -115,7 +128,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
 }
 
 /// Opens a session with whatever master serves; goes on trying until there is one.
-pub async fn open(node: &ThisNode, sizes: Sizes) -> Result<(Fs, Arc<Admit>, Redirects)> {
+pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result<Opened> {
     let Sizes { cache_mib, meta_cache_mib, connections } = sizes;
     let (seal, links) = loop {
         match node.agent.call::<_, Secrets>(Method::Secrets, &()).await {
@@ -143,9 +156,10 @@ pub async fn open(node: &ThisNode, sizes: Sizes) -> Result<(Fs, Arc<Admit>, Redi
     let (loads, rng) = (node.agent.loads(), Arc::clone(&node.rng));
     let blocks = Replicated::limited(map, pool, loads, rng, connections);
     let config = cairn_fs::Config { cache_bytes: cache_mib << 20, ..cairn_fs::Config::default() };
-    let fs = Fs::over(Meta::Remote(client), Arc::new(blocks), Arc::clone(&node.clock), config);
+    let (blocks, lock) = block_in_place(|| disk.before(Arc::new(blocks)))?;
+    let fs = Fs::over(Meta::Remote(client), blocks, Arc::clone(&node.clock), config);
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
-    Ok((fs, admit, redirects(node, links)))
+    Ok(Opened { fs, admit, redirects: redirects(node, links), lock })
 }
 
 /// Sends clients to any chunkserver of a group.

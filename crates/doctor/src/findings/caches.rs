@@ -4,8 +4,6 @@ use super::REQUESTS;
 use crate::Finding;
 use crate::sample::{Pair, Server};
 
-/// A cache that is fuller than this would keep more if it could.
-const FULL: f64 = 0.8;
 const MISSED: f64 = 0.5;
 /// Calls to the master for each read from which on leases do not help.
 const CALLS: f64 = 0.5;
@@ -21,10 +19,10 @@ fn of_blocks(server: &Server<'_>) -> Option<Finding> {
     let (hits, misses) =
         (server.grew("cairn_cache_hits_total", &[]), server.grew("cairn_cache_misses_total", &[]));
     let (bytes, limit) = (server.is("cairn_cache_bytes"), server.is("cairn_cache_limit_bytes"));
-    // What has room in it was not there because it was never read before.
-    let is_full = bytes >= FULL * limit;
-    let missed = misses / (hits + misses).max(1.0);
-    if hits + misses < REQUESTS || missed < MISSED || !is_full {
+    // What was never read before would have been missed by a larger one, too.
+    let again = server.grew("cairn_cache_misses_again_total", &[]);
+    let missed = again / (hits + misses).max(1.0);
+    if hits + misses < REQUESTS || missed < MISSED {
         return None;
     }
     let share = server.share(&["read", "peer"]);
@@ -38,7 +36,11 @@ fn of_blocks(server: &Server<'_>) -> Option<Finding> {
         cost_percent: 100.0 * share,
         what,
         evidence: vec![
-            format!("{:.0} % of {:.0} look-ups found nothing", 100.0 * missed, hits + misses),
+            format!(
+                "{:.0} % of {:.0} look-ups were of what had been there, and had to go",
+                100.0 * missed,
+                hits + misses
+            ),
             format!("{:.0} MiB of {:.0} MiB are in use", mib(bytes), mib(limit)),
             format!("{:.0} % of the time of requests is reading blocks", 100.0 * share),
         ],

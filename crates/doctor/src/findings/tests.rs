@@ -200,19 +200,19 @@ fn connections_are_not_kept_or_handshakes_are_full() {
 #[test]
 fn caches_that_do_not_hold_what_is_asked_for() {
     let (before, mut after) = quiet();
-    let cache = |bytes: u64, limit: u64| {
+    let cache = |again: u64, limit: u64| {
         format!(
-            "cairn_cache_hits_total 10\ncairn_cache_misses_total 990\ncairn_cache_bytes {bytes}\n\
-             cairn_cache_limit_bytes {limit}\n"
+            "cairn_cache_hits_total 10\ncairn_cache_misses_total 990\ncairn_cache_bytes {limit}\n\
+             cairn_cache_limit_bytes {limit}\ncairn_cache_misses_again_total {again}\n"
         )
     };
-    let mut with = |bytes, limit| {
-        after.nodes = vec![served(1000, 10.0, &[("peer", 8.0)], &cache(bytes, limit))];
+    let mut with = |again, limit| {
+        after.nodes = vec![served(1000, 10.0, &[("peer", 8.0)], &cache(again, limit))];
         look(&before, &after)
     };
-    assert!(with(0, 0).findings[0].what.contains("switched off"));
+    assert!(with(900, 0).findings[0].what.contains("switched off"));
     assert!(with(900, 1000).findings[0].what.contains("too small"));
-    // It has room: these were first reads.
+    // It is full, but these were first reads.
     assert_eq!(kinds(&with(100, 1000)), Vec::<&str>::new());
     let calls = "cairn_session_calls_total 2000\n";
     after.nodes = vec![served(1000, 10.0, &[("meta", 9.0)], calls)];

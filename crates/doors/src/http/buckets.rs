@@ -26,6 +26,8 @@ struct ShownBucket {
     objects: u64,
     bytes: u64,
     uploads: u32,
+    quota_objects: u64,
+    quota_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -49,6 +51,8 @@ async fn shown(fs: &Fs, opened: Opened, usage: Usage) -> Result<ShownBucket> {
         objects: usage.objects,
         bytes: usage.bytes,
         uploads: usage.uploads,
+        quota_objects: usage.quota_objects,
+        quota_bytes: usage.quota_bytes,
     })
 }
 
@@ -92,6 +96,9 @@ struct Change {
     replicas: Option<u8>,
     /// `on`: a GET without `no-redirect` is sent to where the data is; or `off`.
     redirect: Option<String>,
+    /// What may be in it; 0 for no quota.
+    quota_objects: Option<u64>,
+    quota_bytes: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -117,13 +124,21 @@ impl Change {
             }
             Some(None) => return Err(Error::Invalid("grant: use <user>:<rights>".into())),
         };
-        let number = |text: &str| {
-            text.parse::<u8>().map_err(|_| Error::Invalid(format!("replicas {text:?}: use 1 to 5")))
-        };
-        let replicas = query.get("replicas").map(number).transpose()?;
-        let (visibility, cache_control) = (text("visibility"), text("cache_control"));
-        Ok(Change { visibility, cache_control, grant, replicas, redirect: text("redirect") })
+        Ok(Change {
+            visibility: text("visibility"),
+            cache_control: text("cache_control"),
+            grant,
+            replicas: number(query, "replicas", "1 to 5")?,
+            redirect: text("redirect"),
+            quota_objects: number(query, "quota_objects", "a number, 0 for none")?,
+            quota_bytes: number(query, "quota_bytes", "a number, 0 for none")?,
+        })
     }
+}
+
+fn number<T: std::str::FromStr>(query: &Query, name: &str, remedy: &str) -> Result<Option<T>> {
+    let wrong = |text: &str| Error::Invalid(format!("{name} {text:?}: use {remedy}"));
+    query.get(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
 }
 
 fn is_on(word: &str) -> Result<bool> {
@@ -155,6 +170,8 @@ pub async fn update(
         replicas: change.replicas,
         redirect: change.redirect.as_deref().map(is_on).transpose()?,
         tags: None,
+        quota_objects: change.quota_objects,
+        quota_bytes: change.quota_bytes,
     };
     fs.run(caller, verb).await?;
     Ok(no_content())

@@ -284,6 +284,7 @@ async fn of_store(fs: &Fs) -> Vec<Number> {
     let mut numbers = vec![
         counter("cache_hits", "Pieces of blocks found in memory", cache.cache_hits),
         counter("cache_misses", "Pieces of blocks not found in memory", cache.cache_misses),
+        counter("cache_misses_again", "Of them, evicted before", cache.cache_misses_again),
         gauge("cache_bytes", "Bytes of blocks in memory", cache.cache_bytes),
         gauge("cache_limit_bytes", "Bytes there may be at most", cache.cache_limit_bytes),
     ];

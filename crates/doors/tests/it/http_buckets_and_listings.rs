@@ -64,6 +64,36 @@ fn settings_change_by_json_and_by_query() {
     patch("?grant=nobody:read", "").expect(404);
 }
 
+#[test]
+fn quotas_hold_until_something_is_deleted() {
+    let server = Server::start();
+    let (root, owner) = (server.root(), server.user("owner"));
+    owner.put("/storage/bucket", b"").expect(201);
+    let patch = |client: &Client, query: &str, json: &str| {
+        client.call("PATCH", &format!("/storage/bucket{query}"), &[], json.as_bytes())
+    };
+    patch(&owner, "?quota_bytes=1", "").expect(403);
+    patch(&root, "", r#"{"quota_bytes": 100000, "quota_objects": 2}"#).expect(204);
+    let shown = owner.get("/storage/bucket").expect(200).json();
+    assert_eq!((&shown["quota_bytes"], &shown["quota_objects"]), (&100_000.into(), &2.into()));
+    owner.put("/storage/bucket/a", &[1; 60_000]).expect(201);
+    let refused = owner.put("/storage/bucket/b", &[2; 60_000]).expect(507);
+    assert!(refused.text().contains("quota of bucket bucket, 100000 bytes"), "{}", refused.text());
+    owner.get("/storage/bucket/b").expect(404);
+    owner.put("/storage/bucket/b", &[2; 30_000]).expect(201);
+    owner.put("/storage/bucket/c", b"").expect(507);
+    owner.put("/storage/bucket/a", &[3; 70_000]).expect(204);
+    owner.put("/storage/bucket/a", &[3; 70_001]).expect(507);
+    assert!(owner.get("/storage/bucket/a").expect(200).body == [3; 70_000]);
+    owner.call("DELETE", "/storage/bucket/b", &[], b"").expect(204);
+    owner.put("/storage/bucket/c", &[4; 30_000]).expect(201);
+    for bad in ["?quota_bytes=x", "?quota_objects=-1", "?quota_bytes=99999999999999999999"] {
+        patch(&root, bad, "").expect(400);
+    }
+    patch(&root, "?quota_bytes=0&quota_objects=0", "").expect(204);
+    owner.put("/storage/bucket/d", &[5; 200_000]).expect(201);
+}
+
 /// All pages of a listing, of `limit` entries each.
 fn pages(client: &Client, path: &str, limit: usize) -> (Vec<String>, Vec<String>) {
     let (mut keys, mut prefixes) = (Vec::new(), Vec::new());

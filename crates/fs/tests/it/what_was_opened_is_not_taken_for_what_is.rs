@@ -33,11 +33,7 @@ fn a_right_that_was_taken_away() {
         let show = |visibility| UpdateBucket {
             name: BUCKET.into(),
             visibility: Some(visibility),
-            cache_control: None,
-            grant: None,
-            tags: None,
-            replicas: None,
-            redirect: None,
+            ..UpdateBucket::default()
         };
         world.fs.run(&root(), show(Visibility::Public)).await.unwrap();
         for _ in 0..3 {

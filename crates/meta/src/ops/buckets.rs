@@ -149,6 +149,10 @@ pub struct UpdateBucket {
     pub replicas: Option<u8>,
     /// Whether clients of the HTTP door are sent to where the data is.
     pub redirect: Option<bool>,
+    /// How many objects there may be; 0 for no quota. Only root may say.
+    pub quota_objects: Option<u64>,
+    /// How many bytes; likewise.
+    pub quota_bytes: Option<u64>,
 }
 
 impl Verb for UpdateBucket {
@@ -182,7 +186,30 @@ impl Verb for UpdateBucket {
             opened.bucket.redirect = redirect;
         }
         store(view, keys::bucket(opened.id), &opened.bucket);
+        if self.quota_objects.or(self.quota_bytes).is_some() {
+            self.set_quotas(view, context, opened.id)?;
+        }
         Ok(opened)
+    }
+}
+
+impl UpdateBucket {
+    /// What is there already stays, even if it is more.
+    fn set_quotas(
+        &self,
+        view: &mut View<'_>,
+        context: &Context,
+        bucket: BucketId,
+    ) -> Result<(), Stop> {
+        if !context.caller.is_root() {
+            return Err(Error::Denied("quotas: only root may set them".into()).into());
+        }
+        let key = keys::usage(bucket);
+        let mut usage: Usage = load(view, &key)?.unwrap_or_default();
+        usage.quota_objects = self.quota_objects.unwrap_or(usage.quota_objects);
+        usage.quota_bytes = self.quota_bytes.unwrap_or(usage.quota_bytes);
+        store(view, key, &usage);
+        Ok(())
     }
 }
 

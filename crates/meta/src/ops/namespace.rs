@@ -293,7 +293,7 @@ pub fn count_uploads(view: &mut View<'_>, bucket: BucketId, uploads: i64) -> Res
     Ok(())
 }
 
-/// Adds to a bucket's usage.
+/// Adds to a bucket's usage. `Full` if that grows beyond a quota.
 pub fn count_usage(
     view: &mut View<'_>,
     bucket: BucketId,
@@ -304,8 +304,21 @@ pub fn count_usage(
     let mut usage: Usage = load(view, &key)?.unwrap_or_default();
     usage.objects = add(usage.objects, objects, "objects of a bucket")?;
     usage.bytes = add(usage.bytes, bytes, "bytes of a bucket")?;
+    let exceeds = |grows: bool, used: u64, quota: u64| grows && quota > 0 && used > quota;
+    if exceeds(objects > 0, usage.objects, usage.quota_objects) {
+        return Err(used_up(view, bucket, format!("{} objects", usage.quota_objects))?.into());
+    }
+    if exceeds(bytes > 0, usage.bytes, usage.quota_bytes) {
+        return Err(used_up(view, bucket, format!("{} bytes", usage.quota_bytes))?.into());
+    }
     store(view, key, &usage);
     Ok(())
+}
+
+fn used_up(view: &mut View<'_>, bucket: BucketId, quota: String) -> Result<Error, Stop> {
+    let Bucket { name, .. } = load_known(view, &keys::bucket(bucket), "bucket")?;
+    let remedy = "delete something, or have root raise it";
+    Ok(Error::Full(format!("the quota of bucket {name}, {quota}: {remedy}")))
 }
 
 fn add(value: u64, delta: i64, what: &str) -> Result<u64, Stop> {

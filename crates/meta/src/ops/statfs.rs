@@ -9,7 +9,8 @@ use super::posix::open_inode;
 use crate::rows::{Bucket, Row, Usage};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Reads the usage of the bucket of an inode; of all buckets the caller may read, at the root.
+/// Reads the usage and the quotas of the bucket of an inode; at the root the usage of all buckets
+/// the caller may read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Statfs {
     pub ino: Ino,

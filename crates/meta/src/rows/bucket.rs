@@ -128,7 +128,7 @@ fn decode_grant(mut bytes: &[u8]) -> Result<(UserId, Rights)> {
     }
 }
 
-/// How much is in a bucket: the row `n <bucket>`.
+/// How much is in a bucket, and may be: the row `n <bucket>`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Inodes that are not directories.
@@ -137,12 +137,21 @@ pub struct Usage {
     pub bytes: u64,
     /// Multipart uploads in progress.
     pub uploads: u32,
+    /// What `objects` may grow to; 0 for as many as there is room for.
+    pub quota_objects: u64,
+    /// What `bytes` may grow to; 0 for as many as there is room for.
+    pub quota_bytes: u64,
 }
 
 impl Row for Usage {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
         writer.number(1, self.objects).number(2, self.bytes).number(3, u64::from(self.uploads));
+        for (tag, quota) in [(4, self.quota_objects), (5, self.quota_bytes)] {
+            if quota > 0 {
+                writer.number(tag, quota);
+            }
+        }
         writer.finish()
     }
 
@@ -154,6 +163,8 @@ impl Row for Usage {
                 1 => usage.objects = field.number()?,
                 2 => usage.bytes = field.number()?,
                 3 => usage.uploads = narrow("uploads", field.number()?)?,
+                4 => usage.quota_objects = field.number()?,
+                5 => usage.quota_bytes = field.number()?,
                 _ => {}
             }
         }

@@ -1,8 +1,12 @@
 //! Attributes: mode, owner, times, extended attributes, usage.
 
 use bytes::Bytes;
-use cairn_base::{Ino, Timestamp, limits};
+use cairn_auth::Caller;
+use cairn_base::{Ino, Timestamp, UserId, limits};
+use cairn_meta::ops::buckets::UpdateBucket;
+use cairn_meta::ops::create::Create;
 use cairn_meta::ops::getattr::Getattr;
+use cairn_meta::ops::link::Link;
 use cairn_meta::ops::setattr::{SetTime, Setattr};
 use cairn_meta::ops::statfs::Statfs;
 use cairn_meta::ops::symlink::Symlink;
@@ -12,7 +16,7 @@ use cairn_meta::ops::write::{Data, Write};
 use cairn_meta::ops::xattr::{GetXattr, ListXattrs, RemoveXattr, SetXattr, XattrMode};
 use cairn_meta::rows::{BucketKind, ObjectAttributes, Row};
 
-use crate::harness::{SESSION, Store, fails};
+use crate::harness::{OWNER, SESSION, Store, fails};
 
 fn set(ino: Ino) -> Setattr {
     Setattr { ino, ..Setattr::default() }
@@ -179,4 +183,69 @@ fn usage_is_of_a_bucket_or_of_all() {
     let mut usage = |ino| store.run(Statfs { ino }).map(|usage| (usage.objects, usage.bytes));
     assert_eq!(usage(one).unwrap(), (1, 100));
     assert_eq!(usage(Ino::ROOT).unwrap(), (2, (1 << 40) + 100));
+}
+
+fn quotas(objects: Option<u64>, bytes: Option<u64>) -> UpdateBucket {
+    let name = "one".to_owned();
+    UpdateBucket { name, quota_objects: objects, quota_bytes: bytes, ..UpdateBucket::default() }
+}
+
+#[test]
+fn what_grows_stays_within_the_quotas_of_its_bucket() {
+    let mut store = Store::new(8);
+    let (one, two) =
+        (store.bucket("one", BucketKind::Posix), store.bucket("two", BucketKind::Posix));
+    let truncate = |store: &mut Store, ino, size| {
+        let spare = store.next_body();
+        store.run(Truncate { ino, session: SESSION, opened: true, spare, size }).map(drop)
+    };
+    let create = |store: &mut Store, parent, name: &str| {
+        let name = name.as_bytes().to_vec();
+        let create = Create { parent, name, mode: 0o644, umask: 0, exclusive: true };
+        store.run(create).map(drop)
+    };
+    store.run(quotas(Some(2), Some(1000))).unwrap();
+    let (ino, other) = (store.file(one, "f"), store.file(one, "g"));
+    truncate(&mut store, ino, 600).unwrap();
+    let before = store.rows.clone();
+    fails(truncate(&mut store, other, 401), "full");
+    fails(create(&mut store, one, "h"), "full");
+    let link = Symlink { parent: one, name: b"l".to_vec(), target: b"f"[..].into() };
+    fails(store.run(link), "full");
+    let write = Data::Inline(Bytes::from_static(&[1; 500]));
+    let spare = store.next_body();
+    let write = Write { ino, session: SESSION, opened: true, spare, offset: 600, data: write };
+    fails(store.run(write), "full");
+    assert!(store.rows == before, "what is refused changes nothing");
+    truncate(&mut store, other, 400).unwrap();
+    // Other buckets, directories, and what does not grow are free.
+    let far = store.file(two, "f");
+    truncate(&mut store, far, 1 << 30).unwrap();
+    store.directory(one, "d");
+    let link = Link { ino, parent: one, name: b"f2".to_vec() };
+    store.run(link).unwrap();
+    // A quota below what is there: it stays, and may only shrink.
+    store.run(quotas(Some(1), Some(10))).unwrap();
+    fails(truncate(&mut store, ino, 601), "full");
+    truncate(&mut store, ino, 599).unwrap();
+    store.run(Unlink { parent: one, name: b"g".to_vec() }).unwrap();
+    let found = store.run(Statfs { ino }).unwrap();
+    assert_eq!((found.objects, found.bytes), (1, 599));
+    assert_eq!((found.quota_objects, found.quota_bytes), (1, 10));
+    // One of them alone; then none.
+    store.run(quotas(Some(0), None)).unwrap();
+    create(&mut store, one, "g").unwrap();
+    fails(truncate(&mut store, ino, 600), "full");
+    store.run(quotas(None, Some(0))).unwrap();
+    truncate(&mut store, ino, 1 << 40).unwrap();
+}
+
+#[test]
+fn quotas_are_set_by_root() {
+    let mut store = Store::new(9);
+    store.bucket("one", BucketKind::Posix);
+    store.caller = Caller::verified(OWNER);
+    fails(store.run(quotas(Some(1), None)), "denied");
+    store.caller = Caller::verified(UserId::ROOT);
+    store.run(quotas(Some(1), None)).unwrap();
 }
