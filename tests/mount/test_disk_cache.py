@@ -62,7 +62,8 @@ def test_what_was_read_is_there_after_a_restart(place):
         for name, data in contents.items():
             assert read_again(mount.root / name) == data
         found = stats(mount)
-        assert found["disk_cache_hits"] > 0 and found["disk_cache_misses"] <= 2, found
+        # What came too fast was not kept.
+        assert found["disk_cache_hits"] > 4 * found["disk_cache_misses"], found
         # New contents are new blocks: nothing old is ever shown.
         for name in list(contents)[:10]:
             contents[name] = rng.randbytes(400_000)

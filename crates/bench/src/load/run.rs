@@ -105,6 +105,12 @@ fn runtime() -> Result<Runtime> {
     built.map_err(|error| Error::failed(format!("cannot start the client: {error}")))
 }
 
+/// Of which endpoint a connection is. Of as many in a row as there are endpoints each has one; they
+/// begin at another one each time, or all connections of a thread could be of the same.
+fn endpoint(connection: usize, endpoints: usize) -> usize {
+    (connection + connection / endpoints) % endpoints
+}
+
 /// The connections `thread`, `thread + threads`, …
 fn run_thread(shared: &Arc<Shared>, thread: usize, threads: usize) -> Result<Tally> {
     // Otherwise the kernel lets timers be late by 50 us. Where it may not be set, they are.
@@ -120,7 +126,7 @@ fn run_thread(shared: &Arc<Shared>, thread: usize, threads: usize) -> Result<Tal
         tokio::time::sleep_until(shared.start.into()).await;
         let local = LocalSet::new();
         for number in (thread..shared.plan.connections).step_by(threads) {
-            let endpoint = number % addresses.len();
+            let endpoint = endpoint(number, addresses.len());
             let (shared, tally) = (Arc::clone(shared), Rc::clone(&tally));
             let address = addresses[endpoint];
             local.spawn_local(async move {
@@ -157,4 +163,27 @@ pub fn ask(
             Error::failed(format!("{}: {cause}: {remedy}", target.origin()))
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::endpoint;
+
+    #[test]
+    fn each_thread_has_connections_to_all_endpoints() {
+        for endpoints in 1..6 {
+            for threads in 1..4 {
+                let all = endpoints * threads * endpoints;
+                let mut by_thread = vec![vec![0; endpoints]; threads];
+                for connection in 0..all {
+                    by_thread[connection % threads][endpoint(connection, endpoints)] += 1;
+                }
+                let even = vec![vec![endpoints; endpoints]; threads];
+                assert_eq!(by_thread, even, "{endpoints} endpoints, {threads} threads");
+            }
+            let first: std::collections::BTreeSet<usize> =
+                (0..endpoints).map(|connection| endpoint(connection, endpoints)).collect();
+            assert_eq!(first.len(), endpoints);
+        }
+    }
 }

@@ -95,7 +95,7 @@ struct Sizes {
     #[arg(long, value_name = "PERCENT", default_value = "4", value_parser = percent)]
     share: f64,
     /// scaling: bytes of the object that is sent in parts and read in ranges
-    #[arg(long, value_name = "SIZE", default_value = "80m", value_parser = some_size)]
+    #[arg(long, value_name = "SIZE", default_value = "120m", value_parser = some_size)]
     object: u64,
     /// scaling: bytes of a part or range
     #[arg(long, value_name = "SIZE", default_value = "5m", value_parser = some_size)]
