@@ -94,28 +94,20 @@ pub fn run(args: &Args) -> Result<()> {
         for &size in &args.sizes {
             for &hands in &args.in_flight {
                 for (name, target) in targets.iter().zip([Target::Files, Target::Blocks]) {
-                    let act = if load == Load::Put { "put, synced" } else { "get" };
+                    let (act, most) = match load {
+                        Load::Put => ("put, synced", (args.most / size).max(1)),
+                        Load::Get => ("get", u64::MAX),
+                    };
                     let key = Key {
                         target: (*name).to_owned(),
                         what: format!("{act}, {}", values::human_size(size)),
                         axis: Axis { name: "in flight".to_owned(), value: hands as f64 },
                     };
-                    let most = if load == Load::Put { (args.most / size).max(1) } else { u64::MAX };
                     let repeat = Repeat { hands, duration: args.duration, most };
                     let place = scratch.path().join("now");
+                    let measure = (load, target, size, repeat);
                     let runtime = &runtime;
-                    let run = Box::new(move || {
-                        let data = noise(size);
-                        fs::create_dir(&place).map_err(failed)?;
-                        let sample = match target {
-                            Target::Files => on_files(load, &place, &data, repeat),
-                            Target::Blocks => {
-                                runtime.block_on(on_blocks(load, &place, data, repeat))
-                            }
-                        };
-                        fs::remove_dir_all(&place).map_err(failed)?;
-                        sample
-                    });
+                    let run = Box::new(move || run_one(measure, &place, runtime));
                     cases.push(Case { key, run });
                 }
             }
@@ -125,6 +117,22 @@ pub fn run(args: &Args) -> Result<()> {
     let removed = scratch.remove();
     session.end()?;
     removed
+}
+
+/// Runs one load in a directory of its own. Blocks.
+fn run_one(
+    (load, target, size, repeat): (Load, Target, u64, Repeat),
+    place: &Path,
+    runtime: &Runtime,
+) -> Result<Sample> {
+    let data = noise(size);
+    fs::create_dir(place).map_err(failed)?;
+    let sample = match target {
+        Target::Files => on_files(load, place, &data, repeat),
+        Target::Blocks => runtime.block_on(on_blocks(load, place, data, repeat)),
+    };
+    fs::remove_dir_all(place).map_err(failed)?;
+    sample
 }
 
 fn noise(size: u64) -> Bytes {

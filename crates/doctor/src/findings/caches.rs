@@ -5,7 +5,7 @@ use crate::Finding;
 use crate::sample::{Pair, Server};
 
 const MISSED: f64 = 0.5;
-/// Calls to the master for each read from which on leases do not help.
+/// Reads of metadata elsewhere for each read of an object, from which on leases do not help.
 const CALLS: f64 = 0.5;
 /// Of all requests, reads.
 const READS: f64 = 0.8;
@@ -59,9 +59,9 @@ fn of_metadata(server: &Server<'_>) -> Option<Finding> {
         .iter()
         .map(|verb| server.grew("cairn_requests_total", &[&format!("verb=\"{verb}\"")]))
         .sum();
-    let calls = server.grew("cairn_session_calls_total", &[])
+    let calls = server.grew("cairn_session_reads_asked_total", &[])
         + server.grew("cairn_meta_reads_missed_total", &[]);
-    if requests < REQUESTS || reads < READS * requests || calls < CALLS * requests {
+    if requests < REQUESTS || reads < READS * requests || calls < CALLS * reads {
         return None;
     }
     let share = server.share(&["meta"]);
@@ -70,7 +70,7 @@ fn of_metadata(server: &Server<'_>) -> Option<Finding> {
         cost_percent: 100.0 * share,
         what: format!("{}: reads ask for metadata that are not in memory", server.url),
         evidence: vec![
-            format!("{requests:.0} requests made {calls:.0} calls for metadata"),
+            format!("{calls:.0} times metadata were read elsewhere for {reads:.0} reads"),
             format!("{:.0} % of the time of requests is waiting for them", 100.0 * share),
         ],
         remedy: "give it more memory: --meta-cache-mib at a gateway; ask for the same objects \

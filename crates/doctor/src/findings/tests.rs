@@ -214,7 +214,7 @@ fn caches_that_do_not_hold_what_is_asked_for() {
     assert!(with(900, 1000).findings[0].what.contains("too small"));
     // It is full, but these were first reads.
     assert_eq!(kinds(&with(100, 1000)), Vec::<&str>::new());
-    let calls = "cairn_session_calls_total 2000\n";
+    let calls = "cairn_session_calls_total 2000\ncairn_session_reads_asked_total 2000\n";
     after.nodes = vec![served(1000, 10.0, &[("meta", 9.0)], calls)];
     assert_eq!(kinds(&look(&before, &after)), ["metadata cache"]);
 }

@@ -328,6 +328,7 @@ fn of_session(session: &SessionStats) -> Vec<Number> {
     vec![
         counter("session_reads_leased", "Reads answered from leased rows", session.reads_leased),
         counter("session_calls", "Calls to a master", session.calls),
+        counter("session_reads_asked", "Of them, reads", session.reads_asked),
         counter("session_recalls", "Rows recalled by a master", session.recalls),
         gauge("session_rows", "Leased rows", session.rows),
         gauge("session_bytes", "Bytes of leased rows", session.bytes),

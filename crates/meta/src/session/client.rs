@@ -106,6 +106,7 @@ struct Attachment {
 struct Counters {
     hits: AtomicU64,
     calls: AtomicU64,
+    reads: AtomicU64,
     recalls: AtomicU64,
 }
 
@@ -117,6 +118,8 @@ pub struct Stats {
     pub reads_leased: u64,
     /// Calls to a master, but for renewals.
     pub calls: u64,
+    /// Of them reads, for rows that were not leased.
+    pub reads_asked: u64,
     /// Rows recalled.
     pub recalls: u64,
     pub rows: u64,
@@ -296,6 +299,7 @@ impl Client {
         Stats {
             reads_leased: counters.hits.load(Ordering::Relaxed),
             calls: counters.calls.load(Ordering::Relaxed),
+            reads_asked: counters.reads.load(Ordering::Relaxed),
             recalls: counters.recalls.load(Ordering::Relaxed),
             rows,
             bytes,
@@ -412,6 +416,7 @@ impl Inner {
             let caller = caller.to_relayed();
             let read = Read { session, caller, verb, fields: fields.clone(), lease };
             self.counters.calls.fetch_add(1, Ordering::Relaxed);
+            self.counters.reads.fetch_add(1, Ordering::Relaxed);
             match call::<_, ReadReply>(&*link, Method::Read, &read).await {
                 Ok(Reply::Done(ReadReply { reply, rows })) => {
                     for (key, row) in rows {
