@@ -34,8 +34,8 @@ const FILES: u64 = 10_000;
 /// Cairn's metadata alone: creates and lookups of a master in this process
 ///
 /// Each in flight is a task that asks again when it is answered. A create is durable when it is
-/// answered; creates are compared with the disk that DIR is on: one 4 KiB block written in place and
-/// synced after another. Works in a directory of its own below DIR, or in a schema of its own,
+/// answered; creates are compared with the disk that DIR is on: one 4 KiB block written in place
+/// and synced after another. Works in a directory of its own below DIR, or in a schema of its own,
 /// which it removes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
