@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from harness.doors import Http  # noqa: E402
 from harness.presign import presigned_paths  # noqa: E402
-from harness.server import Server  # noqa: E402
+from harness.server import Server, binary  # noqa: E402
 
 MIB = 1 << 20
 WORK = ROOT / "target/bench"
@@ -287,7 +287,7 @@ class InProcess:
         (WORK / "master").mkdir(exist_ok=True)
         result = WORK / "master.json"
         output(
-            CAIRN, "bench", "meta", WORK / "master", "--loads", "lookup,create,create-spread",
+            binary(), "bench", "meta", WORK / "master", "--loads", "lookup,create,create-spread",
             "--in-flight", "1,64,1024", "--rounds", 1, "-d", f"{self.seconds}s", "--json", result,
         )  # fmt: skip
         cells = json.loads(result.read_text())["cells"]
