@@ -263,6 +263,13 @@ def begun(run, word):
     return eventually(lines, word)
 
 
+def written_to(mounts):
+    """Waits until somebody has written to one of these mounts for some rounds."""
+    taken = [Path(f"/proc/{mount}/io") for mount in mounts]
+    size = lambda io: int(re.search(r"rchar: (\d+)", io.read_text())[1])  # noqa: E731
+    eventually(lambda: any(size(io) > 16 << 20 for io in taken if io.exists()), "bytes written")
+
+
 def ended(run, running):
     """What it said, and what it has saved."""
     out, err = running.communicate(timeout=WAIT_SECONDS)
@@ -275,8 +282,7 @@ def test_a_disk_that_fills_up():
         with SmallDisk(1600) as disk:
             run = Reports("--only", "writers", "--rounds", "10000", directory=disk.mount)
             with run.running() as running:
-                begun(run, "cairn mount http")
-                time.sleep(20)
+                written_to(begun(run, "cairn mount http"))
                 disk.fill()
                 out, err, whole = ended(run, running)
             assert "what was measured until then is kept" in err, err
@@ -293,6 +299,7 @@ def test_a_target_that_dies():
     with run.running() as running:
         [gateway] = begun(run, "cairn gateway /")
         time.sleep(15)
+        assert running.poll() is None, running.communicate()
         os.kill(gateway, signal.SIGKILL)
         out, err, whole = ended(run, running)
     [redirects] = whole["scenarios"]
@@ -306,8 +313,7 @@ def test_a_target_that_dies():
 def test_told_to_stop(number):
     run = Reports("--only", "writers", "--rounds", "10000")
     with run.running() as running:
-        begun(run, "cairn mount http")
-        time.sleep(20)
+        written_to(begun(run, "cairn mount http"))
         running.send_signal(number)
         out, err, whole = ended(run, running)
     assert "stopped by a signal" in err and "what was measured until then is kept" in err, err

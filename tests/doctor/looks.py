@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import mmap
 import os
 import shutil
 import subprocess
@@ -86,17 +85,20 @@ def asked(url, method="GET", size=0, clients=4, keep_alive=True, context=None):
 
 
 @contextlib.contextmanager
-def loaded(url, connections=8, options=()):
-    """More than Python can ask: all that the machine can do."""
-    command = [binary(), "bench", "http", url, "-c", str(connections), "-d", "120s", *options]
-    with open(os.devnull, "w") as nowhere:
-        bench = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)
+def meanwhile(command):
+    """A program that makes load, and has to go on with it."""
+    load = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield
-        assert bench.poll() is None, "the load has ended by itself"
+        assert load.poll() is None, f"{command[0]} has ended by itself"
     finally:
-        bench.terminate()
-        bench.wait()
+        load.terminate()
+        load.wait()
+
+
+def loaded(url, connections=8, options=()):
+    """More than Python can ask: all that the machine can do."""
+    return meanwhile([binary(), "bench", "http", url, "-c", str(connections), "-d", "120s", *options])
 
 
 AUTH = {}
@@ -127,33 +129,12 @@ def limited(controller):
         made.__exit__()
 
 
-class Readers:
-    """Threads that read files of a mount past the kernel's cache, again and again: of what the
+def read_directly(paths):
+    """Processes that read files of a mount past the kernel's cache, again and again: of what the
     mount has in memory, so that it is all that they wait for."""
-
-    READ_BYTES = 128 << 10
-
-    def __init__(self, paths):
-        self.paths, self.ended = paths, threading.Event()
-        self.threads = [threading.Thread(target=self._read, args=(path,)) for path in paths]
-
-    def _read(self, path):
-        file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-        size, offset = os.fstat(file).st_size, 0
-        with mmap.mmap(-1, self.READ_BYTES) as room:
-            while not self.ended.is_set():
-                os.preadv(file, [room], offset)
-                offset = (offset + self.READ_BYTES) % size
-        os.close(file)
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-
-    def __exit__(self, *_):
-        self.ended.set()
-        for thread in self.threads:
-            thread.join()
+    return meanwhile(["fio", "--name=readers", "--filename=" + ":".join(map(str, paths)),
+                      "--rw=read", "--bs=128k", "--direct=1", f"--numjobs={len(paths)}",
+                      "--time_based", "--runtime=120"])  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ import time
 import pytest
 
 from doctor.looks import (
-    AUTH, TARGET, Readers, asked, doctor, first, limited, loaded, long, mounted, prepared,
+    AUTH, TARGET, asked, doctor, first, limited, loaded, long, mounted, prepared,
+    read_directly,
 )  # fmt: skip
 from harness.cluster import Cluster, free_ports
 from harness.disk import SmallDisk, Unavailable
@@ -165,7 +166,7 @@ def test_a_single_connection_to_each_chunkserver():
 
 def test_one_reader_thread_of_a_mount():
     with Server() as server, mounted(server, "--threads", "1") as (mount, paths):
-        with Readers(paths):
+        with read_directly(paths):
             report = doctor(mount)
     found = first(report)
     assert found["kind"] == "one thread", report
@@ -265,5 +266,5 @@ def test_a_healthy_cluster():
 
 @long
 def test_a_healthy_mount():
-    with Server() as server, mounted(server) as (mount, paths), Readers(paths):
+    with Server() as server, mounted(server) as (mount, paths), read_directly(paths):
         healthy(mount, server.http, limits=["cpu"])

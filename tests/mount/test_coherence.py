@@ -140,6 +140,62 @@ def test_two_mounts_work_in_one_directory(mounts):
     assert sorted(os.listdir(one / "shared")) == sorted(os.listdir(two / "shared")) == names
 
 
+def calls(root):
+    """How often a mount has asked the server."""
+    lines = os.getxattr(root.parent, "user.cairn.stats").decode().splitlines()
+    return int(dict(line.split()[:2] for line in lines)["session_calls"])
+
+
+def test_of_a_new_directory_is_known_what_is_not_there(mounts):
+    one, two, door = mounts
+    (one / "new").mkdir()
+    assert not (one / "new/0").exists()
+    before = calls(one)
+    for number in range(100):
+        assert not (one / f"new/{number}").exists()
+        (one / f"new/{number}").touch()
+    # To make it, and nothing besides.
+    assert calls(one) - before <= 110
+    for number in range(100, 200):
+        # Others make it, and it is seen at once.
+        name = f"new/{number}"
+        assert not (one / name).exists()
+        if number % 2:
+            (two / name).touch()
+        else:
+            door.put(name, b"x")
+        assert (one / name).exists()
+        if number % 10 == 0:
+            # Empty once more, and so it begins again.
+            for entry in os.listdir(two / "new"):
+                (two / "new" / entry).unlink()
+            assert not (one / name).exists() and os.listdir(one / "new") == []
+
+
+def test_names_that_are_kept_are_not_stale(mounts):
+    one, two, door = mounts
+    (one / "listed").mkdir()
+    rng, names = random.Random(12), set()
+    for number in range(OPERATIONS // 2):
+        where = rng.choice([one, two, door])
+        name = f"name{rng.randrange(8)}"
+        before = (two / "listed").stat()
+        if name in names:
+            path = f"listed/{name}"
+            door.delete(path) if where is door else (where / path).unlink()
+        elif where is door:
+            door.put(f"listed/{name}", b"x")
+        else:
+            (where / "listed" / name).touch()
+        names ^= {name}
+        if number % 3 == 0:
+            # Whoever goes by the time alone sees no change.
+            os.utime(two / "listed", ns=(before.st_atime_ns, before.st_mtime_ns))
+        for root in (one, two):
+            assert set(os.listdir(root / "listed")) == names, f"change {number} at {root}"
+            assert {entry.name for entry in os.scandir(root / "listed") if entry.stat()} == names
+
+
 def test_renames_from_two_mounts_lose_no_file(mounts):
     one, two, _ = mounts
     for root, name in ((one, "x"), (two, "y")):

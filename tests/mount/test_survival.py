@@ -2,9 +2,12 @@
 
 import contextlib
 import errno
+import itertools
+import multiprocessing
 import os
 import random
 import subprocess
+import time
 
 import pytest
 
@@ -51,6 +54,70 @@ def test_what_was_synced_outlives_mounts_and_servers_that_are_killed(place):
             mount = Mount(server, work / "mnt", bucket="bucket").start()
         for name, data in model.items():
             assert (mount.root / name).read_bytes() == data, f"round {number}: {name}"
+    mount.stop()
+    assert server.stop() == 0
+    code, report = server.fsck()
+    assert code == 0, report
+
+
+class Maker(multiprocessing.Process):
+    """Makes, changes and removes small files, and syncs none of them. A process of its own: one that
+    started a server while it has a file open would wait for itself."""
+
+    def __init__(self, root, seed):
+        super().__init__()
+        self.root, self.rng, self.model = root, random.Random(seed), {}
+        self.ended, self.result = multiprocessing.Event(), multiprocessing.SimpleQueue()
+
+    def run(self):
+        try:
+            for number in itertools.count():
+                if self.ended.is_set():
+                    break
+                self.step(number)
+        except OSError as error:
+            self.model = error
+        self.result.put(self.model)
+
+    def step(self, number):
+        what = self.rng.randrange(4) if self.model else 0
+        known = self.rng.choice(sorted(self.model)) if what else None
+        if what in (0, 1):
+            path = known or f"{number % 7}/{number}"
+            data = self.rng.randbytes(self.rng.choice([0, 10, 3000, 40_000]))
+            (self.root / path).parent.mkdir(exist_ok=True)
+            (self.root / path).write_bytes(data)
+            self.model[path] = data
+        elif what == 2:
+            path = f"{number % 5}/renamed{number}"
+            (self.root / path).parent.mkdir(exist_ok=True)
+            (self.root / known).rename(self.root / path)
+            self.model[path] = self.model.pop(known)
+        else:
+            (self.root / known).unlink()
+            del self.model[known]
+
+
+def test_what_was_done_outlives_servers_that_are_killed(place):
+    server, work = place
+    rng = random.Random(4)
+    mount = Mount(server, work / "mnt", bucket="bucket").start()
+    maker = Maker(mount.root, 5)
+    maker.start()
+    for _ in range(2 * ROUNDS):
+        time.sleep(rng.random())
+        server.restart()
+    time.sleep(1)
+    maker.ended.set()
+    model = maker.result.get()
+    maker.join()
+    assert isinstance(model, dict), model
+    door = Door(server, "bucket")
+    for path, data in model.items():
+        assert (mount.root / path).read_bytes() == data, path
+        assert door.get(path) == data, path
+    there = {str(path.relative_to(mount.root)) for path in mount.root.rglob("*") if path.is_file()}
+    assert there == set(model)
     mount.stop()
     assert server.stop() == 0
     code, report = server.fsck()

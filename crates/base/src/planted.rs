@@ -34,10 +34,14 @@ pub enum Bug {
     GcWithoutGrace,
     /// What is being published is given up when nobody waits for the answer any more.
     HangUpGivesUp,
+    /// What was executed and not durable is not sent again to the next master.
+    ReplaysForgotten,
+    /// A change is shown to some before all have let go of what it changed.
+    UnsettledShown,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 15] = [
+    pub const ALL: [Bug; 17] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -53,6 +57,8 @@ impl Bug {
         Bug::LiveSessionReaped,
         Bug::GcWithoutGrace,
         Bug::HangUpGivesUp,
+        Bug::ReplaysForgotten,
+        Bug::UnsettledShown,
     ];
 }
 

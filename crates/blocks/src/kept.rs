@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use crate::{BlockInfo, Blocks, Config, Durability, Peers, Store, Usage, Wish};
 
 /// Pieces on their way to the disk; what comes when there are more is not kept.
-const WRITES: usize = 16;
+const WRITES: usize = 64;
 /// What is given back when it is full: one part of so many.
 const PARTS: u64 = 8;
 const SEGMENT_BYTES: Range<u64> = 16 << 20..256 << 20;

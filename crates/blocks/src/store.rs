@@ -69,6 +69,11 @@ impl Store {
         Ok(Store { shared: Arc::new(shared), report })
     }
 
+    /// The disk that it keeps its blocks on.
+    pub fn disk(&self) -> u128 {
+        u128::from_be_bytes(self.shared.config.disk)
+    }
+
     /// What opening it found.
     pub fn open_report(&self) -> OpenReport {
         self.report

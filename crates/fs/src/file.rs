@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{BodyId, Error, Ino, Owner, Result, SessionId, limits};
-use cairn_meta::Meta;
 use cairn_meta::session::client::Forgotten;
+use cairn_meta::{Meta, keys};
 use tokio::sync::Mutex;
 
 use crate::ops::append::Appended;
@@ -31,7 +31,7 @@ const COMPACTIONS: u32 = 4;
 const TRIES: u32 = 16;
 
 /// What of the metadata must be asked for again.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Changed {
     /// Anything.
     All,
@@ -41,8 +41,8 @@ pub enum Changed {
     Entry(Ino),
     /// Attributes or bytes of this inode, by an operation of this session that is about to run.
     OurInode(Ino),
-    /// An entry of this directory, likewise.
-    OurEntry(Ino),
+    /// An entry of this directory with this name, likewise.
+    OurEntry(Ino, Bytes),
     /// How many entries a directory has, and since when.
     Tally(Ino),
     /// Locks on some file, or a session that may hold some.
@@ -69,7 +69,11 @@ impl Changed {
     fn by_us(key: &Bytes) -> Changed {
         match Changed::of(key) {
             Changed::Inode(ino) | Changed::Tally(ino) => Changed::OurInode(ino),
-            Changed::Entry(ino) => Changed::OurEntry(ino),
+            Changed::Entry(ino) => {
+                let name = keys::entry_name(key);
+                let plain = name.strip_suffix(b"/").map_or(name.len(), <[u8]>::len);
+                Changed::OurEntry(ino, name.slice(..plain))
+            }
             other => other,
         }
     }
@@ -134,6 +138,7 @@ impl Fs {
             Forgotten::All => changed(Changed::All),
             Forgotten::Rows(keys) => keys.iter().map(Changed::of).for_each(&changed),
             Forgotten::Changing(keys) => keys.iter().map(Changed::by_us).for_each(&changed),
+            Forgotten::Unleased => changed(Changed::Other),
         }));
     }
 
@@ -412,12 +417,14 @@ impl Object {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cairn_meta::keys;
 
     #[test]
     fn keys_say_what_changed() {
         let entry = keys::file_entry(Ino(7), b"name");
         assert_eq!(Changed::of(&entry), Changed::Entry(Ino(7)));
+        let ours = Changed::OurEntry(Ino(7), Bytes::from_static(b"name"));
+        assert_eq!(Changed::by_us(&entry), ours);
+        assert_eq!(Changed::by_us(&keys::directory_entry(Ino(7), b"name")), ours);
         assert_eq!(Changed::of(&keys::inode(Ino(9))), Changed::Inode(Ino(9)));
         assert_eq!(Changed::of(&keys::tally(Ino(9))), Changed::Tally(Ino(9)));
         assert_eq!(Changed::of(&keys::locks(Ino(9))), Changed::Locks);

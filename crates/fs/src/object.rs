@@ -155,7 +155,8 @@ impl Object {
         if let Some(bytes) = self.read_now(range.clone()) {
             return Ok(bytes);
         }
-        let mut whole = BytesMut::new();
+        let most = range.end.min(self.size()).saturating_sub(range.start);
+        let mut whole = BytesMut::with_capacity(most as usize);
         let mut stream = self.read(range);
         while let Some(piece) = stream.next().await {
             whole.extend_from_slice(&piece?);

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use crate::attributes::{attributes, kind};
 use crate::errno;
 use crate::known::Moment;
-use crate::nodes::{GENERATION, Mount};
+use crate::nodes::{GENERATION, Heard, Mount};
 use crate::who::Who;
 
 /// Entries asked for at once.
@@ -28,6 +28,7 @@ const DOTS: u64 = 2;
 pub struct Directory {
     pub ino: Ino,
     listing: Mutex<Listing>,
+    pub heard: Heard,
 }
 
 /// Entries have positions from [`DOTS`] on, in the order in which they were given.
@@ -44,8 +45,8 @@ struct Listing {
 }
 
 impl Directory {
-    pub fn new(ino: Ino) -> Directory {
-        Directory { ino, listing: Mutex::default() }
+    pub fn new(ino: Ino, heard: Heard) -> Directory {
+        Directory { ino, listing: Mutex::default(), heard }
     }
 }
 
@@ -127,6 +128,9 @@ impl Mount {
                 let Some((moment, mut keeps)) = listing.keeps else { return reply.ok() };
                 if moment != mount.known.moment() {
                     keeps = Duration::ZERO;
+                }
+                if offset == 0 {
+                    mount.known.list(directory.ino, keeps);
                 }
                 for entry in &listing.entries[(at - listing.first) as usize..] {
                     let Some(inode) = entry.inode.clone() else { return reply.error(Errno::EIO) };

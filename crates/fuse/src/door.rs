@@ -16,15 +16,12 @@ use fuser::{
 };
 
 use crate::attributes::set_time;
-use crate::directory::Directory;
 use crate::locks::Wanted;
 use crate::nodes::Mount;
 use crate::who::Who;
 
 /// The longest request, bytes.
 const REQUEST_BYTES: u32 = 1 << 20;
-/// What the kernel reads ahead of a program, bytes.
-const READ_AHEAD_BYTES: u32 = 1 << 20;
 /// Requests that the kernel has outstanding by itself: reading ahead, mostly.
 const BACKGROUND: u16 = 64;
 
@@ -65,7 +62,6 @@ impl Filesystem for Door {
             let _ = config.add_capabilities(wanted);
         }
         let _ = config.set_max_write(REQUEST_BYTES);
-        let _ = config.set_max_readahead(READ_AHEAD_BYTES);
         let _ = config.set_max_background(BACKGROUND);
         Ok(())
     }
@@ -243,8 +239,14 @@ impl Filesystem for Door {
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let handle = self.mount.open_directory(Directory::new(inode(ino)));
-        reply.opened(handle, FopenFlags::empty());
+        let handle = self.mount.open_directory(inode(ino));
+        // The names are kept as long as what they name: the kernel drops them when the mtime is
+        // another, and later it asks for names and attributes in one.
+        let mut flags = FopenFlags::FOPEN_CACHE_DIR;
+        if self.mount.known.is_listed(inode(ino)) {
+            flags |= FopenFlags::FOPEN_KEEP_CACHE;
+        }
+        reply.opened(handle, flags);
     }
 
     fn readdir(
@@ -281,9 +283,8 @@ impl Filesystem for Door {
         reply.ok();
     }
 
-    /// Names are durable when they are made.
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+    fn fsyncdir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.mount.sync_directory(handle, reply);
     }
 
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {

@@ -4,17 +4,35 @@
 //! invalid, and with them, before the next `read`, its pages (`known.rs`); the epoch of all names
 //! is raised. A kernel that knows no epochs (before 6.16) keeps no names at all.
 
-use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, io};
 
 use cairn_base::Ino;
+use rustix::fs::{AtFlags, StatxFlags};
 
 /// Codes of `enum fuse_notify_code`.
 const INVAL_INODE: i32 = 2;
 const INC_EPOCH: i32 = 8;
 const HEADER_BYTES: u32 = 16;
+
+/// Has the kernel ask ahead by so much where a file of this mount is read in order. Only root may
+/// set that; for others it stays at 128 KiB, which are asked for one after another.
+pub fn read_ahead(at: &Path, kib: u32) {
+    // Does not ask the mount, which answers nothing yet.
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let set = rustix::fs::statx(rustix::fs::CWD, at, flags, StatxFlags::empty())
+        .map_err(io::Error::from)
+        .and_then(|found| {
+            let device = format!("{}:{}", found.stx_dev_major, found.stx_dev_minor);
+            fs::write(format!("/sys/class/bdi/{device}/read_ahead_kb"), kib.to_string())
+        });
+    if let Err(error) = set {
+        tracing::debug!(%error, "the kernel reads ahead as it does by default");
+    }
+}
 
 /// The kernel's end of a mount.
 #[derive(Default)]

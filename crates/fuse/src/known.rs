@@ -8,9 +8,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use cairn_base::{Ino, Timestamp};
-use cairn_fs::rows::Inode;
+use cairn_fs::rows::{Inode, Kind};
 use parking_lot::Mutex;
 
 const SHARDS: usize = 16;
@@ -31,6 +32,8 @@ struct One {
     changed: u64,
     /// What the kernel was told last.
     shown: Option<Shown>,
+    /// Until when it keeps what it was told of the entries of a directory.
+    listed: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,8 @@ struct Shown {
     size: u64,
     mtime: Timestamp,
     data_change: u64,
+    /// The last change that there was.
+    at: u64,
 }
 
 /// Changes there were up to a moment.
@@ -58,7 +63,7 @@ impl Known {
     pub fn enter(&self, ino: Ino) {
         let mut shard = self.shard(ino).lock();
         let now = self.changes.load(Ordering::SeqCst);
-        let fresh = One { lookups: 0, changed: now, shown: None };
+        let fresh = One { lookups: 0, changed: now, ..One::default() };
         shard.entry(ino.0).or_insert(fresh).lookups += 1;
     }
 
@@ -81,6 +86,19 @@ impl Known {
         }
     }
 
+    /// The kernel is told of the entries of a directory, which it keeps so long.
+    pub fn list(&self, ino: Ino, keeps: Duration) {
+        if let Some(one) = self.shard(ino).lock().get_mut(&ino.0) {
+            one.listed = Some(Instant::now() + keeps);
+        }
+    }
+
+    /// Whether it keeps them. Who lists the directory then need not tell it again.
+    pub fn is_listed(&self, ino: Ino) -> bool {
+        let listed = self.shard(ino).lock().get(&ino.0).and_then(|one| one.listed);
+        listed.is_some_and(|until| Instant::now() < until)
+    }
+
     /// Something else changed.
     pub fn change_other(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
@@ -98,20 +116,25 @@ impl Known {
 
     /// Attributes that were asked for since `moment` go to the kernel now. Where bytes changed and
     /// somebody set size and mtime to what they were, the kernel gets an mtime a nanosecond off,
-    /// this once, so that it drops its pages.
+    /// this once, so that it drops its pages. So it is with a directory, whose names it keeps,
+    /// after any change.
     pub fn show(&self, ino: Ino, moment: Moment, inode: &mut Inode) {
         let mut shard = self.shard(ino).lock();
         let Some(one) = shard.get_mut(&ino.0) else { return };
         let Inode { size, data_change, .. } = *inode;
-        let hides = |shown: Shown| {
-            shown.data_change != data_change && (shown.size, shown.mtime) == (size, inode.mtime)
+        let at = one.changed.max(self.all.load(Ordering::SeqCst));
+        let hides = |shown: Shown| match inode.kind {
+            Kind::Directory => shown.at < at && shown.mtime == inode.mtime,
+            _ => {
+                shown.data_change != data_change && (shown.size, shown.mtime) == (size, inode.mtime)
+            }
         };
         if one.shown.is_some_and(hides) {
             inode.mtime = Timestamp(inode.mtime.0.wrapping_add(1));
         }
         // Of what it asked for before a change, the kernel takes no answer.
-        if one.changed.max(self.all.load(Ordering::SeqCst)) <= moment.0 {
-            one.shown = Some(Shown { size, mtime: inode.mtime, data_change });
+        if at <= moment.0 {
+            one.shown = Some(Shown { size, mtime: inode.mtime, data_change, at });
         }
     }
 

@@ -30,6 +30,7 @@ mod read;
 mod runs;
 mod stats;
 mod who;
+mod whole;
 mod write;
 mod xattr;
 
@@ -47,6 +48,9 @@ use tokio::runtime::Handle;
 use door::Door;
 use kernel::Kernel;
 use nodes::Mount;
+
+/// What the kernel asks for ahead where a file is read in order: some requests at a time.
+const READ_AHEAD_KIB: u32 = 4096;
 
 /// How a mount behaves.
 #[derive(Clone, Debug)]
@@ -91,6 +95,7 @@ pub fn mount(
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
     let session = Session::new(Door::new(Arc::clone(&mount)), at, &config)?;
+    kernel::read_ahead(at, READ_AHEAD_KIB);
     kernel.connect(session.as_fd().try_clone_to_owned()?);
     mount.follow_changes();
     Ok(Mounted { mount, session })

@@ -31,6 +31,9 @@ impl Mount {
     pub fn lookup(self: &Arc<Mount>, who: Who, parent: Ino, name: &OsStr, reply: ReplyEntry) {
         let timer = self.time("lookup");
         let moment = self.known.moment();
+        if self.whole.lacks(parent, name.as_bytes()) && !self.fs.lease_left().is_zero() {
+            return self.reply_no_entry(reply, parent, Duration::ZERO);
+        }
         let verb = Lookup { parent, name: name.as_bytes().to_vec() };
         if let Some(found) = self.fs.read_now(&who.caller(&self.user), &verb)
             && !matches!(found, Err(Error::Denied(_)))
@@ -52,9 +55,24 @@ impl Mount {
         reply: ReplyEntry,
     ) {
         match found {
-            Ok(found) => self.reply_entry(reply, found, moment, keeps),
+            Ok(found) => {
+                if found.1.is_directory() {
+                    self.look_whether_empty(found.0);
+                }
+                self.reply_entry(reply, found, moment, keeps);
+            }
             Err(Error::NotFound(_)) => self.reply_no_entry(reply, parent, keeps),
             Err(error) => reply.error(errno::of_name(&error)),
+        }
+    }
+
+    /// Of a directory that is empty it is known from here on what is in it.
+    fn look_whether_empty(&self, ino: Ino) {
+        let moment = self.known.moment();
+        if let Some(Ok((_, tally))) = self.fs.read_now(&self.user, &Getattr { ino })
+            && tally.entries == 0
+        {
+            self.whole.begin(ino, || self.known.moment() == moment);
         }
     }
 

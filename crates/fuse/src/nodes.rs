@@ -21,8 +21,10 @@ use crate::known::{Known, Moment};
 use crate::locks::Lockers;
 use crate::makers::Makers;
 use crate::node::Node;
+use crate::open::Intent;
 use crate::stats::{Stats, Timer};
 use crate::who::Who;
+use crate::whole::Whole;
 
 /// How long a writer waits for room, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,6 +41,7 @@ pub struct Mount {
     pub kernel: Arc<Kernel>,
     pub known: Known,
     makers: Makers,
+    pub whole: Whole,
     pub stats: Arc<Stats>,
     nodes: Mutex<HashMap<Ino, Opened>>,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
@@ -64,7 +67,30 @@ pub struct Handle {
     pub caller: Caller,
     pub appends: bool,
     pub writes: bool,
+    /// What is written is durable before the program hears that it is written.
+    pub syncs: bool,
     pub lockers: Lockers,
+    pub heard: Heard,
+}
+
+/// How many operations that were lost with a server whoever has something open was told of.
+pub struct Heard(AtomicU64);
+
+impl Heard {
+    pub fn new(lost: u64) -> Heard {
+        Heard(AtomicU64::new(lost))
+    }
+
+    /// # Errors
+    /// Once, if more are lost by now.
+    pub fn hear(&self, lost: u64) -> Result<()> {
+        if self.0.fetch_max(lost, Ordering::SeqCst) >= lost {
+            return Ok(());
+        }
+        Err(Error::Io(std::io::Error::other(
+            "done, not durable, and lost: see the log of the mount",
+        )))
+    }
 }
 
 impl Mount {
@@ -82,6 +108,7 @@ impl Mount {
             kernel,
             known: Known::default(),
             makers: Makers::default(),
+            whole: Whole::default(),
             stats: Arc::default(),
             nodes: Mutex::default(),
             handles: RwLock::default(),
@@ -111,11 +138,13 @@ impl Mount {
                 for ino in self.known.change_all() {
                     self.kernel.forget_attributes(ino);
                 }
+                self.whole.end_all();
                 self.kernel.forget_names();
                 self.locks_changed.notify_waiters();
             }
             Changed::Inode(ino) | Changed::Tally(ino) => {
                 self.known.change(ino);
+                self.whole.end(ino);
                 // One that is only just on its way into the kernel is found by its name.
                 if !self.kernel.forget_attributes(ino) {
                     self.kernel.forget_names();
@@ -129,8 +158,9 @@ impl Mount {
                 self.known.change(ino);
                 self.kernel.forget_attributes(ino);
             }
-            Changed::OurEntry(parent) => {
+            Changed::OurEntry(parent, name) => {
                 self.known.change_other();
+                self.whole.make(parent, &name);
                 if !self.makers.make(parent) {
                     self.kernel.forget_names();
                 }
@@ -217,7 +247,7 @@ impl Mount {
         self.nodes.lock().get(&ino).map(|opened| Arc::clone(&opened.node))
     }
 
-    pub fn open_handle(&self, ino: Ino, caller: Caller, appends: bool, writes: bool) -> FileHandle {
+    pub fn open_handle(&self, ino: Ino, caller: Caller, intent: Intent) -> FileHandle {
         let node = {
             let mut nodes = self.nodes.lock();
             let fresh = || Opened { node: Arc::new(Node::new(&self.fs, ino)), handles: 0 };
@@ -226,9 +256,10 @@ impl Mount {
             Arc::clone(&opened.node)
         };
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        let handle =
-            Arc::new(Handle { node, caller, appends, writes, lockers: Lockers::default() });
-        self.handles.write().insert(number, handle);
+        let Intent { appends, writes, syncs, .. } = intent;
+        let (lockers, heard) = (Lockers::default(), Heard::new(self.fs.meta().lost()));
+        let handle = Handle { node, caller, appends, writes, syncs, lockers, heard };
+        self.handles.write().insert(number, Arc::new(handle));
         FileHandle(number)
     }
 
@@ -260,7 +291,8 @@ impl Mount {
         self.nodes.lock().get(&ino).is_some_and(|opened| opened.handles == 1)
     }
 
-    pub fn open_directory(&self, directory: Directory) -> FileHandle {
+    pub fn open_directory(&self, ino: Ino) -> FileHandle {
+        let directory = Directory::new(ino, Heard::new(self.fs.meta().lost()));
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
         self.directories.write().insert(number, Arc::new(directory));
         FileHandle(number)
@@ -328,6 +360,24 @@ impl Mount {
         for node in nodes {
             node.flush_later(|bytes| self.less_dirty(bytes)).await;
         }
+        if let Err(error) = self.fs.meta().flush().await {
+            tracing::error!(%error, "what was done last may not be durable");
+        }
+    }
+
+    /// Has all that was done become durable.
+    ///
+    /// # Errors
+    /// Also if something came to nothing that `heard` has not heard of.
+    pub async fn sync_names(&self, heard: &Heard) -> Result<()> {
+        self.fs.meta().flush().await?;
+        heard.hear(self.fs.meta().lost())
+    }
+
+    /// As [`Mount::sync_names`], of what was written to a file as well.
+    pub async fn sync_file(&self, handle: &Handle) -> Result<()> {
+        handle.node.flush(|bytes| self.less_dirty(bytes)).await?;
+        self.sync_names(&handle.heard).await
     }
 
     /// Files that are open, and bytes written and not written back.

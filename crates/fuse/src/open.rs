@@ -27,11 +27,13 @@ const FOR_EXECUTION: i32 = 0x20;
 
 /// What a program wants to do with a file.
 #[derive(Clone, Copy)]
-struct Intent {
+pub struct Intent {
     wanted: u32,
-    appends: bool,
-    writes: bool,
+    pub appends: bool,
+    pub writes: bool,
     direct: bool,
+    /// What is written is durable when it is written.
+    pub syncs: bool,
 }
 
 impl Intent {
@@ -45,7 +47,8 @@ impl Intent {
             OpenAccMode::O_RDWR => READ | WRITE,
         };
         let appends = writes && bits.contains(OFlags::APPEND);
-        Intent { wanted, appends, writes, direct: bits.contains(OFlags::DIRECT) }
+        let syncs = writes && bits.contains(OFlags::DSYNC);
+        Intent { wanted, appends, writes, direct: bits.contains(OFlags::DIRECT), syncs }
     }
 
     /// Pages are kept from one opening to the next: they go when the file changes elsewhere.
@@ -88,7 +91,7 @@ impl Mount {
         if inode.kind != Kind::File {
             return reply.error(errno::of(&Error::Invalid(format!("inode {ino} has no bytes"))));
         }
-        let handle = self.open_handle(ino, caller, intent.appends, intent.writes);
+        let handle = self.open_handle(ino, caller, intent);
         reply.opened(handle, intent.flags());
     }
 
@@ -117,7 +120,7 @@ impl Mount {
                     mount.known.show(ino, moment, &mut inode);
                     let keeps = if has_local { Duration::ZERO } else { mount.keeps_name(keeps) };
                     let attributes = attributes(ino, &inode);
-                    let handle = mount.open_handle(ino, caller, intent.appends, intent.writes);
+                    let handle = mount.open_handle(ino, caller, intent);
                     reply.created(&keeps, &attributes, GENERATION, handle, intent.flags());
                 }
                 Err(error) => reply.error(errno::of_name(&error)),
@@ -153,7 +156,10 @@ impl Mount {
         // Nobody will read a file that has no name and is about to be closed.
         let is_clean = !handle.node.is_dirty() || handle.node.is_retained();
         if is_clean && !is_locked {
-            return reply.ok();
+            return match handle.heard.hear(self.fs.meta().lost()) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno::of(&error)),
+            };
         }
         let mount = Arc::clone(self);
         self.work(timer, async move {
@@ -164,7 +170,8 @@ impl Mount {
             if is_locked {
                 mount.release_locks(&handle, owner.0).await;
             }
-            match flushed {
+            let lost = mount.fs.meta().lost();
+            match flushed.and_then(|()| handle.heard.hear(lost)) {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno::of_inode(&error)),
             }
@@ -177,12 +184,24 @@ impl Mount {
             Ok(handle) => handle,
             Err(error) => return reply.error(errno::of(&error)),
         };
-        if !handle.node.is_dirty() {
-            return reply.ok();
-        }
         let mount = Arc::clone(self);
         self.work(timer, async move {
-            match handle.node.flush(|bytes| mount.less_dirty(bytes)).await {
+            match mount.sync_file(&handle).await {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno::of_inode(&error)),
+            }
+        });
+    }
+
+    pub fn sync_directory(self: &Arc<Mount>, handle: FileHandle, reply: ReplyEmpty) {
+        let timer = self.time("fsync");
+        let directory = match self.directory(handle) {
+            Ok(directory) => directory,
+            Err(error) => return reply.error(errno::of(&error)),
+        };
+        let mount = Arc::clone(self);
+        self.work(timer, async move {
+            match mount.sync_names(&directory.heard).await {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno::of_inode(&error)),
             }

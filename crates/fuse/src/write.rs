@@ -28,7 +28,7 @@ impl Mount {
             Err(error) => return reply.error(errno::of(&error)),
         };
         self.stats.bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
-        if !handle.appends && !self.is_full_of_dirt() {
+        if !handle.appends && !handle.syncs && !self.is_full_of_dirt() {
             self.take(&handle, offset, data);
             return reply.written(data.len() as u32);
         }
@@ -42,7 +42,11 @@ impl Mount {
                     room.map(|()| mount.take(&handle, offset, &data))
                 }
             };
-            match written {
+            let synced = match written {
+                Ok(()) if handle.syncs => mount.sync_file(&handle).await,
+                written => written,
+            };
+            match synced {
                 Ok(()) => reply.written(size),
                 Err(error) => reply.error(errno::of_inode(&error)),
             }

@@ -34,6 +34,12 @@ pub fn is_of_tree(key: &[u8]) -> bool {
     matches!(key.first(), Some(b'i' | b'd' | b't'))
 }
 
+/// Whether a row only counts, so that no operation hangs on who counted before it: the next number
+/// of an inode, or what a bucket holds.
+pub fn is_counter(key: &[u8]) -> bool {
+    key.first() == Some(&b'n') || *key == *b"cnext_ino"
+}
+
 /// The range of all entries of a directory from `from` (a name, with its slash for a directory;
 /// inclusive) on.
 pub fn entries_from(parent: Ino, from: &[u8]) -> (Bytes, Bytes) {

@@ -34,7 +34,7 @@ pub enum Stats {
 }
 
 impl Meta {
-    /// Runs an operation that may change rows; durable when it returns. See [`Master::run`].
+    /// Runs an operation that may change rows; durable when it returns, but see [`client::Config`].
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let _timed = stage::enter(Stage::Meta);
         match self {
@@ -136,6 +136,26 @@ impl Meta {
         match self {
             Meta::Local { master, .. } => master.check_space(),
             Meta::Remote(_) => Ok(()),
+        }
+    }
+
+    /// Waits until all that was run before is durable, where that is not so when it has run.
+    ///
+    /// # Errors
+    /// See [`Client::flush`].
+    pub async fn flush(&self) -> Result<()> {
+        let _timed = stage::enter(Stage::Meta);
+        match self {
+            Meta::Local { .. } => Ok(()),
+            Meta::Remote(client) => client.flush().await,
+        }
+    }
+
+    /// How many operations came to nothing that had been said to be done.
+    pub fn lost(&self) -> u64 {
+        match self {
+            Meta::Local { .. } => 0,
+            Meta::Remote(client) => client.lost(),
         }
     }
 

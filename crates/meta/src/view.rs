@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cairn_base::{Error, limits};
+use cairn_base::{Error, Ino, limits};
 
 /// Why an operation stopped before its end.
 #[derive(Debug)]
@@ -60,6 +60,9 @@ pub struct View<'a> {
     trace: Option<Vec<(Bytes, Option<Bytes>)>>,
     /// Those read in ranges are to be told as well.
     traces_ranges: bool,
+    /// The number of the inode that the operation makes, if it made it before.
+    given: Option<Ino>,
+    taken: Option<Ino>,
 }
 
 /// What an operation leaves behind: changed rows by key, `None` where deleted.
@@ -68,7 +71,36 @@ pub type Changes = BTreeMap<Bytes, Option<Bytes>>;
 impl<'a> View<'a> {
     pub fn new(source: &'a dyn Source) -> View<'a> {
         let (changes, wants) = (BTreeMap::new(), Vec::new());
-        View { source, changes, wants, bytes: 0, reads: 0, trace: None, traces_ranges: false }
+        View {
+            source,
+            changes,
+            wants,
+            bytes: 0,
+            reads: 0,
+            trace: None,
+            traces_ranges: false,
+            given: None,
+            taken: None,
+        }
+    }
+
+    /// The first inode that is made gets this number.
+    pub fn give_ino(&mut self, ino: Option<Ino>) {
+        self.given = ino;
+    }
+
+    /// The number given, once.
+    pub fn given_ino(&mut self) -> Option<Ino> {
+        self.given.take()
+    }
+
+    /// The number of the first inode that was made.
+    pub fn taken_ino(&self) -> Option<Ino> {
+        self.taken
+    }
+
+    pub fn note_ino(&mut self, ino: Ino) {
+        self.taken.get_or_insert(ino);
     }
 
     /// From here on, takes down which rows are read.

@@ -50,6 +50,11 @@ macro_rules! verbs {
     };
 }
 
+/// The name of the verb `number`, to be shown.
+pub fn name(number: u16) -> &'static str {
+    NUMBERS.iter().find(|(of, _)| *of == number).map_or("unknown", |(_, name)| name)
+}
+
 verbs! {
     16 => sessions::Format,
     17 => sessions::OpenSession,

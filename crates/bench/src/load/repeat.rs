@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use super::{Sample, Tally};
 use crate::cpu::{Mark, Processes};
 use crate::error::{Error, Result};
@@ -19,16 +21,20 @@ pub struct Repeat {
     pub most: u64,
 }
 
+/// Tallies that the hands share: one each would take a second to make for a thousand hands.
+const TALLIES: usize = 8;
+
 /// What the hands share.
 struct Shared {
     next: AtomicU64,
     most: u64,
     began: Instant,
     duration: Duration,
+    tallies: [Mutex<Tally>; TALLIES],
 }
 
-/// What one hand did, and why it stopped before its time.
-type Done = (Tally, Option<String>);
+/// Why a hand stopped before its time.
+type Broken = Option<String>;
 
 impl Repeat {
     /// Each hand is a task of the runtime that this is called in. `act` is given numbers from 0 to
@@ -40,90 +46,97 @@ impl Repeat {
     {
         let (shared, mark) = self.begin();
         let tasks: Vec<_> = (0..self.hands)
-            .map(|_| {
+            .map(|me| {
                 let (shared, act) = (Arc::clone(&shared), act.clone());
                 tokio::spawn(async move {
-                    let mut hand = Hand::new(&shared);
+                    let mut hand = Hand::new(&shared, me);
                     while let Some(number) = hand.next() {
                         hand.did(act(number).await);
                         // What is never waited for must not keep the others from their turn.
                         tokio::task::consume_budget().await;
                     }
-                    hand.done
+                    hand.broken
                 })
             })
             .collect();
-        let mut done = Vec::new();
+        let mut broken = None;
         for task in tasks {
-            done.push(task.await.map_err(|_| Error::failed("a task failed"))?);
+            broken = broken.or(task.await.map_err(|_| Error::failed("a task failed"))?);
         }
-        Ok(sample(&shared, &mark, done))
+        Ok(shared.sample(&mark, broken))
     }
 
     /// Each hand is a thread; `act` is given its number, too.
     pub fn threads(&self, act: impl Fn(usize, u64) -> Result<u64> + Sync) -> Result<Sample> {
         let (shared, mark) = self.begin();
-        let done = thread::scope(|scope| {
+        let broken = thread::scope(|scope| {
             let hands: Vec<_> = (0..self.hands)
                 .map(|me| {
                     let (shared, act) = (&shared, &act);
                     scope.spawn(move || {
-                        let mut hand = Hand::new(shared);
+                        let mut hand = Hand::new(shared, me);
                         while let Some(number) = hand.next() {
                             hand.did(act(me, number));
                         }
-                        hand.done
+                        hand.broken
                     })
                 })
                 .collect();
             let joined = hands.into_iter().map(|hand| hand.join());
             joined.collect::<Result<Vec<_>, _>>().map_err(|_| Error::failed("a thread failed"))
         })?;
-        Ok(sample(&shared, &mark, done))
+        Ok(shared.sample(&mark, broken.into_iter().flatten().next()))
     }
 
     fn begin(&self) -> (Arc<Shared>, Mark) {
-        let Repeat { duration, most, .. } = *self;
-        let mark = Processes::this().mark();
-        (Arc::new(Shared { next: AtomicU64::new(0), most, began: Instant::now(), duration }), mark)
+        let shared = Shared {
+            next: AtomicU64::new(0),
+            most: self.most,
+            tallies: Default::default(),
+            duration: self.duration,
+            began: Instant::now(),
+        };
+        (Arc::new(shared), Processes::this().mark())
     }
 }
 
-fn sample(shared: &Shared, mark: &Mark, done: Vec<Done>) -> Sample {
-    let seconds = shared.began.elapsed().as_secs_f64().max(1e-9);
-    let (mut tally, mut broken) = (Tally::default(), None);
-    for (one, why) in done {
-        tally.add(&one);
-        broken = broken.or(why);
-    }
-    Sample {
-        began: shared.began,
-        seconds,
-        asked: tally.replies(),
-        unsent: 0,
-        tally,
-        client_cores: Processes::this().cores_since(mark),
-        server_cores: None,
-        broken,
+impl Shared {
+    fn sample(&self, mark: &Mark, broken: Broken) -> Sample {
+        let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
+        let mut tally = Tally::default();
+        for one in &self.tallies {
+            tally.add(&one.lock());
+        }
+        Sample {
+            began: self.began,
+            seconds,
+            asked: tally.replies(),
+            unsent: 0,
+            tally,
+            client_cores: Processes::this().cores_since(mark),
+            server_cores: None,
+            broken,
+        }
     }
 }
 
 struct Hand<'a> {
     shared: &'a Shared,
+    tally: &'a Mutex<Tally>,
     /// When it last ended something, and so began the next.
     at: Instant,
-    done: Done,
+    broken: Broken,
 }
 
 impl Hand<'_> {
-    fn new(shared: &Shared) -> Hand<'_> {
-        Hand { shared, at: Instant::now(), done: (Tally::default(), None) }
+    fn new(shared: &Shared, me: usize) -> Hand<'_> {
+        Hand { shared, tally: &shared.tallies[me % TALLIES], at: Instant::now(), broken: None }
     }
 
     /// The number of what is to be done next.
     fn next(&self) -> Option<u64> {
-        let Shared { next, most, began, duration } = self.shared;
-        if self.done.1.is_some() || self.at - *began >= *duration || stop::is_stopped() {
+        let Shared { next, most, began, duration, .. } = self.shared;
+        if self.broken.is_some() || self.at - *began >= *duration || stop::is_stopped() {
             return None;
         }
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -134,12 +147,12 @@ impl Hand<'_> {
         let now = Instant::now();
         match outcome {
             Ok(bytes) => {
-                let tally = &mut self.done.0;
+                let mut tally = self.tally.lock();
                 tally.latency.record(now - self.at);
                 tally.in_time += 1;
                 tally.bytes_in_time += bytes;
             }
-            Err(error) => self.done.1 = Some(error.to_string()),
+            Err(error) => self.broken = Some(error.to_string()),
         }
         self.at = now;
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::ask::{Asked, make_bucket, plan, put};
-use super::lab::{Cluster, Lab, Lighttpd, Nginx, Threads};
+use super::lab::{Cluster, Lab, Lighttpd, Nginx, Threads, wait};
 use super::tables::{absent, by_target, section};
 use super::{Args, Script, peer};
 use crate::client::Target;
@@ -77,7 +77,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     fronts.extend(one.iter().map(|it| fixed(ONE, &it.plain, it.process.id())));
     fronts.extend(lighttpd.iter().map(|it| fixed(LIGHTTPD, &it.plain, it.process.id())));
     for front in &fronts {
-        front.check(lab)?;
+        front.wait(lab)?;
         session.target(front.name, &front.target);
     }
     for _ in 0..lab.args.rounds {
@@ -90,19 +90,16 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
 const MIN_BYTES: u64 = 32 << 10;
 
 impl Front {
-    /// Sees that it redirects, before anything is measured.
-    fn check(&self, lab: &Lab) -> Result<()> {
-        let request = load::Work::request(&Asked::get(&self.target, &self.path)?, 0, 0);
-        let request = request.ok_or_else(|| Error::failed("no request"))?;
-        let wait = Duration::from_secs(10);
-        let reply = load::ask(&self.target, &lab.connector, wait, request, 0)?;
-        match reply.head.status.is_redirection() {
-            true => Ok(()),
-            false => {
-                let text = format!("{}: {} is no redirect", self.name, reply.head.status);
-                Err(Error::failed(text))
-            }
-        }
+    /// Waits until it redirects: a gateway sends itself what it could redirect, as long as it has
+    /// not heard of a chunkserver's door.
+    fn wait(&self, lab: &Lab) -> Result<()> {
+        let patience = Duration::from_secs(10);
+        wait(&format!("{} redirects", self.name), || {
+            let request = load::Work::request(&Asked::get(&self.target, &self.path)?, 0, 0);
+            let request = request.ok_or_else(|| Error::failed("no request"))?;
+            let reply = load::ask(&self.target, &lab.connector, patience, request, 0)?;
+            Ok(reply.head.status.is_redirection().then_some(()))
+        })
     }
 
     fn plan(&self, lab: &Lab, rate: f64) -> Result<Plan> {

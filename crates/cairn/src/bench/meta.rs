@@ -133,8 +133,7 @@ pub fn run(args: &Args) -> Result<()> {
 /// A bucket with files in its top directory, and directories.
 struct Store {
     master: Master,
-    /// To be removed.
-    schema: Option<postgres::Config>,
+    schema: Option<Schema>,
     caller: Caller,
     top: Ino,
     directories: Arc<[Ino]>,
@@ -155,12 +154,9 @@ impl Store {
     /// Blocks.
     fn new(dir: &Path, database: Option<&Secret<String>>, runtime: &Runtime) -> Result<Store> {
         let disk = RealDisk::open(dir).map_err(failed)?;
-        let schema = database.map(|url| postgres::Config {
-            schema: format!("cairn_bench_{:016x}", RealRng.next_u64()),
-            ..postgres::Config::new(url.clone())
-        });
+        let schema = database.map(Schema::new);
         let (engine, config): (Arc<dyn Engine>, _) = match &schema {
-            Some(schema) => (Arc::new(Postgres::open(schema).map_err(failed)?), Config::far()),
+            Some(schema) => (Arc::new(Postgres::open(&schema.0).map_err(failed)?), Config::far()),
             None => {
                 let disk = disk.sub("meta").map_err(failed)?;
                 let engine = Embedded::open(disk, embedded::Config::default()).map_err(failed)?;
@@ -230,7 +226,31 @@ impl Store {
     fn remove(self) -> Result<()> {
         self.master.stop();
         drop(self.master);
-        self.schema.as_ref().map_or(Ok(()), |schema| Postgres::remove(schema).map_err(failed))
+        self.schema.as_ref().map_or(Ok(()), Schema::remove)
+    }
+}
+
+/// A schema of its own in a database, removed when dropped.
+struct Schema(postgres::Config);
+
+impl Schema {
+    fn new(url: &Secret<String>) -> Schema {
+        Schema(postgres::Config {
+            schema: format!("cairn_bench_{:016x}", RealRng.next_u64()),
+            ..postgres::Config::new(url.clone())
+        })
+    }
+
+    /// Blocks. Also where it is not.
+    fn remove(&self) -> Result<()> {
+        Postgres::remove(&self.0).map_err(failed)
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        // Who wants to know has called `remove`.
+        let _ = self.remove();
     }
 }
 

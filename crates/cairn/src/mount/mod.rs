@@ -230,7 +230,7 @@ async fn reach_server(args: &Args, known: Known) -> Result<Reached> {
     let user = dialer.user().await?;
     let dialer: Arc<dyn Dial> = Arc::new(dialer);
     let cache_bytes = (args.meta_cache_mib << 20) as usize;
-    let config = client::Config { cache_bytes, ..client::Config::default() };
+    let config = client::Config { cache_bytes, hasty: true, ..client::Config::default() };
     let agent = Agent::new(Arc::clone(&dialer), &source, Arc::clone(&rng));
     let client = Client::start(agent, Arc::clone(&clock), Arc::clone(&rng), config).await?;
     let session = client.clone();
@@ -251,6 +251,7 @@ async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached>
         cache_mib: args.cache_mib,
         meta_cache_mib: args.meta_cache_mib,
         connections: NODE_REQUESTS,
+        hasty: true,
     };
     let Opened { fs, admit, lock, .. } = gateway::open(&node, sizes, &args.disk_cache).await?;
     let Some(authorization) = known.authorization else {

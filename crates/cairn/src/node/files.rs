@@ -168,9 +168,9 @@ impl BlockReader for Near {
         let room = Arc::clone(&self.memory).acquire_many_owned(kib).await;
         let room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
         let bytes = match self.own.read(group, block, range.clone()).await {
-            Err(Error::NotFound(_) | Error::Corrupt { .. } | Error::Io(_)) => {
-                self.others.get(group, block, range).await?
-            }
+            Err(
+                Error::NotFound(_) | Error::Corrupt { .. } | Error::Io(_) | Error::Unavailable(_),
+            ) => self.others.get(group, block, range).await?,
             done => done?,
         };
         Ok(held(bytes, room))

@@ -70,6 +70,8 @@ pub struct Sizes {
     pub meta_cache_mib: u64,
     /// To each chunkserver.
     pub connections: usize,
+    /// Whether operations are done when they have run: see [`client::Config`].
+    pub hasty: bool,
 }
 
 /// A store that a gateway has reached.
@@ -97,6 +99,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
         cache_mib: args.cache_mib,
         meta_cache_mib: args.meta_cache_mib,
         connections: args.peer_connections as usize,
+        hasty: false,
     };
     let Opened { fs, admit, redirects, lock: _kept } = tokio::select! {
         opened = open(&node, sizes, &args.disk_cache) => opened?,
@@ -129,7 +132,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
 
 /// Opens a session with whatever master serves; goes on trying until there is one.
 pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result<Opened> {
-    let Sizes { cache_mib, meta_cache_mib, connections } = sizes;
+    let Sizes { cache_mib, meta_cache_mib, connections, hasty } = sizes;
     let (seal, links) = loop {
         match node.agent.call::<_, Secrets>(Method::Secrets, &()).await {
             Ok(Secrets { seal: Some(seal), links: Some(links), .. }) => {
@@ -142,7 +145,7 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     };
     node.agent.has_map().await;
     let cache_bytes = (meta_cache_mib << 20) as usize;
-    let config = client::Config { cache_bytes, ..client::Config::default() };
+    let config = client::Config { cache_bytes, hasty, ..client::Config::default() };
     let client = loop {
         let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
         let dialer = Arc::clone(&node.agent) as _;

@@ -66,7 +66,11 @@ impl Keeper {
             change(&mut next)?;
             next.epoch = former.epoch;
             if next == *former {
-                return Ok(former);
+                // As it is now, and not as a master knew it that was replaced.
+                if self.load().await?.epoch == former.epoch {
+                    return Ok(former);
+                }
+                continue;
             }
             next.follow(&former);
             let put = PutMap { map: next.encode() };

@@ -104,18 +104,36 @@ impl Chunkserver {
         let Key { group, block } = key;
         let asked = form::range(headers)?;
         let status = if asked.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+        let stat = || self.store.stat(group, block).map_err(|error| self.absent(error));
         let range = match asked {
             Some(range) => range,
-            None => 0..self.store.stat(group, block)?.length,
+            None => 0..stat()?.length,
         };
         if range.len() > BLOCK_BYTES {
-            let size = u64::from(self.store.stat(group, block)?.length);
+            let size = u64::from(stat()?.length);
             return Err(Error::RangeNotSatisfiable { size }.into());
         }
         let room = Arc::clone(&self.gets).acquire_many_owned(range.len() as u32).await;
         let room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
         let bytes = self.read(group, block, range).await?;
         Ok(done(status, held(bytes, room)))
+    }
+
+    /// That a block is not here says nothing of it while the map tells of another disk.
+    fn absent(&self, error: Error) -> Error {
+        match error {
+            Error::NotFound(_) => self.check_disk(&self.map.current()).err().unwrap_or(error),
+            error => error,
+        }
+    }
+
+    /// Whether the map goes by the disk that is here, and not by one that was here before.
+    fn check_disk(&self, map: &ClusterMap) -> Result<()> {
+        if map.nodes.get(&self.own).is_some_and(|node| node.disk == self.store.disk()) {
+            return Ok(());
+        }
+        let text = format!("node {}: its disk is new, and the map tells of the former", self.own);
+        Err(Error::Unavailable(text))
     }
 
     /// Bytes of a block that is here. Who asks sees to it that they are not too many.
@@ -132,7 +150,7 @@ impl Chunkserver {
         if let Err(Error::Corrupt { .. }) = &read {
             self.found_corrupt(group, block);
         }
-        read
+        read.map_err(|error| self.absent(error))
     }
 
     async fn inventory(
@@ -141,7 +159,7 @@ impl Chunkserver {
         epoch: u64,
         query: PageQuery,
     ) -> Result<Answer, Refused> {
-        self.adopt(epoch).await?;
+        self.check_disk(&*self.adopt(epoch).await?)?;
         self.running.settled(group, epoch).await;
         let page = self.store.inventory_now(group, query.after, query.limit);
         Ok(done(StatusCode::OK, form::encode_page(&page)))

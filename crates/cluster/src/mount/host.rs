@@ -19,7 +19,7 @@ use cairn_meta::ops::{
 };
 use cairn_meta::rows::Extent;
 use cairn_meta::session::host::{self, Answer, Sessions};
-use cairn_meta::session::{Change, Detach, Method, Read, ReadReply, Reply, Run};
+use cairn_meta::session::{Change, Detach, Execute, Method, Read, ReadReply, Reply, Run};
 use cairn_meta::{WireVerb, wire};
 use serde::Serialize;
 
@@ -129,6 +129,7 @@ impl MountService {
             Method::Read => return self.read(&payload).await,
             Method::Run => return self.run(&payload).await,
             Method::Change => return self.change(&payload).await,
+            Method::Execute => return self.execute(&payload).await,
             Method::Detach => {
                 let Detach { session } = wire::decode(&payload)?;
                 if sessions.is_attached(&self.from(), session) {
@@ -206,6 +207,13 @@ impl MountService {
         let mut change: Change = wire::decode(payload)?;
         self.check_run(&mut change.run)?;
         self.handle(Method::Change, &change).await
+    }
+
+    /// As [`MountService::change`].
+    async fn execute(&self, payload: &[u8]) -> Result<Bytes> {
+        let mut execute: Execute = wire::decode(payload)?;
+        self.check_run(&mut execute.change.run)?;
+        self.handle(Method::Execute, &execute).await
     }
 
     fn check_run(&self, run: &mut Run) -> Result<()> {

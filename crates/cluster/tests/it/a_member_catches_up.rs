@@ -139,6 +139,22 @@ async fn a_block_of_another_length_is_replaced() {
     check(&world, 0..4);
 }
 
+/// A disk that was replaced has nothing, and proves nothing, until the map tells of it.
+#[tokio::test]
+async fn a_new_disk_is_no_source() {
+    let world = behind(9).await;
+    for id in [11, 12, 13] {
+        world.set_disk(id, 7);
+    }
+    world.refresh();
+    let error = run(&world, 8192).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable(_)), "{error}");
+    assert!(error.to_string().contains("its disk is new"), "{error}");
+    assert_eq!(world.read(1, 3, 1003).await.unwrap(), data(3, 1003));
+    let missing = world.read(1, 9, 1009).await.unwrap_err();
+    assert!(matches!(missing, Error::Unavailable(_)), "{missing}");
+}
+
 #[tokio::test]
 async fn a_full_disk_ends_it() {
     let world = World::new(3, &[(3, &[11, 12, 13])]).await;

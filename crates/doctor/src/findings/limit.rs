@@ -70,24 +70,20 @@ fn behind(pair: &Pair<'_>) -> Option<String> {
     pair.servers().find_map(|server| {
         let url = server.url;
         let (meta, blocks) = (server.share(&["meta"]), server.share(&["peer"]));
+        let share = || {
+            let (meta, blocks) = (100.0 * meta, 100.0 * blocks);
+            format!("{meta:.0} % for metadata, {blocks:.0} % for blocks")
+        };
         if server.grew("cairn_requests_total", &[FUSE]) > 0.0 {
             let waiting = (meta + blocks) * server.request_seconds() / pair.seconds();
             let text = || {
-                let (meta, blocks) = (100.0 * meta, 100.0 * blocks);
-                format!(
-                    "the server behind {url}: {waiting:.1} requests wait for it; of their time                      {meta:.0} % for metadata, {blocks:.0} % for blocks"
-                )
+                let share = share();
+                format!("the server behind {url}: {waiting:.1} requests wait for it; {share}")
             };
             return (waiting > WAITING).then(text);
         }
         let is_gateway = server.is("cairn_peer_connections_limit") > 0.0;
-        let text = || {
-            let (meta, blocks) = (100.0 * meta, 100.0 * blocks);
-            format!(
-                "the nodes behind {url}: of the time of requests {meta:.0} % is waiting for the \
-                 master, {blocks:.0} % for chunkservers"
-            )
-        };
+        let text = || format!("the nodes behind {url}: of the time of requests {}", share());
         (is_gateway && meta + blocks > WAITING).then(text)
     })
 }

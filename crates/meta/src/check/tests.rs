@@ -124,9 +124,11 @@ fn store() -> Rig {
 fn keep_reply(rig: &Rig) {
     let (master, caller) = (&rig.master, Caller::system());
     let (released, lease) = (Vec::new(), false);
-    let once = Once { master, caller, session: SESSION, slot: 3, sequence: 1, released, lease };
+    let (session, slot, sequence) = (SESSION, 3, 1);
+    let (hasty, ino) = (false, None);
+    let once = Once { master, caller, session, slot, sequence, released, lease, hasty, ino };
     let other = OpenSession { session: SessionId(78) };
-    rig.runtime.block_on(rig.master.run_once(once, other)).0.unwrap();
+    rig.runtime.block_on(rig.master.run_once(once, other)).reply.unwrap();
 }
 
 fn copy(rig: &Rig, source: &str, target: &str) {

@@ -1,21 +1,24 @@
 //! The executor: one thread that runs operations one after another on what is not yet durable.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use cairn_base::{Error, Timestamp};
 use parking_lot::MutexGuard;
 
 use super::batch::{Batch, PipeState, Verdict};
 use super::fetcher::Lacking;
+use super::hasty::{Early, Haste};
 use super::inbox::{Arrived, Fetched};
-use super::leases::Leases;
+use super::leases::{Event, Leases};
 use super::op::{Job, Ran};
 use super::overlay::Overlay;
 use super::pins::Pins;
 use super::shared::Shared;
-use super::source::{Inline, Uncommitted};
+use super::source::{Inline, Newest, Sight, Uncommitted};
 use crate::{Changes, View, Want};
 
 /// Runs after which an operation keeps the executor until it has all its rows.
@@ -68,7 +71,7 @@ struct Turn<'a> {
 
 /// What a run of an operation came to.
 enum Outcome {
-    Ended(Changes),
+    Ended(Changes, Sight),
     Lacks(Vec<Want>),
 }
 
@@ -124,6 +127,9 @@ impl Executor {
         self.fetched.extend(fetched.drain(..));
         let mut ready = Vec::new();
         for event in events.drain(..) {
+            if let Event::Ended { session } = event {
+                self.shared.hasty.forget(session);
+            }
             self.leases.take(event, &mut ready);
         }
         self.shared.answer(ready);
@@ -171,8 +177,9 @@ impl Executor {
         let Fetched { mut job, mut pins } = fetched;
         self.parked.leave(&pins);
         if let Some(error) = pins.failed.take() {
+            let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
             job.op.fail(error);
-            self.end(job, Changes::new(), open);
+            self.end(job, (Changes::new(), &sight), open, None, None);
         } else if pins.generation == self.parked.generation {
             self.execute(job, Some(pins), open, turn);
         } else {
@@ -190,9 +197,12 @@ impl Executor {
     ) {
         let patient = pins.as_ref().is_some_and(|pins| pins.misses >= MISSES);
         let near = self.disk.aloof == 0 && self.shared.config.inline_us > 0;
-        let inline = (near || patient).then_some(&turn.inline);
+        // What was answered early runs again in its order.
+        let inline = (near || patient || job.early.is_some()).then_some(&turn.inline);
         match self.attempt(&mut job, pins.as_deref(), open.number, turn.now, inline) {
-            Outcome::Ended(changes) => self.end(job, changes, open),
+            Outcome::Ended(changes, sight) => {
+                self.end(job, (changes, &sight), open, pins.as_deref(), inline);
+            }
             Outcome::Lacks(wants) => {
                 self.shared.counters.op_misses.add(1);
                 let fresh =
@@ -213,14 +223,29 @@ impl Executor {
         now: Timestamp,
         inline: Option<&Inline<'_>>,
     ) -> Outcome {
+        let unknown = Cell::new(false);
+        if job.op.reads_settled() {
+            let outcome = self.attempt_on(job, pins, batch, now, inline, Some(&unknown));
+            if !unknown.get() {
+                return outcome;
+            }
+        }
+        self.attempt_on(job, pins, batch, now, inline, None)
+    }
+
+    fn attempt_on(
+        &mut self,
+        job: &mut Job,
+        pins: Option<&Pins>,
+        batch: u64,
+        now: Timestamp,
+        inline: Option<&Inline<'_>>,
+        settled: Option<&Cell<bool>>,
+    ) -> Outcome {
         self.leases.forget_seen();
-        let source = Uncommitted {
-            overlay: &self.overlay,
-            leases: &self.leases,
-            pins,
-            cache: &self.shared.cache,
-            inline,
-        };
+        let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
+        let newest = Newest { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
+        let source = Uncommitted { newest, leases: &self.leases, sight: &sight, settled };
         let mut view = View::new(&source);
         let ran = job.op.apply(&mut view, now, batch);
         let failed = inline.and_then(|inline| self.disk.look_at(inline, &self.shared));
@@ -233,26 +258,72 @@ impl Executor {
             (Ran::Miss, Some(error)) => job.op.fail(error),
             (Ran::Failed, _) => {}
             (Ran::Done, _) => match view.into_changes() {
-                Ok(changes) => return Outcome::Ended(changes),
+                Ok(changes) => return Outcome::Ended(changes, sight),
                 Err(error) => job.op.fail(error),
             },
         }
-        Outcome::Ended(Changes::new())
+        Outcome::Ended(Changes::new(), sight)
     }
 
     /// Its changes are now what later operations see.
-    fn end(&mut self, mut job: Job, changes: Changes, open: &mut Batch) {
+    fn end(
+        &mut self,
+        mut job: Job,
+        (changes, sight): (Changes, &Sight),
+        open: &mut Batch,
+        pins: Option<&Pins>,
+        inline: Option<&Inline<'_>>,
+    ) {
         job.changed = !changes.is_empty();
         if job.changed
             && let Some((session, released)) = job.op.released()
         {
             self.leases.release(session, released);
         }
-        job.settle = self.leases.ran(changes.keys(), open.number, job.op.grant());
+        let newest = Newest { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
+        let was_told = job.early.is_some();
+        let before = |key: &Bytes| if was_told { None } else { newest.get(key) };
+        job.settle = self.leases.ran(changes.keys(), open.number, job.op.grant(), before);
+        let is_over = self.hasten(&mut job, sight, open.number);
+        let by = job.early.map(|early| early.session);
         for (key, row) in changes {
-            self.overlay.put(key, row, open);
+            self.overlay.put(key, row, by, open);
         }
-        open.jobs.push(job);
+        match is_over {
+            true => self.shared.answer(vec![job]),
+            false => open.jobs.push(job),
+        }
+    }
+
+    /// Answers an operation that has just run, if that may be before it is durable. Returns whether
+    /// there is nothing left to do for it.
+    fn hasten(&self, job: &mut Job, sight: &Sight, batch: u64) -> bool {
+        let (hasty, unsettled) = (&self.shared.hasty, &self.shared.unsettled);
+        if let Some(early) = &mut job.early {
+            unsettled.begin(batch);
+            unsettled.end(std::mem::replace(&mut early.batch, batch));
+            return false;
+        }
+        let haste = job.op.haste();
+        if haste == Haste::Never || sight.others() || !self.shared.serves() {
+            return false;
+        }
+        if let Haste::Keeper(session) = haste
+            && job.changed
+        {
+            let Some(serial) = hasty.begin(session) else { return false };
+            // Who reads durable rows only would miss what its session knows to be done.
+            unsettled.begin(batch);
+            job.early = Some(Early { session, serial, batch });
+            let answer = job.op.early_answer(serial);
+            match &job.settle {
+                Some(settle) => settle.answer_early(answer),
+                None => answer(),
+            }
+            return false;
+        }
+        // What it found done by an operation of its own may be that operation, sent again.
+        !matches!(haste, Haste::Keeper(_)) || !sight.own()
     }
 
     fn park(&mut self, mut lacking: Lacking) {
@@ -270,8 +341,8 @@ impl Executor {
     fn start_over(&mut self, pipe: &mut PipeState, verdict: Verdict) {
         let next = self.shared.durable.batch() + 1;
         let open = std::mem::replace(&mut pipe.open, Batch::new(next));
-        self.overlay = Overlay::default();
-        self.leases.start_over(next - 1);
+        let void = std::mem::take(&mut self.overlay).changed_since(next - 1);
+        self.leases.start_over(next - 1, &void);
         self.parked.generation += 1;
         for job in verdict.redo.into_iter().chain(open.jobs).rev() {
             self.queue.push_front(job);

@@ -46,8 +46,8 @@ pub struct Leases {
     /// Leases that were not recalled.
     kept: usize,
     limit: usize,
-    /// Rows changed by operations that have not settled.
-    settling: BTreeMap<Bytes, Settling>,
+    /// Rows changed by operations that have not settled, the oldest change first.
+    settling: BTreeMap<Bytes, Vec<Settling>>,
     /// What the operation that runs now has seen of them.
     seen: RefCell<Vec<Arc<Settle>>>,
     unsettled: Arc<Unsettled>,
@@ -56,7 +56,12 @@ pub struct Leases {
 struct Settling {
     settle: Arc<Settle>,
     batch: u64,
+    before: Before,
 }
+
+/// What a row was before a change, where that may be shown. It is for as long as nobody was told of
+/// the change.
+pub type Before = Option<Option<Bytes>>;
 
 struct Holder {
     session: SessionId,
@@ -106,7 +111,14 @@ impl Leases {
             Event::Acknowledged { session, number } => self.acknowledge(session, number, ready),
             Event::Ended { session } => self.end(session, ready),
         }
-        self.settling.retain(|_, settling| !settling.settle.is_done());
+        self.retain_settling(|settling| !settling.settle.is_done());
+    }
+
+    fn retain_settling(&mut self, keep: impl Fn(&Settling) -> bool) {
+        self.settling.retain(|_, changes| {
+            changes.retain(&keep);
+            !changes.is_empty()
+        });
     }
 
     fn acknowledge(&mut self, session: SessionId, number: u64, ready: &mut Vec<Job>) {
@@ -145,9 +157,25 @@ impl Leases {
 
     /// The operation that runs now sees a row.
     pub fn see(&self, key: &Bytes) {
-        if let Some(settling) = self.settling.get(key) {
-            self.seen.borrow_mut().push(Arc::clone(&settling.settle));
+        if let Some(last) = self.settling.get(key).and_then(|changes| changes.last()) {
+            self.seen.borrow_mut().push(Arc::clone(&last.settle));
         }
+    }
+
+    /// What a row was before all changes that have not settled; `None` if there are none.
+    pub fn before(&self, key: &Bytes) -> Option<&Before> {
+        let changes = self.settling.get(key)?;
+        let first = changes.iter().find(|change| !change.settle.is_done())?;
+        Some(&first.before)
+    }
+
+    /// Whether there are such changes in a range of rows.
+    pub fn is_settling(&self, start: &Bytes, end: &Bytes) -> bool {
+        let mut rows = match start < end {
+            true => self.settling.range::<Bytes, _>(start..end),
+            false => return false,
+        };
+        rows.any(|(_, changes)| changes.iter().any(|change| !change.settle.is_done()))
     }
 
     /// The operation that runs now sees a range of rows.
@@ -156,7 +184,8 @@ impl Leases {
             return;
         }
         let rows = self.settling.range::<Bytes, _>(start..end);
-        self.seen.borrow_mut().extend(rows.map(|(_, one)| Arc::clone(&one.settle)));
+        let last = rows.filter_map(|(_, changes)| changes.last());
+        self.seen.borrow_mut().extend(last.map(|last| Arc::clone(&last.settle)));
     }
 
     /// The operation that saw rows runs again later.
@@ -177,15 +206,16 @@ impl Leases {
         }
     }
 
-    /// The operation that ran is over, has changed `changed` in `batch`, and wants `grant`.
-    /// Returns what it has to wait for, if anything.
+    /// The operation that ran is over, has changed `changed` in `batch`, and wants `grant`;
+    /// `before` says what these rows were. Returns what it has to wait for, if anything.
     pub fn ran<'a>(
         &mut self,
         changed: impl Iterator<Item = &'a Bytes> + Clone,
         batch: u64,
         grant: Option<Grant>,
+        before: impl Fn(&Bytes) -> Before,
     ) -> Option<Arc<Settle>> {
-        let settle = if self.is_idle() { None } else { self.recall(changed, batch) };
+        let settle = if self.is_idle() { None } else { self.recall(changed, batch, before) };
         if let Some(grant) = grant {
             self.grant(grant);
         }
@@ -196,6 +226,7 @@ impl Leases {
         &mut self,
         changed: impl Iterator<Item = &'a Bytes> + Clone,
         batch: u64,
+        before: impl Fn(&Bytes) -> Before,
     ) -> Option<Arc<Settle>> {
         let settle = Settle::new(Arc::clone(&self.unsettled), batch);
         for seen in self.seen.get_mut().drain(..) {
@@ -203,7 +234,7 @@ impl Leases {
         }
         let mut due: BTreeMap<SessionId, Vec<Bytes>> = BTreeMap::new();
         for key in changed.clone() {
-            if let Some(former) = self.settling.get(key) {
+            if let Some(former) = self.settling.get(key).and_then(|changes| changes.last()) {
                 former.settle.precede(&settle);
             }
             for holder in self.holders.get(key).into_iter().flatten() {
@@ -222,8 +253,8 @@ impl Leases {
             return None;
         }
         for key in changed {
-            let settling = Settling { settle: Arc::clone(&settle), batch };
-            self.settling.insert(key.clone(), settling);
+            let settling = Settling { settle: Arc::clone(&settle), batch, before: before(key) };
+            self.settling.entry(key.clone()).or_default().push(settling);
         }
         Some(settle)
     }
@@ -280,10 +311,21 @@ impl Leases {
         }
     }
 
-    /// Changes of batches after `durable` are void: they will be made again.
-    pub fn start_over(&mut self, durable: u64) {
-        self.settling.retain(|_, settling| settling.batch <= durable);
+    /// Changes of batches after `durable`, of the rows `void`, are void: they will be made again.
+    pub fn start_over(&mut self, durable: u64, void: &[Bytes]) {
+        self.retain_settling(|settling| settling.batch <= durable);
         self.forget_seen();
+        // Whoever was told of them early must not go on showing them.
+        let mut due: BTreeMap<SessionId, Vec<Bytes>> = BTreeMap::new();
+        for key in void {
+            let holders = self.holders.get(key).into_iter().flatten();
+            for holder in holders.filter(|holder| holder.recall.is_none()) {
+                due.entry(holder.session).or_default().push(key.clone());
+            }
+        }
+        for (session, keys) in due {
+            self.send(session, keys, None);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod cache;
 mod committer;
 mod executor;
 mod fetcher;
+mod hasty;
 mod inbox;
 mod leases;
 mod memo;
@@ -36,7 +37,7 @@ mod threads;
 
 pub use leases::Event;
 pub use memo::Memo;
-pub use remote::{Leased, Once, Reading};
+pub use remote::{Executed, Leased, Once, Reading};
 pub use stats::Stats;
 
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Result, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
+use super::hasty::{Early, Haste};
 use super::leases::Grant;
 use super::settle::Settle;
 use crate::{Context, Stop, Verb, View};
@@ -21,6 +22,9 @@ pub enum Ran {
     Miss,
 }
 
+/// Sends a reply.
+pub type Answered = Box<dyn FnOnce() + Send>;
+
 /// An operation with its verb erased.
 pub trait Op: Send {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran;
@@ -34,6 +38,28 @@ pub trait Op: Send {
     /// The leases its session gets with the reply.
     fn grant(&mut self) -> Option<Grant> {
         None
+    }
+
+    /// Who may be answered before what it saw and changed is durable.
+    fn haste(&self) -> Haste {
+        Haste::Never
+    }
+
+    /// Whether it need not see changes that nobody was told of and that wait for a recall. It must
+    /// keep nothing of what it sees then.
+    fn reads_settled(&self) -> bool {
+        false
+    }
+
+    /// What sends the reply of its last run, which succeeded and may be lost: for a
+    /// [`Keeper`](Haste::Keeper). After this it has no other.
+    fn early_answer(&mut self, _serial: u64) -> Answered {
+        Box::new(|| ())
+    }
+
+    /// Whether its last run failed.
+    fn has_failed(&self) -> bool {
+        false
     }
 
     /// Replaces the reply.
@@ -51,16 +77,13 @@ pub struct Job {
     pub changed: bool,
     /// What it waits for besides the disk.
     pub settle: Option<Arc<Settle>>,
+    /// It was answered before it is durable.
+    pub early: Option<Early>,
 }
 
 impl Job {
     pub fn new(op: Box<dyn Op>) -> Job {
-        Job { op, changed: false, settle: None }
-    }
-
-    pub fn refuse(mut self, error: Error) {
-        self.op.fail(error);
-        self.op.answer();
+        Job { op, changed: false, settle: None, early: None }
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use bytes::Bytes;
+use cairn_base::SessionId;
 use quick_cache::DefaultHashBuilder;
 
 use super::batch::Batch;
@@ -18,6 +19,8 @@ struct Pending {
     batch: u64,
     /// Where it is among the changes of that batch.
     slot: usize,
+    /// The session whose operation changed it last, if that was answered early.
+    by: Option<SessionId>,
 }
 
 /// Keys in order, brought up to date only when a range is asked for.
@@ -55,24 +58,49 @@ impl Overlay {
         self.bytes
     }
 
+    /// Who changed a row in a batch after `durable`, and was answered early; `Some(None)` if it was
+    /// not, `None` if the row was not changed since.
+    pub fn changed_by(&self, key: &Bytes, durable: u64) -> Option<Option<SessionId>> {
+        self.rows.get(key).filter(|pending| pending.batch > durable).map(|pending| pending.by)
+    }
+
+    /// As [`Overlay::changed_by`], for all rows of a range.
+    pub fn all_changed_by(
+        &self,
+        start: &Bytes,
+        end: &Bytes,
+        durable: u64,
+    ) -> Vec<Option<SessionId>> {
+        let rows = self.range(start, end).into_iter();
+        rows.filter_map(|(key, _)| self.changed_by(&key, durable)).collect()
+    }
+
+    /// The rows that batches after `durable` have changed.
+    pub fn changed_since(&self, durable: u64) -> Vec<Bytes> {
+        let rows = self.rows.iter().filter(|(_, pending)| pending.batch > durable);
+        let mut keys: Vec<Bytes> = rows.map(|(key, _)| key.clone()).collect();
+        keys.sort_unstable();
+        keys
+    }
+
     /// Changes a row, here and in the open batch.
-    pub fn put(&mut self, key: Bytes, row: Option<Bytes>, open: &mut Batch) {
+    pub fn put(&mut self, key: Bytes, row: Option<Bytes>, by: Option<SessionId>, open: &mut Batch) {
         let bytes = key.len() + row.as_ref().map_or(0, Bytes::len);
         match self.rows.entry(key) {
             Entry::Occupied(mut entry) if entry.get().batch == open.number => {
                 let pending = entry.get_mut();
                 open.replace(pending.slot, row.clone(), bytes);
-                pending.row = row;
+                (pending.row, pending.by) = (row, by);
                 return;
             }
             Entry::Occupied(mut entry) => {
                 let slot = open.push(entry.key().clone(), row.clone(), bytes);
-                entry.insert(Pending { row, batch: open.number, slot });
+                entry.insert(Pending { row, batch: open.number, slot, by });
             }
             Entry::Vacant(entry) => {
                 self.order.get_mut().unsorted.push(entry.key().clone());
                 let slot = open.push(entry.key().clone(), row.clone(), bytes);
-                entry.insert(Pending { row, batch: open.number, slot });
+                entry.insert(Pending { row, batch: open.number, slot, by });
             }
         }
         self.count(open.number, bytes);

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{Error, Result, SessionId, Timestamp};
+use cairn_base::{Error, Ino, Result, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Master;
+use super::hasty::Haste;
 use super::leases::{Event, Grant};
-use super::op::{Job, Op, Ran};
+use super::op::{Answered, Job, Op, Ran};
 use crate::ops::sessions::{find_reply, keep_reply};
+use crate::session::Progress;
 use crate::wire::{self, Visitor};
 use crate::{Context, Stop, View, WireVerb, keys};
 
@@ -27,6 +29,27 @@ pub struct Once<'a> {
     pub released: Vec<Bytes>,
     /// Whether rows that it changed are leased with the reply.
     pub lease: bool,
+    /// Whether it is answered when it has run, if it may be: the session runs it again if it is
+    /// lost, and gives the number of the inode that it made.
+    pub hasty: bool,
+    pub ino: Option<Ino>,
+}
+
+/// What became of an operation.
+pub struct Executed {
+    pub reply: Result<Bytes>,
+    /// What it changed, where that is leased.
+    pub rows: Vec<(Bytes, Option<Bytes>)>,
+    /// The inode that it made.
+    pub ino: Option<Ino>,
+    /// 0, or its number among those that were answered before they are durable.
+    pub serial: u64,
+}
+
+impl Executed {
+    fn failed(error: Error) -> Executed {
+        Executed { reply: Err(error), rows: Vec::new(), ino: None, serial: 0 }
+    }
 }
 
 /// A read for another machine.
@@ -35,6 +58,8 @@ pub struct Reading<'a> {
     pub caller: Caller,
     /// Who gets leases on the rows that are read; nobody.
     pub lease: Option<SessionId>,
+    /// Whether that session has operations of its own run again if they are lost.
+    pub hasty: bool,
 }
 
 /// A reply, and the rows it was made of where they are leased.
@@ -45,7 +70,7 @@ impl<'a> Visitor for Reading<'a> {
 
     fn visit<V: WireVerb>(self, verb: V) -> Self::Output {
         Box::pin(async move {
-            let Reading { master, caller, lease: Some(session) } = self else {
+            let Reading { master, caller, lease: Some(session), hasty } = self else {
                 let reply = self.master.read(&self.caller, verb).await;
                 return (reply.and_then(|reply| wire::encode(&reply)), Vec::new());
             };
@@ -53,6 +78,7 @@ impl<'a> Visitor for Reading<'a> {
                 verb,
                 context: Context { caller, now: Timestamp(0), batch: 0 },
                 session,
+                hasty,
                 reply: None,
                 rows: Vec::new(),
                 sender,
@@ -75,14 +101,33 @@ impl Master {
         shared.unsettled.settled(durable)
     }
 
+    /// How far operations are that were answered early: see [`Once::hasty`].
+    pub fn progress(&self, session: SessionId) -> Progress {
+        self.owner.shared.hasty.progress(session)
+    }
+
+    /// Waits until operations up to `serial` that were answered early are durable, or came to
+    /// nothing after all.
+    ///
+    /// # Errors
+    /// `Unavailable` when the master ends before.
+    pub async fn sync(&self, serial: u64) -> Result<()> {
+        let shared = &self.owner.shared;
+        tokio::select! {
+            biased;
+            () = shared.hasty.wait(serial) => Ok(()),
+            () = shared.wait_failed() => Err(shared.gone()),
+        }
+    }
+
     /// Runs `verb` as [`Master::run`] does, unless it ran before in this slot; the reply as bytes,
     /// and what it changed where that is leased.
-    pub async fn run_once<V: WireVerb>(&self, once: Once<'_>, verb: V) -> Leased {
+    pub async fn run_once<V: WireVerb>(&self, once: Once<'_>, verb: V) -> Executed {
         let full = if V::RUNS_WHEN_FULL { Ok(()) } else { self.check_space() };
         if let Err(error) = full {
-            return (Err(error), Vec::new());
+            return Executed::failed(error);
         }
-        let Once { caller, session, slot, sequence, released, lease, .. } = once;
+        let Once { caller, session, slot, sequence, released, lease, hasty, ino, .. } = once;
         let op = |sender| OnceOp {
             verb,
             context: Context { caller, now: Timestamp(0), batch: 0 },
@@ -91,11 +136,14 @@ impl Master {
             sequence,
             released,
             lease: lease && V::LEASES_CHANGES,
+            hasty,
+            told: ino,
+            made: None,
             reply: None,
             rows: Vec::new(),
-            sender,
+            sender: Some(sender),
         };
-        self.submit(op).await.unwrap_or_else(|error| (Err(error), Vec::new()))
+        self.submit(op).await.unwrap_or_else(Executed::failed)
     }
 
     /// Runs a read on the executor, since what it may see has not settled.
@@ -131,9 +179,15 @@ struct OnceOp<V> {
     sequence: u64,
     released: Vec<Bytes>,
     lease: bool,
+    hasty: bool,
+    /// The inode that somebody knows it made: it makes no other.
+    told: Option<Ino>,
+    /// That its last run made.
+    made: Option<Ino>,
     reply: Option<Result<Bytes>>,
     rows: Vec<(Bytes, Option<Bytes>)>,
-    sender: oneshot::Sender<Leased>,
+    /// `None` once it was answered.
+    sender: Option<oneshot::Sender<Executed>>,
 }
 
 impl<V: WireVerb> OnceOp<V> {
@@ -143,7 +197,9 @@ impl<V: WireVerb> OnceOp<V> {
         if let Some(reply) = find_reply(view, session, slot, sequence)? {
             return Ok(reply);
         }
+        view.give_ino(self.told);
         let reply = wire::encode(&self.verb.apply(view, &self.context)?)?;
+        self.made = view.taken_ino();
         if view.has_changes() {
             if self.lease {
                 let leased = view.changes().iter().filter(|(key, _)| keys::is_of_tree(key));
@@ -167,7 +223,29 @@ impl<V: WireVerb> Op for OnceOp<V> {
         Some((self.session, &self.released))
     }
 
+    fn haste(&self) -> Haste {
+        if self.hasty { Haste::Keeper(self.session) } else { Haste::Never }
+    }
+
+    fn early_answer(&mut self, serial: u64) -> Answered {
+        self.told = self.made;
+        let (sender, ino) = (self.sender.take(), self.made);
+        let (rows, reply) = (std::mem::take(&mut self.rows), self.reply.as_ref());
+        let reply = reply.and_then(|reply| reply.as_ref().ok().cloned());
+        Box::new(move || {
+            if let Some(sender) = sender {
+                send(sender, reply.map(|reply| Executed { reply: Ok(reply), rows, ino, serial }));
+            }
+        })
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.reply, Some(Err(_)))
+    }
+
     fn grant(&mut self) -> Option<Grant> {
+        // Who was answered already gets no rows any more.
+        self.sender.as_ref()?;
         let keys: Vec<Bytes> = self.rows.iter().map(|(key, _)| key.clone()).collect();
         (!keys.is_empty()).then_some(Grant { session: self.session, keys })
     }
@@ -178,8 +256,10 @@ impl<V: WireVerb> Op for OnceOp<V> {
     }
 
     fn answer(self: Box<Self>) {
-        let rows = self.rows;
-        send(self.sender, self.reply.map(|reply| (reply, rows)));
+        let OnceOp { reply, rows, made, sender, .. } = *self;
+        if let Some(sender) = sender {
+            send(sender, reply.map(|reply| Executed { reply, rows, ino: made, serial: 0 }));
+        }
     }
 }
 
@@ -187,6 +267,7 @@ struct LeasedRead<V> {
     verb: V,
     context: Context,
     session: SessionId,
+    hasty: bool,
     reply: Option<Result<Bytes>>,
     rows: Vec<(Bytes, Option<Bytes>)>,
     sender: oneshot::Sender<Leased>,
@@ -208,6 +289,10 @@ impl<V: WireVerb> Op for LeasedRead<V> {
         }
         self.reply = reply;
         ran
+    }
+
+    fn haste(&self) -> Haste {
+        if self.hasty { Haste::Reader(Some(self.session)) } else { Haste::Never }
     }
 
     fn grant(&mut self) -> Option<Grant> {
@@ -233,6 +318,14 @@ struct ExecutedRead<V: crate::Verb> {
 }
 
 impl<V: crate::Verb> Op for ExecutedRead<V> {
+    fn haste(&self) -> Haste {
+        Haste::Reader(None)
+    }
+
+    fn reads_settled(&self) -> bool {
+        true
+    }
+
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
         (self.context.now, self.context.batch) = (now, batch);
         let (ran, reply) = outcome(self.verb.apply(view, &self.context));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::op::Job;
+use super::op::{Answered, Job};
 
 /// What an operation waits for besides the disk: that recalls are acknowledged, those of its own
 /// and those of operations whose changes it saw.
@@ -43,12 +43,12 @@ impl Unsettled {
         first.map_or(durable, |first| durable.min(first.saturating_sub(1)))
     }
 
-    fn begin(&self, batch: u64) {
+    pub fn begin(&self, batch: u64) {
         self.begun.fetch_add(1, Ordering::SeqCst);
         *self.batches.lock().entry(batch).or_default() += 1;
     }
 
-    fn end(&self, batch: u64) {
+    pub fn end(&self, batch: u64) {
         let mut batches = self.batches.lock();
         if let Some(left) = batches.get_mut(&batch) {
             *left -= 1;
@@ -71,6 +71,8 @@ struct State {
     left: usize,
     /// Operations that saw the changes of this one.
     followers: Vec<Arc<Settle>>,
+    /// Its answer, where that is not to wait until it is durable.
+    early: Option<Answered>,
     /// It is durable and waits to be answered.
     held: Option<Job>,
 }
@@ -79,7 +81,7 @@ impl Settle {
     /// Waits for nothing but the caller, who must call [`Settle::done`] once.
     pub fn new(unsettled: Arc<Unsettled>, batch: u64) -> Arc<Settle> {
         unsettled.begin(batch);
-        let state = State { left: 1, followers: Vec::new(), held: None };
+        let state = State { left: 1, followers: Vec::new(), early: None, held: None };
         Arc::new(Settle { batch, state: Mutex::new(state), unsettled })
     }
 
@@ -109,11 +111,24 @@ impl Settle {
             return;
         }
         self.unsettled.end(self.batch);
+        if let Some(early) = state.early.take() {
+            early();
+        }
         ready.extend(state.held.take());
         let followers = std::mem::take(&mut state.followers);
         drop(state);
         for follower in followers {
             follower.done(ready);
+        }
+    }
+
+    /// Its operation is answered once it is done, durable or not.
+    pub fn answer_early(&self, answer: Answered) {
+        let mut state = self.state.lock();
+        if state.left > 0 {
+            state.early = Some(answer);
+        } else {
+            answer();
         }
     }
 

@@ -10,6 +10,7 @@ use super::Config;
 use super::batch::Pipe;
 use super::cache::RowCache;
 use super::fetcher::FetchQueue;
+use super::hasty::Hasty;
 use super::inbox::Inbox;
 use super::op::Job;
 use super::settle::Unsettled;
@@ -52,6 +53,7 @@ pub struct Shared {
     pub permits: Semaphore,
     pub counters: Counters,
     pub unsettled: Arc<Unsettled>,
+    pub hasty: Hasty,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
     /// What it takes to answer from memory, if anything.
@@ -80,6 +82,7 @@ impl Shared {
             permits: Semaphore::new(config.accepted_ops.clamp(1, Semaphore::MAX_PERMITS)),
             counters: Counters::default(),
             unsettled: Arc::default(),
+            hasty: Hasty::default(),
             stopping: AtomicBool::new(false),
             failure: OnceLock::new(),
             failed: Watched::new(false),
@@ -181,6 +184,7 @@ impl Shared {
 
     /// Sends the replies of operations that are durable, or will be once they have settled.
     pub fn answer(&self, jobs: Vec<Job>) {
+        self.hasty.end(&jobs, &self.unsettled);
         let mut count = 0;
         for mut job in jobs {
             let settled = match job.settle.take() {
@@ -214,8 +218,10 @@ impl Shared {
     /// Answers operations with an error.
     pub fn refuse(&self, jobs: Vec<Job>, error: impl Fn() -> Error) {
         let refused = jobs.len();
-        for job in jobs {
-            job.refuse(error());
+        for mut job in jobs {
+            job.op.fail(error());
+            self.hasty.end(std::slice::from_ref(&job), &self.unsettled);
+            job.op.answer();
         }
         self.permits.add_permits(refused);
     }

@@ -4,30 +4,30 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use cairn_base::Error;
+use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Error, SessionId};
 
 use super::cache::{Cached, RowCache};
+use super::hasty::Haste;
 use super::leases::Leases;
 use super::overlay::Overlay;
 use super::pins::{Pins, Range};
 use super::shared::Shared;
-use crate::Source;
 use crate::engine::Snapshot;
+use crate::{Source, keys};
 
-/// For the executor: everything executed so far, durable or not.
-pub struct Uncommitted<'a> {
+/// Everything executed so far, durable or not.
+#[derive(Clone, Copy)]
+pub struct Newest<'a> {
     pub overlay: &'a Overlay,
-    /// Told what is seen.
-    pub leases: &'a Leases,
     pub pins: Option<&'a Pins>,
     pub cache: &'a RowCache,
     /// What is in none of these is read on the spot, or else missing.
     pub inline: Option<&'a Inline<'a>>,
 }
 
-impl Source for Uncommitted<'_> {
-    fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
-        self.leases.see(key);
+impl Newest<'_> {
+    pub fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
         if let Some(row) = self.overlay.get(key) {
             return Some(row.clone());
         }
@@ -36,11 +36,100 @@ impl Source for Uncommitted<'_> {
             None => self.cache.newest(key).or_else(|| self.inline?.get(key, self.cache)),
         }
     }
+}
+
+/// For the executor.
+pub struct Uncommitted<'a> {
+    pub newest: Newest<'a>,
+    /// Told what is seen.
+    pub leases: &'a Leases,
+    pub sight: &'a Sight,
+    /// Rows are as they were before what has not settled. Where that is not known, this is set.
+    pub settled: Option<&'a Cell<bool>>,
+}
+
+impl Source for Uncommitted<'_> {
+    fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
+        self.sight.see(key, self.newest.overlay);
+        let Some(unknown) = self.settled else {
+            self.leases.see(key);
+            return self.newest.get(key);
+        };
+        match self.leases.before(key) {
+            None => self.newest.get(key),
+            Some(_) if is_planted(Bug::UnsettledShown) => self.newest.get(key),
+            Some(Some(row)) => Some(row.clone()),
+            Some(None) => {
+                unknown.set(true);
+                None
+            }
+        }
+    }
 
     fn scan(&self, start: &Bytes, end: &Bytes, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
-        self.leases.see_range(start, end);
-        let pinned = self.pins.and_then(|pins| pins.scan(self.overlay, start, end, limit));
-        pinned.or_else(|| self.inline?.scan(start, end, limit, self.overlay))
+        match self.settled {
+            Some(unknown) if self.leases.is_settling(start, end) => {
+                unknown.set(true);
+                return None;
+            }
+            Some(_) => {}
+            None => self.leases.see_range(start, end),
+        }
+        let Newest { overlay, pins, inline, .. } = self.newest;
+        self.sight.see_range(start, end, overlay);
+        let pinned = pins.and_then(|pins| pins.scan(overlay, start, end, limit));
+        pinned.or_else(|| inline?.scan(start, end, limit, overlay))
+    }
+}
+
+/// What an operation saw that is not durable.
+pub struct Sight {
+    haste: Haste,
+    durable: u64,
+    own: Cell<bool>,
+    others: Cell<bool>,
+}
+
+impl Sight {
+    /// Of batches after `durable`.
+    pub fn new(haste: Haste, durable: u64) -> Sight {
+        Sight { haste, durable, own: Cell::new(false), others: Cell::new(false) }
+    }
+
+    /// It saw what its session was told of early.
+    pub fn own(&self) -> bool {
+        self.own.get()
+    }
+
+    /// It saw what may be lost, as far as its session knows.
+    pub fn others(&self) -> bool {
+        self.others.get()
+    }
+
+    fn see(&self, key: &Bytes, overlay: &Overlay) {
+        if self.haste == Haste::Never || keys::is_counter(key) {
+            return;
+        }
+        if let Some(by) = overlay.changed_by(key, self.durable) {
+            self.note(by);
+        }
+    }
+
+    fn see_range(&self, start: &Bytes, end: &Bytes, overlay: &Overlay) {
+        if self.haste != Haste::Never {
+            overlay
+                .all_changed_by(start, end, self.durable)
+                .into_iter()
+                .for_each(|by| self.note(by));
+        }
+    }
+
+    fn note(&self, by: Option<SessionId>) {
+        let own = match self.haste {
+            Haste::Never | Haste::Reader(None) => false,
+            Haste::Reader(Some(session)) | Haste::Keeper(session) => by == Some(session),
+        };
+        if own { self.own.set(true) } else { self.others.set(true) }
     }
 }
 

@@ -83,12 +83,21 @@ pub fn no_object(bucket: &str, key: &str) -> Stop {
     Error::NotFound(format!("object {key} in bucket {bucket}")).into()
 }
 
-/// The next inode number.
+/// How far ahead of the next inode number one may be that is given.
+const GIVEN_AHEAD: u64 = 1 << 20;
+
+/// The next inode number, or the one that an operation was given which runs again. No number is
+/// ever used twice.
 pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
     let key = keys::config("next_ino");
     let next = view.get(&key)?.as_ref().map(decode_number).transpose()?.unwrap_or(2);
-    view.put(key, encode_number(next + 1));
-    Ok(Ino(next))
+    let ino = view.given_ino().unwrap_or(Ino(next));
+    if ino.0 < next || ino.0 > next.saturating_add(GIVEN_AHEAD) {
+        return Err(Error::Conflict(format!("inode {ino} of before; the next is {next}")).into());
+    }
+    view.note_ino(ino);
+    view.put(key, encode_number(ino.0 + 1));
+    Ok(ino)
 }
 
 /// Refuses operations of a session that has ended: what it wrote may be reaped already.

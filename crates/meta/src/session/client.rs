@@ -1,5 +1,6 @@
 //! The client's side of a session.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::{Caller, RelayedCaller};
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Clock, Error, Result, Rng, SessionId};
+use cairn_base::{Clock, Error, Ino, Result, Rng, SessionId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,11 +16,12 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use super::kept::Keeper;
 use super::rows::LeasedRows;
 use super::slots::{Slots, Taken};
 use super::{
-    Acknowledge, Attach, Attached, Change, Detach, Dialer, Link, Lost, Method, Read, ReadReply,
-    Recall, Renew, Renewed, Reply, Run,
+    Acknowledge, Attach, Attached, Change, Detach, Dialer, Execute, Executed, Flush, Link, Lost,
+    Method, Progress, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run,
 };
 use crate::master::Memo;
 use crate::view::Want;
@@ -29,12 +31,17 @@ use crate::{Context, Source, Stop, Verb, View, Watched, WireVerb, wire};
 const ATTEMPTS: usize = 3;
 /// An operation that has found no master for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A read that takes longer than this share of a lease may wait for a change that waits for the
+/// lease of a session that has died.
+const SOON_PERCENT: u32 = 10;
 /// How long the end of a session may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Between two attempts to find a master.
 const BACKOFF: Duration = Duration::from_millis(100);
 /// What of a lease the client uses: clocks do not run at exactly the same rate.
 const LEASE_PERCENT: u32 = 90;
+/// For no longer is an operation kept that is durable.
+const FLUSH: Duration = Duration::from_millis(100);
 
 /// Sizes of a client.
 #[derive(Clone, Debug)]
@@ -43,11 +50,14 @@ pub struct Config {
     pub cache_bytes: usize,
     /// How long blocks are written for the session while no master answers: it may have ended.
     pub alone: Duration,
+    /// Operations are done when they have run: [`Client::flush`] waits until they are durable. They
+    /// are kept until then, and run again in their order after a failure of the master.
+    pub hasty: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { cache_bytes: 64 << 20, alone: Duration::from_secs(600) }
+        Config { cache_bytes: 64 << 20, alone: Duration::from_secs(600), hasty: false }
     }
 }
 
@@ -61,6 +71,8 @@ pub enum Forgotten<'a> {
     Rows(&'a [Bytes]),
     /// An operation of this session is about to change them.
     Changing(&'a [Bytes]),
+    /// What is read just now is not leased.
+    Unleased,
     All,
 }
 
@@ -88,6 +100,8 @@ struct Inner {
     detached: Notify,
     session: AtomicU64,
     slots: Mutex<Arc<Slots>>,
+    /// Where operations are done when they have run.
+    keeper: Option<Keeper>,
     settled: AtomicU64,
     reads_from: Mutex<Option<ReadsFrom>>,
     on_forget: OnceLock<OnForget>,
@@ -99,6 +113,9 @@ struct Inner {
 struct Attachment {
     session: SessionId,
     link: Arc<dyn Link>,
+    lease: Duration,
+    /// Its number, as the keeper counts.
+    number: u64,
 }
 
 /// What a session has done.
@@ -149,6 +166,7 @@ impl Client {
             session: AtomicU64::new(rng.next_u64()),
             rng,
             slots: Mutex::new(Slots::new()),
+            keeper: config.hasty.then(Keeper::default),
             settled: AtomicU64::new(0),
             reads_from: Mutex::new(None),
             on_forget: OnceLock::new(),
@@ -160,6 +178,14 @@ impl Client {
                 inner.keep_attached().await;
             }
         });
+        if config.hasty {
+            let kept = Arc::downgrade(&inner);
+            tokio::spawn(async move {
+                while let Some(inner) = kept.upgrade() {
+                    inner.flush_in_a_while().await;
+                }
+            });
+        }
         inner.attached().await?;
         Ok(Client { inner })
     }
@@ -205,10 +231,30 @@ impl Client {
         self.inner.settled.load(Ordering::SeqCst)
     }
 
-    /// As [`crate::Master::run`]. When the outcome is not known, the error says so.
+    /// Waits until all that was run before is durable. What came to nothing after all counts as
+    /// [lost](Client::lost).
+    ///
+    /// # Errors
+    /// `Unavailable` if that is not known after some time.
+    pub async fn flush(&self) -> Result<()> {
+        let Some(keeper) = &self.inner.keeper else { return Ok(()) };
+        let flushed = self.inner.flush(keeper, keeper.last_number());
+        timeout(PATIENCE, flushed).await.unwrap_or_else(|_| {
+            Err(Error::Unavailable(format!("not known to be durable after {PATIENCE:?}")))
+        })
+    }
+
+    /// How many operations came to nothing that had been said to be done.
+    pub fn lost(&self) -> u64 {
+        self.inner.keeper.as_ref().map_or(0, Keeper::lost)
+    }
+
+    /// As [`crate::Master::run`], or where this is so configured, when it has run, before it is
+    /// durable. When the outcome is not known, the error says so.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let (fields, caller) = (wire::encode(&verb)?, caller.to_relayed());
-        let operation = Operation { caller, verb: V::NUMBER, fields, changes: verb.changes() };
+        let changes = verb.changes();
+        let operation = Arc::new(Operation { caller, verb: V::NUMBER, fields, changes });
         // It goes on until it is known what became of it, whether somebody waits or not.
         let inner = Arc::clone(&self.inner);
         let run = async move { inner.run(&operation).await };
@@ -275,9 +321,13 @@ impl Client {
         current
     }
 
-    /// Ends the session, so that nobody has to wait until it lapses. Nothing is done with it after.
+    /// Ends the session when what was run before is durable, so that nobody has to wait until it
+    /// lapses. Nothing is done with it after.
     pub async fn close(&self) {
-        let Some(Attachment { session, link }) = self.inner.attachment.get() else { return };
+        if let Err(error) = self.flush().await {
+            tracing::error!(%error, "what was done last may be LOST");
+        }
+        let Some(Attachment { session, link, .. }) = self.inner.attachment.get() else { return };
         self.inner.valid_until.store(0, Ordering::SeqCst);
         self.inner.rows.clear();
         self.inner.forgotten(Forgotten::All);
@@ -308,7 +358,7 @@ impl Client {
 }
 
 /// An operation that is sent, perhaps more than once.
-struct Operation {
+pub struct Operation {
     caller: RelayedCaller,
     verb: u16,
     fields: Bytes,
@@ -344,6 +394,16 @@ impl Operation {
         }
         let reply = call::<_, Bytes>(link, Method::Run, &run).await?;
         Ok(reply.map(|reply| ReadReply { reply: Ok(reply), rows: Vec::new() }))
+    }
+
+    async fn execute(
+        &self,
+        link: &dyn Link,
+        run: Run,
+        ino: Option<Ino>,
+    ) -> Result<Reply<Executed>, Lost> {
+        let change = Change { run, released: self.changes.clone() };
+        call(link, Method::Execute, &Execute { change, ino }).await
     }
 }
 
@@ -412,12 +472,12 @@ impl Inner {
         loop {
             // First, so that rows from before the session was attached again are not kept.
             let mark = self.rows.mark();
-            let Attachment { session, link } = self.attached().await?;
+            let Attachment { session, link, lease: time, .. } = self.attached().await?;
             let caller = caller.to_relayed();
             let read = Read { session, caller, verb, fields: fields.clone(), lease };
             self.counters.calls.fetch_add(1, Ordering::Relaxed);
             self.counters.reads.fetch_add(1, Ordering::Relaxed);
-            match call::<_, ReadReply>(&*link, Method::Read, &read).await {
+            match self.ask(&*link, read, time).await {
                 Ok(Reply::Done(ReadReply { reply, rows })) => {
                     for (key, row) in rows {
                         self.rows.offer(mark, key, row);
@@ -430,7 +490,32 @@ impl Inner {
         }
     }
 
-    async fn run(&self, operation: &Operation) -> Result<Bytes> {
+    /// Asks for rows and leases on them; where the leases take long, without them: then the reply
+    /// is what was true before changes that wait for somebody.
+    async fn ask(
+        &self,
+        link: &dyn Link,
+        read: Read,
+        lease: Duration,
+    ) -> Result<Reply<ReadReply>, Lost> {
+        let mut leased = pin!(call(link, Method::Read, &read));
+        if !read.lease {
+            return leased.await;
+        }
+        if let Ok(answer) = timeout(lease * SOON_PERCENT / 100, &mut leased).await {
+            return answer;
+        }
+        let read = Read { lease: false, ..read.clone() };
+        let unleased = tokio::select! {
+            biased;
+            answer = leased => return answer,
+            answer = call(link, Method::Read, &read) => answer,
+        };
+        self.forgotten(Forgotten::Unleased);
+        unleased
+    }
+
+    async fn run(&self, operation: &Arc<Operation>) -> Result<Bytes> {
         let changes = &operation.changes;
         if changes.is_empty() {
             return self.send(operation).await.reply;
@@ -444,7 +529,7 @@ impl Inner {
         reply
     }
 
-    async fn send(&self, operation: &Operation) -> Ran {
+    async fn send(&self, operation: &Arc<Operation>) -> Ran {
         let mut sent = false;
         match self.send_until_known(operation, &mut sent).await {
             Ok(ReadReply { reply, rows }) => Ran { is_over: reply.is_ok() || !sent, reply, rows },
@@ -453,7 +538,11 @@ impl Inner {
     }
 
     /// `sent` says whether it may be under way more than once, or still.
-    async fn send_until_known(&self, operation: &Operation, sent: &mut bool) -> Result<ReadReply> {
+    async fn send_until_known(
+        &self,
+        operation: &Arc<Operation>,
+        sent: &mut bool,
+    ) -> Result<ReadReply> {
         let (mut session, mut slot) = self.take_slot().await?;
         loop {
             let attachment = self.attached().await?;
@@ -467,7 +556,15 @@ impl Inner {
             }
             let run = operation.in_slot(session, &slot);
             self.counters.calls.fetch_add(1, Ordering::Relaxed);
-            match operation.call(&*attachment.link, run).await {
+            let answer = match &self.keeper {
+                None => operation.call(&*attachment.link, run).await,
+                Some(keeper) => {
+                    let answer = operation.execute(&*attachment.link, run, None).await;
+                    let ran = (operation, &slot);
+                    answer.and_then(|answer| keeper.kept(attachment.number, ran, answer))
+                }
+            };
+            match answer {
                 Ok(Reply::Done(done)) => return Ok(done),
                 Ok(Reply::Failed(error)) => {
                     return Ok(ReadReply { reply: Err(error), rows: Vec::new() });
@@ -479,7 +576,7 @@ impl Inner {
         }
     }
 
-    async fn take_slot(&self) -> Result<(SessionId, Taken)> {
+    async fn take_slot(&self) -> Result<(SessionId, Arc<Taken>)> {
         loop {
             let session = self.attached().await?.session;
             let slots = Arc::clone(&self.slots.lock());
@@ -487,7 +584,7 @@ impl Inner {
             if session.0 == self.session.load(Ordering::SeqCst)
                 && let Some(slot) = slot
             {
-                return Ok((session, slot));
+                return Ok((session, Arc::new(slot)));
             }
         }
     }
@@ -540,7 +637,11 @@ impl Inner {
         loop {
             let sent = self.clock.monotonic();
             let attach = Attach { session };
-            match call::<_, Attached>(&*link, Method::Attach, &attach).await {
+            let method = match self.keeper {
+                None => Method::Attach,
+                Some(_) => Method::AttachToReplay,
+            };
+            match call::<_, Attached>(&*link, method, &attach).await {
                 Ok(Reply::Done(attached)) => {
                     // Not before the metadata know it: blocks of no known session stay for ever.
                     if session != former {
@@ -551,7 +652,11 @@ impl Inner {
                     let lease = Duration::from_millis(attached.lease_ms);
                     self.settled.fetch_max(attached.batch, Ordering::SeqCst);
                     self.extend(sent, lease);
-                    let attachment = Attachment { session, link: Arc::clone(&link) };
+                    let number = match &self.keeper {
+                        None => 0,
+                        Some(keeper) => replay(keeper, &*link, session, session == former).await?,
+                    };
+                    let attachment = Attachment { session, link: Arc::clone(&link), lease, number };
                     self.attachment.set(Some(attachment));
                     return Ok((link, recalls, lease));
                 }
@@ -564,6 +669,33 @@ impl Inner {
                 Ok(Reply::NotServing(why)) => return Err(unserved(&why)),
                 Err(Lost(why)) => return Err(unserved(&why)),
             }
+        }
+    }
+
+    /// Waits until nothing is kept that is numbered `number` or less.
+    async fn flush(&self, keeper: &Keeper, number: u64) -> Result<()> {
+        loop {
+            let Attachment { session, link, number: attached, .. } = self.attached().await?;
+            let (attachment, serial) = keeper.serial_of(number);
+            if attachment != attached {
+                continue;
+            }
+            let Some(serial) = serial else { return Ok(()) };
+            match call::<_, Progress>(&*link, Method::Flush, &Flush { session, serial }).await {
+                Ok(Reply::Done(progress)) => keeper.note(attachment, progress),
+                Ok(Reply::Failed(error)) => return Err(error),
+                Ok(Reply::NotAttached | Reply::NotServing(_)) | Err(_) => self.lost(&link).await,
+            }
+        }
+    }
+
+    /// Has what is durable not be kept for long.
+    async fn flush_in_a_while(&self) {
+        let Some(keeper) = &self.keeper else { return };
+        let _ = timeout(FLUSH, keeper.many()).await;
+        if let Err(error) = self.flush(keeper, keeper.last_number()).await {
+            tracing::debug!(%error, "operations are kept");
+            sleep(FLUSH).await;
         }
     }
 
@@ -649,6 +781,50 @@ impl Inner {
         let acknowledge = Acknowledge { session, number };
         let reply = call::<_, ()>(&**link, Method::Acknowledge, &acknowledge).await;
         matches!(reply, Ok(Reply::Done(())))
+    }
+}
+
+/// Sends again what is kept, before anything else is asked of the master of a new attachment, and
+/// returns its number. Of a session that was lost nothing is sent again.
+async fn replay(
+    keeper: &Keeper,
+    link: &dyn Link,
+    session: SessionId,
+    is_known: bool,
+) -> Result<u64> {
+    let (attachment, kept) = keeper.begin();
+    if !is_known && !kept.is_empty() {
+        tracing::error!(operations = kept.len(), "done, not durable, and LOST with the session");
+        keeper.lose(kept.len());
+    }
+    let is_sent = is_known && !is_planted(Bug::ReplaysForgotten);
+    let mut kept = kept.into_iter().filter(|_| is_sent).peekable();
+    while let Some(one) = kept.peek() {
+        let run = one.operation.in_slot(session, &one.slot);
+        let again = one.operation.execute(link, run, one.ino).await;
+        match again {
+            Ok(Reply::Done(Executed { serial, progress, .. })) => {
+                keeper.keep_again(serial, Arc::clone(one));
+                keeper.note(attachment, progress);
+            }
+            Ok(Reply::Failed(error)) => {
+                let verb = wire::name(one.operation.verb);
+                tracing::error!(verb, %error, "done, not durable, and LOST: it could not be done again");
+                keeper.lose(1);
+            }
+            Ok(Reply::NotAttached | Reply::NotServing(_)) | Err(_) => {
+                keeper.put_back(kept);
+                return Err(unserved("it was lost while operations were sent again"));
+            }
+        }
+        kept.next();
+    }
+    match call::<_, ()>(link, Method::Replayed, &Replayed { session }).await {
+        Ok(Reply::Done(())) => Ok(attachment),
+        _ => {
+            keeper.put_back(std::iter::empty());
+            Err(unserved("it was lost after operations were sent again"))
+        }
     }
 }
 

@@ -8,17 +8,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Clock, Error, Result, SessionId};
+use cairn_base::{Clock, Error, Ino, Result, SessionId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use super::{
-    Acknowledge, Attach, Attached, Change, Detach, Method, Read, ReadReply, Recall, Renew, Renewed,
-    Reply,
+    Acknowledge, Attach, Attached, Change, Detach, Execute, Executed, Flush, Method, Progress,
+    Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply,
 };
-use crate::master::{Event, Leased, Once, Reading};
+use crate::master::{self, Event, Once, Reading};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::SessionState;
 use crate::wire::{self, Visitor};
@@ -36,7 +36,7 @@ pub struct Sessions {
     lease: Duration,
     state: Mutex<State>,
     /// Whether sessions are answered: not before every session that an earlier master may have
-    /// given leases to is attached here, or has lapsed.
+    /// given leases to is attached here and has sent again what it kept, or has lapsed.
     open: Watched<bool>,
 }
 
@@ -49,6 +49,9 @@ struct State {
     opening: BTreeMap<SessionId, Duration>,
     /// Those that have lapsed and are not ended yet.
     ending: BTreeSet<SessionId>,
+    /// Those that are attached and send again what they keep, and when they lapse if they go on
+    /// with that.
+    replaying: BTreeMap<SessionId, Duration>,
 }
 
 struct Live {
@@ -57,6 +60,20 @@ struct Live {
     /// When its last renewal was answered, by the monotonic clock.
     renewed: Duration,
     reads_from: u64,
+    /// It keeps operations until they are durable.
+    hasty: bool,
+}
+
+/// How an operation is run and answered.
+#[derive(Default)]
+struct Manner {
+    /// What it changed is leased with the reply.
+    lease: bool,
+    /// The session keeps it until it is durable.
+    hasty: bool,
+    /// It is sent again before anybody else is answered.
+    is_replay: bool,
+    ino: Option<Ino>,
 }
 
 /// Who sends a message, and where what it is sent unasked goes.
@@ -103,8 +120,9 @@ impl Sessions {
     /// Answers one message of a peer.
     pub async fn handle(&self, peer: &Peer, method: Method, message: &[u8]) -> Result<Answer> {
         let bytes = match method {
-            Method::Attach => {
-                let attached = self.attach(peer, &wire::decode(message)?).await;
+            Method::Attach | Method::AttachToReplay => {
+                let hasty = method == Method::AttachToReplay;
+                let attached = self.attach(peer, &wire::decode(message)?, hasty).await;
                 return match attached {
                     Ok((attached, recalls)) => {
                         Ok(Answer::Attached(self.reply(Ok(Some(attached)))?, recalls))
@@ -115,11 +133,19 @@ impl Sessions {
             Method::Renew => self.reply(self.renew(peer, &wire::decode(message)?)),
             Method::Read => self.reply(self.read(peer, wire::decode(message)?).await),
             Method::Run => {
-                let run = Change { run: wire::decode(message)?, released: Vec::new() };
-                let ran = self.change(peer, run, false).await;
-                self.reply(ran.and_then(|ran| ran.map(|ran| ran.reply).transpose()))
+                let change = Change { run: wire::decode(message)?, released: Vec::new() };
+                let ran = self.run(peer, change, Manner::default()).await;
+                self.reply(ran.map(|ran| ran.map(|ran| ran.reply)))
             }
-            Method::Change => self.reply(self.change(peer, wire::decode(message)?, true).await),
+            Method::Change => {
+                let manner = Manner { lease: true, ..Manner::default() };
+                let ran = self.run(peer, wire::decode(message)?, manner).await;
+                let read = |ran: Executed| ReadReply { reply: Ok(ran.reply), rows: ran.rows };
+                self.reply(ran.map(|ran| ran.map(read)))
+            }
+            Method::Execute => self.reply(self.execute(peer, wire::decode(message)?).await),
+            Method::Flush => self.reply(self.flush(peer, &wire::decode(message)?).await),
+            Method::Replayed => self.reply(self.replayed(peer, &wire::decode(message)?)),
             Method::Detach => self.reply(self.detach(peer, &wire::decode(message)?).await),
             Method::Acknowledge => self.reply(self.acknowledge(peer, &wire::decode(message)?)),
         };
@@ -142,6 +168,7 @@ impl Sessions {
         &self,
         peer: &Peer,
         attach: &Attach,
+        hasty: bool,
     ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
         let session = attach.session;
         self.check_owner(peer, session)?;
@@ -156,7 +183,10 @@ impl Sessions {
             }
             let renewed = self.clock.monotonic();
             let reads_from = self.master.durable_batch();
-            state.live.insert(session, Live { peer: peer.id, renewed, reads_from });
+            state.live.insert(session, Live { peer: peer.id, renewed, reads_from, hasty });
+            if hasty {
+                state.replaying.insert(session, renewed + self.lease);
+            }
             self.master.tell(Event::Attached { session, recalls: sender });
             state.inherited.remove(&session);
             self.open_if_due(&state);
@@ -209,7 +239,12 @@ impl Sessions {
         if !self.is_attached(peer, session) {
             return Ok(None);
         }
-        self.state.lock().live.remove(&session);
+        {
+            let mut state = self.state.lock();
+            state.live.remove(&session);
+            state.replaying.remove(&session);
+            self.open_if_due(&state);
+        }
         self.master.tell(Event::Ended { session });
         self.master.run(&Caller::system(), EndSession { session, reaped: false }).await?;
         Ok(Some(()))
@@ -233,7 +268,8 @@ impl Sessions {
         self.opened().await;
         let caller = Caller::relayed(read.caller);
         let lease = read.lease.then_some(read.session);
-        let visitor = Reading { master: &self.master, caller, lease };
+        let hasty = self.state.lock().live.get(&read.session).is_some_and(|live| live.hasty);
+        let visitor = Reading { master: &self.master, caller, lease, hasty };
         let (reply, mut rows) = wire::visit(read.verb, &read.fields, visitor)?.await;
         if let Err(error @ Error::Unavailable(_)) = reply {
             self.master.check_serving()?;
@@ -243,7 +279,17 @@ impl Sessions {
         Ok(Some(ReadReply { reply, rows }))
     }
 
-    async fn change(&self, peer: &Peer, change: Change, lease: bool) -> Result<Option<ReadReply>> {
+    async fn execute(&self, peer: &Peer, execute: Execute) -> Result<Option<Executed>> {
+        let Execute { change, ino } = execute;
+        let session = change.run.session;
+        let is_replay = self.state.lock().replaying.contains_key(&session);
+        // Nobody takes recalls yet.
+        let lease = !is_replay && !change.released.is_empty();
+        let ran = self.run(peer, change, Manner { lease, is_replay, hasty: true, ino }).await?;
+        Ok(ran.map(|ran| Executed { progress: self.master.progress(session), ..ran }))
+    }
+
+    async fn run(&self, peer: &Peer, change: Change, manner: Manner) -> Result<Option<Executed>> {
         let Change { run, released } = change;
         if !self.is_attached(peer, run.session) {
             return Ok(None);
@@ -251,14 +297,36 @@ impl Sessions {
         if run.slot >= super::SLOTS {
             return Err(Error::Invalid(format!("slot {}", run.slot)));
         }
-        self.opened().await;
+        if !manner.is_replay {
+            self.opened().await;
+        }
         let caller = Caller::relayed(run.caller);
         let (session, slot, sequence) = (run.session, run.slot, run.sequence);
+        let Manner { lease, hasty, ino, .. } = manner;
         let master = &self.master;
-        let visitor = Once { master, caller, session, slot, sequence, released, lease };
-        let (reply, mut rows) = wire::visit(run.verb, &run.fields, visitor)?.await;
+        let once = Once { master, caller, session, slot, sequence, released, lease, hasty, ino };
+        let ran = wire::visit(run.verb, &run.fields, once)?.await;
+        let master::Executed { reply, mut rows, ino, serial } = ran;
         rows.retain(is_leased);
-        Ok(Some(ReadReply { reply: Ok(reply?), rows }))
+        Ok(Some(Executed { reply: reply?, rows, ino, serial, progress: Progress::default() }))
+    }
+
+    async fn flush(&self, peer: &Peer, flush: &Flush) -> Result<Option<Progress>> {
+        if !self.is_attached(peer, flush.session) {
+            return Ok(None);
+        }
+        self.master.sync(flush.serial).await?;
+        Ok(Some(self.master.progress(flush.session)))
+    }
+
+    fn replayed(&self, peer: &Peer, message: &Replayed) -> Result<Option<()>> {
+        if !self.is_attached(peer, message.session) {
+            return Ok(None);
+        }
+        let mut state = self.state.lock();
+        state.replaying.remove(&message.session);
+        self.open_if_due(&state);
+        Ok(Some(()))
     }
 
     /// Waits until sessions are answered, and changes made.
@@ -272,7 +340,7 @@ impl Sessions {
     }
 
     fn open_if_due(&self, state: &State) {
-        if state.inherited.is_empty() {
+        if state.inherited.is_empty() && state.replaying.is_empty() {
             self.open.set(true);
         }
     }
@@ -310,7 +378,7 @@ impl Sessions {
     fn note_lapsed(&self) {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
-        let State { live, inherited, opening, ending } = &mut *state;
+        let State { live, inherited, opening, ending, replaying } = &mut *state;
         let mut lapsed = Vec::new();
         opening.retain(|session, lapses| {
             lapsed.extend((now >= *lapses).then_some(*session));
@@ -318,7 +386,8 @@ impl Sessions {
         });
         live.retain(|session, one| {
             let renewed = now.saturating_sub(one.renewed) < self.lease;
-            let alive = renewed || opening.contains_key(session);
+            let is_late = replaying.get(session).is_some_and(|lapses| now >= *lapses);
+            let alive = renewed && !is_late || opening.contains_key(session);
             lapsed.extend((!alive).then_some(*session));
             alive
         });
@@ -330,8 +399,9 @@ impl Sessions {
             alive
         });
         for session in lapsed {
-            tracing::warn!(%session, "session lapsed: it has not renewed in time");
+            tracing::warn!(%session, "session lapsed: it has not renewed, or not sent all again, in time");
             inherited.remove(&session);
+            replaying.remove(&session);
             ending.insert(session);
             self.master.tell(Event::Ended { session });
         }
@@ -367,7 +437,7 @@ fn lapsed(session: SessionId) -> Error {
 }
 
 impl<'a> Visitor for Once<'a> {
-    type Output = Pin<Box<dyn Future<Output = Leased> + Send + 'a>>;
+    type Output = Pin<Box<dyn Future<Output = master::Executed> + Send + 'a>>;
 
     fn visit<V: crate::WireVerb>(self, verb: V) -> Self::Output {
         Box::pin(self.master.run_once(self, verb))

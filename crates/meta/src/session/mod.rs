@@ -4,6 +4,8 @@
 //!   gateway                                        master
 //!   Client::read ── leased rows, or ── Read ─────► executor ── rows, leased ──► back
 //!   Client::run  ──────────────────── Run ───────► executor, exactly once
+//!   or           ──────────────────── Execute ───► executor, answered before it is durable:
+//!   kept, and sent again to the next master         see docs/decisions/0015-executed.md
 //!   leased rows  ◄── Recall ─────────────────────  before a change is acknowledged
 //!                ─── Acknowledge ────────────────►
 //!                ─── Renew, every third of a lease ►
@@ -18,6 +20,7 @@
 
 pub mod client;
 pub mod host;
+mod kept;
 mod rows;
 mod slots;
 
@@ -26,7 +29,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_auth::RelayedCaller;
-use cairn_base::{Error, Result, SessionId};
+use cairn_base::{Error, Ino, Result, SessionId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -53,6 +56,15 @@ pub enum Method {
     Detach = 8,
     /// [`Change`], answered with [`ReadReply`].
     Change = 9,
+    /// [`Execute`], answered with [`Executed`].
+    Execute = 10,
+    /// [`Flush`], answered with [`Progress`].
+    Flush = 11,
+    /// As [`Method::Attach`], by a session that executes: nobody else is answered before its
+    /// [`Method::Replayed`].
+    AttachToReplay = 12,
+    /// [`Replayed`], answered with nothing.
+    Replayed = 13,
 }
 
 impl Method {
@@ -65,6 +77,10 @@ impl Method {
             5 => Ok(Method::Acknowledge),
             8 => Ok(Method::Detach),
             9 => Ok(Method::Change),
+            10 => Ok(Method::Execute),
+            11 => Ok(Method::Flush),
+            12 => Ok(Method::AttachToReplay),
+            13 => Ok(Method::Replayed),
             other => Err(Error::NotImplemented(format!("method {other} of a master"))),
         }
     }
@@ -157,6 +173,50 @@ pub struct Change {
     /// The session holds none of these rows, and will keep none that it was sent before the
     /// operation has run.
     pub released: Vec<Bytes>,
+}
+
+/// Runs a verb as [`Change`] does, or as [`Run`] where nothing was let go of, and is answered when
+/// it has run: the session keeps it until it is durable, and sends it again after it attached.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Execute {
+    pub change: Change,
+    /// The inode that it made when it was executed before.
+    pub ino: Option<Ino>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Executed {
+    pub reply: Bytes,
+    /// What it changed, where it is leased.
+    pub rows: Vec<(Bytes, Option<Bytes>)>,
+    /// The inode that it made.
+    pub ino: Option<Ino>,
+    /// 0: it is durable, or changed nothing. Otherwise it counts, on this master, the operations
+    /// that were answered before they were durable.
+    pub serial: u64,
+    pub progress: Progress,
+}
+
+/// Waits until executed operations up to this one are durable, or came to nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Flush {
+    pub session: SessionId,
+    pub serial: u64,
+}
+
+/// What became of operations that were executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Those up to this serial are durable, or came to nothing.
+    pub settled: u64,
+    /// So many of this session came to nothing since the master began.
+    pub failed: u64,
+}
+
+/// The session has sent again all that it kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Replayed {
+    pub session: SessionId,
 }
 
 /// All rows of recalls up to `number` are forgotten.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod executed;
 mod inherited;
 mod net;
 mod not_serving;

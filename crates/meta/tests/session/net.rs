@@ -11,7 +11,7 @@ use cairn_auth::{Caller, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
 use cairn_base::{Error, Ino, Result, Rng, UserId};
-use cairn_meta::engine::Memory;
+use cairn_meta::engine::{Change, CommitError, Engine, Fence, Memory, Snapshot};
 use cairn_meta::master::{self, Master};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::create::Create;
@@ -24,7 +24,7 @@ use cairn_meta::session::client::{self, Client};
 use cairn_meta::session::host::{Answer, Peer, Sessions};
 use cairn_meta::session::{Dialed, Dialer, Link, Lost, Method};
 use cairn_meta::wire;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc::unbounded_channel;
 
 /// The lease of sessions in these tests.
@@ -33,6 +33,8 @@ pub const LEASE: Duration = Duration::from_millis(800);
 /// What can be reached: whoever serves, and whether messages of a peer arrive.
 pub struct Net {
     pub engine: Arc<Memory>,
+    /// The disk of the master that serves.
+    disk: Mutex<Arc<Disk>>,
     serving: Mutex<Arc<Sessions>>,
     cuts: Mutex<HashMap<u64, Arc<Cut>>>,
 }
@@ -54,8 +56,9 @@ pub fn caller() -> Caller {
 impl Net {
     pub async fn new() -> Arc<Net> {
         let engine = Arc::new(Memory::new());
-        let sessions = serve(&engine).await;
-        let net = Net { engine, serving: Mutex::new(sessions), cuts: Mutex::default() };
+        let disk = Disk::of(&engine);
+        let serving = Mutex::new(serve(&disk).await);
+        let net = Net { engine, disk: Mutex::new(disk), serving, cuts: Mutex::default() };
         let net = Arc::new(net);
         let ticking = Arc::downgrade(&net);
         tokio::spawn(async move {
@@ -76,25 +79,113 @@ impl Net {
 
     /// Another master takes over.
     pub async fn fail_over(&self) {
-        let sessions = serve(&self.engine).await;
+        let disk = Disk::of(&self.engine);
+        let sessions = serve(&disk).await;
+        *self.disk.lock() = disk;
         *self.serving.lock() = sessions;
     }
 
+    /// The master ends, and what it has not committed is lost. Another one takes over.
+    pub async fn kill_master(&self) {
+        self.disk().kill();
+        self.fail_over().await;
+    }
+
+    /// That of the master that serves.
+    pub fn disk(&self) -> Arc<Disk> {
+        self.disk.lock().clone()
+    }
+
     pub async fn client(self: &Arc<Net>, peer: u64) -> (Client, Arc<Cut>) {
+        self.client_with(peer, client::Config::default()).await
+    }
+
+    /// One that is told that things are done when they have run.
+    pub async fn hasty_client(self: &Arc<Net>, peer: u64) -> (Client, Arc<Cut>) {
+        self.client_with(peer, client::Config { hasty: true, ..client::Config::default() }).await
+    }
+
+    async fn client_with(self: &Arc<Net>, peer: u64, config: client::Config) -> (Client, Arc<Cut>) {
         let cut = Arc::new(Cut::default());
         self.cuts.lock().insert(peer, cut.clone());
         let rng: Arc<dyn Rng> = Arc::new(SeededRng::new(peer));
         let dialer = PeerDialer { net: self.clone(), cut: cut.clone(), peer, rng: rng.clone() };
         let clock = Arc::new(RealClock::default());
-        let config = client::Config::default();
         let client = Client::start(Arc::new(dialer), clock, rng, config).await.unwrap();
         (client, cut)
     }
 }
 
-async fn serve(engine: &Arc<Memory>) -> Arc<Sessions> {
+/// What a master commits to.
+pub struct Disk {
+    engine: Arc<Memory>,
+    state: Mutex<DiskState>,
+    changed: Condvar,
+    is_gone: tokio::sync::watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct DiskState {
+    /// Commits wait.
+    held: bool,
+    /// There will be none any more.
+    killed: bool,
+}
+
+impl Disk {
+    fn of(engine: &Arc<Memory>) -> Arc<Disk> {
+        let (is_gone, _) = tokio::sync::watch::channel(false);
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Disk { engine: engine.clone(), state, changed, is_gone })
+    }
+
+    pub fn hold(&self) {
+        self.state.lock().held = true;
+    }
+
+    pub fn go_on(&self) {
+        self.state.lock().held = false;
+        self.changed.notify_all();
+    }
+
+    fn kill(&self) {
+        self.state.lock().killed = true;
+        self.changed.notify_all();
+        self.is_gone.send_replace(true);
+    }
+
+    /// Returns when the master is killed.
+    async fn gone(&self) {
+        let _ = self.is_gone.subscribe().wait_for(|gone| *gone).await;
+    }
+}
+
+impl Engine for Disk {
+    fn fence(&self) -> Result<Fence> {
+        self.engine.fence()
+    }
+
+    fn take_over_at(&self, batch: u64) -> Result<Fence> {
+        self.engine.take_over_at(batch)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        self.engine.snapshot()
+    }
+
+    fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| state.held && !state.killed);
+        match state.killed {
+            true => Err(CommitError::Poisoned(Error::Unavailable("killed".into()))),
+            false => self.engine.commit(expected, changes),
+        }
+    }
+}
+
+async fn serve(disk: &Arc<Disk>) -> Arc<Sessions> {
     let clock = Arc::new(RealClock::default());
-    let master = Master::start(engine.clone(), clock.clone(), master::Config::default()).unwrap();
+    let master = Master::start(disk.clone(), clock.clone(), master::Config::default()).unwrap();
     let system = Caller::system();
     master.run(&system, Format { cluster: 1 }).await.unwrap();
     let sessions = Sessions::start(master.clone(), clock, LEASE).await.unwrap();
@@ -121,6 +212,7 @@ struct PeerDialer {
 
 struct PeerLink {
     sessions: Arc<Sessions>,
+    disk: Arc<Disk>,
     cut: Arc<Cut>,
     peer: Peer,
     rng: Arc<dyn Rng>,
@@ -137,6 +229,7 @@ impl Dialer for PeerDialer {
         let (sender, recalls) = unbounded_channel();
         let link = PeerLink {
             sessions: self.net.sessions(),
+            disk: self.net.disk(),
             cut: self.cut.clone(),
             peer: Peer { id: self.peer },
             rng: self.rng.clone(),
@@ -169,7 +262,10 @@ impl PeerLink {
 impl Link for PeerLink {
     async fn call(&self, method: Method, message: Bytes) -> Result<Bytes, Lost> {
         self.pass().await?;
-        let answer = self.sessions.handle(&self.peer, method, &message).await;
+        let answer = tokio::select! {
+            answer = self.sessions.handle(&self.peer, method, &message) => answer,
+            () = self.disk.gone() => return Err(Lost("the master was killed".into())),
+        };
         let answer = match answer.map_err(|error| Lost(error.to_string()))? {
             Answer::Bytes(bytes) => bytes,
             Answer::Attached(bytes, mut recalls) => {
@@ -232,24 +328,34 @@ pub async fn get(client: &Client, key: &str) -> Result<u64> {
 
 /// Makes a file of that number, in the directory of the bucket; it may be there.
 pub async fn make(client: &Client, number: u64) -> Result<()> {
-    let (parent, name) = (bucket(client).await?, number.to_string().into_bytes());
-    client
-        .run(&caller(), Create { parent, name, mode: 0o644, umask: 0, exclusive: false })
-        .await
-        .map(drop)
+    let parent = bucket(client).await?;
+    make_in(client, parent, number).await.map(drop)
+}
+
+/// As [`make`], in a directory.
+pub async fn make_in(client: &Client, parent: Ino, number: u64) -> Result<Ino> {
+    let name = number.to_string().into_bytes();
+    let verb = Create { parent, name, mode: 0o644, umask: 0, exclusive: false };
+    client.run(&caller(), verb).await.map(|(ino, ..)| ino)
 }
 
 /// Whether there is one.
 pub async fn is_made(client: &Client, number: u64) -> Result<bool> {
-    let (parent, name) = (bucket(client).await?, number.to_string().into_bytes());
+    let parent = bucket(client).await?;
+    find_in(client, parent, number).await.map(|found| found.is_some())
+}
+
+/// The file of that number in a directory.
+pub async fn find_in(client: &Client, parent: Ino, number: u64) -> Result<Option<Ino>> {
+    let name = number.to_string().into_bytes();
     match client.read(&caller(), Lookup { parent, name }).await {
-        Ok(_) => Ok(true),
-        Err(Error::NotFound(_)) => Ok(false),
+        Ok((ino, _)) => Ok(Some(ino)),
+        Err(Error::NotFound(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-async fn bucket(client: &Client) -> Result<Ino> {
+pub async fn bucket(client: &Client) -> Result<Ino> {
     let name = b"bucket".to_vec();
     client.read(&caller(), Lookup { parent: Ino::ROOT, name }).await.map(|(ino, _)| ino)
 }

@@ -175,7 +175,7 @@ fn installed(name: &str, package: &str) -> Result<PathBuf> {
 }
 
 /// Waits until something is there; fails if this program is to end, or at the end of patience.
-fn wait<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+pub fn wait<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let began = Instant::now();
     loop {
         if let Some(found) = look()? {

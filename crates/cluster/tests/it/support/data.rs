@@ -132,7 +132,7 @@ impl World {
         world.change(|map| {
             for (id, address) in addresses {
                 let pin = world.cluster.map.pin(NodeId(id)).unwrap();
-                let node = MapNode { is_up: true, address, ..MapNode::new(pin) };
+                let node = MapNode { is_up: true, address, disk: DISK, ..MapNode::new(pin) };
                 map.nodes.insert(NodeId(id), node);
             }
             for (id, (wanted, members)) in (1..).zip(groups) {
@@ -174,6 +174,11 @@ impl World {
         self.change(|map| map.nodes.get_mut(&NodeId(id)).unwrap().is_up = is_up);
     }
 
+    /// Another disk was put into a node; the map that tells of the former one is still the newest.
+    pub fn set_disk(&self, id: u64, disk: u128) {
+        self.change(|map| map.nodes.get_mut(&NodeId(id)).unwrap().disk = disk);
+    }
+
     pub fn set_sync(&self, group: u32, id: u64, in_sync: bool) {
         self.change(|map| {
             let members = &mut map.groups.get_mut(&GroupId(group)).unwrap().members;
@@ -200,6 +205,9 @@ impl World {
     }
 }
 
+/// The id of every disk.
+const DISK: u128 = 0xd15c;
+
 pub fn pool(node: &Node) -> Arc<Pool> {
     Pool::new(Arc::new(TlsDialer::for_blocks(node.trust.clone()).unwrap()))
 }
@@ -224,7 +232,7 @@ fn config() -> Config {
         segment_bytes: 8 << 20,
         reserve_bytes: 1 << 20,
         rng: Arc::new(SeededRng::new(1)),
-        ..Config::new([1; 16], [2; 16])
+        ..Config::new([1; 16], DISK.to_be_bytes())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::rng::SeededRng;
 use cairn_base::{Error, Result, UserId};
@@ -75,12 +75,11 @@ pub enum Outcome {
 
 impl Record {
     fn bytes(self) -> Bytes {
-        let mut bytes = BytesMut::with_capacity(self.length as usize);
-        bytes.put_u32_le(self.id);
-        bytes.put_u32_le(self.length);
-        let filler = (0..self.length as usize - RECORD_HEAD).map(|at| self.filler(at));
-        bytes.extend(filler);
-        bytes.freeze()
+        let mut bytes = Vec::with_capacity(self.length as usize);
+        bytes.extend(self.id.to_le_bytes());
+        bytes.extend(self.length.to_le_bytes());
+        bytes.extend((0..self.length as usize - RECORD_HEAD).map(|at| self.filler(at)));
+        Bytes::from(bytes)
     }
 
     fn filler(self, at: usize) -> u8 {
@@ -172,7 +171,18 @@ impl Request {
     }
 }
 
+/// Also where an operation is done when it has run, the client hears of it when it is durable.
 async fn run(fs: &Fs, key: &str, op: Op, slow: Duration) -> Result<Outcome> {
+    let lost = fs.meta().lost();
+    let outcome = run_now(fs, key, op, slow).await?;
+    fs.meta().flush().await?;
+    match fs.meta().lost() == lost {
+        true => Ok(outcome),
+        false => Ok(Outcome::Unknown("done, and lost".into())),
+    }
+}
+
+async fn run_now(fs: &Fs, key: &str, op: Op, slow: Duration) -> Result<Outcome> {
     let caller = Caller::verified(UserId::ROOT);
     match op {
         Op::Get => get(fs, key, slow).await,

@@ -149,6 +149,7 @@ impl World {
             leases: [1 << 20, 20, 5][rng.below(3) as usize],
             cache_bytes: [0, 64 << 20][rng.below(2) as usize],
             segment_bytes: [256 << 10, 1 << 20][rng.below(2) as usize],
+            hasty: SeededRng::new(!seed).next_u64(),
         };
         let (masters, orders) = (layout.masters.clone(), Arc::default());
         let reads = [50, 80][rng.below(2) as usize];

@@ -1,0 +1,159 @@
+//! Operations that were executed and are not known to be durable: whoever was told that they are
+//! done is to find them done, whatever becomes of the master.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::client::Operation;
+use super::slots::Taken;
+use super::{Executed, Lost, Progress, ReadReply, Reply};
+
+/// Beyond so many the master is asked what is durable.
+const MANY: usize = 256;
+
+/// One of them.
+pub struct Kept {
+    pub operation: Arc<Operation>,
+    /// Kept as well: the master finds by it that the operation has run.
+    pub slot: Arc<Taken>,
+    /// The inode that it made.
+    pub ino: Option<Ino>,
+    /// Counts what was kept.
+    number: u64,
+}
+
+/// What is kept, in the order in which it was executed.
+#[derive(Default)]
+pub struct Keeper {
+    state: Mutex<State>,
+    many: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the serials of the master that the session is attached to.
+    kept: BTreeMap<u64, Arc<Kept>>,
+    /// Counts attachments: each may be to another master.
+    attachment: u64,
+    progress: Progress,
+    number: u64,
+    lost: u64,
+}
+
+impl Keeper {
+    /// Operations of which it turned out that they came to nothing, or that nobody knows.
+    pub fn lost(&self) -> u64 {
+        self.state.lock().lost
+    }
+
+    /// The session is about to be attached anew. Returns the attachment, and what was kept.
+    pub fn begin(&self) -> (u64, Vec<Arc<Kept>>) {
+        let mut state = self.state.lock();
+        state.attachment += 1;
+        state.progress = Progress::default();
+        (state.attachment, std::mem::take(&mut state.kept).into_values().collect())
+    }
+
+    /// What could not be sent again, or was and is no more known to have been executed.
+    pub fn put_back(&self, rest: impl Iterator<Item = Arc<Kept>>) {
+        let mut state = self.state.lock();
+        let kept = std::mem::take(&mut state.kept).into_values().chain(rest);
+        state.kept = (1..).zip(kept).collect();
+    }
+
+    /// These are not sent again.
+    pub fn lose(&self, count: usize) {
+        self.state.lock().lost += count as u64;
+    }
+
+    /// Keeps an operation that was executed by the master of an attachment. Not if that is over,
+    /// as another master may not know of it; returns whether it is not.
+    fn keep(
+        &self,
+        attachment: u64,
+        serial: u64,
+        (operation, slot): (&Arc<Operation>, &Arc<Taken>),
+        ino: Option<Ino>,
+    ) -> bool {
+        let mut state = self.state.lock();
+        if state.attachment != attachment {
+            return false;
+        }
+        if serial > state.progress.settled {
+            state.number += 1;
+            let (operation, slot) = (Arc::clone(operation), Arc::clone(slot));
+            let kept = Kept { operation, slot, ino, number: state.number };
+            state.kept.insert(serial, Arc::new(kept));
+            if state.kept.len() == MANY {
+                self.many.notify_one();
+            }
+        }
+        true
+    }
+
+    /// Keeps what was executed according to an answer of the master of an attachment.
+    ///
+    /// # Errors
+    /// `Lost` if the attachment is over: another master may not know of it.
+    pub fn kept(
+        &self,
+        attachment: u64,
+        ran: (&Arc<Operation>, &Arc<Taken>),
+        answer: Reply<Executed>,
+    ) -> Result<Reply<ReadReply>, Lost> {
+        if let Reply::Done(Executed { serial, ino, progress, .. }) = &answer {
+            if *serial > 0 && !self.keep(attachment, *serial, ran, *ino) {
+                return Err(Lost("another master may not know of it".into()));
+            }
+            self.note(attachment, *progress);
+        }
+        Ok(answer.map(|ran| ReadReply { reply: Ok(ran.reply), rows: ran.rows }))
+    }
+
+    /// Keeps one that was sent again.
+    pub fn keep_again(&self, serial: u64, kept: Arc<Kept>) {
+        let mut state = self.state.lock();
+        if serial > state.progress.settled {
+            state.kept.insert(serial, kept);
+        }
+    }
+
+    /// What the master of an attachment says of them.
+    pub fn note(&self, attachment: u64, progress: Progress) {
+        let mut state = self.state.lock();
+        if state.attachment != attachment {
+            return;
+        }
+        if progress.settled > state.progress.settled {
+            state.progress.settled = progress.settled;
+            state.kept = state.kept.split_off(&(progress.settled + 1));
+        }
+        if progress.failed > state.progress.failed {
+            state.lost += progress.failed - state.progress.failed;
+            state.progress.failed = progress.failed;
+        }
+    }
+
+    /// The number of the one that was kept last.
+    pub fn last_number(&self) -> u64 {
+        self.state.lock().number
+    }
+
+    /// The attachment, and the serial up to which it has to be waited for so that nothing numbered
+    /// `number` or less is kept; `None` if nothing is.
+    pub fn serial_of(&self, number: u64) -> (u64, Option<u64>) {
+        let state = self.state.lock();
+        let mut newest = state.kept.iter().rev();
+        let found = newest.find(|(_, kept)| kept.number <= number);
+        (state.attachment, found.map(|(serial, _)| *serial))
+    }
+
+    /// Returns when there are many of them.
+    pub async fn many(&self) {
+        self.many.notified().await;
+    }
+}
