@@ -31,14 +31,18 @@ impl Mount {
     pub fn lookup(self: &Arc<Mount>, who: Who, parent: Ino, name: &OsStr, reply: ReplyEntry) {
         let timer = self.time("lookup");
         let moment = self.known.moment();
-        if self.whole.lacks(parent, name.as_bytes()) && !self.fs.lease_left().is_zero() {
-            return self.reply_no_entry(reply, parent, Duration::ZERO);
-        }
         let verb = Lookup { parent, name: name.as_bytes().to_vec() };
-        if let Some(found) = self.fs.read_now(&who.caller(&self.user), &verb)
-            && !matches!(found, Err(Error::Denied(_)))
-        {
-            return self.looked_up(parent, (found, self.keeps(moment)), moment, reply);
+        match self.fs.read_now(&who.caller(&self.user), &verb) {
+            Some(Err(Error::Denied(_))) => {}
+            Some(found) => {
+                return self.looked_up(parent, (found, self.keeps(moment)), moment, reply);
+            }
+            None if self.whole.lacks(parent, name.as_bytes())
+                && !self.fs.lease_left().is_zero() =>
+            {
+                return self.reply_no_entry(reply, parent, Duration::ZERO);
+            }
+            None => {}
         }
         let mount = Arc::clone(self);
         self.work(timer, async move {
@@ -123,6 +127,7 @@ impl Mount {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
+                    mount.look_whether_empty(made.0);
                     let (made, keeps) = mount.as_leased(who, Lookup { parent, name }, made);
                     mount.reply_entry(reply, made, moment, keeps);
                 }

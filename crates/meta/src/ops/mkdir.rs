@@ -34,6 +34,8 @@ impl Verb for Mkdir {
         let plain = new_directory(directory.inode.bucket, self.parent, context);
         let inode = Inode { mode: self.mode, ..plain };
         let (ino, inode) = make(view, context, &directory, &self.name, inode, self.umask)?;
+        // There is none, and who leases what is changed here keeps that, too.
+        view.delete(keys::tally(ino));
         Ok((ino, Inode { nlink: 2, ..inode }))
     }
 }
