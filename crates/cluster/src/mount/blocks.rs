@@ -14,7 +14,7 @@ use cairn_meta::wire;
 use tokio::time::{Instant, sleep};
 
 use super::messages::{GET, Get, PUT, Put, SPACE, Space, join};
-use crate::wire::{Dial, NoService, Reconnect, Retry};
+use crate::wire::{Dial, NoService, Payload, Reconnect, Retry};
 
 /// Connections.
 const CONNECTIONS: usize = 3;
@@ -53,14 +53,15 @@ impl MountBlocks {
     }
 
     /// Asks over the next connection; what it is asked may be done twice.
-    async fn ask(&self, method: u16, message: Bytes) -> Result<Bytes> {
+    async fn ask(&self, method: u16, message: impl Into<Payload>) -> Result<Bytes> {
+        let message = message.into();
         let deadline = Instant::now() + PATIENCE;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         loop {
             let connection = &self.connections[turn % CONNECTIONS];
             let peer = connection.peer(deadline).await?;
             let left = deadline.saturating_duration_since(Instant::now());
-            match peer.call(method, message.clone(), left).await {
+            match peer.attempt(method, message.clone(), left).await.map_err(Error::from) {
                 Err(Error::Unavailable(why)) => {
                     if !peer.is_usable() {
                         connection.leave(&peer);
@@ -87,7 +88,7 @@ impl Blocks for MountBlocks {
     ) -> Result<GroupId> {
         let Wish { group, replicas } = wish;
         let put = Put { session: block.session, group, replicas, block, owner };
-        let asked = self.ask(PUT, join(&put, &data)?);
+        let asked = self.ask(PUT, join(&put, data)?);
         match stage::time(Stage::Peer, asked).await {
             // An earlier attempt arrived, and its answer did not. There is one group.
             Err(Error::Exists(_)) => Ok(group.unwrap_or(GroupId(1))),

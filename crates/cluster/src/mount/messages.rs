@@ -6,6 +6,8 @@ use cairn_meta::wire;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::wire::Payload;
+
 /// Answered with nothing: there is somebody.
 pub const SERVES: u16 = 7;
 /// [`Put`] and the bytes, answered with the group.
@@ -41,13 +43,12 @@ pub struct Space {
 }
 
 /// A message, and bytes behind it as they are.
-pub fn join<M: Serialize>(message: &M, bytes: &Bytes) -> Result<Bytes> {
-    let head = wire::encode(message)?;
-    let mut joined = BytesMut::with_capacity(4 + head.len() + bytes.len());
-    joined.put_u32_le(head.len() as u32);
-    joined.put_slice(&head);
-    joined.put_slice(bytes);
-    Ok(joined.freeze())
+pub fn join<M: Serialize>(message: &M, bytes: Bytes) -> Result<Payload> {
+    let message = wire::encode(message)?;
+    let mut head = BytesMut::with_capacity(4 + message.len());
+    head.put_u32_le(message.len() as u32);
+    head.put_slice(&message);
+    Ok(Payload { head: head.freeze(), rest: bytes })
 }
 
 /// What [`join`] joined.
@@ -66,7 +67,8 @@ mod tests {
     #[test]
     fn what_was_joined_is_split() {
         let bytes = Bytes::from_static(b"bytes");
-        let joined = join(&SessionId(7), &bytes).unwrap();
+        let Payload { head, rest } = join(&SessionId(7), bytes.clone()).unwrap();
+        let joined = Bytes::from([head, rest].concat());
         assert_eq!(split::<SessionId>(&joined).unwrap(), (SessionId(7), bytes));
         for end in 0..joined.len() - 5 {
             assert!(split::<SessionId>(&joined.slice(..end)).is_err());

@@ -12,6 +12,10 @@ use crate::limits::{COPY_BYTES, READ_BYTES};
 
 pub const HEADER_BYTES: usize = 32;
 
+/// How far memory for a frame may exceed what has come of it. What has come is moved each time that
+/// it grows, so the less that is, the better.
+const AHEAD: usize = 15;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Request,
@@ -83,14 +87,14 @@ impl Parser {
         Parser { buf: BytesMut::new(), limit, missing: HEADER_BYTES, grown: false }
     }
 
-    /// Where to append what was read: has spare room, and never more than the length of what has
+    /// Where to append what was read: has spare room, and never more than [`AHEAD`] times what has
     /// come already, or [`READ_BYTES`].
     pub fn room(&mut self) -> &mut BytesMut {
         if self.grown && self.buf.is_empty() {
             self.buf = BytesMut::new();
             self.grown = false;
         }
-        let want = self.missing.min(self.buf.len()).max(READ_BYTES);
+        let want = self.missing.min(AHEAD * self.buf.len()).max(READ_BYTES);
         if self.buf.capacity() - self.buf.len() < READ_BYTES / 4 {
             self.buf.reserve(want);
         }

@@ -27,6 +27,7 @@ pub use connect::{Terms, accept, connect};
 pub use driver::KeepAlive;
 pub use hello::{MAGIC, VERSION_MAX, VERSION_MIN, Window};
 pub use link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Stream, Taker};
+pub use outbox::Payload;
 pub use peer::{Failed, Peer, PeerInfo};
 pub use reconnect::{Reconnect, Retry};
 pub use serve::serve;

@@ -24,6 +24,25 @@ pub struct Outbox {
     spare: Vec<u8>,
 }
 
+/// What a frame carries: `head` and `rest` behind it, which need not be copied together.
+#[derive(Clone, Debug, Default)]
+pub struct Payload {
+    pub head: Bytes,
+    pub rest: Bytes,
+}
+
+impl Payload {
+    pub fn len(&self) -> usize {
+        self.head.len() + self.rest.len()
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(head: Bytes) -> Payload {
+        Payload { head, rest: Bytes::new() }
+    }
+}
+
 #[derive(Debug)]
 enum Part {
     Own(Vec<u8>),
@@ -51,15 +70,20 @@ impl Outbox {
 
     /// # Panics
     /// If the payload is longer than a frame can say: it was checked by whoever took it.
-    pub fn push(&mut self, kind: Kind, method: u16, id: u64, payload: Bytes) {
+    pub fn push(&mut self, kind: Kind, method: u16, id: u64, payload: impl Into<Payload>) {
+        let payload = payload.into();
         let length = u32::try_from(payload.len()).expect("a payload within the limit of frames");
         self.bytes += HEADER_BYTES + payload.len();
-        let own = self.own();
-        own.extend_from_slice(&header(kind, method, id, length));
-        if payload.len() <= COPY_BYTES {
-            own.extend_from_slice(&payload);
-        } else {
-            self.parts.push_back(Part::Given(payload));
+        self.own().extend_from_slice(&header(kind, method, id, length));
+        for bytes in [payload.head, payload.rest] {
+            if bytes.is_empty() {
+                continue;
+            }
+            if bytes.len() <= COPY_BYTES {
+                self.own().extend_from_slice(&bytes);
+            } else {
+                self.parts.push_back(Part::Given(bytes));
+            }
         }
     }
 
@@ -130,7 +154,9 @@ mod tests {
         let mut second = Outbox::default();
         for (at, length) in lengths.iter().enumerate() {
             let outbox = if at % 2 == 0 { &mut first } else { &mut second };
-            outbox.push(Kind::Reply, 0, at as u64, Bytes::from(vec![at as u8; *length]));
+            let mut rest = Bytes::from(vec![at as u8; *length]);
+            let head = rest.split_to(if at % 3 == 0 { 0 } else { length / 2 });
+            outbox.push(Kind::Reply, 0, at as u64, Payload { head, rest });
         }
         let odd = lengths.len() / 2;
         first.take(&mut second);

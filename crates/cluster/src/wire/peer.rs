@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::frame::{HEADER_BYTES, Kind};
 use super::hello::Window;
 use super::link::Authenticated;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, Payload};
 use super::slots::{Freed, Slots};
 use crate::limits::PAYLOAD_BYTES;
 
@@ -104,10 +104,10 @@ impl Peer {
     pub async fn attempt(
         &self,
         method: u16,
-        payload: Bytes,
+        payload: impl Into<Payload>,
         timeout: Duration,
     ) -> Result<Bytes, Failed> {
-        let deadline = Instant::now() + timeout;
+        let (payload, deadline) = (payload.into(), Instant::now() + timeout);
         let cost = self.shared.room(&payload, deadline).await.map_err(Failed::NotSent)?;
         let id = self.shared.send(method, payload, cost, deadline, timeout)?;
         Call { shared: &self.shared, id }.await.map_err(Failed::Sent)
@@ -116,7 +116,7 @@ impl Peer {
     /// Asks the peer and does not wait for the reply, only for room. Whether the request arrives
     /// is never known.
     pub async fn tell(&self, method: u16, payload: Bytes, timeout: Duration) -> Result<()> {
-        let deadline = Instant::now() + timeout;
+        let (payload, deadline) = (Payload::from(payload), Instant::now() + timeout);
         let cost = self.shared.room(&payload, deadline).await?;
         let id = self.shared.send(method, payload, cost, deadline, timeout)?;
         self.shared.state.lock().slots.abandon(id);
@@ -195,7 +195,7 @@ impl Shared {
     }
 
     /// Waits until the peer allows this request. Gives its cost, which the answer returns.
-    async fn room(&self, payload: &Bytes, deadline: Instant) -> Result<u32> {
+    async fn room(&self, payload: &Payload, deadline: Instant) -> Result<u32> {
         if payload.len() > PAYLOAD_BYTES {
             let text = format!("a request of {} bytes, at most {PAYLOAD_BYTES}", payload.len());
             return Err(Error::TooLarge(text));
@@ -241,7 +241,7 @@ impl Shared {
     fn send(
         &self,
         method: u16,
-        payload: Bytes,
+        payload: Payload,
         cost: u32,
         deadline: Instant,
         timeout: Duration,
