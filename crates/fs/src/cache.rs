@@ -127,6 +127,14 @@ impl Inner {
         (wanted.end <= bytes.len()).then(|| bytes.slice(wanted))
     }
 
+    /// Keeps a block that was written here: who wrote a file often reads it next.
+    pub(crate) fn keep(&self, block: BlockId, data: &Bytes) {
+        for (piece, bytes) in (0..).zip(data.chunks(PIECE_BYTES as usize)) {
+            // A copy, for what is kept must not keep more in memory.
+            self.cache.pieces.insert((block, piece), Bytes::copy_from_slice(bytes));
+        }
+    }
+
     /// Bytes of a block, from memory or from the block store. Never blocks an async worker.
     pub(crate) async fn fetch(
         &self,

@@ -18,7 +18,7 @@ use crate::ops::getattr::Access;
 use crate::ops::open_object::OpenInode;
 use crate::ops::truncate::{PunchHole, Truncate};
 use crate::ops::write::Write;
-use crate::rows::{Content, Extent, Inode};
+use crate::rows::{Content, Extent, Inode, Place};
 use crate::{Fs, Object};
 
 /// Runs in one block, at most.
@@ -115,6 +115,13 @@ impl Fs {
     pub async fn open_inode(&self, caller: &Caller, ino: Ino, opened: bool) -> Result<Object> {
         let guard = self.inner.readers.enter();
         let found = self.read(caller, OpenInode { ino, opened }).await?;
+        Ok(Object::new(self, found, guard))
+    }
+
+    /// As [`Fs::open_inode`], never from memory: a server then tells a mount of its blocks again.
+    pub async fn open_inode_anew(&self, caller: &Caller, ino: Ino, opened: bool) -> Result<Object> {
+        let guard = self.inner.readers.enter();
+        let found = self.inner.meta.read_anew(caller, OpenInode { ino, opened }).await?;
         Ok(Object::new(self, found, guard))
     }
 
@@ -266,7 +273,10 @@ impl FileWriter {
             runs => runs.iter().flat_map(|(_, data)| data.iter().copied()).collect(),
         };
         let owner = Owner { body: target.body, chunk };
-        let block = self.fs.write_block(owner, data).await?;
+        let block = self.fs.write_block(owner, data.clone()).await?;
+        if let Place::Block { block, .. } = block.place {
+            self.fs.inner.keep(block, &data);
+        }
         let mut at = 0;
         let mut extents = Vec::with_capacity(runs.len());
         for (offset, data) in runs {

@@ -57,7 +57,7 @@ impl Intent {
         if !self.writes {
             flags |= FopenFlags::FOPEN_NOFLUSH;
         }
-        if self.appends || self.direct {
+        if self.appends || self.direct || self.wanted == WRITE {
             // Where appended bytes go, the kernel does not know.
             flags = FopenFlags::FOPEN_DIRECT_IO;
         }

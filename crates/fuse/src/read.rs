@@ -64,7 +64,7 @@ impl Mount {
             // It has been told so many blocks that this one was forgotten, or it has another
             // session: once more, with what is true now.
             Err(Error::Denied(_)) => {
-                let object = self.fs.open_inode(&handle.caller, node.ino, true).await?;
+                let object = self.fs.open_inode_anew(&handle.caller, node.ino, true).await?;
                 merge(&object, &local, &range).await
             }
             read => read,

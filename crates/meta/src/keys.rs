@@ -56,6 +56,10 @@ pub fn extents(body: BodyId, chunk: u32) -> Bytes {
     key(&[b"e", &body.to_bytes(), &chunk.to_be_bytes()])
 }
 
+pub fn is_of_extents(key: &[u8]) -> bool {
+    key.first() == Some(&b'e')
+}
+
 /// All extent rows of a body from `chunk` on.
 pub fn extents_from(body: BodyId, chunk: u32) -> (Bytes, Bytes) {
     let mut end = extents(body, u32::MAX).to_vec();

@@ -58,6 +58,17 @@ impl Meta {
         }
     }
 
+    /// As [`Meta::read`], never from memory: a master then knows that it was asked.
+    pub async fn read_anew<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        match self {
+            Meta::Local { .. } => self.read(caller, verb).await,
+            Meta::Remote(client) => {
+                let _timed = stage::enter(Stage::Meta);
+                client.read_anew(caller, verb).await
+            }
+        }
+    }
+
     /// As [`Meta::read`] where everything is in memory; `None` otherwise. Never blocks.
     pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
         let _timed = stage::enter(Stage::Meta);

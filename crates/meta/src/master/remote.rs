@@ -14,9 +14,13 @@ use super::hasty::Haste;
 use super::leases::{Event, Grant};
 use super::op::{Answered, Job, Op, Ran};
 use crate::ops::sessions::{find_reply, keep_reply};
+use crate::rows::{Extent, Extents, Place, Row};
 use crate::session::Progress;
 use crate::wire::{self, Visitor};
 use crate::{Context, Stop, View, WireVerb, keys};
+
+/// The longest row of extents that is sent back with each change of it.
+const KEPT_EXTENTS_BYTES: usize = 4 << 10;
 
 /// An operation that may be sent more than once.
 pub struct Once<'a> {
@@ -198,17 +202,40 @@ impl<V: WireVerb> OnceOp<V> {
             return Ok(reply);
         }
         view.give_ino(self.told);
+        if self.lease {
+            view.trace();
+        }
         let reply = wire::encode(&self.verb.apply(view, &self.context)?)?;
         self.made = view.taken_ino();
         if view.has_changes() {
             if self.lease {
-                let leased = view.changes().iter().filter(|(key, _)| keys::is_of_tree(key));
+                let leased = view.changes().iter();
+                let leased = leased.filter(|(key, row)| may_keep(key, row.as_ref(), session));
                 self.rows.extend(leased.map(|(key, row)| (key.clone(), row.clone())));
+                // A lookup of what was made asks whether there is a directory of that name, too.
+                let mut absent = view.take_trace();
+                absent.retain(|(key, row)| row.is_none() && keys::is_of_tree(key));
+                absent.retain(|(key, _)| !view.changes().contains_key(key));
+                self.rows.append(&mut absent);
             }
             keep_reply(view, session, slot, sequence, reply.clone());
         }
         Ok(reply)
     }
+}
+
+/// Whether a session may keep a row that it changed: one of the tree, or a short one of extents that
+/// tells of nothing but the session's own blocks.
+fn may_keep(key: &Bytes, row: Option<&Bytes>, session: SessionId) -> bool {
+    let is_own = |extent: &Extent| match &extent.place {
+        Place::Block { block, .. } => block.session == session,
+        Place::Inline(_) | Place::Body { .. } => false,
+    };
+    let are_own = |row: &Bytes| {
+        row.len() <= KEPT_EXTENTS_BYTES
+            && Extents::decode(row).is_ok_and(|row| row.extents.iter().all(is_own))
+    };
+    keys::is_of_tree(key) || (keys::is_of_extents(key) && row.is_some_and(are_own))
 }
 
 impl<V: WireVerb> Op for OnceOp<V> {

@@ -5,7 +5,9 @@ use cairn_base::Ino;
 use serde::{Deserialize, Serialize};
 
 use super::namespace::is_shared;
-use super::posix::{WRITE, check_bucket, check_mode, find_inode, open_inode, present};
+use super::posix::{
+    READ, SEARCH, WRITE, check_bucket, check_mode, find_inode, open_inode, present,
+};
 use crate::rows::{Content, Inode, Tally};
 use crate::{Context, Stop, Verb, View};
 
@@ -36,7 +38,7 @@ pub struct Access {
 
 impl Verb for Access {
     /// The inode as POSIX shows it, and whether its body is shared: blocks for a write to it
-    /// then belong to the new body that the write makes.
+    /// then belong to the new body that the write makes. Who wants to read is not told.
     type Reply = (Inode, bool);
     const NAME: &'static str = "access";
 
@@ -50,7 +52,7 @@ impl Verb for Access {
         }
         check_mode(context, &inode, self.wanted)?;
         let shared = match &inode.content {
-            Content::Body(body) => is_shared(view, *body)?,
+            Content::Body(body) if self.wanted & (READ | SEARCH) == 0 => is_shared(view, *body)?,
             _ => false,
         };
         Ok((present(view, self.ino, inode)?.0, shared))

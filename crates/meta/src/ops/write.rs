@@ -1,11 +1,14 @@
 //! Writing a range of a file.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use cairn_base::{BodyId, Ino, SessionId};
 use serde::{Deserialize, Serialize};
 
 use super::body::{open_file, put_data, store_changed};
-use crate::rows::Inode;
+use super::namespace::chunk_of;
+use crate::rows::{Extent, Inode};
 use crate::{Context, Stop, Verb, View, keys};
 
 pub use super::body::Data;
@@ -27,9 +30,16 @@ pub struct Write {
 impl Verb for Write {
     type Reply = Inode;
     const NAME: &'static str = "write";
+    const LEASES_CHANGES: bool = true;
 
     fn changes(&self) -> Vec<Bytes> {
-        vec![keys::inode(self.ino)]
+        let mut changes = vec![keys::inode(self.ino)];
+        if let Data::Blocks { body, extents } = &self.data {
+            let chunk = |extent: &Extent| chunk_of(self.offset.saturating_add(extent.offset));
+            let chunks: BTreeSet<u32> = extents.iter().map(chunk).collect();
+            changes.extend(chunks.into_iter().map(|chunk| keys::extents(*body, chunk)));
+        }
+        changes
     }
 
     /// `Conflict` if blocks were written for a body that is not the file's (any more); `TooLarge`

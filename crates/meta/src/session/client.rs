@@ -280,6 +280,15 @@ impl Client {
             Leased::Miss => true,
             Leased::Range => V::LEASES_RANGES,
         };
+        self.ask(caller, verb, lease).await
+    }
+
+    /// As [`Client::read`], of the master, whatever is leased: it then knows that it was asked.
+    pub async fn read_anew<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        self.ask(caller, verb, true).await
+    }
+
+    async fn ask<V: WireVerb>(&self, caller: &Caller, verb: V, lease: bool) -> Result<V::Reply> {
         let fields = wire::encode(&verb)?;
         let read = self.inner.read(caller, V::NUMBER, fields, lease);
         match timeout(PATIENCE, read).await {
