@@ -172,6 +172,37 @@ def test_of_a_new_directory_is_known_what_is_not_there(mounts):
             assert not (one / name).exists() and os.listdir(one / "new") == []
 
 
+def test_what_was_written_is_read_without_asking(mounts):
+    one, two, _ = mounts
+    (one / "mine").mkdir()
+    written = {f"mine/{size}": os.urandom(size) for size in (0, 430, 4096, 20_000, 100_000, 1 << 20)}
+    for path, content in written.items():
+        (one / path).write_bytes(content)
+    before = calls(one)
+    for path, content in written.items():
+        assert (one / path).read_bytes() == content
+    # One may be to have it durable.
+    assert calls(one) - before <= 1
+    for path, content in written.items():
+        (two / path).write_bytes(content[::-1])
+        assert (one / path).read_bytes() == content[::-1]
+
+
+def test_what_was_written_far_behind_is_read_here(mounts):
+    one, two, _ = mounts
+    content = os.urandom(1 << 20)
+    file = os.open(one / "far", os.O_RDWR | os.O_CREAT)
+    for number in range(65):
+        os.pwrite(file, content, number << 20)
+    os.fsync(file)
+    os.pwrite(file, b"end", 66 << 20)
+    assert os.lseek(file, 65 << 20, os.SEEK_DATA) == 66 << 20
+    assert os.pread(file, 10, 66 << 20) == b"end"
+    os.close(file)
+    for root in (one, two):
+        assert (root / "far").read_bytes() == content * 65 + bytes(1 << 20) + b"end"
+
+
 def test_names_that_are_kept_are_not_stale(mounts):
     one, two, door = mounts
     (one / "listed").mkdir()

@@ -163,7 +163,8 @@ impl MountService {
         if verb == ReadExtents::NUMBER {
             let ReadExtents { body, .. } = wire::decode(&read.fields)?;
             if !self.host.told.may_ask(session, body) {
-                return Err(Error::Denied(format!("body {body}")));
+                let denied = Error::Denied(format!("body {body}"));
+                return wire::encode(&Reply::<ReadReply>::Failed(denied));
             }
         }
         read.caller = self.caller(read.caller).to_relayed();
