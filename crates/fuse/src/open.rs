@@ -51,17 +51,16 @@ impl Intent {
         Intent { wanted, appends, writes, direct: bits.contains(OFlags::DIRECT), syncs }
     }
 
-    /// Pages are kept from one opening to the next: they go when the file changes elsewhere.
+    /// Pages are kept from one opening to the next: they go when the file changes elsewhere. Who
+    /// only writes needs none, and saves a copy; where appended bytes go, the kernel does not know.
     fn flags(self) -> FopenFlags {
-        let mut flags = FopenFlags::FOPEN_KEEP_CACHE;
-        if !self.writes {
-            flags |= FopenFlags::FOPEN_NOFLUSH;
-        }
         if self.appends || self.direct || self.wanted == WRITE {
-            // Where appended bytes go, the kernel does not know.
-            flags = FopenFlags::FOPEN_DIRECT_IO;
+            return FopenFlags::FOPEN_DIRECT_IO;
         }
-        flags
+        match self.writes {
+            true => FopenFlags::FOPEN_KEEP_CACHE,
+            false => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
+        }
     }
 }
 

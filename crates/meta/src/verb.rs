@@ -32,7 +32,8 @@ pub trait Verb: Send + Sync + 'static {
     const LEASES_RANGES: bool = false;
 
     /// Whether a session that runs it keeps the rows of names and inodes that it changed, as they
-    /// are then. They must not tell more than the caller may know.
+    /// are then, and those of extents in its own blocks. They must not tell more than the caller
+    /// may know.
     const LEASES_CHANGES: bool = false;
 
     /// Rows that it changes, as far as its fields say. A session lets go of them when it sends the
