@@ -18,7 +18,7 @@ from kill.model import content, explain
 BUCKET = "load"
 MIB = 1 << 20
 LOST = (OSError, http.client.HTTPException)
-READ_SECONDS, WRITE_SECONDS = 3, 8  # one attempt
+READ_SECONDS, WRITE_SECONDS = 1, 8  # one attempt
 GIVE_UP_SECONDS = 90
 PAUSE_SECONDS = 0.15
 CLIENTS = 6

@@ -1,5 +1,6 @@
 //! Changing mode, owner and times.
 
+use bytes::Bytes;
 use cairn_auth::Action;
 use cairn_base::{Error, Ino, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,11 @@ impl Verb for Setattr {
     /// As `Getattr` after the change.
     type Reply = (Inode, Tally);
     const NAME: &'static str = "setattr";
+    const LEASES_CHANGES: bool = true;
+
+    fn changes(&self) -> Vec<Bytes> {
+        vec![keys::inode(self.ino)]
+    }
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         let mut inode = open_inode(view, context, self.ino, Action::Write)?;

@@ -1,5 +1,6 @@
 //! Setting the length of a file, and making holes.
 
+use bytes::Bytes;
 use cairn_base::{BodyId, Error, Ino, SessionId, limits};
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use super::body::{FILE_BYTES, open_file, own_body, store_changed, store_touched}
 use super::edit::clear_down;
 use super::namespace::{is_shared, release_body};
 use crate::rows::{Content, Inode};
-use crate::{Context, Stop, Verb, View};
+use crate::{Context, Stop, Verb, View, keys};
 
 /// Cuts a file to `size` bytes, or extends it by a hole.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,6 +34,11 @@ pub struct Truncated {
 impl Verb for Truncate {
     type Reply = Truncated;
     const NAME: &'static str = "truncate";
+    const LEASES_CHANGES: bool = true;
+
+    fn changes(&self) -> Vec<Bytes> {
+        vec![keys::inode(self.ino)]
+    }
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Truncated, Stop> {
         if self.size > FILE_BYTES {

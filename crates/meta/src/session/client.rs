@@ -33,7 +33,7 @@ const ATTEMPTS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A read that takes longer than this share of a lease may wait for a change that waits for the
 /// lease of a session that has died.
-const SOON_PERCENT: u32 = 10;
+const SOON_PERCENT: u32 = 3;
 /// How long the end of a session may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Between two attempts to find a master.
