@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -169,6 +170,33 @@ def test_a_mount_that_was_stopped_past_its_lease_shows_nothing_stale(place):
         mount.process.send_signal(18)
     assert (mount.root / "file").read_bytes() == b"newer"
     assert (mount.root / "made").read_bytes() == b"made"
+    mount.stop()
+
+
+def test_what_is_closed_while_the_server_is_away_for_longer_than_a_lease(place):
+    server, work = place
+    mount = Mount(server, work / "mnt", bucket="bucket").start()
+
+    def calls():
+        stats = os.getxattr(mount.root.parent, "user.cairn.stats").decode()
+        return int(dict(line.split(" ", 1) for line in stats.splitlines())["session_calls"])
+
+    file = os.open(mount.root / "file", os.O_WRONLY | os.O_CREAT)
+    os.fsync(file)
+    server.process.send_signal(19)
+    try:
+        os.write(file, b"written")
+        # The connection is given up, and the file is written back in a session that will have lapsed.
+        time.sleep(6)
+        closing = ThreadPoolExecutor().submit(os.close, file)
+        time.sleep(8)
+    finally:
+        server.process.send_signal(18)
+    closing.result(timeout=30)
+    assert (mount.root / "file").read_bytes() == b"written"
+    before = calls()
+    time.sleep(1)
+    assert calls() - before < 20
     mount.stop()
 
 

@@ -203,11 +203,11 @@ impl Filesystem for Door {
         offset: u64,
         data: &[u8],
         _: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.mount.write(handle, offset, data, reply);
+        self.mount.write(handle, offset, data, flags, reply);
     }
 
     fn flush(

@@ -37,8 +37,9 @@ impl Mount {
             Some(found) => {
                 return self.looked_up(parent, (found, self.keeps(moment)), moment, reply);
             }
-            None if self.whole.lacks(parent, name.as_bytes())
-                && !self.fs.lease_left().is_zero() =>
+            // In this order: what was true under a lease was true when this began.
+            None if !self.fs.lease_left().is_zero()
+                && self.whole.lacks(parent, name.as_bytes()) =>
             {
                 return self.reply_no_entry(reply, parent, Duration::ZERO);
             }

@@ -47,7 +47,7 @@ impl Intent {
             OpenAccMode::O_RDWR => READ | WRITE,
         };
         let appends = writes && bits.contains(OFlags::APPEND);
-        let syncs = writes && bits.contains(OFlags::DSYNC);
+        let syncs = writes && is_synced(flags);
         Intent { wanted, appends, writes, direct: bits.contains(OFlags::DIRECT), syncs }
     }
 
@@ -62,6 +62,11 @@ impl Intent {
             false => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
         }
     }
+}
+
+/// What is written is durable when it is written: of a file, or of one write.
+pub fn is_synced(flags: OpenFlags) -> bool {
+    OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC)
 }
 
 impl Mount {

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cairn_base::{Error, Result};
 use cairn_fs::ops::clone::CloneFile;
-use fuser::{FileHandle, ReplyEmpty, ReplyWrite};
+use fuser::{FileHandle, OpenFlags, ReplyEmpty, ReplyWrite};
 
 use crate::errno;
 use crate::nodes::{Handle, Mount};
+use crate::open::is_synced;
 
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
@@ -20,6 +21,7 @@ impl Mount {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
+        flags: OpenFlags,
         reply: ReplyWrite,
     ) {
         let timer = self.time("write");
@@ -28,7 +30,8 @@ impl Mount {
             Err(error) => return reply.error(errno::of(&error)),
         };
         self.stats.bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
-        if !handle.appends && !handle.syncs && !self.is_full_of_dirt() {
+        let syncs = handle.syncs || is_synced(flags);
+        if !handle.appends && !syncs && !self.is_full_of_dirt() {
             self.take(&handle, offset, data);
             return reply.written(data.len() as u32);
         }
@@ -43,7 +46,7 @@ impl Mount {
                 }
             };
             let synced = match written {
-                Ok(()) if handle.syncs => mount.sync_file(&handle).await,
+                Ok(()) if syncs => mount.sync_file(&handle).await,
                 written => written,
             };
             match synced {

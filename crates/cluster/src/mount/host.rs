@@ -159,13 +159,8 @@ impl MountService {
     async fn read(&self, payload: &[u8]) -> Result<Bytes> {
         let mut read: Read = wire::decode(payload)?;
         let (session, verb) = (read.session, read.verb);
-        check_verb(READS, verb)?;
-        if verb == ReadExtents::NUMBER {
-            let ReadExtents { body, .. } = wire::decode(&read.fields)?;
-            if !self.host.told.may_ask(session, body) {
-                let denied = Error::Denied(format!("body {body}"));
-                return wire::encode(&Reply::<ReadReply>::Failed(denied));
-            }
+        if let Err(error) = self.check_read(session, &read) {
+            return refused(error);
         }
         read.caller = self.caller(read.caller).to_relayed();
         let bytes = self.handle(Method::Read, &read).await?;
@@ -173,6 +168,17 @@ impl MountService {
             Reply::Done(reply) => self.told(session, verb, reply),
             Reply::<ReadReply>::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => Ok(bytes),
         }
+    }
+
+    fn check_read(&self, session: SessionId, read: &Read) -> Result<()> {
+        check_verb(READS, read.verb)?;
+        if read.verb == ReadExtents::NUMBER {
+            let ReadExtents { body, .. } = wire::decode(&read.fields)?;
+            if !self.host.told.may_ask(session, body) {
+                return Err(Error::Denied(format!("body {body}")));
+            }
+        }
+        Ok(())
     }
 
     /// Notes what the session learns. Who is denied something gets no rows of it.
@@ -199,21 +205,27 @@ impl MountService {
 
     async fn run(&self, payload: &[u8]) -> Result<Bytes> {
         let mut run: Run = wire::decode(payload)?;
-        self.check_run(&mut run)?;
+        if let Err(error) = self.check_run(&mut run) {
+            return refused(error);
+        }
         self.handle(Method::Run, &run).await
     }
 
     /// As [`MountService::run`]. The rows that come back are of what the user made.
     async fn change(&self, payload: &[u8]) -> Result<Bytes> {
         let mut change: Change = wire::decode(payload)?;
-        self.check_run(&mut change.run)?;
+        if let Err(error) = self.check_run(&mut change.run) {
+            return refused(error);
+        }
         self.handle(Method::Change, &change).await
     }
 
     /// As [`MountService::change`].
     async fn execute(&self, payload: &[u8]) -> Result<Bytes> {
         let mut execute: Execute = wire::decode(payload)?;
-        self.check_run(&mut execute.change.run)?;
+        if let Err(error) = self.check_run(&mut execute.change.run) {
+            return refused(error);
+        }
         self.handle(Method::Execute, &execute).await
     }
 
@@ -272,6 +284,11 @@ impl MountService {
     }
 }
 
+/// An answer: a mount takes an error of the connection for a server that is gone.
+fn refused(error: Error) -> Result<Bytes> {
+    wire::encode(&Reply::<()>::Failed(error))
+}
+
 fn unexpected() -> Error {
     Error::Invalid("an answer to something else".into())
 }
@@ -313,8 +330,12 @@ fn check_fields(run: &Run) -> Result<()> {
         }
         _ => return Ok(()),
     };
-    if named != session || spare.is_some_and(|spare| spare.session != session) {
-        return Err(Error::Denied(format!("session {session} speaks for another")));
+    if named != session {
+        // It lapsed while this was on its way: what it wrote is written once more, in this one.
+        return Err(Error::Unavailable(format!("this is session {session}, not {named}")));
+    }
+    if let Some(spare) = spare.filter(|spare| spare.session != session) {
+        return Err(Error::Denied(format!("body {spare} is not of session {session}")));
     }
     Ok(())
 }

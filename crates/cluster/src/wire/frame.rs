@@ -1,7 +1,7 @@
 //! A frame: a header of 32 bytes and a payload. `docs/protocol.md` has every byte.
 //!
 //! The parser knows no socket: it is given bytes as they come and gives frames. Nothing here
-//! panics on any bytes, and no more memory is taken than bytes have come.
+//! panics on any bytes, and memory is taken as bytes come.
 
 #![deny(clippy::indexing_slicing)]
 
