@@ -32,7 +32,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.head.len() + self.rest.len()
     }
 }
