@@ -31,8 +31,8 @@ struct State {
 }
 
 impl Whole {
-    /// A directory was empty a moment ago, and `is_so` says whether it is: nothing has been recalled
-    /// since, nor made from here.
+    /// A directory was empty a moment ago, and `is_so` says whether it is: nothing has been
+    /// recalled since, nor made from here.
     pub fn begin(&self, directory: Ino, is_so: impl FnOnce() -> bool) {
         let mut state = self.state.lock();
         if !is_so() || state.directories.contains_key(&directory) {

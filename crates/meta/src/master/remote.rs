@@ -224,8 +224,8 @@ impl<V: WireVerb> OnceOp<V> {
     }
 }
 
-/// Whether a session may keep a row that it changed: one of the tree, or a short one of extents that
-/// tells of nothing but the session's own blocks.
+/// Whether a session may keep a row that it changed: one of the tree, or a short one of extents
+/// that tells of nothing but the session's own blocks.
 fn may_keep(key: &Bytes, row: Option<&Bytes>, session: SessionId) -> bool {
     let is_own = |extent: &Extent| match &extent.place {
         Place::Block { block, .. } => block.session == session,
