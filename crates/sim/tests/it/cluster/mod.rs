@@ -129,11 +129,11 @@ const FOUND: [(Bug, u64); 16] = [
     (Bug::InheritedLeasesForgotten, 140),
     (Bug::LeaseStretched, 74),
     (Bug::RepliesForgotten, 32),
-    (Bug::EndedSessionPublishes, 193),
+    (Bug::EndedSessionPublishes, 285),
     (Bug::LiveSessionReaped, 1),
     (Bug::GcWithoutGrace, 5),
     (Bug::HangUpGivesUp, 8),
-    (Bug::ReplaysForgotten, 92),
+    (Bug::ReplaysForgotten, 825),
     (Bug::UnsettledShown, 18),
 ];
 
