@@ -4,8 +4,7 @@
 //! A directory is one from when it is made here or seen to be empty, under a lease on its tally.
 //! Whatever is made in it, by whomever, changes the tally: others recall it before anybody sees
 //! what they made, and then the directory is none any more; what is made from here is noted before
-//! it is asked for.
-//! Names that are removed stay, so what is known is more than there is.
+//! it is asked for. Names that are removed stay, so what is known is more than there is.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
