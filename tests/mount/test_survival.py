@@ -200,6 +200,19 @@ def test_what_is_closed_while_the_server_is_away_for_longer_than_a_lease(place):
     mount.stop()
 
 
+def test_a_single_write_is_durable_where_that_is_asked(place):
+    server, work = place
+    mount = Mount(server, work / "mnt", bucket="bucket").start()
+    file = os.open(mount.root / "file", os.O_WRONLY | os.O_CREAT)
+    os.pwritev(file, [b"durable"], 0, os.RWF_DSYNC)
+    mount.kill()
+    with contextlib.suppress(OSError):
+        os.close(file)
+    server.kill()
+    server.start()
+    assert Door(server, "bucket").get("file") == b"durable"
+
+
 def test_a_dead_mount_point_is_taken_away(place):
     server, work = place
     path = work / "mnt"

@@ -25,6 +25,9 @@ use crate::who::Who;
 /// How the kernel says that a file is opened to be executed.
 const FOR_EXECUTION: i32 = 0x20;
 
+/// `O_DSYNC` of Linux, a part of `O_SYNC`: that of rustix is all of it.
+const DATA_SYNC: i32 = 0o10_000;
+
 /// What a program wants to do with a file.
 #[derive(Clone, Copy)]
 pub struct Intent {
@@ -66,7 +69,7 @@ impl Intent {
 
 /// What is written is durable when it is written: of a file, or of one write.
 pub fn is_synced(flags: OpenFlags) -> bool {
-    OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC)
+    flags.0 & DATA_SYNC != 0
 }
 
 impl Mount {
