@@ -4,6 +4,7 @@ import hashlib
 import os
 import random
 import shutil
+import time
 from pathlib import Path
 
 from harness.server import ROOT
@@ -33,7 +34,9 @@ def sources():
 
 
 def build(target, files, seed=1, hostile=True):
-    """Copies `files` real files, and the hostile ones, into a new directory."""
+    """Copies `files` real files, and the hostile ones, into a new directory. All were last
+    modified a day ago: S3 tells times in whole seconds, and a client that compares times sends
+    again what was uploaded within the second in which it was written."""
     chosen = list(sources())
     if len(chosen) > files:
         chosen = random.Random(seed).sample(chosen, files)
@@ -46,6 +49,9 @@ def build(target, files, seed=1, hostile=True):
         path = target / "hostile" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(rng.randbytes(rng.choice([0, 1, 430, 70_000])))
+    yesterday = time.time() - 86_400
+    for path in target.rglob("*"):
+        os.utime(path, (yesterday, yesterday))
     return target
 
 
