@@ -34,6 +34,8 @@ struct State {
     in_flight: AtomicUsize,
     /// Suspected until so long after the start, milliseconds.
     suspect_ms: AtomicU64,
+    /// Slow until so long after the start, milliseconds.
+    slow_ms: AtomicU64,
     turns: Semaphore,
     read: Sum,
     write: Sum,
@@ -116,6 +118,7 @@ impl Nodes {
             Arc::new(State {
                 in_flight: AtomicUsize::new(0),
                 suspect_ms: AtomicU64::new(0),
+                slow_ms: AtomicU64::new(0),
                 turns: Semaphore::new(self.connections),
                 read: Sum::default(),
                 write: Sum::default(),
@@ -142,10 +145,19 @@ impl Nodes {
     }
 
     pub(super) fn suspect(&self, node: NodeId) {
-        let until = self.now_ms() + SUSPECT.as_millis() as u64;
         let state = self.state(node);
-        state.suspect_ms.store(until, Ordering::Relaxed);
+        state.suspect_ms.store(self.until_ms(), Ordering::Relaxed);
         state.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A reader has waited for the node long enough to ask another one.
+    pub(super) fn slow(&self, node: NodeId) {
+        self.state(node).slow_ms.store(self.until_ms(), Ordering::Relaxed);
+    }
+
+    /// Until when a node is avoided that fails now.
+    fn until_ms(&self) -> u64 {
+        self.now_ms() + SUSPECT.as_millis() as u64
     }
 
     /// A block was written there, or given up, after so long.
@@ -169,6 +181,16 @@ impl Nodes {
         let all = self.all.read();
         let until = all.get(&node).map_or(0, |state| state.suspect_ms.load(Ordering::Relaxed));
         until > self.now_ms()
+    }
+
+    /// Whether readers had better ask somebody else: one that is slow may yet take writes.
+    pub(super) fn is_avoided(&self, node: NodeId) -> bool {
+        let all = self.all.read();
+        let until = |state: &Arc<State>| {
+            let suspect = state.suspect_ms.load(Ordering::Relaxed);
+            suspect.max(state.slow_ms.load(Ordering::Relaxed))
+        };
+        all.get(&node).map_or(0, until) > self.now_ms()
     }
 
     pub(super) fn suspects(&self) -> Vec<NodeId> {

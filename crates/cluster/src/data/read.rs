@@ -41,7 +41,8 @@ impl Shared {
         }
     }
 
-    /// Asks one member after the other, and the next one as well where one is slow.
+    /// Asks one member after the other, and the next one as well where one is slow. That one is
+    /// not the first to be asked for a while: the next block would wait for it again.
     async fn get_by(
         &self,
         map: &Arc<ClusterMap>,
@@ -52,7 +53,8 @@ impl Shared {
         let mut asking = FuturesUnordered::new();
         let text = format!("group {} is not in cluster map {}", key.group, map.epoch);
         let mut worst = Refused::from(Error::Unavailable(text));
-        asking.extend(members.next().map(|node| self.get_of(map, node, key, range)));
+        let mut asked = members.next();
+        asking.extend(asked.map(|node| self.get_of(map, node, key, range)));
         while !asking.is_empty() {
             tokio::select! {
                 biased;
@@ -70,9 +72,12 @@ impl Shared {
                         worst.epoch = epoch;
                     }
                 },
-                () = sleep(HEDGE), if members.len() > 0 => {}
+                () = sleep(HEDGE), if members.len() > 0 => {
+                    asked.inspect(|node| self.nodes.slow(*node));
+                }
             }
-            asking.extend(members.next().map(|node| self.get_of(map, node, key, range)));
+            asked = members.next();
+            asking.extend(asked.map(|node| self.get_of(map, node, key, range)));
         }
         Err(worst)
     }

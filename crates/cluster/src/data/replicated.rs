@@ -73,7 +73,7 @@ impl Shared {
         let key = |at: usize, node: NodeId, in_sync: bool| {
             let shuffled = (at as u64).wrapping_add(turn) % members.len() as u64;
             let is_ready = in_sync && map.is_up(node);
-            (!is_ready, self.nodes.is_suspect(node), self.nodes.in_flight(node), shuffled)
+            (!is_ready, self.nodes.is_avoided(node), self.nodes.in_flight(node), shuffled)
         };
         let keyed = members.iter().enumerate();
         let mut keyed: Vec<_> = keyed.map(|(at, m)| (key(at, m.node, m.in_sync), m.node)).collect();
