@@ -130,7 +130,7 @@ impl Mount {
                     keeps = Duration::ZERO;
                 }
                 if offset == 0 {
-                    mount.known.list(directory.ino, keeps);
+                    mount.known.list(directory.ino, moment, keeps);
                 }
                 for entry in &listing.entries[(at - listing.first) as usize..] {
                     let Some(inode) = entry.inode.clone() else { return reply.error(Errno::EIO) };

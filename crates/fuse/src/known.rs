@@ -32,14 +32,16 @@ struct One {
     changed: u64,
     /// What the kernel was told last.
     shown: Option<Shown>,
-    /// Until when it keeps what it was told of the entries of a directory.
-    listed: Option<Instant>,
+    /// When it was told of the entries of a directory, and until when it keeps that.
+    listed: Option<(Moment, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shown {
     size: u64,
     mtime: Timestamp,
+    /// What the mtime was in truth.
+    true_mtime: Timestamp,
     data_change: u64,
     /// The last change that there was.
     at: u64,
@@ -86,17 +88,25 @@ impl Known {
         }
     }
 
-    /// The kernel is told of the entries of a directory, which it keeps so long.
-    pub fn list(&self, ino: Ino, keeps: Duration) {
+    /// The kernel is told of the entries of a directory, as they were at `moment`, and keeps them so
+    /// long.
+    pub fn list(&self, ino: Ino, moment: Moment, keeps: Duration) {
         if let Some(one) = self.shard(ino).lock().get_mut(&ino.0) {
-            one.listed = Some(Instant::now() + keeps);
+            one.listed = Some((moment, Instant::now() + keeps));
         }
     }
 
-    /// Whether it keeps them. Who lists the directory then need not tell it again.
+    /// Whether it keeps them, and they are still the same. Who lists the directory then need not
+    /// tell it again.
     pub fn is_listed(&self, ino: Ino) -> bool {
-        let listed = self.shard(ino).lock().get(&ino.0).and_then(|one| one.listed);
-        listed.is_some_and(|until| Instant::now() < until)
+        let shard = self.shard(ino).lock();
+        let Some(one) = shard.get(&ino.0) else { return false };
+        let changed = self.last_change(one);
+        one.listed.is_some_and(|(at, until)| changed <= at.0 && Instant::now() < until)
+    }
+
+    fn last_change(&self, one: &One) -> u64 {
+        one.changed.max(self.all.load(Ordering::SeqCst))
     }
 
     /// Something else changed.
@@ -117,16 +127,18 @@ impl Known {
     /// Attributes that were asked for since `moment` go to the kernel now. Where bytes changed and
     /// somebody set size and mtime to what they were, the kernel gets an mtime a nanosecond off,
     /// this once, so that it drops its pages. So it is with a directory, whose names it keeps,
-    /// after any change.
+    /// after any change; there until the next one, since the kernel does not look at each mtime,
+    /// but at the one it has when it is asked for the names.
     pub fn show(&self, ino: Ino, moment: Moment, inode: &mut Inode) {
         let mut shard = self.shard(ino).lock();
         let Some(one) = shard.get_mut(&ino.0) else { return };
-        let Inode { size, data_change, .. } = *inode;
-        let at = one.changed.max(self.all.load(Ordering::SeqCst));
+        let Inode { size, data_change, mtime: true_mtime, .. } = *inode;
+        let at = self.last_change(one);
         let hides = |shown: Shown| match inode.kind {
-            Kind::Directory => shown.at < at && shown.mtime == inode.mtime,
+            Kind::Directory if shown.at < at => shown.mtime == true_mtime,
+            Kind::Directory => shown.true_mtime == true_mtime && shown.mtime != true_mtime,
             _ => {
-                shown.data_change != data_change && (shown.size, shown.mtime) == (size, inode.mtime)
+                shown.data_change != data_change && (shown.size, shown.mtime) == (size, true_mtime)
             }
         };
         if one.shown.is_some_and(hides) {
@@ -134,7 +146,7 @@ impl Known {
         }
         // Of what it asked for before a change, the kernel takes no answer.
         if at <= moment.0 {
-            one.shown = Some(Shown { size, mtime: inode.mtime, data_change, at });
+            one.shown = Some(Shown { size, mtime: inode.mtime, true_mtime, data_change, at });
         }
     }
 
@@ -165,6 +177,44 @@ mod tests {
         assert_eq!(show(inode(5, 200, 3)), 201);
         assert_eq!(show(inode(5, 200, 3)), 200);
         assert_eq!(show(inode(6, 200, 4)), 200);
+    }
+
+    #[test]
+    fn a_directory_that_changed_shows_another_mtime_until_the_next_change() {
+        let (known, ino) = (Known::default(), Ino(1));
+        known.enter(ino);
+        let show = |mtime: i64| {
+            let mut inode = Inode { kind: Kind::Directory, ..inode(0, mtime, 0) };
+            known.show(ino, known.moment(), &mut inode);
+            inode.mtime.0
+        };
+        assert_eq!((show(100), show(100)), (100, 100));
+        known.change(ino);
+        // The kernel asks twice before it is asked for the names.
+        assert_eq!((show(100), show(100)), (101, 101));
+        known.change(ino);
+        assert_eq!((show(200), show(200)), (200, 200));
+    }
+
+    #[test]
+    fn names_are_kept_until_they_change_or_for_a_time() {
+        let (known, ino, long) = (Known::default(), Ino(1), Duration::from_secs(60));
+        known.enter(ino);
+        assert!(!known.is_listed(ino));
+        known.list(ino, known.moment(), long);
+        known.change(Ino(2));
+        assert!(known.is_listed(ino));
+        let before = known.moment();
+        known.change(ino);
+        assert!(!known.is_listed(ino));
+        known.list(ino, before, long);
+        assert!(!known.is_listed(ino), "told of what was before");
+        known.list(ino, known.moment(), long);
+        assert!(known.is_listed(ino));
+        known.change_all();
+        assert!(!known.is_listed(ino));
+        known.list(ino, known.moment(), Duration::ZERO);
+        assert!(!known.is_listed(ino));
     }
 
     #[test]
