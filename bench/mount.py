@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from compare import ROOT, output, settle
 
@@ -72,6 +74,29 @@ class Cairn:
     def stop(self):
         self.mount.stop()
         self.server.kill()
+
+
+class ReadOnly:
+    """What another contender holds, mounted once more for who only reads."""
+
+    def __init__(self, cairn):
+        self.cairn = cairn
+        options = ["--read-only", "--local-locks"]
+        path = cairn.mount.path.with_name("read-only")
+        self.mount = Mount(cairn.server, path, options, bucket="bench")
+
+    def start(self):
+        self.mount.start()
+        self.root = self.mount.root / "d"
+        return self
+
+    def forget(self):
+        """The other one and their server were forgotten just before."""
+        self.mount.stop()
+        self.mount.start()
+
+    def stop(self):
+        self.mount.stop()
 
 
 class Gluster:
@@ -205,24 +230,32 @@ def list_long(root):
     return (time.perf_counter() - began) * 1000
 
 
-# Name, what measures it, whether all is forgotten first, what a ratio to the local one must reach
-# (or, of times, must not exceed).
+class Row(NamedTuple):
+    name: str
+    run: Callable
+    # What a ratio to the local file system must reach, or, of times, must not exceed: negative.
+    target: float | None = None
+    # All is forgotten first.
+    cold: bool = False
+    writes: bool = False
+
+
 ROWS = [
-    ("one writer, MiB/s", writers(1), False, 0.5),
-    ("two writers, MiB/s", writers(2), False, None),
-    ("four writers, MiB/s", writers(4), False, None),
-    ("one writer, MiB a CPU-second", writers(1, processor_seconds), False, None),
-    ("two writers, MiB a CPU-second", writers(2, processor_seconds), False, None),
-    ("four writers, MiB a CPU-second", writers(4, processor_seconds), False, None),
-    ("read cold, MiB/s", read, True, 0.6),
-    ("read again, MiB/s", read, False, 0.8),
-    ("random 4 KiB reads, warm, a second", random_reads, False, 0.8),
-    ("open, read 430 B, close, warm, us", open_read_close("430", 430), False, -1.5),
-    ("open, read 93 KB, close, warm, us", open_read_close("93k", 93_000), False, -1.5),
-    ("stat, warm, us", stat, False, -1.2),
-    ("create, write 4 KB, close, a second", create, False, None),
-    ("list 10,000 with attributes, cold, ms", list_long, True, -3.0),
-    ("list 10,000 with attributes, warm, ms", list_long, False, -1.5),
+    Row("one writer, MiB/s", writers(1), 0.5, writes=True),
+    Row("two writers, MiB/s", writers(2), writes=True),
+    Row("four writers, MiB/s", writers(4), writes=True),
+    Row("one writer, MiB a CPU-second", writers(1, processor_seconds), writes=True),
+    Row("two writers, MiB a CPU-second", writers(2, processor_seconds), writes=True),
+    Row("four writers, MiB a CPU-second", writers(4, processor_seconds), writes=True),
+    Row("read cold, MiB/s", read, 0.6, cold=True),
+    Row("read again, MiB/s", read, 0.8),
+    Row("random 4 KiB reads, warm, a second", random_reads, 0.8),
+    Row("open, read 430 B, close, warm, us", open_read_close("430", 430), -1.5),
+    Row("open, read 93 KB, close, warm, us", open_read_close("93k", 93_000), -1.5),
+    Row("stat, warm, us", stat, -1.2),
+    Row("create, write 4 KB, close, a second", create, writes=True),
+    Row("list 10,000 with attributes, cold, ms", list_long, -3.0, cold=True),
+    Row("list 10,000 with attributes, warm, ms", list_long, -1.5),
 ]
 
 
@@ -237,12 +270,11 @@ def prepare(contender):
 
 
 def measure(contender, row):
-    _, run, cold, _ = row
-    if cold:
+    if row.cold:
         contender.forget()
         settle()
         Path("/proc/sys/vm/drop_caches").write_text("3\n")
-    return run(contender.root)
+    return row.run(contender.root)
 
 
 def spread(numbers):
@@ -251,8 +283,10 @@ def spread(numbers):
 
 
 def shown(row, name, seen, local):
+    if not seen:
+        return "", ""
     ratio = statistics.median(seen) / statistics.median(local)
-    target = row[3] if name == "Cairn" else None
+    target = row.target if name.startswith("Cairn") else None
     met = target and (ratio >= target if target > 0 else ratio <= -target)
     verdict = "" if target is None else f" (target {abs(target)}: {'met' if met else '**missed**'})"
     return spread(seen), f"{ratio:.2f}{verdict}"
@@ -267,9 +301,11 @@ def main():
     work = args.data / "mounts"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
+    cairn = Cairn(work)
     every = {
         "local": Local(work),
-        "Cairn": Cairn(work),
+        "Cairn": cairn,
+        "Cairn, read only": ReadOnly(cairn),
         "Gluster, one brick": Gluster(work, "one", 1),
         "two bricks": Gluster(work, "two", 2),
         "replica 2": Gluster(work, "pair", 2, "replica", "2"),
@@ -278,19 +314,21 @@ def main():
     try:
         for contender in chosen.values():
             contender.start()
-            prepare(contender)
+            if not isinstance(contender, ReadOnly):
+                prepare(contender)
         print("| | " + " | ".join(f"{name} | of local" for name in chosen) + " |")
         print("|---|" + "---|---|" * len(chosen))
         for row in ROWS:
             seen = {name: [] for name in chosen}
             for _ in range(args.rounds):
                 for name, contender in chosen.items():
-                    seen[name].append(measure(contender, row))
+                    if not (row.writes and isinstance(contender, ReadOnly)):
+                        seen[name].append(measure(contender, row))
             local = seen["local"]
             cells = [" | ".join(shown(row, name, each, local)) for name, each in seen.items()]
-            print(f"| {row[0]} | " + " | ".join(cells) + " |", flush=True)
+            print(f"| {row.name} | " + " | ".join(cells) + " |", flush=True)
     finally:
-        for contender in chosen.values():
+        for contender in reversed(chosen.values()):
             contender.stop()
         shutil.rmtree(work, ignore_errors=True)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import multiprocessing
 import os
@@ -271,6 +272,43 @@ def test_read_only_mounts_change_nothing(place):
         assert caught.value.errno == errno.EROFS
 
 
+def counts(path):
+    """What a mount was asked, and what it asked its server, by name."""
+    run = subprocess.run([binary(), "stats", str(path)], capture_output=True, text=True, check=True)
+    return {line.split()[0]: int(line.split()[1]) for line in run.stdout.splitlines()}
+
+
+def test_read_only_mounts_with_local_locks_open_nothing(place):
+    server, work = place
+    door = Door(server, "bucket")
+    old = b"old" * 30_000
+    door.put("file", old)
+    options = ["--read-only", "--local-locks"]
+    with Mount(server, work / "mnt", options, bucket="bucket") as mount:
+        path = mount.root / "file"
+        assert path.read_bytes() == old
+        before = counts(mount.path)
+        for _ in range(100):
+            assert path.read_bytes() == old
+        after = counts(mount.path)
+        for name in "open", "read", "flush", "release", "getattr", "lookup":
+            assert after.get(name, 0) - before.get(name, 0) < 10, (name, before, after)
+        with open(path, "rb", buffering=0) as kept, open(path, "rb") as other:
+            fcntl.flock(kept, fcntl.LOCK_EX)
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for version in range(20):
+                new = b"%d" % version * 50_000
+                door.put("file", new)
+                assert path.read_bytes() == new
+            assert kept.read() == old
+            os.fsync(kept)
+        door.delete("file")
+        with pytest.raises(FileNotFoundError):
+            path.read_bytes()
+    assert "--read-only" in refused([server.http, work / "mnt", "--local-locks"])
+
+
 def test_a_corrupt_block_is_an_error_of_its_file_only(place):
     server, work = place
     mount = Mount(server, work / "mnt", bucket="bucket").start()
@@ -300,16 +338,10 @@ def test_warm_reads_ask_the_server_nothing(place):
         path.write_bytes(b"x" * 430)
         for _ in range(3):
             assert path.read_bytes() == b"x" * 430
-
-        def calls():
-            stats = subprocess.run([binary(), "stats", str(work / "mnt")], capture_output=True,
-                                   text=True, check=True).stdout
-            return int(dict(line.split(" ", 1) for line in stats.splitlines())["session_calls"])
-
-        before = calls()
+        before = counts(work / "mnt")["session_calls"]
         for _ in range(200):
             assert path.read_bytes() == b"x" * 430
-        assert calls() == before
+        assert counts(work / "mnt")["session_calls"] == before
 
 
 def test_a_full_store_is_said_at_fsync_and_keeps_what_was_synced():

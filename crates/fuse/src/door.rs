@@ -53,13 +53,15 @@ impl Filesystem for Door {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_MAX_PAGES,
-            InitFlags::FUSE_POSIX_LOCKS,
-            InitFlags::FUSE_FLOCK_LOCKS,
             InitFlags::FUSE_POSIX_ACL,
             // A directory's default list comes before the umask.
             InitFlags::FUSE_DONT_MASK,
         ] {
             let _ = config.add_capabilities(wanted);
+        }
+        if !self.mount.opens_nothing {
+            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_LOCKS);
+            let _ = config.add_capabilities(InitFlags::FUSE_FLOCK_LOCKS);
         }
         let _ = config.set_max_write(REQUEST_BYTES);
         let _ = config.set_max_background(BACKGROUND);
@@ -178,13 +180,17 @@ impl Filesystem for Door {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if self.mount.opens_nothing {
+            // The kernel does not ask again, and says nothing of closing.
+            return reply.error(Errno::ENOSYS);
+        }
         self.mount.open(Who::of(request), inode(ino), flags, reply);
     }
 
     fn read(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
@@ -192,7 +198,7 @@ impl Filesystem for Door {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.mount.read(handle, offset, size, reply);
+        self.mount.read((inode(ino), handle), offset, size, reply);
     }
 
     fn write(
@@ -218,6 +224,9 @@ impl Filesystem for Door {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        if self.mount.opens_nothing {
+            return reply.error(Errno::ENOSYS);
+        }
         self.mount.flush(handle, owner, reply);
     }
 
@@ -235,6 +244,9 @@ impl Filesystem for Door {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        if self.mount.opens_nothing {
+            return reply.error(Errno::ENOSYS);
+        }
         self.mount.sync(handle, reply);
     }
 
@@ -352,13 +364,13 @@ impl Filesystem for Door {
     fn lseek(
         &self,
         _: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        self.mount.seek(handle, offset, whence, reply);
+        self.mount.seek((inode(ino), handle), offset, whence, reply);
     }
 
     fn getlk(

@@ -58,6 +58,9 @@ pub struct Options {
     /// What `/proc/mounts` shows as its source.
     pub source: String,
     pub read_only: bool,
+    /// Of a read-only mount: locks hold on this machine only. Nothing is left then for which the
+    /// mount would have to know of opening and closing, so the kernel does it without asking.
+    pub local_locks: bool,
     /// Only the user who mounted it sees it.
     pub private: bool,
     /// Threads that take requests from the kernel.
@@ -81,7 +84,7 @@ pub fn mount(
     options: &Options,
 ) -> io::Result<Mounted> {
     let kernel = Arc::new(Kernel::default());
-    let mount = Mount::new(fs, caller, runtime, Arc::clone(&kernel), options.dirty_bytes);
+    let mount = Mount::new(fs, caller, runtime, Arc::clone(&kernel), options);
     let mut config = Config::default();
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = true;

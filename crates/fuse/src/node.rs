@@ -146,11 +146,13 @@ impl Node {
         Some(object.clone())
     }
 
-    pub fn sweep(&self) {
+    /// Forgets what was not read for a while. Whether it was read since.
+    pub fn sweep(&self) -> bool {
         let mut state = self.state.lock();
         if state.last.as_ref().is_some_and(|(_, at)| at.elapsed() > LINGER) {
             state.last = None;
         }
+        state.last.is_some()
     }
 
     /// Drops what was written and not written back. Returns how many bytes that were.

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 
+use crate::Options;
 use crate::attributes::{attributes, nothing};
 use crate::directory::Directory;
 use crate::kernel::Kernel;
@@ -45,6 +46,10 @@ pub struct Mount {
     pub stats: Arc<Stats>,
     nodes: Mutex<HashMap<Ino, Opened>>,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
+    /// The kernel opens, closes and locks files by itself.
+    pub opens_nothing: bool,
+    /// What it then reads.
+    readers: RwLock<HashMap<Ino, Arc<Handle>>>,
     directories: RwLock<HashMap<u64, Arc<Directory>>>,
     next_handle: AtomicU64,
     /// Bytes written and not written back.
@@ -73,6 +78,14 @@ pub struct Handle {
     pub heard: Heard,
 }
 
+impl Handle {
+    fn new(node: Arc<Node>, caller: Caller, intent: Intent, lost: u64) -> Handle {
+        let Intent { appends, writes, syncs, .. } = intent;
+        let (lockers, heard) = (Lockers::default(), Heard::new(lost));
+        Handle { node, caller, appends, writes, syncs, lockers, heard }
+    }
+}
+
 /// How many operations that were lost with a server whoever has something open was told of.
 pub struct Heard(AtomicU64);
 
@@ -99,7 +112,7 @@ impl Mount {
         user: Caller,
         runtime: Runtime,
         kernel: Arc<Kernel>,
-        dirty_most: u64,
+        options: &Options,
     ) -> Arc<Mount> {
         Arc::new(Mount {
             fs,
@@ -112,10 +125,12 @@ impl Mount {
             stats: Arc::default(),
             nodes: Mutex::default(),
             handles: RwLock::default(),
+            opens_nothing: options.read_only && options.local_locks,
+            readers: RwLock::default(),
             directories: RwLock::default(),
             next_handle: AtomicU64::new(1),
             dirty: AtomicU64::new(0),
-            dirty_most,
+            dirty_most: options.dirty_bytes,
             less_dirty: Notify::new(),
             locks_changed: Notify::new(),
         })
@@ -256,11 +271,26 @@ impl Mount {
             Arc::clone(&opened.node)
         };
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        let Intent { appends, writes, syncs, .. } = intent;
-        let (lockers, heard) = (Lockers::default(), Heard::new(self.fs.meta().lost()));
-        let handle = Handle { node, caller, appends, writes, syncs, lockers, heard };
+        let handle = Handle::new(node, caller, intent, self.fs.meta().lost());
         self.handles.write().insert(number, Arc::new(handle));
         FileHandle(number)
+    }
+
+    /// The handle by which a file is read: of its opening, if the mount heard of one.
+    pub fn reader(&self, ino: Ino, number: FileHandle) -> Result<Arc<Handle>> {
+        if !self.opens_nothing {
+            return self.usable(number);
+        }
+        if let Some(reader) = self.readers.read().get(&ino) {
+            return Ok(Arc::clone(reader));
+        }
+        // The kernel has checked who opens it, and whoever was handed the descriptor may read.
+        let anybody = Who { uid: 0, gid: 0, pid: 0 }.caller(&self.user);
+        let fresh = || {
+            let node = Arc::new(Node::new(&self.fs, ino));
+            Arc::new(Handle::new(node, anybody, Intent::READING, self.fs.meta().lost()))
+        };
+        Ok(Arc::clone(self.readers.write().entry(ino).or_insert_with(fresh)))
     }
 
     pub fn handle(&self, number: FileHandle) -> Result<Arc<Handle>> {
@@ -343,6 +373,7 @@ impl Mount {
     pub fn sweep(self: &Arc<Mount>) {
         let nodes: Vec<_> =
             self.nodes.lock().values().map(|opened| Arc::clone(&opened.node)).collect();
+        self.readers.write().retain(|_, reader| reader.node.sweep());
         for node in nodes {
             node.sweep();
             if node.is_dirty() {

@@ -40,6 +40,9 @@ pub struct Intent {
 }
 
 impl Intent {
+    pub const READING: Intent =
+        Intent { wanted: READ, appends: false, writes: false, direct: false, syncs: false };
+
     fn of(flags: OpenFlags) -> Intent {
         let bits = OFlags::from_bits_retain(flags.0 as u32);
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;

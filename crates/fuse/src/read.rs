@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Ino, Result};
 use cairn_fs::Object;
 use fuser::{FileHandle, ReplyData, ReplyLseek};
 
@@ -17,9 +17,15 @@ const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
 impl Mount {
-    pub fn read(self: &Arc<Mount>, handle: FileHandle, offset: u64, size: u32, reply: ReplyData) {
+    pub fn read(
+        self: &Arc<Mount>,
+        (ino, handle): (Ino, FileHandle),
+        offset: u64,
+        size: u32,
+        reply: ReplyData,
+    ) {
         let timer = self.time("read");
-        let handle = match self.usable(handle) {
+        let handle = match self.reader(ino, handle) {
             Ok(handle) => handle,
             Err(error) => return reply.error(errno::of(&error)),
         };
@@ -85,13 +91,13 @@ impl Mount {
 
     pub fn seek(
         self: &Arc<Mount>,
-        handle: FileHandle,
+        (ino, handle): (Ino, FileHandle),
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
         let timer = self.time("other");
-        let (handle, offset) = match (self.usable(handle), u64::try_from(offset)) {
+        let (handle, offset) = match (self.reader(ino, handle), u64::try_from(offset)) {
             (Ok(handle), Ok(offset)) if matches!(whence, SEEK_DATA | SEEK_HOLE) => (handle, offset),
             _ => return reply.error(fuser::Errno::EINVAL),
         };

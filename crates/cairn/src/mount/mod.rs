@@ -83,6 +83,9 @@ pub struct Args {
     /// Let nothing be changed through this mount
     #[arg(long)]
     read_only: bool,
+    /// Let locks hold on this machine only: files are then opened and closed without asking the mount
+    #[arg(long, requires = "read_only")]
+    local_locks: bool,
     /// Let no other user of this machine see it
     #[arg(long)]
     private: bool,
@@ -124,6 +127,7 @@ impl Args {
         Options {
             source,
             read_only: self.read_only,
+            local_locks: self.local_locks,
             // The kernel shows it to others only where root mounts it.
             private: self.private || !rustix::process::geteuid().is_root(),
             threads: if self.threads == 0 { processors.max(2) } else { self.threads },
