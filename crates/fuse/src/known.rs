@@ -88,8 +88,8 @@ impl Known {
         }
     }
 
-    /// The kernel is told of the entries of a directory, as they were at `moment`, and keeps them so
-    /// long.
+    /// The kernel is told of the entries of a directory, as they were at `moment`, and keeps them
+    /// so long.
     pub fn list(&self, ino: Ino, moment: Moment, keeps: Duration) {
         if let Some(one) = self.shard(ino).lock().get_mut(&ino.0) {
             one.listed = Some((moment, Instant::now() + keeps));

@@ -83,7 +83,7 @@ pub struct Args {
     /// Let nothing be changed through this mount
     #[arg(long)]
     read_only: bool,
-    /// Let locks hold on this machine only: files are then opened and closed without asking the mount
+    /// Let locks hold on this machine only: the kernel then opens and closes files by itself
     #[arg(long, requires = "read_only")]
     local_locks: bool,
     /// Let no other user of this machine see it
