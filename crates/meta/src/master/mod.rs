@@ -18,7 +18,6 @@
 mod batch;
 mod cache;
 mod committer;
-mod delegations;
 mod executor;
 mod fetcher;
 mod hasty;

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod delegated;
 mod executed;
 mod inherited;
 mod net;
