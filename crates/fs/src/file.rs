@@ -57,7 +57,7 @@ impl Changed {
         let ino = number.map(|bytes| Ino(u64::from_be_bytes(bytes)));
         match (key.first(), ino) {
             (Some(b'i'), Some(ino)) => Changed::Inode(ino),
-            (Some(b'd'), Some(ino)) => Changed::Entry(ino),
+            (Some(b'd' | b'D'), Some(ino)) => Changed::Entry(ino),
             (Some(b't'), Some(ino)) => Changed::Tally(ino),
             // Rights in a bucket: of whatever lies in it.
             (Some(b'b'), _) => Changed::All,
@@ -435,6 +435,7 @@ mod tests {
         let ours = Changed::OurEntry(Ino(7), Bytes::from_static(b"name"));
         assert_eq!(Changed::by_us(&entry), ours);
         assert_eq!(Changed::by_us(&keys::directory_entry(Ino(7), b"name")), ours);
+        assert_eq!(Changed::of(&keys::delegation(Ino(7), 1)), Changed::Entry(Ino(7)));
         assert_eq!(Changed::of(&keys::inode(Ino(9))), Changed::Inode(Ino(9)));
         assert_eq!(Changed::of(&keys::tally(Ino(9))), Changed::Tally(Ino(9)));
         assert_eq!(Changed::of(&keys::locks(Ino(9))), Changed::Locks);

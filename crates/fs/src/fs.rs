@@ -157,6 +157,11 @@ impl Fs {
         self.inner.meta.run(caller, verb).await
     }
 
+    /// As [`Fs::run`] where this process may do it by itself; `None` otherwise.
+    pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
+        self.inner.meta.run_now(caller, verb)
+    }
+
     /// Runs an operation that only reads.
     pub async fn read<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         self.inner.meta.read(caller, verb).await

@@ -46,7 +46,7 @@ impl Mount {
             None => {}
         }
         let mount = Arc::clone(self);
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let found = mount.look_up(who, verb).await;
             mount.looked_up(parent, found, moment, reply);
         });
@@ -124,7 +124,7 @@ impl Mount {
         let verb = Mkdir { parent, name, mode: mode & 0o7777, umask };
         let (mount, timer) = (Arc::clone(self), self.time("mkdir"));
         let moment = self.known.moment();
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
@@ -155,7 +155,7 @@ impl Mount {
         let verb = Mknod { parent, name, kind, mode: mode & 0o7777, umask };
         let (mount, timer) = (Arc::clone(self), self.time("mknod"));
         let moment = self.known.moment();
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
@@ -178,7 +178,7 @@ impl Mount {
         let verb = Symlink { parent, name: name.as_bytes().to_vec(), target };
         let (mount, timer) = (Arc::clone(self), self.time("symlink"));
         let moment = self.known.moment();
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
@@ -200,7 +200,7 @@ impl Mount {
         let verb = Link { ino, parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("link"));
         let moment = self.known.moment();
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(inode) => mount.reply_entry(reply, (ino, inode), moment, Duration::ZERO),
                 Err(error) => reply.error(errno::of_name(&error)),
@@ -211,7 +211,7 @@ impl Mount {
     pub fn read_link(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyData) {
         let verb = Readlink { ino };
         let (mount, timer) = (Arc::clone(self), self.time("readlink"));
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             match mount.fs.read(&who.caller(&mount.user), verb).await {
                 Ok(target) => reply.data(&target),
                 Err(error) => reply.error(errno::of_inode(&error)),
@@ -227,7 +227,7 @@ impl Mount {
     ) {
         let verb = Rmdir { parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("rmdir"));
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(_) => reply.ok(),
                 Err(error) => reply.error(errno::of_name(&error)),
@@ -243,7 +243,7 @@ impl Mount {
     ) {
         let verb = Unlink { parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("unlink"));
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let retained = mount.retain(who, verb.parent, &verb.name).await;
             let removed = mount.fs.run(&mount.caller(who), verb).await;
             mount.let_go_unless(&removed, retained).await;
@@ -272,7 +272,7 @@ impl Mount {
             (source_name.as_bytes().to_vec(), target_name.as_bytes().to_vec());
         let verb = Rename { source_parent, source_name, target_parent, target_name, mode };
         let (mount, timer) = (Arc::clone(self), self.time("rename"));
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let retained = match mode {
                 RenameMode::Replace => {
                     mount.retain(who, verb.target_parent, &verb.target_name).await

@@ -120,6 +120,11 @@ impl Node {
         !state.dirty.is_empty() || !state.frozen.is_empty() || state.error.is_some()
     }
 
+    /// Bytes written and not written back.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.state.lock().dirty.bytes()
+    }
+
     /// Whether anything was written to it since it was opened.
     pub fn was_written(&self) -> bool {
         self.state.lock().writer.is_some()

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use cairn_auth::Caller;
-use cairn_base::{Error, Ino, Result};
+use cairn_base::{Error, Ino, Result, limits};
 use cairn_fs::rows::Inode;
 use cairn_fs::{Changed, Fs};
 use fuser::{FileHandle, Generation, ReplyAttr, ReplyEntry};
@@ -192,6 +193,33 @@ impl Mount {
     /// Goes on with a request in a task, so that the thread takes the next one.
     pub fn work(&self, timer: Timer, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(timer.during(work));
+    }
+
+    /// As [`Mount::work`], for what takes little time of a processor and often waits for nothing:
+    /// then it is done when this returns.
+    pub fn work_here(&self, timer: Timer, work: impl Future<Output = ()> + Send + 'static) {
+        let mut work = Box::pin(timer.during(work));
+        let begun = {
+            let _runtime = self.runtime.enter();
+            work.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        if begun.is_pending() {
+            self.runtime.spawn(work);
+        }
+    }
+
+    /// As [`Mount::work_here`], but for what is more work because much of a file is to be written
+    /// back.
+    pub fn work_on(
+        &self,
+        node: &Node,
+        timer: Timer,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        match node.dirty_bytes() > limits::INLINE_BYTES as u64 {
+            true => self.work(timer, work),
+            false => self.work_here(timer, work),
+        }
     }
 
     /// Does what nobody waits for.

@@ -61,6 +61,7 @@ verbs! {
     18 => sessions::EndSession,
     19 => sessions::ListSessions,
     20 => sessions::OpenRemoteSession,
+    21 => sessions::ReserveInodes,
     24 => cluster::GetMap,
     25 => cluster::PutMap,
     26 => cluster::IssueToken,

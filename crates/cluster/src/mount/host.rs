@@ -15,11 +15,13 @@ use cairn_blocks::{Blocks, Wish};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::ops::{
     append, clone, coalesce, create, getattr, link, lock, lookup, mkdir, readdir, readlink, rename,
-    retain, rmdir, setattr, statfs, symlink, truncate, unlink, write, xattr,
+    retain, rmdir, sessions, setattr, statfs, symlink, truncate, unlink, write, xattr,
 };
 use cairn_meta::rows::Extent;
 use cairn_meta::session::host::{self, Answer, Sessions};
-use cairn_meta::session::{Change, Detach, Execute, Method, Read, ReadReply, Reply, Run};
+use cairn_meta::session::{
+    Change, Detach, Execute, Method, Read, ReadReply, Reply, Run, RunPosted,
+};
 use cairn_meta::{WireVerb, wire};
 use serde::Serialize;
 
@@ -43,6 +45,7 @@ const RUNS: &[u16] = &[
     retain::LetGo::NUMBER,
     retain::Retain::NUMBER,
     rmdir::Rmdir::NUMBER,
+    sessions::ReserveInodes::NUMBER,
     setattr::Setattr::NUMBER,
     symlink::Symlink::NUMBER,
     truncate::PunchHole::NUMBER,
@@ -130,6 +133,7 @@ impl MountService {
             Method::Run => return self.run(&payload).await,
             Method::Change => return self.change(&payload).await,
             Method::Execute => return self.execute(&payload).await,
+            Method::RunPosted => return self.run_posted(&payload).await,
             Method::Detach => {
                 let Detach { session } = wire::decode(&payload)?;
                 if sessions.is_attached(&self.from(), session) {
@@ -229,6 +233,17 @@ impl MountService {
         self.handle(Method::Execute, &execute).await
     }
 
+    /// As [`MountService::execute`]; one that is refused has all refused.
+    async fn run_posted(&self, payload: &[u8]) -> Result<Bytes> {
+        let mut posted: RunPosted = wire::decode(payload)?;
+        for one in &mut posted.operations {
+            if let Err(error) = self.check_run(&mut one.execute.change.run) {
+                return refused(error);
+            }
+        }
+        self.handle(Method::RunPosted, &posted).await
+    }
+
     fn check_run(&self, run: &mut Run) -> Result<()> {
         check_verb(RUNS, run.verb)?;
         check_fields(run)?;
@@ -322,6 +337,9 @@ fn check_fields(run: &Run) -> Result<()> {
         }
         clone::CloneFile::NUMBER => (wire::decode::<clone::CloneFile>(fields)?.session, None),
         coalesce::Coalesce::NUMBER => (wire::decode::<coalesce::Coalesce>(fields)?.session, None),
+        sessions::ReserveInodes::NUMBER => {
+            (wire::decode::<sessions::ReserveInodes>(fields)?.session, None)
+        }
         retain::Retain::NUMBER => (wire::decode::<retain::Retain>(fields)?.session, None),
         retain::LetGo::NUMBER => (wire::decode::<retain::LetGo>(fields)?.session, None),
         lock::TakeLock::NUMBER => (wire::decode::<lock::TakeLock>(fields)?.lock.session, None),
@@ -345,7 +363,7 @@ mod tests {
     use super::*;
     use cairn_base::Ino;
     use cairn_meta::ops::body::Data;
-    use cairn_meta::ops::{credentials, put_object, sessions};
+    use cairn_meta::ops::{credentials, put_object};
 
     const OWN: SessionId = SessionId(7);
     const OTHER: SessionId = SessionId(8);

@@ -38,6 +38,7 @@ impl Verb for Setattr {
     type Reply = (Inode, Tally);
     const NAME: &'static str = "setattr";
     const LEASES_CHANGES: bool = true;
+    const POSTS: bool = true;
 
     fn changes(&self) -> Vec<Bytes> {
         vec![keys::inode(self.ino)]
