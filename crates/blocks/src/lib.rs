@@ -27,6 +27,7 @@ mod format;
 mod index;
 mod kept;
 mod log;
+mod near;
 mod read;
 mod recover;
 #[deny(clippy::indexing_slicing)]
@@ -46,6 +47,7 @@ use cairn_base::{BlockId, GroupId, NodeId, Owner, Result};
 pub use compact::CompactReport;
 pub use config::{Config, Durability};
 pub use kept::{KeptBlocks, KeptStats};
+pub use near::{BlockPlace, NearBlocks};
 pub use recover::OpenReport;
 pub use scrub::{ScrubProgress, ScrubReport, SickBlock};
 pub use store::Store;
@@ -83,6 +85,11 @@ pub trait Blocks: Send + Sync + 'static {
     ) -> Result<Vec<BlockInfo>>;
 
     async fn usage(&self) -> Result<Usage>;
+
+    /// Where on a disk of this machine a block lies, for who may read the files there.
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        None
+    }
 
     /// What was asked of other nodes, where blocks are on others.
     fn peers(&self) -> Peers {

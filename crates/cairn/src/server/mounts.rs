@@ -18,7 +18,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Goes on with mounts that have connected.
 pub fn take(parts: &Parts) -> Mounts {
     let blocks = Arc::new(parts.blocks.clone());
-    let host = MountHost::new(Arc::clone(&parts.sessions), blocks);
+    let directory = parts.dir.blocks().canonicalize().ok();
+    let host = MountHost::new(Arc::clone(&parts.sessions), blocks, directory.as_deref());
     Mounts::new(move |mounted: Mounted| {
         let Mounted { user, address, stream, revoked } = mounted;
         let standing = Arc::new(move || match revoked.load(Ordering::SeqCst) {
@@ -28,7 +29,7 @@ pub fn take(parts: &Parts) -> Mounts {
         let link = mount::link(Box::new(stream), address.to_string(), standing);
         let host = Arc::clone(&host);
         tokio::spawn(async move {
-            if let Err(error) = host.serve(user, link).await {
+            if let Err(error) = host.serve(user, link, address.ip().is_loopback()).await {
                 tracing::debug!(%address, %error, "a mount was not served");
             }
         });

@@ -9,11 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, Owner, Result, Rng, SessionId, Stage, stage};
-use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, NearBlocks, Usage, Wish};
 use cairn_meta::wire;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use super::messages::{GET, Get, PUT, Put, SPACE, Space, join};
+use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space, join};
+use super::near::{Files, Key, Near};
 use crate::wire::{Dial, NoService, Payload, Reconnect, Retry};
 
 /// Connections.
@@ -27,6 +29,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct MountBlocks {
     connections: Vec<Reconnect<NoService>>,
     turn: AtomicUsize,
+    near: Arc<Near>,
     session: Box<dyn Fn() -> SessionId + Send + Sync>,
 }
 
@@ -49,7 +52,60 @@ impl MountBlocks {
             )
         };
         let connections = (0..CONNECTIONS).map(connection).collect();
-        MountBlocks { connections, turn: AtomicUsize::new(0), session: Box::new(session) }
+        let (turn, near) = (AtomicUsize::new(0), Arc::default());
+        MountBlocks { connections, turn, near, session: Box::new(session) }
+    }
+
+    /// From the server's files, if it is on this machine and they may be read.
+    async fn get_near(&self, key: Key, range: &Range<u32>) -> Option<Bytes> {
+        let files = match self.near.files() {
+            Files::There(files) => files,
+            Files::Not(_) => return None,
+            Files::Unknown => self.find_files().await?,
+        };
+        let place = match self.near.place(key) {
+            Some(place) => place,
+            None => self.locate(key).await?,
+        };
+        let read = match files.read_now(key, place, range) {
+            Ok(None) => {
+                let range = range.clone();
+                let read = spawn_blocking(move || files.read(key, place, &range));
+                read.await.unwrap_or_else(|ended| Err(Error::Unavailable(ended.to_string())))
+            }
+            Ok(Some(bytes)) => Ok(bytes),
+            Err(error) => Err(error),
+        };
+        self.ended(key, read)
+    }
+
+    fn ended(&self, key: Key, read: Result<Bytes>) -> Option<Bytes> {
+        match &read {
+            Ok(_) => self.near.succeeded(),
+            Err(error) => self.near.failed(key, error),
+        }
+        read.ok()
+    }
+
+    async fn find_files(&self) -> Option<NearBlocks> {
+        let directory = self.ask(NEAR, Bytes::new()).await;
+        match directory.and_then(|answer| wire::decode::<Option<String>>(&answer)) {
+            Ok(directory) => self.near.found(directory.as_deref()),
+            // Or it is older than this question.
+            Err(_) => self.near.rest(),
+        }
+        match self.near.files() {
+            Files::There(files) => Some(files),
+            _ => None,
+        }
+    }
+
+    async fn locate(&self, (group, block): Key) -> Option<BlockPlace> {
+        let locate = Locate { session: (self.session)(), group, block };
+        let answer = self.ask(LOCATE, wire::encode(&locate).ok()?).await.ok()?;
+        let place = wire::decode::<Option<BlockPlace>>(&answer).ok()??;
+        self.near.learn((group, block), place);
+        Some(place)
     }
 
     /// Asks over the next connection; what it is asked may be done twice.
@@ -97,6 +153,9 @@ impl Blocks for MountBlocks {
     }
 
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        if let Some(bytes) = stage::time(Stage::Read, self.get_near((group, block), &range)).await {
+            return Ok(bytes);
+        }
         let Range { start, end } = range;
         let get = Get { session: (self.session)(), group, block, start, end };
         let asked = self.ask(GET, wire::encode(&get)?);
@@ -107,8 +166,17 @@ impl Blocks for MountBlocks {
         Err(Error::corrupt(format!("block {block}"), bytes.len(), end - start))
     }
 
-    fn get_now(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Option<Bytes>> {
-        Ok(None)
+    fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>> {
+        let key = (group, block);
+        let (Files::There(files), Some(place)) = (self.near.files(), self.near.place(key)) else {
+            return Ok(None);
+        };
+        let _reading = stage::enter(Stage::Read);
+        match files.read_now(key, place, &range) {
+            Ok(None) => Ok(None),
+            Ok(Some(bytes)) => Ok(self.ended(key, Ok(bytes))),
+            Err(error) => Ok(self.ended(key, Err(error))),
+        }
     }
 
     /// What was not published goes when the session has ended: a mount deletes no blocks.

@@ -5,12 +5,13 @@
 //! blocks of its own session only, and reads blocks only that it was told of.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{BodyId, Error, Result, SessionId, UserId, limits};
+use cairn_base::{BlockId, BodyId, Error, Result, SessionId, UserId, limits};
 use cairn_blocks::{Blocks, Wish};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::ops::{
@@ -25,7 +26,7 @@ use cairn_meta::session::{
 use cairn_meta::{WireVerb, wire};
 use serde::Serialize;
 
-use super::messages::{GET, Get, PUT, Put, SERVES, SPACE, Space, split};
+use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space, split};
 use super::told::Told;
 use crate::control::forward;
 use crate::wire::{Link, Peer, Service, accept};
@@ -76,6 +77,8 @@ const READS: &[u16] = &[
 pub struct MountHost {
     sessions: Arc<Sessions>,
     blocks: Arc<dyn Blocks>,
+    /// The directory that they are in.
+    directory: Option<String>,
     told: Told,
 }
 
@@ -84,16 +87,29 @@ pub struct MountHost {
 pub struct MountService {
     host: Arc<MountHost>,
     user: UserId,
+    /// The mount is on the same machine.
+    is_near: bool,
 }
 
 impl MountHost {
-    pub fn new(sessions: Arc<Sessions>, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
-        Arc::new(MountHost { sessions, blocks, told: Told::default() })
+    /// `directory`: of the files of `blocks`, if they have any.
+    pub fn new(
+        sessions: Arc<Sessions>,
+        blocks: Arc<dyn Blocks>,
+        directory: Option<&Path>,
+    ) -> Arc<MountHost> {
+        let directory = directory.and_then(Path::to_str).map(str::to_owned);
+        Arc::new(MountHost { sessions, blocks, directory, told: Told::default() })
     }
 
-    /// Serves a mount of `user` over a link, until it ends.
-    pub async fn serve(self: Arc<MountHost>, user: UserId, link: Link) -> Result<()> {
-        let service = MountService { host: self, user };
+    /// Serves a mount of `user` over a link, until it ends. `is_near` if it is on this machine.
+    pub async fn serve(
+        self: Arc<MountHost>,
+        user: UserId,
+        link: Link,
+        is_near: bool,
+    ) -> Result<()> {
+        let service = MountService { host: self, user, is_near };
         let peer = accept(link, &super::terms(), service).await?;
         let _ = peer.closed().await;
         Ok(())
@@ -111,6 +127,8 @@ impl Service for MountService {
                 PUT => service.put(&payload).await,
                 GET => service.get(&payload).await,
                 SPACE => service.space().await,
+                NEAR => service.near(),
+                LOCATE => service.locate(&payload),
                 method => {
                     let method = Method::from_number(method)?;
                     service.converse(&peer, method, payload).await
@@ -275,15 +293,30 @@ impl MountService {
 
     async fn get(&self, payload: &[u8]) -> Result<Bytes> {
         let Get { session, group, block, start, end } = wire::decode(payload)?;
-        self.check_session(session)?;
-        if !self.host.told.may_read(session, block) {
-            return Err(Error::Denied(format!("block {block}: open the file again")));
-        }
+        self.check_read_of(session, block)?;
         let blocks = &self.host.blocks;
         if let Some(bytes) = blocks.get_now(group, block, start..end)? {
             return Ok(bytes);
         }
         blocks.get(group, block, start..end).await
+    }
+
+    fn near(&self) -> Result<Bytes> {
+        wire::encode(&self.host.directory.as_ref().filter(|_| self.is_near))
+    }
+
+    fn locate(&self, payload: &[u8]) -> Result<Bytes> {
+        let Locate { session, group, block } = wire::decode(payload)?;
+        self.check_read_of(session, block)?;
+        wire::encode(&self.host.blocks.place(group, block).filter(|_| self.is_near))
+    }
+
+    fn check_read_of(&self, session: SessionId, block: BlockId) -> Result<()> {
+        self.check_session(session)?;
+        if !self.host.told.may_read(session, block) {
+            return Err(Error::Denied(format!("block {block}: open the file again")));
+        }
+        Ok(())
     }
 
     async fn space(&self) -> Result<Bytes> {

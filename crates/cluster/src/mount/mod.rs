@@ -5,6 +5,7 @@
 //!   mount                                     server
 //!   Agent ── session ────────────────────►  MountHost ── as this user ──► Sessions ──► Master
 //!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
+//!       └─ on the same machine, reads them from the server's files ────────────┘
 //! ```
 //!
 //! It is not: a door (that is the crate `fuse`), nor how a connection is made and who the user is
@@ -14,6 +15,7 @@ mod agent;
 mod blocks;
 mod host;
 mod messages;
+mod near;
 mod told;
 
 use std::sync::Arc;
