@@ -1,6 +1,7 @@
 //! Attributes: asked for and changed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
@@ -33,6 +34,9 @@ impl Mount {
     pub fn getattr(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyAttr) {
         let timer = self.time("getattr");
         let moment = self.known.moment();
+        if let Some(inode) = self.gone.find(ino) {
+            return reply.attr(&Duration::ZERO, &attributes(ino, &inode));
+        }
         let caller = who.caller(&self.user);
         let node = self.open_node(ino);
         let local = node.as_ref().map(|node| node.local(&(0..0)));

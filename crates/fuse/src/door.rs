@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use cairn_base::Ino;
 use cairn_fs::ops::setattr::Setattr;
+use cairn_fs::rows::Space;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
@@ -78,7 +79,9 @@ impl Filesystem for Door {
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
         let _request = self.turns.request(false);
-        self.mount.known.leave(inode(ino), nlookup);
+        if self.mount.known.leave(inode(ino), nlookup) {
+            self.mount.gone.forget(inode(ino));
+        }
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -420,7 +423,8 @@ impl Filesystem for Door {
         reply: ReplyLock,
     ) {
         let _request = self.turns.request(false);
-        let wanted = Wanted { owner: owner.0, pid, start, last, kind };
+        // There is no such question by flock(2).
+        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space: Space::Fcntl };
         self.mount.test_lock(handle, wanted, reply);
     }
 
@@ -438,7 +442,7 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let _request = self.turns.request(false);
-        let wanted = Wanted { owner: owner.0, pid, start, last, kind };
+        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space: Space::Both };
         self.mount.set_lock(request.pid(), handle, wanted, sleep, reply);
     }
 
@@ -471,7 +475,7 @@ impl Filesystem for Door {
         reply: ReplyWrite,
     ) {
         let _request = self.turns.request(false);
-        let is_start = source_offset == 0 && target_offset == 0;
-        self.mount.clone_file(source, target, if is_start { length } else { 0 }, reply);
+        let (source, target) = ((source, source_offset), (target, target_offset));
+        self.mount.copy_range(source, target, length, reply);
     }
 }

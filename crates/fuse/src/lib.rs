@@ -18,6 +18,7 @@ mod changes;
 mod directory;
 mod door;
 mod errno;
+mod gone;
 mod kernel;
 mod known;
 mod locks;

@@ -228,11 +228,29 @@ impl Mount {
         let verb = Rmdir { parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("rmdir"));
         self.work_here(timer, async move {
+            let found = mount.directory_at(verb.parent, &verb.name);
             match mount.fs.run(&mount.caller(who), verb).await {
-                Ok(_) => reply.ok(),
+                Ok(_) => {
+                    mount.remember_directory(found);
+                    reply.ok();
+                }
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });
+    }
+
+    /// The directory of a name, as it is known here: the kernel has just asked for it.
+    fn directory_at(&self, parent: Ino, name: &[u8]) -> Option<(Ino, Inode)> {
+        let lookup = Lookup { parent, name: name.to_vec() };
+        let found = self.fs.read_now(&self.user, &lookup)?.ok()?;
+        found.1.is_directory().then_some(found)
+    }
+
+    /// A directory was removed; programs may be in it.
+    fn remember_directory(&self, found: Option<(Ino, Inode)>) {
+        if let Some((ino, inode)) = found {
+            self.gone.remember(ino, inode, self.fs.clock().now());
+        }
     }
 
     pub fn remove_file(
@@ -279,10 +297,17 @@ impl Mount {
                 }
                 _ => None,
             };
+            let replaced = match mode {
+                RenameMode::Replace => mount.directory_at(verb.target_parent, &verb.target_name),
+                _ => None,
+            };
             let renamed = mount.fs.run(&mount.caller(who), verb).await;
             mount.let_go_unless(&renamed, retained).await;
             match renamed {
-                Ok(()) => reply.ok(),
+                Ok(()) => {
+                    mount.remember_directory(replaced);
+                    reply.ok();
+                }
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });

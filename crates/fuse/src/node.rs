@@ -160,6 +160,23 @@ impl Node {
         state.last.is_some()
     }
 
+    /// The body of the file may be another one now.
+    pub async fn forget_body(&self) {
+        self.writer.forget().await;
+    }
+
+    /// The session in which something may be written.
+    ///
+    /// # Errors
+    /// `Io` when locks were taken in another one: what is written is written under them.
+    pub fn session(&self) -> Result<SessionId> {
+        let now = self.fs.session();
+        match self.locks.session(now) {
+            Some(held) if held != now => Err(locks::lost(self.ino)),
+            _ => Ok(now),
+        }
+    }
+
     /// Drops what was written and not written back. Returns how many bytes that were.
     pub fn discard(&self) -> u64 {
         let mut state = self.state.lock();
@@ -257,13 +274,9 @@ impl Node {
     async fn send(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
         let mut tries = 0;
         loop {
-            let now = self.fs.session();
             // What was written under locks is published only while they are held.
-            let session = self.locks.session(now).unwrap_or(now);
-            if session != now {
-                return Err(locks::lost(self.ino));
-            }
-            let error = match self.send_once(caller, session, frozen).await {
+            let now = self.session()?;
+            let error = match self.send_once(caller, now, frozen).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };

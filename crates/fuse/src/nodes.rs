@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use crate::Options;
 use crate::attributes::{attributes, nothing};
 use crate::directory::Directory;
+use crate::gone::Gone;
 use crate::kernel::Kernel;
 use crate::known::{Known, Moment};
 use crate::locks::Lockers;
@@ -44,6 +45,7 @@ pub struct Mount {
     pub known: Known,
     makers: Makers,
     pub whole: Whole,
+    pub gone: Gone,
     pub stats: Arc<Stats>,
     nodes: Mutex<HashMap<Ino, Opened>>,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
@@ -123,6 +125,7 @@ impl Mount {
             known: Known::default(),
             makers: Makers::default(),
             whole: Whole::default(),
+            gone: Gone::default(),
             stats: Arc::default(),
             nodes: Mutex::default(),
             handles: RwLock::default(),
@@ -159,7 +162,7 @@ impl Mount {
                 self.locks_changed.notify_waiters();
             }
             Changed::Inode(ino) | Changed::Tally(ino) => {
-                self.known.change(ino);
+                self.known.change(ino, matches!(changed, Changed::Tally(_)));
                 self.whole.end(ino);
                 // One that is only just on its way into the kernel is found by its name.
                 if !self.kernel.forget_attributes(ino) {
@@ -170,8 +173,8 @@ impl Mount {
                 self.known.change_other();
                 self.kernel.forget_names();
             }
-            Changed::OurInode(ino) => {
-                self.known.change(ino);
+            Changed::OurInode(ino) | Changed::OurTally(ino) => {
+                self.known.change(ino, matches!(changed, Changed::OurTally(_)));
                 self.kernel.forget_attributes(ino);
             }
             Changed::OurEntry(parent, name) => {

@@ -140,6 +140,7 @@ verbs! {
     514 => lock::TestLock,
     515 => lock::ReleaseAll,
     528 => clone::CloneFile,
+    529 => copy_range::CopyRange,
 }
 
 /// What is sent for `value`.

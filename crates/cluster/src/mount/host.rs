@@ -15,8 +15,9 @@ use cairn_base::{BlockId, BodyId, Error, Result, SessionId, UserId, limits};
 use cairn_blocks::{Blocks, Wish};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::ops::{
-    append, clone, coalesce, create, getattr, link, lock, lookup, mkdir, readdir, readlink, rename,
-    retain, rmdir, sessions, setattr, statfs, symlink, truncate, unlink, write, xattr,
+    append, clone, coalesce, copy_range, create, getattr, link, lock, lookup, mkdir, readdir,
+    readlink, rename, retain, rmdir, sessions, setattr, statfs, symlink, truncate, unlink, write,
+    xattr,
 };
 use cairn_meta::rows::Extent;
 use cairn_meta::session::host::{self, Answer, Sessions};
@@ -36,6 +37,7 @@ const RUNS: &[u16] = &[
     append::Append::NUMBER,
     clone::CloneFile::NUMBER,
     coalesce::Coalesce::NUMBER,
+    copy_range::CopyRange::NUMBER,
     create::Create::NUMBER,
     create::Mknod::NUMBER,
     link::Link::NUMBER,
@@ -368,6 +370,10 @@ fn check_fields(run: &Run) -> Result<()> {
             let verb: truncate::PunchHole = wire::decode(fields)?;
             (verb.session, Some(verb.spare))
         }
+        copy_range::CopyRange::NUMBER => {
+            let verb: copy_range::CopyRange = wire::decode(fields)?;
+            (verb.session, Some(verb.spare))
+        }
         clone::CloneFile::NUMBER => (wire::decode::<clone::CloneFile>(fields)?.session, None),
         coalesce::Coalesce::NUMBER => (wire::decode::<coalesce::Coalesce>(fields)?.session, None),
         sessions::ReserveInodes::NUMBER => {
@@ -433,6 +439,22 @@ mod tests {
         write(OWN, OWN).unwrap();
         assert!(write(OTHER, OWN).is_err());
         assert!(write(OWN, OTHER).is_err());
+        let copy = |session: SessionId, spare: SessionId| {
+            let verb = copy_range::CopyRange {
+                source: Ino(4),
+                source_offset: 0,
+                ino: Ino(5),
+                offset: 0,
+                len: 1,
+                session,
+                opened: true,
+                spare: BodyId { session: spare, counter: 1 },
+            };
+            check_fields(&run(copy_range::CopyRange::NUMBER, wire::encode(&verb).unwrap()))
+        };
+        copy(OWN, OWN).unwrap();
+        assert!(copy(OTHER, OWN).is_err());
+        assert!(copy(OWN, OTHER).is_err());
         let verb = retain::LetGo { ino: Ino(5), session: OTHER };
         let let_go = run(retain::LetGo::NUMBER, wire::encode(&verb).unwrap());
         assert!(check_fields(&let_go).is_err());
