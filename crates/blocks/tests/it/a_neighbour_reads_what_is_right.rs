@@ -9,14 +9,17 @@ use cairn_sim::SimDisk;
 use crate::support::{GROUP, bytes, id, open, put, run};
 
 const LEN: usize = 40_000;
+/// Many of them are in a segment.
+const SHORT: usize = 3000;
 
 fn place(store: &Store, counter: u64) -> BlockPlace {
     store.place(GROUP, id(counter)).unwrap()
 }
 
+/// Whether a block of its length is what it was, if it can be read.
 fn read(near: &NearBlocks, counter: u64, place: BlockPlace) -> cairn_base::Result<bool> {
-    let found = near.read((GROUP, id(counter)), place, &(0..LEN as u32))?;
-    Ok(found == bytes(counter, LEN))
+    let found = near.read((GROUP, id(counter)), place, &(0..place.length))?;
+    Ok(found == bytes(counter, place.length as usize))
 }
 
 #[test]
@@ -50,7 +53,7 @@ fn a_place_that_holds_no_longer_is_an_error() {
     let near = NearBlocks::new(Arc::new(disk.clone()));
     let places: Vec<BlockPlace> = run(async {
         for counter in 0..40 {
-            put(&store, counter, LEN).await.unwrap();
+            put(&store, counter, SHORT).await.unwrap();
         }
         (0..40).map(|counter| place(&store, counter)).collect()
     });
