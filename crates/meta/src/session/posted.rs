@@ -60,7 +60,7 @@ pub struct Posts {
     /// Somebody waits for those that are queued.
     urgent: Notify,
     /// Held by who asks for a directory, so that others wait for the answer.
-    pub asking: tokio::sync::Mutex<()>,
+    pub asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]

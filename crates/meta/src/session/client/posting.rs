@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, SessionId};
+use tokio::time::timeout;
 
 use super::{Attachment, Forgotten, Inner, Keeper, Operation, call};
 use crate::ops::sessions::ReserveInodes;
@@ -15,6 +17,9 @@ use crate::session::{
     Delegate, Delegated, Executed, GiveBack, Link, Lost, Method, Reply, RunPosted,
 };
 use crate::{WireVerb, keys, wire};
+
+/// How long whoever makes the first file in a directory waits to hear whether it is delegated.
+const ASKED: Duration = Duration::from_millis(250);
 
 impl Inner {
     /// Runs an operation here, if that goes without waiting for anything.
@@ -52,7 +57,7 @@ impl Inner {
 
     /// As [`Inner::post`]; asks for the directory before, if there is any point in it.
     pub(super) async fn post_or_ask<V: WireVerb>(
-        &self,
+        self: &Arc<Inner>,
         caller: &Caller,
         verb: &V,
     ) -> Option<V::Reply> {
@@ -64,15 +69,24 @@ impl Inner {
         if let Some(directory) = directory
             && self.posts.may_ask(&self.rows, directory).is_some()
         {
-            // Others wait until it is known whether the directory is delegated.
-            let _asking = self.posts.asking.lock().await;
-            if let Some(asked) = self.posts.may_ask(&self.rows, directory) {
-                self.ask_for(caller, directory, asked).await;
+            let (inner, caller) = (Arc::clone(self), caller.clone());
+            let asking = tokio::spawn(async move { inner.ask_in_turn(&caller, directory).await });
+            // The answer hangs on the disk there. What is done in the directory meanwhile ends it.
+            if timeout(ASKED, asking).await.is_err() {
+                self.posts.refused(directory);
             }
         }
         let attachment = self.posts.may_post(&changes)?;
         let slots = Arc::clone(&self.slots.lock());
         self.post_in(slots.take().await?, attachment, caller, verb)
+    }
+
+    /// Others wait until it is known whether the directory is delegated.
+    async fn ask_in_turn(&self, caller: &Caller, directory: Ino) {
+        let _asking = self.posts.asking.lock().await;
+        if let Some(asked) = self.posts.may_ask(&self.rows, directory) {
+            self.ask_for(caller, directory, asked).await;
+        }
     }
 
     async fn ask_for(&self, caller: &Caller, directory: Ino, asked: Asking) {
@@ -113,7 +127,7 @@ impl Inner {
 
     /// Sends what was posted when there is something, and gives directories back that are wanted
     /// elsewhere or are not used any more.
-    pub(super) async fn send_what_was_posted(&self) {
+    pub(super) async fn send_what_was_posted(self: &Arc<Inner>) {
         let Some(keeper) = &self.keeper else { return };
         self.posts.work().await;
         let batch = self.posts.batch();
@@ -135,10 +149,15 @@ impl Inner {
             self.lost(&attachment.link).await;
         }
         if self.posts.numbers().1
-            && let Ok(_asking) = self.posts.asking.try_lock()
-            && let Err(error) = self.reserve(&Caller::anonymous()).await
+            && let Ok(asking) = Arc::clone(&self.posts.asking).try_lock_owned()
         {
-            tracing::debug!(%error, "no more numbers of inodes");
+            let inner = Arc::clone(self);
+            tokio::spawn(async move {
+                let _asking = asking;
+                if let Err(error) = inner.reserve(&Caller::anonymous()).await {
+                    tracing::debug!(%error, "no more numbers of inodes");
+                }
+            });
         }
     }
 
