@@ -192,6 +192,11 @@ pub fn sessions() -> (Bytes, Bytes) {
     (Bytes::from_static(b"s"), Bytes::from_static(b"t"))
 }
 
+/// `j <session>`: numbers of inodes that are reserved for it.
+pub fn reserved(session: SessionId) -> Bytes {
+    key(&[b"j", &session.0.to_be_bytes()])
+}
+
 /// `q <session> <slot>`: the last reply of a slot.
 pub fn slot(session: SessionId, slot: u16) -> Bytes {
     key(&[b"q", &session.0.to_be_bytes(), &slot.to_be_bytes()])

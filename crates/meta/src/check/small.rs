@@ -8,7 +8,9 @@ use cairn_base::{Result, SessionId, UserId};
 use super::About;
 use super::tables::{Checker, number, only_number};
 use crate::keys;
-use crate::rows::{AccessKey, Row, Session, SessionState, Slot, Token, User, decode_number};
+use crate::rows::{
+    AccessKey, Reserved, Row, Session, SessionState, Slot, Token, User, decode_number,
+};
 use crate::session::SLOTS;
 
 pub fn check(checker: &mut Checker<'_>) -> Result<()> {
@@ -37,6 +39,16 @@ fn check_sessions(checker: &mut Checker<'_>) -> Result<()> {
             };
             let what = format!("slot {slot} is of session {session}, {what}");
             checker.report.add(About::Store, what);
+        },
+    )?;
+    checker.each_row(
+        b'j',
+        |key| only_number(key).map(SessionId),
+        |checker, session, _: Reserved| {
+            if sessions.get(&session) != Some(&SessionState::Live) {
+                let what = format!("numbers are reserved for session {session}, which is not live");
+                checker.report.add(About::Store, what);
+            }
         },
     )
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::posix::is_shown;
 use crate::rows::{
-    Bucket, BucketKind, Content, Drain, Entry, Extents, Inode, Kind, Row, Session, SessionState,
-    Tally, Usage, decode_number, encode_number,
+    Bucket, BucketKind, Content, Drain, Entry, Extents, Inode, Kind, Reserved, Row, Session,
+    SessionState, Tally, Usage, decode_number, encode_number,
 };
 use crate::{Context, Stop, View, keys};
 
@@ -93,7 +93,7 @@ pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
     let given = view.given_ino();
     if let Some((ino, session)) = given
         && ino.0 < next
-        && load::<Session>(view, &keys::session(session))?.is_some_and(|row| row.has_reserved(ino))
+        && load::<Reserved>(view, &keys::reserved(session))?.is_some_and(|row| row.has(ino))
         && view.get(&keys::inode(ino))?.is_none()
     {
         view.note_ino(ino);

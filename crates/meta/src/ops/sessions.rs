@@ -7,7 +7,9 @@ use cairn_base::{Error, Ino, SessionId};
 use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, store};
-use crate::rows::{Inode, Kind, Row, Session, SessionState, Slot, decode_number, encode_number};
+use crate::rows::{
+    Inode, Kind, Reserved, Row, Session, SessionState, Slot, decode_number, encode_number,
+};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Makes an empty engine a store: writes the root directory and the cluster's id. On a store that
@@ -122,20 +124,19 @@ impl Verb for ReserveInodes {
             let what = format!("{} inodes at a time; at most {RESERVED_MOST}", self.count);
             return Err(Error::TooLarge(what).into());
         }
-        let (key, next_key) = (keys::session(self.session), keys::config("next_ino"));
-        let Some(mut session) = load::<Session>(view, &key)? else {
-            return Err(ended(self.session));
-        };
-        if session.state != SessionState::Live {
+        let (key, next_key) = (keys::reserved(self.session), keys::config("next_ino"));
+        let session = load::<Session>(view, &keys::session(self.session))?;
+        if session.is_none_or(|session| session.state != SessionState::Live) {
             return Err(ended(self.session));
         }
+        let mut reserved = load::<Reserved>(view, &key)?.unwrap_or_default();
         let next = view.get(&next_key)?.as_ref().map(decode_number).transpose()?.unwrap_or(2);
         let range = (Ino(next), Ino(next + u64::from(self.count)));
         view.put(next_key, encode_number(range.1.0));
-        session.reserved.push(range);
-        let surplus = session.reserved.len().saturating_sub(RANGES);
-        session.reserved.drain(..surplus);
-        store(view, key, &session);
+        reserved.ranges.push(range);
+        let surplus = reserved.ranges.len().saturating_sub(RANGES);
+        reserved.ranges.drain(..surplus);
+        store(view, key, &reserved);
         Ok(range)
     }
 }
@@ -198,6 +199,7 @@ impl Verb for EndSession {
         for (key, _) in view.scan(&start, &end, usize::from(crate::session::SLOTS))? {
             view.delete(key);
         }
+        view.delete(keys::reserved(self.session));
         session.state = match (session.state, self.reaped) {
             (SessionState::Live, true) => {
                 let what = format!("session {} is live", self.session);

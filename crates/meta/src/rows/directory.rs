@@ -94,16 +94,7 @@ pub struct Session {
     pub started: Timestamp,
     /// Who alone may attach it; 0 for the process that the master is in.
     pub owner: u64,
-    /// Numbers of inodes that nobody else makes: the first ones and the ends of the ranges that
-    /// were reserved last.
-    pub reserved: Vec<(Ino, Ino)>,
     pub unknown: Vec<u8>,
-}
-
-impl Session {
-    pub fn has_reserved(&self, ino: Ino) -> bool {
-        self.reserved.iter().any(|(first, end)| (*first..*end).contains(&ino))
-    }
 }
 
 impl Row for Session {
@@ -118,15 +109,12 @@ impl Row for Session {
         if self.owner != 0 {
             writer.number(3, self.owner);
         }
-        for (first, end) in &self.reserved {
-            writer.number(4, first.0).number(5, end.0);
-        }
         writer.raw(&self.unknown);
         writer.finish()
     }
 
     fn decode(row: &Bytes) -> Result<Session> {
-        let (mut session, mut first) = (Session::default(), Ino(0));
+        let mut session = Session::default();
         let mut fields = Fields::open(row, FORMAT)?;
         while let Some(field) = fields.next_field()? {
             match field.tag {
@@ -140,12 +128,49 @@ impl Row for Session {
                 }
                 2 => session.started = Timestamp(unzigzag(field.number()?)),
                 3 => session.owner = field.number()?,
-                4 => first = Ino(field.number()?),
-                5 => session.reserved.push((first, Ino(field.number()?))),
                 _ => field.keep(&mut session.unknown),
             }
         }
         Ok(session)
+    }
+}
+
+/// Numbers of inodes that nobody but a session gives to an inode: the row `j <session>`. Apart from
+/// the session's own row, on which all hangs that the session does.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reserved {
+    /// The first and the end of each range, the oldest first.
+    pub ranges: Vec<(Ino, Ino)>,
+    pub unknown: Vec<u8>,
+}
+
+impl Reserved {
+    pub fn has(&self, ino: Ino) -> bool {
+        self.ranges.iter().any(|(first, end)| (*first..*end).contains(&ino))
+    }
+}
+
+impl Row for Reserved {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        for (first, end) in &self.ranges {
+            writer.number(1, first.0).number(2, end.0);
+        }
+        writer.raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Reserved> {
+        let (mut reserved, mut first) = (Reserved::default(), Ino(0));
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => first = Ino(field.number()?),
+                2 => reserved.ranges.push((first, Ino(field.number()?))),
+                _ => field.keep(&mut reserved.unknown),
+            }
+        }
+        Ok(reserved)
     }
 }
 

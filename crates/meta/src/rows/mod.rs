@@ -19,7 +19,7 @@ pub use attributes::{
 pub use bucket::{Bucket, BucketKind, Usage};
 pub use cluster::Grant;
 pub use credentials::{AccessKey, Token, User};
-pub use directory::{Drain, Entry, Freed, Session, SessionState, Slot, Tally};
+pub use directory::{Drain, Entry, Freed, Reserved, Session, SessionState, Slot, Tally};
 pub use extents::{Extent, Extents, Place};
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};

@@ -17,7 +17,7 @@ use super::client::Operation;
 use super::rows::{LeasedRows, Mark};
 use super::slots::Taken;
 use super::{Delegated, Executed};
-use crate::rows::{Inode, Row, Session, encode_number};
+use crate::rows::{Inode, Reserved, Row, Session, encode_number};
 use crate::{Context, Source, View, Watched, WireVerb, keys};
 
 /// Operations that are sent at a time, and their bytes.
@@ -60,7 +60,9 @@ pub struct Posts {
     /// Somebody waits for those that are queued.
     urgent: Notify,
     /// Held by who asks for a directory, so that others wait for the answer.
-    pub asking: Arc<tokio::sync::Mutex<()>>,
+    pub asking: tokio::sync::Mutex<()>,
+    /// Held by who has numbers of inodes reserved.
+    pub reserving: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Default)]
@@ -85,6 +87,7 @@ struct State {
     /// Counts attachments: what was delegated before is not after.
     attachment: u64,
     reserved: VecDeque<(Ino, Ino)>,
+    has_no_numbers: bool,
     /// The time of the last one.
     time: Timestamp,
 }
@@ -321,8 +324,8 @@ impl Posts {
     pub fn may_ask(&self, rows: &LeasedRows, directory: Ino) -> Option<Asking> {
         let state = self.state.read();
         let is_released = state.releasing.iter().any(|(released, ..)| *released == directory);
-        let may_be = state.own.contains(&directory) && !state.held.contains_key(&directory);
-        if !may_be || is_released || state.barring > 0 {
+        let is_new = state.own.contains(&directory) && !state.held.contains_key(&directory);
+        if !is_new || state.numbers() == 0 || is_released || state.barring > 0 {
             return None;
         }
         let inode = rows.get(&keys::inode(directory))??;
@@ -396,15 +399,22 @@ impl Posts {
         self.state.write().reserved.push_back((first, end));
     }
 
-    /// Numbers that are left of them, and whether there are to be more.
-    pub fn numbers(&self) -> (u64, bool) {
+    /// Whether more are to be.
+    pub fn needs_numbers(&self) -> bool {
         let state = self.state.read();
-        let left = state.reserved.iter().map(|(first, end)| end.0 - first.0).sum();
-        (left, !state.held.is_empty() && left < u64::from(RESERVED) / 2)
+        let left = state.numbers();
+        let few = left == 0 || (!state.held.is_empty() && left < u64::from(RESERVED) / 2);
+        few && !state.has_no_numbers
+    }
+
+    /// The server reserves none.
+    pub fn do_without_numbers(&self) {
+        self.state.write().has_no_numbers = true;
     }
 
     /// The session is about to be attached anew: nothing is delegated to it.
     pub fn begin(&self) {
+        self.wake.notify_one();
         let mut state = self.state.write();
         state.attachment += 1;
         state.held.clear();
@@ -445,6 +455,11 @@ impl State {
 
     fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.held.is_empty()
+    }
+
+    /// Numbers of inodes that are reserved and not used.
+    fn numbers(&self) -> u64 {
+        self.reserved.iter().map(|(first, end)| end.0 - first.0).sum()
     }
 
     fn use_reserved(&mut self) {
@@ -510,8 +525,11 @@ impl Source for Local<'_> {
             _ => {}
         }
         if *key == keys::session(self.session) {
-            let reserved = self.state.reserved.iter().copied().collect();
-            return Some(Some(Session { reserved, ..Session::default() }.encode()));
+            return Some(Some(Session::default().encode()));
+        }
+        if *key == keys::reserved(self.session) {
+            let ranges = self.state.reserved.iter().copied().collect();
+            return Some(Some(Reserved { ranges, ..Reserved::default() }.encode()));
         }
         let is_new = self.ino.is_some_and(|ino| *key == keys::inode(ino));
         if is_new || self.state.lacks(key) { Some(None) } else { self.rows.get(key) }

@@ -69,8 +69,8 @@ impl Inner {
         if let Some(directory) = directory
             && self.posts.may_ask(&self.rows, directory).is_some()
         {
-            let (inner, caller) = (Arc::clone(self), caller.clone());
-            let asking = tokio::spawn(async move { inner.ask_in_turn(&caller, directory).await });
+            let inner = Arc::clone(self);
+            let asking = tokio::spawn(async move { inner.ask_in_turn(directory).await });
             // The answer hangs on the disk there. What is done in the directory meanwhile ends it.
             if timeout(ASKED, asking).await.is_err() {
                 self.posts.refused(directory);
@@ -82,17 +82,14 @@ impl Inner {
     }
 
     /// Others wait until it is known whether the directory is delegated.
-    async fn ask_in_turn(&self, caller: &Caller, directory: Ino) {
+    async fn ask_in_turn(&self, directory: Ino) {
         let _asking = self.posts.asking.lock().await;
         if let Some(asked) = self.posts.may_ask(&self.rows, directory) {
-            self.ask_for(caller, directory, asked).await;
+            self.ask_for(directory, asked).await;
         }
     }
 
-    async fn ask_for(&self, caller: &Caller, directory: Ino, asked: Asking) {
-        if self.posts.numbers().0 == 0 && self.reserve(caller).await.is_err() {
-            return;
-        }
+    async fn ask_for(&self, directory: Ino, asked: Asking) {
         let mark = self.rows.mark();
         let Ok(Attachment { session, link, .. }) = self.attached().await else { return };
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
@@ -113,10 +110,31 @@ impl Inner {
         }
     }
 
+    /// Has numbers of inodes reserved before they are needed: what comes after that waits for the
+    /// disk as well.
+    fn reserve_if_due(self: &Arc<Inner>) {
+        if self.posts.needs_numbers()
+            && let Ok(reserving) = Arc::clone(&self.posts.reserving).try_lock_owned()
+        {
+            let inner = Arc::clone(self);
+            tokio::spawn(async move {
+                let _reserving = reserving;
+                match inner.reserve().await {
+                    Ok(()) | Err(Error::Unavailable(_)) => {}
+                    Err(error) => {
+                        tracing::debug!(%error, "no numbers of inodes are reserved");
+                        inner.posts.do_without_numbers();
+                    }
+                }
+            });
+        }
+    }
+
     /// Has numbers of inodes reserved.
-    async fn reserve(&self, caller: &Caller) -> Result<()> {
+    async fn reserve(&self) -> Result<()> {
         let session = SessionId(self.session.load(Ordering::SeqCst));
-        let operation = Operation::new(caller, &ReserveInodes { session, count: RESERVED })?;
+        let operation =
+            Operation::new(&Caller::anonymous(), &ReserveInodes { session, count: RESERVED })?;
         let operation = Arc::new(Operation { is_durable: true, ..operation });
         let (first, end) = wire::decode(&self.send(&operation).await.reply?)?;
         if session.0 == self.session.load(Ordering::SeqCst) {
@@ -130,6 +148,7 @@ impl Inner {
     pub(super) async fn send_what_was_posted(self: &Arc<Inner>) {
         let Some(keeper) = &self.keeper else { return };
         self.posts.work().await;
+        self.reserve_if_due();
         let batch = self.posts.batch();
         let given = self.posts.to_give_back(self.clock.monotonic());
         if batch.is_empty() && given.is_empty() {
@@ -147,17 +166,6 @@ impl Inner {
         };
         if !is_sent {
             self.lost(&attachment.link).await;
-        }
-        if self.posts.numbers().1
-            && let Ok(asking) = Arc::clone(&self.posts.asking).try_lock_owned()
-        {
-            let inner = Arc::clone(self);
-            tokio::spawn(async move {
-                let _asking = asking;
-                if let Err(error) = inner.reserve(&Caller::anonymous()).await {
-                    tracing::debug!(%error, "no more numbers of inodes");
-                }
-            });
         }
     }
 
