@@ -79,7 +79,7 @@ impl NearBlocks {
         found(&file, Key { group, block }, place).read(range, &read)
     }
 
-    /// Opened for each read: a file that is kept open takes its space on the disk after it has gone.
+    /// Opened for each read: one that is kept open takes its space on the disk when it has gone.
     fn file(&self, place: BlockPlace) -> Result<Arc<dyn DiskFile>> {
         Ok(self.disk.open_to_read(&segment_name(place.segment))?)
     }

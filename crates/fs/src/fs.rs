@@ -54,7 +54,7 @@ pub struct Fs {
 pub(crate) struct Inner {
     pub(crate) meta: Meta,
     pub(crate) blocks: Arc<dyn Blocks>,
-    /// Several pieces of a block may be asked for at once: not where a disk keeps them by the piece.
+    /// Several pieces of a block may be asked for at once: not where a disk keeps each of them.
     pub(crate) reads_spans: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,

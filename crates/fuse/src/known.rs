@@ -134,8 +134,8 @@ impl Known {
     /// Attributes that were asked for since `moment` go to the kernel now. Where bytes changed and
     /// somebody set size and mtime to what they were, the kernel gets an mtime a nanosecond off,
     /// this once, so that it drops its pages. So it is with a directory, whose names it keeps,
-    /// after any change of these; there until the next one, since the kernel does not look at each mtime,
-    /// but at the one it has when it is asked for the names.
+    /// after any change of these; there until the next one, since the kernel does not look at each
+    /// mtime, but at the one it has when it is asked for the names.
     pub fn show(&self, ino: Ino, moment: Moment, inode: &mut Inode) {
         let mut shard = self.shard(ino).lock();
         let Some(one) = shard.get_mut(&ino.0) else { return };

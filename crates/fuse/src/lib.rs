@@ -4,7 +4,7 @@
 //! rights: the kernel checks mode bits, the store's operations decide.
 //!
 //! ```text
-//!   kernel ── request ──► door (threads, in turns) ──► answered at once from leased rows, caches, buffers
+//!   kernel ── request ──► door (threads, in turns) ──► answered at once from rows, caches, buffers
 //!                           └── what has to wait ──► a task ──► fs ──► server
 //!   kernel ◄── invalidation ── kernel ◄── fs: a change, before it is acknowledged elsewhere
 //!

@@ -1,8 +1,8 @@
 //! Who takes the next request from the kernel.
 //!
-//! Waking a thread takes longer than most requests. So one thread at a time has the *turn*: it takes
-//! requests, one after another, and looks out for the next one for a moment before it sleeps. It
-//! passes the turn on when it is about to be busy for longer and another request is there. The
+//! Waking a thread takes longer than most requests. So one thread at a time has the *turn*: it
+//! takes requests, one after another, and looks out for the next one for a moment before it sleeps.
+//! It passes the turn on when it is about to be busy for longer and another request is there. The
 //! others wait here, and not in the kernel, which would wake one of them for each request.
 
 use std::cell::RefCell;

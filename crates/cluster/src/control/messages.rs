@@ -1,5 +1,5 @@
-//! What nodes and masters say to each other, besides sessions (`cairn_meta::session`, with methods of
-//! their own numbers). Messages are postcard. `docs/protocol.md` lists them.
+//! What nodes and masters say to each other, besides sessions (`cairn_meta::session`, with methods
+//! of their own numbers). Messages are postcard. `docs/protocol.md` lists them.
 
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, NodeId, Owner, Result};

@@ -166,7 +166,7 @@ impl Blocks for MountBlocks {
         Err(Error::corrupt(format!("block {block}"), bytes.len(), end - start))
     }
 
-    /// The server's files are looked at in `get`: a disk cache in front of this keeps what that reads.
+    /// The server's files are looked at in `get`: a disk cache before this keeps what that reads.
     fn get_now(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Option<Bytes>> {
         Ok(None)
     }

@@ -1,9 +1,9 @@
 //! Directories that one session fills by itself: docs/decisions/0016.
 //!
 //! While a session holds a directory, nobody else sees its tally or its entries, nor changes its
-//! inode or the bucket that it is in: an operation of somebody else that would is put off, before it
-//! has any effect, and the session is asked to give the directory back. It does so when all that it
-//! has done there by itself has run. What it made is known to nobody else before that.
+//! inode or the bucket that it is in: an operation of somebody else that would is put off, before
+//! it has any effect, and the session is asked to give the directory back. It does so when all that
+//! it has done there by itself has run. What it made is known to nobody else before that.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -151,8 +151,8 @@ impl Delegations {
         }
     }
 
-    /// Puts an operation off until a directory is given back. Returns who is to be asked for it, and
-    /// for what.
+    /// Puts an operation off until a directory is given back. Returns who is to be asked for it,
+    /// and for what.
     pub fn wait(&mut self, directory: Ino, job: Job) -> Option<(SessionId, Bytes)> {
         let held = self.held.get_mut(&directory)?;
         held.waiting.push(job);

@@ -408,17 +408,19 @@ impl<V: WireVerb> Op for LeasedRead<V> {
     }
 }
 
+type Rows = Vec<(Bytes, Option<Bytes>)>;
+
 struct DelegateOp {
     delegate: Delegate,
     entries: Vec<Bytes>,
     /// `None` until it has run.
-    rows: Option<Result<Vec<(Bytes, Option<Bytes>)>>>,
+    rows: Option<Result<Rows>>,
     number: u64,
     sender: oneshot::Sender<Result<Delegated>>,
 }
 
 impl DelegateOp {
-    fn run(&mut self, view: &mut View<'_>) -> Result<Vec<(Bytes, Option<Bytes>)>, Stop> {
+    fn run(&mut self, view: &mut View<'_>) -> Result<Rows, Stop> {
         let Delegate { directory, bucket, .. } = self.delegate;
         let (usage, inode) = (keys::usage(bucket), keys::inode(directory));
         let rows = [inode, keys::tally(directory), keys::bucket(bucket), usage];

@@ -420,7 +420,7 @@ impl Operation {
     }
 
     /// Bytes, about.
-    pub fn len(&self) -> usize {
+    pub fn weight(&self) -> usize {
         self.fields.len() + self.changes.iter().map(Bytes::len).sum::<usize>()
     }
 
@@ -788,8 +788,9 @@ impl Inner {
         }
     }
 
-    /// Sends again what is kept, and what was posted, before anything else is asked of the master of
-    /// a new attachment, and returns its number. Of a session that was lost nothing is sent again.
+    /// Sends again what is kept, and what was posted, before anything else is asked of the master
+    /// of a new attachment, and returns its number. Of a session that was lost nothing is sent
+    /// again.
     async fn replay(
         &self,
         keeper: &Keeper,

@@ -23,7 +23,7 @@ use crate::{Context, Source, View, Watched, WireVerb, keys};
 /// Operations that are sent at a time, and their bytes.
 const BATCH_OPS: usize = 256;
 const BATCH_BYTES: usize = 512 << 10;
-/// What is posted is sent after so long, if nobody waits for it: together with what comes meanwhile.
+/// What is posted is sent after so long, if nobody waits for it: with what comes meanwhile.
 const LINGER: Duration = Duration::from_millis(5);
 /// A directory in which nothing was made for so long is given back.
 const IDLE: Duration = Duration::from_secs(1);
@@ -208,7 +208,7 @@ impl Posts {
         let mut bytes = 0;
         let fit = |post: &&Arc<Post>| {
             let fits = bytes < BATCH_BYTES;
-            bytes += post.operation.len();
+            bytes += post.operation.weight();
             fits
         };
         state.queue.iter().take(BATCH_OPS).take_while(fit).cloned().collect()

@@ -320,10 +320,10 @@ async fn fill(
             let holds = format!("{at} {number}");
             write(&client, ino, &holds).await?;
             told.lock().files.insert((directory, number), (ino, holds));
-            if rng.next_u64() % 8 == 0 {
+            if rng.next_u64().is_multiple_of(8) {
                 sleep(Duration::from_micros(rng.next_u64() % 3000)).await;
             }
-            if rng.next_u64() % 16 == 0 {
+            if rng.next_u64().is_multiple_of(16) {
                 let gone = told.lock().files.remove(&(directory, number));
                 assert!(gone.is_some());
                 rename(&client, directory, &number.to_string(), &(1000 + number).to_string())
