@@ -313,11 +313,15 @@ impl Posts {
 
     /// The session has made a directory.
     pub fn made(&self, directory: Ino) {
-        let own = &mut self.state.write().own;
-        if own.len() >= OWN {
-            own.clear();
+        {
+            let own = &mut self.state.write().own;
+            if own.len() >= OWN {
+                own.clear();
+            }
+            own.insert(directory);
         }
-        own.insert(directory);
+        // Numbers of inodes may be wanted now.
+        self.wake.notify_one();
     }
 
     /// Whether to ask for a directory, which is asked for with what is returned.
@@ -403,7 +407,10 @@ impl Posts {
     pub fn needs_numbers(&self) -> bool {
         let state = self.state.read();
         let left = state.numbers();
-        let few = left == 0 || (!state.held.is_empty() && left < u64::from(RESERVED) / 2);
+        let few = match state.held.is_empty() {
+            true => left == 0 && !state.own.is_empty(),
+            false => left < u64::from(RESERVED) / 2,
+        };
         few && !state.has_no_numbers
     }
 
@@ -414,7 +421,6 @@ impl Posts {
 
     /// The session is about to be attached anew: nothing is delegated to it.
     pub fn begin(&self) {
-        self.wake.notify_one();
         let mut state = self.state.write();
         state.attachment += 1;
         state.held.clear();
