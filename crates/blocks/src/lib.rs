@@ -84,6 +84,11 @@ pub trait Blocks: Send + Sync + 'static {
 
     async fn usage(&self) -> Result<Usage>;
 
+    /// For how long a write is tried again, as another block, if it could not be done just now.
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// What was asked of other nodes, where blocks are on others.
     fn peers(&self) -> Peers {
         Peers::default()

@@ -5,16 +5,22 @@
 //!   mount                                     server
 //!   Agent ── session ────────────────────►  MountHost ── as this user ──► Sessions ──► Master
 //!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
+//!
+//!                                             gateway                       master
+//!   Agent ── session ────────────────────►  MountHost ══ of this user ══► Sessions ──► Master
+//!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
 //! ```
 //!
 //! It is not: a door (that is the crate `fuse`), nor how a connection is made and who the user is
 //! (that is `doors` on one side, the binary on the other).
 
 mod agent;
+mod attached;
 mod blocks;
 mod host;
 mod messages;
 mod told;
+mod way;
 
 use std::sync::Arc;
 
