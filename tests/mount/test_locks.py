@@ -33,10 +33,11 @@ def opened(path, flags=os.O_RDWR):
         os.close(fd)
 
 
-def tries(fd, kind, start=0, length=0):
+def tries(fd, kind, start=0, length=0, lock=fcntl.lockf):
     """Whether a lock is had at once."""
+    kind = kind if kind == fcntl.LOCK_UN else kind | fcntl.LOCK_NB
     try:
-        fcntl.lockf(fd, kind if kind == fcntl.LOCK_UN else kind | fcntl.LOCK_NB, length, start)
+        lock(fd, kind) if lock == fcntl.flock else lock(fd, kind, length, start)
     except OSError as error:
         assert error.errno in (errno.EAGAIN, errno.EACCES), error
         return False
@@ -113,10 +114,58 @@ def test_closing_unlocks(mounts, flags):
         for lock in (fcntl.flock, fcntl.lockf):
             with opened(one / "closed", flags) as first:
                 lock(first, fcntl.LOCK_SH)
-                assert not tries(second, fcntl.LOCK_EX)
+                assert not tries(second, fcntl.LOCK_EX, lock=lock)
             # Of a file that was only read, the kernel tells when it is closed, a moment later.
-            eventually(lambda: tries(second, fcntl.LOCK_EX), 5)
-            fcntl.lockf(second, fcntl.LOCK_UN)
+            eventually(lambda: tries(second, fcntl.LOCK_EX, lock=lock), 5)
+            lock(second, fcntl.LOCK_UN)
+
+
+def take_both(path):
+    """As some programs do that do not know which one the others look at."""
+    with opened(path) as fd, opened(path) as other:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+        fcntl.lockf(other, fcntl.LOCK_SH)
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        fcntl.lockf(fd, fcntl.LOCK_UN)
+
+
+def test_flock_and_fcntl_know_nothing_of_each_other(mounts):
+    one, two, _ = mounts
+    (one / "both").write_bytes(b"x")
+    program = CONTEXT.Process(target=take_both, args=(one / "both",))
+    program.start()
+    program.join(timeout=20)
+    program.kill()
+    assert program.exitcode == 0
+    with opened(one / "both") as first, opened(two / "both") as second:
+        for held, free in ((fcntl.flock, fcntl.lockf), (fcntl.lockf, fcntl.flock)):
+            held(first, fcntl.LOCK_EX)
+            assert tries(second, fcntl.LOCK_EX, lock=free)
+            assert not tries(second, fcntl.LOCK_EX, lock=held)
+            # Giving one back does not give back the other.
+            free(first, fcntl.LOCK_UN)
+            assert not tries(second, fcntl.LOCK_EX, lock=held)
+            free(second, fcntl.LOCK_UN)
+            held(first, fcntl.LOCK_UN)
+            assert tries(second, fcntl.LOCK_EX, lock=held)
+            held(second, fcntl.LOCK_UN)
+
+
+# Of the description that is open, by fcntl: Python does not name it.
+F_OFD_SETLK = 37
+
+
+def test_locks_of_descriptions_are_as_by_fcntl(mounts):
+    one, two, _ = mounts
+    (one / "described").write_bytes(b"x")
+    with opened(one / "described") as first, opened(two / "described") as second:
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.flock(first, fcntl.LOCK_EX)
+        fcntl.fcntl(first, F_OFD_SETLK, lock)
+        fcntl.flock(first, fcntl.LOCK_UN)
+        assert tries(second, fcntl.LOCK_SH, lock=fcntl.flock)
+        assert not tries(second, fcntl.LOCK_SH)
 
 
 def test_who_waits_can_be_interrupted_and_killed(mounts):

@@ -1,10 +1,13 @@
 """What programs expect of a file system, one thing a test."""
 
+import ctypes
 import errno
 import os
+import random
 import socket
 import stat
 import subprocess
+import time
 
 import pytest
 
@@ -61,6 +64,10 @@ def test_holes_are_holes(here):
     assert os.lseek(fd, 0, os.SEEK_HOLE) == 0
     assert os.lseek(fd, 10 << 20, os.SEEK_HOLE) == (10 << 20) + 4096
     fails(errno.ENXIO, lambda: os.lseek(fd, 11 << 20, os.SEEK_DATA))
+    for whence in (os.SEEK_DATA, os.SEEK_HOLE):
+        for offset in (-1, 30 << 20):
+            fails(errno.ENXIO, lambda: os.lseek(fd, offset, whence))  # noqa: B023
+    assert os.lseek(fd, (30 << 20) - 1, os.SEEK_HOLE) == (30 << 20) - 1
     assert os.pread(fd, 10, (10 << 20) - 5) == b"\0" * 5 + b"x" * 5
     assert os.fstat(fd).st_size == 30 << 20
     os.close(fd)
@@ -71,12 +78,33 @@ def test_room_is_promised_and_holes_are_punched(here):
     os.posix_fallocate(fd, 0, 100_000)
     assert os.fstat(fd).st_size == 100_000
     os.pwrite(fd, b"x" * 100_000, 0)
-    import ctypes
-    libc = ctypes.CDLL(None, use_errno=True)
-    punch = libc.fallocate
-    punch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-    assert punch(fd, 3, 1000, 50_000) == 0
+    fallocate(fd, PUNCH_HOLE | KEEP_SIZE, 1000, 50_000)
     assert os.pread(fd, 100_000, 0) == b"x" * 1000 + b"\0" * 50_000 + b"x" * 49_000
+    os.close(fd)
+
+
+KEEP_SIZE, PUNCH_HOLE, COLLAPSE_RANGE, ZERO_RANGE, INSERT_RANGE = 1, 2, 8, 16, 32
+
+
+def fallocate(fd, mode, offset, length):
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    if libc.fallocate(fd, mode, offset, length) != 0:
+        raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def test_ranges_are_zeroed(here):
+    fd = os.open(here / "file", os.O_RDWR | os.O_CREAT)
+    os.pwrite(fd, b"x" * 100_000, 0)
+    fallocate(fd, ZERO_RANGE, 1000, 50_000)
+    fallocate(fd, ZERO_RANGE | KEEP_SIZE, 90_000, 50_000)
+    zeroed = b"x" * 1000 + b"\0" * 50_000 + b"x" * 39_000 + b"\0" * 10_000
+    assert os.pread(fd, 200_000, 0) == zeroed
+    fallocate(fd, ZERO_RANGE, 120_000, 30_000)
+    assert os.fstat(fd).st_size == 150_000
+    assert os.pread(fd, 200_000, 0) == zeroed + b"\0" * 50_000
+    for mode in (COLLAPSE_RANGE, INSERT_RANGE):
+        fails(errno.EOPNOTSUPP, lambda: fallocate(fd, mode, 0, 4096))  # noqa: B023
     os.close(fd)
 
 
@@ -85,6 +113,39 @@ def test_times_have_nanoseconds(here):
     os.utime(here / "file", ns=(1_000_000_001, 1_700_000_000_123_456_789))
     found = os.stat(here / "file")
     assert (found.st_atime_ns, found.st_mtime_ns) == (1_000_000_001, 1_700_000_000_123_456_789)
+    os.utime(here / "file", ns=(-1, -4_500_000_000))
+    found = os.stat(here / "file")
+    assert (found.st_atime_ns, found.st_mtime_ns) == (-1, -4_500_000_000)
+
+
+def test_modes_of_directories_change_no_mtime(here):
+    (here / "file").write_bytes(b"")
+    for mode in (0o700, 0o755, 0o711):
+        before = os.stat(here).st_mtime_ns
+        os.listdir(here)
+        os.chmod(here, mode)
+        assert os.stat(here).st_mtime_ns == before
+
+
+@pytest.mark.parametrize("how", ["rmdir", "rename"])
+def test_a_directory_that_is_removed_stays_for_who_is_in_it(here, how):
+    (here / "gone").mkdir()
+    fd = os.open(here / "gone", os.O_RDONLY)
+    if how == "rmdir":
+        (here / "gone").rmdir()
+    else:
+        (here / "other").mkdir()
+        (here / "other").rename(here / "gone")
+    found = os.fstat(fd)
+    assert (found.st_nlink, stat.S_ISDIR(found.st_mode)) == (0, True)
+    assert os.listdir(fd) == []
+    for make in (
+        lambda: os.mkdir("sub", dir_fd=fd),
+        lambda: os.open("file", os.O_CREAT | os.O_RDWR, dir_fd=fd),
+    ):
+        fails(errno.ENOENT, make)
+    assert os.stat("..", dir_fd=fd).st_ino == os.stat(here).st_ino
+    os.close(fd)
 
 
 def test_setgid_directories_pass_their_group_on(here):
@@ -155,6 +216,11 @@ def test_extended_attributes(here):
     fails(errno.EEXIST, lambda: os.setxattr(here / "file", "user.color", b"", os.XATTR_CREATE))
     os.removexattr(here / "file", "user.color")
     fails(errno.ENODATA, lambda: os.getxattr(here / "file", "user.color"))
+    os.setxattr(here / "file", "security.capability", bytes([1, 0, 0, 2]) + bytes(16))
+    fd = os.open(here / "file", os.O_WRONLY)
+    os.write(fd, b"y")
+    os.close(fd)
+    fails(errno.ENODATA, lambda: os.getxattr(here / "file", "security.capability"))
     # Nothing here would obey it.
     fails(errno.EOPNOTSUPP, lambda: os.setxattr(here / "file", "system.other", b"x"))
 
@@ -232,7 +298,89 @@ def test_a_copy_moves_no_bytes_and_is_a_file_of_its_own(mounts, here):
     changed = data[:1_000_000] + b"changed" + data[1_000_007:]
     assert (other / "copy").read_bytes() == changed
     assert (other / "source").read_bytes() == data
-    # Into what is not empty, and of a part: the kernel does it, and it is right too.
-    with open(here / "source", "rb") as source, open(here / "copy", "r+b") as copy:
-        assert os.copy_file_range(source.fileno(), copy.fileno(), 1000, 5, 10) == 1000
-    assert (other / "copy").read_bytes() == changed[:10] + data[5:1005] + changed[1010:]
+
+
+def test_copies_of_parts_move_no_bytes(mounts, here):
+    """Random ones, within a file and from one to another, some not written back yet."""
+    rng = random.Random(3)
+    other = mounts[1] / here.name
+    files = {name: bytearray(rng.randbytes(3_000_000)) for name in ("a", "b")}
+    fds = {name: os.open(here / name, os.O_RDWR | os.O_CREAT) for name in files}
+    for name, data in files.items():
+        os.pwrite(fds[name], data, 0)
+        os.fsync(fds[name])
+    written = bytes_written(mounts[0].parent)
+    for number in range(120):
+        source, target = rng.choice("ab"), rng.choice("ab")
+        if number % 10 == 0:
+            at, part = rng.randrange(3_000_000), rng.randbytes(rng.choice([7, 5000, 100_000]))
+            os.pwrite(fds[source], part, at)
+            overlay(files[source], at, part)
+            written += len(part)
+        start, at = rng.randrange(len(files[source]) + 10), rng.randrange(4_000_000)
+        part = files[source][start : start + rng.choice([1, 100, 70_000, 2_000_000])]
+        length = len(part) or 1
+        def copy():
+            return os.copy_file_range(fds[source], fds[target], length, start, at)  # noqa: B023
+        if source == target and part and start < at + length and at < start + length:
+            fails(errno.EINVAL, copy)
+            continue
+        assert copy() == len(part)
+        if part:
+            overlay(files[target], at, part)
+        assert os.pread(fds[target], len(part) + 200, max(at - 100, 0)) == bytes(
+            files[target][max(at - 100, 0) : max(at - 100, 0) + len(part) + 200]
+        ), number
+        if number % 20 == 0:
+            os.fsync(fds[target])
+            assert (other / target).read_bytes() == files[target], number
+    assert bytes_written(mounts[0].parent) == written
+    for name, fd in fds.items():
+        os.close(fd)
+        assert (other / name).read_bytes() == files[name]
+
+
+def overlay(data, at, part):
+    data.extend(bytes(max(0, at + len(part) - len(data))))
+    data[at : at + len(part)] = part
+
+
+def test_copies_of_parts_keep_holes_and_change_times_and_modes(here):
+    (here / "target").write_bytes(b"t" * 300_000)
+    fd, target = (os.open(here / name, os.O_RDWR | os.O_CREAT) for name in ("source", "target"))
+    os.pwrite(fd, b"s" * 100_000, 1 << 20)
+    os.ftruncate(fd, 5 << 20)
+    for name in ("source", "target"):
+        os.utime(here / name, ns=(5, 5))
+    os.chmod(here / "target", 0o6777)
+    os.chmod(here / "source", 0o644)
+    def copy():
+        source = os.open(here / "source", os.O_RDONLY)
+        copied = os.open(here / "target", os.O_WRONLY)
+        assert os.copy_file_range(source, copied, 4 << 20, 1 << 19, 100_000) == 4 << 20
+    before = time.time_ns()
+    assert as_user(1001, [], copy) == 0
+    found = os.stat(here / "target")
+    assert (found.st_size, stat.S_IMODE(found.st_mode)) == ((4 << 20) + 100_000, 0o777)
+    assert before - 10**9 < found.st_mtime_ns == found.st_ctime_ns
+    assert found.st_atime_ns == os.stat(here / "source").st_mtime_ns == 5
+    data = 100_000 + (1 << 19)
+    assert os.lseek(target, 50_000, os.SEEK_HOLE) == 100_000
+    assert os.lseek(target, 100_000, os.SEEK_DATA) == data
+    assert os.lseek(target, data, os.SEEK_HOLE) == data + 100_000
+    assert os.pread(target, 20, data - 10) == b"\0" * 10 + b"s" * 10
+    os.close(fd)
+    os.close(target)
+
+
+def test_parts_are_copied_into_another_bucket_too(here, mounts, store):
+    from harness.mount import Door
+    Door(store, "copied-to").ask("PUT", "")
+    data = os.urandom(200_000)
+    (here / "file").write_bytes(data)
+    with open(here / "file", "rb") as source:
+        with open(here.parents[1] / "copied-to/file", "wb") as target:
+            target.write(b"12345")
+            target.flush()
+            assert os.copy_file_range(source.fileno(), target.fileno(), 1000, 7, 3) == 1000
+    assert (here.parents[1] / "copied-to/file").read_bytes() == b"123" + data[7:1007]

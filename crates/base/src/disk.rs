@@ -17,6 +17,10 @@ use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, preadv2};
 pub trait Disk: Send + Sync + 'static {
     /// Opens a file for reading and writing; it must exist.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// As `open`, where writing may not be allowed.
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(name)
+    }
     /// Makes a file; it must not exist. Its name is durable after [`Disk::sync`].
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Names of all files here, in no order.
@@ -71,6 +75,11 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
+    /// A directory that somebody else has made.
+    pub fn existing(root: &Path) -> RealDisk {
+        RealDisk { root: root.to_path_buf() }
+    }
+
     /// The directory is made if missing.
     pub fn open(root: &Path) -> io::Result<RealDisk> {
         fs::create_dir_all(root)?;
@@ -89,6 +98,10 @@ impl Disk for RealDisk {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(true).open(self.path(name))?;
         Ok(Arc::new(RealFile { file }))
+    }
+
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(RealFile { file: File::open(self.path(name))? }))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {

@@ -27,6 +27,7 @@ mod format;
 mod index;
 mod kept;
 mod log;
+mod near;
 mod read;
 mod recover;
 #[deny(clippy::indexing_slicing)]
@@ -46,6 +47,7 @@ use cairn_base::{BlockId, GroupId, NodeId, Owner, Result};
 pub use compact::CompactReport;
 pub use config::{Config, Durability};
 pub use kept::{KeptBlocks, KeptStats};
+pub use near::{BlockPlace, NearBlocks};
 pub use recover::OpenReport;
 pub use scrub::{ScrubProgress, ScrubReport, SickBlock};
 pub use store::Store;
@@ -87,6 +89,11 @@ pub trait Blocks: Send + Sync + 'static {
     /// For how long a write is tried again, as another block, if it could not be done just now.
     fn patience(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Where on a disk of this machine a block lies, for who may read the files there.
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        None
     }
 
     /// What was asked of other nodes, where blocks are on others.

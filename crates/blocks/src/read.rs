@@ -46,10 +46,7 @@ impl Shared {
         let read = |buf: &mut [u8], offset| {
             cairn_base::disk::read_exact_at(&*found.file, buf, offset).map(|()| true)
         };
-        match self.counted(found.read(range, &read))? {
-            Some(bytes) => Ok(bytes),
-            None => Err(Error::Unavailable(format!("block {}", key.block))),
-        }
+        self.counted(found.read_or_fail(range, &read))
     }
 
     pub(crate) fn read_now(&self, key: Key, range: &Range<u32>) -> Result<Option<Bytes>> {
@@ -73,6 +70,12 @@ impl Shared {
 }
 
 impl Found {
+    /// As [`Found::read`] with a `read` that waits.
+    pub(crate) fn read_or_fail(&self, range: &Range<u32>, read: ReadAt<'_>) -> Result<Bytes> {
+        let waits = || Error::Unavailable(format!("block {}", self.key.block));
+        self.read(range, read)?.ok_or_else(waits)
+    }
+
     /// `None`: it would have to wait.
     pub(crate) fn read(&self, range: &Range<u32>, read: ReadAt<'_>) -> Result<Option<Bytes>> {
         if range.start > range.end || range.end > self.length {

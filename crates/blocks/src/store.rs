@@ -17,7 +17,7 @@ use crate::log::Log;
 use crate::recover::OpenReport;
 use crate::state::State;
 use crate::syncer::Syncer;
-use crate::{BlockInfo, Blocks, Usage, Wish};
+use crate::{BlockInfo, BlockPlace, Blocks, Usage, Wish};
 
 /// A read up to this long is tried on the caller's thread first, bytes. Copying and verifying so
 /// much takes as long as handing it to another thread.
@@ -266,5 +266,9 @@ impl Blocks for Store {
 
     async fn usage(&self) -> Result<Usage> {
         self.blocking(Store::usage_now).await
+    }
+
+    fn place(&self, group: GroupId, block: BlockId) -> Option<BlockPlace> {
+        self.shared.find(Key { group, block }).ok().map(|found| BlockPlace::of(&found))
     }
 }

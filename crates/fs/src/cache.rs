@@ -1,7 +1,7 @@
 //! Hot pieces of blocks in memory. Blocks never change, so nothing is ever invalidated.
 
 use std::hash::{BuildHasher, RandomState};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -89,12 +89,18 @@ impl Cache {
 
     fn get(&self, key: &Key) -> Option<Bytes> {
         let found = self.pieces.get(key);
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
-        if found.is_none() && self.evicted.has(key) {
-            self.misses_again.fetch_add(1, Ordering::Relaxed);
+        match found {
+            Some(_) => _ = self.hits.fetch_add(1, Ordering::Relaxed),
+            None => self.missed(key),
         }
         found
+    }
+
+    fn missed(&self, key: &Key) {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+        if self.evicted.has(key) {
+            self.misses_again.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn stats(&self) -> Stats {
@@ -147,6 +153,9 @@ impl Inner {
         if first == last {
             return self.fetch_piece(group, block, range).await;
         }
+        if self.reads_spans && !self.has_some(block, first..=last) {
+            return self.fetch_pieces(group, block, range).await;
+        }
         let mut whole = BytesMut::with_capacity(range.len());
         for piece in first..=last {
             let start = range.start.max(piece * PIECE_BYTES as u32);
@@ -154,6 +163,34 @@ impl Inner {
             whole.extend_from_slice(&self.fetch_piece(group, block, start..end).await?);
         }
         Ok(whole.freeze())
+    }
+
+    fn has_some(&self, block: BlockId, mut pieces: RangeInclusive<u32>) -> bool {
+        pieces.any(|piece| self.cache.pieces.contains_key(&(block, piece)))
+    }
+
+    /// As [`Inner::fetch`] of several pieces, none of them cached, at once.
+    async fn fetch_pieces(
+        &self,
+        group: GroupId,
+        block: BlockId,
+        range: Range<u32>,
+    ) -> Result<Bytes> {
+        let (first, start) = piece_of(range.start);
+        let bytes = self.ask(group, block, start..range.end).await?;
+        for (number, at) in (first..).zip((0..bytes.len()).step_by(PIECE_BYTES as usize)) {
+            let (key, end) = ((block, number), bytes.len().min(at + PIECE_BYTES as usize));
+            self.cache.missed(&key);
+            self.cache.pieces.insert(key, bytes.slice(at..end));
+        }
+        Ok(bytes.slice((range.start - start) as usize..))
+    }
+
+    async fn ask(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        match self.blocks.get_now(group, block, range.clone())? {
+            Some(bytes) => Ok(bytes),
+            None => self.blocks.get(group, block, range).await,
+        }
     }
 
     /// As [`Inner::fetch`] within one piece. The whole piece is read, if the block is that long;
@@ -168,11 +205,7 @@ impl Inner {
             return Ok(bytes);
         }
         let (piece, start) = piece_of(range.start);
-        let wanted = start..range.end;
-        let bytes = match self.blocks.get_now(group, block, wanted.clone())? {
-            Some(bytes) => bytes,
-            None => self.blocks.get(group, block, wanted).await?,
-        };
+        let bytes = self.ask(group, block, start..range.end).await?;
         self.cache.pieces.insert((block, piece), bytes.clone());
         Ok(bytes.slice((range.start - start) as usize..))
     }

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use crate::ops::append::Appended;
 use crate::ops::body::Data;
 use crate::ops::coalesce::{Coalesce, ReadChunk};
+use crate::ops::copy_range::CopyRange;
 use crate::ops::edit::COALESCE_BYTES;
 use crate::ops::getattr::Access;
 use crate::ops::open_object::OpenInode;
@@ -41,6 +42,8 @@ pub enum Changed {
     Entry(Ino),
     /// Attributes or bytes of this inode, by an operation of this session that is about to run.
     OurInode(Ino),
+    /// How many entries a directory has, and since when, likewise.
+    OurTally(Ino),
     /// An entry of this directory with this name, likewise.
     OurEntry(Ino, Bytes),
     /// How many entries a directory has, and since when.
@@ -57,7 +60,7 @@ impl Changed {
         let ino = number.map(|bytes| Ino(u64::from_be_bytes(bytes)));
         match (key.first(), ino) {
             (Some(b'i'), Some(ino)) => Changed::Inode(ino),
-            (Some(b'd'), Some(ino)) => Changed::Entry(ino),
+            (Some(b'd' | b'D'), Some(ino)) => Changed::Entry(ino),
             (Some(b't'), Some(ino)) => Changed::Tally(ino),
             // Rights in a bucket: of whatever lies in it.
             (Some(b'b'), _) => Changed::All,
@@ -68,7 +71,8 @@ impl Changed {
 
     fn by_us(key: &Bytes) -> Changed {
         match Changed::of(key) {
-            Changed::Inode(ino) | Changed::Tally(ino) => Changed::OurInode(ino),
+            Changed::Inode(ino) => Changed::OurInode(ino),
+            Changed::Tally(ino) => Changed::OurTally(ino),
             Changed::Entry(ino) => {
                 let name = keys::entry_name(key);
                 let plain = name.strip_suffix(b"/").map_or(name.len(), <[u8]>::len);
@@ -212,6 +216,49 @@ impl Fs {
             }
             len = punched.remaining;
         }
+    }
+
+    /// Gives a file `len` bytes of another, by reference; both are open. They begin in each where
+    /// is said beside it. Returns how many bytes that were: fewer where the source ends, or
+    /// something failed on the way.
+    ///
+    /// # Errors
+    /// `CrossBucket`, `TooLarge` and `NotImplemented` where the bytes must be moved.
+    pub async fn copy_range(
+        &self,
+        caller: &Caller,
+        session: SessionId,
+        (source, from): (Ino, u64),
+        (ino, to): (Ino, u64),
+        len: u64,
+    ) -> Result<u64> {
+        let (mut done, mut step, mut compactions) = (0, len, 0);
+        while done < len {
+            let (source_offset, offset) = (from + done, to + done);
+            let (len, spare, opened) = (step.min(len - done), self.inner.new_body(), true);
+            let verb =
+                CopyRange { source, source_offset, ino, offset, len, session, opened, spare };
+            match self.run(caller, verb).await {
+                Ok(copied) if copied.len == 0 => break,
+                Ok(copied) => done += copied.len,
+                Err(Error::TooLarge(_)) if len > limits::CHUNK_BYTES => {
+                    step = limits::CHUNK_BYTES;
+                }
+                Err(Error::TooLarge(_)) if compactions < COMPACTIONS => {
+                    compactions += 1;
+                    let last = (offset + len - 1) / limits::CHUNK_BYTES;
+                    for chunk in offset / limits::CHUNK_BYTES..=last {
+                        self.compact_chunk(caller, ino, chunk as u32).await?;
+                    }
+                }
+                Err(error) if done == 0 => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%ino, %error, "copied in part");
+                    break;
+                }
+            }
+        }
+        Ok(done)
     }
 
     /// Rewrites a chunk of a file that has too many extents, in runs of a block. What was changed
@@ -435,6 +482,7 @@ mod tests {
         let ours = Changed::OurEntry(Ino(7), Bytes::from_static(b"name"));
         assert_eq!(Changed::by_us(&entry), ours);
         assert_eq!(Changed::by_us(&keys::directory_entry(Ino(7), b"name")), ours);
+        assert_eq!(Changed::of(&keys::delegation(Ino(7), 1)), Changed::Entry(Ino(7)));
         assert_eq!(Changed::of(&keys::inode(Ino(9))), Changed::Inode(Ino(9)));
         assert_eq!(Changed::of(&keys::tally(Ino(9))), Changed::Tally(Ino(9)));
         assert_eq!(Changed::of(&keys::locks(Ino(9))), Changed::Locks);

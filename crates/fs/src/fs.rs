@@ -54,6 +54,8 @@ pub struct Fs {
 pub(crate) struct Inner {
     pub(crate) meta: Meta,
     pub(crate) blocks: Arc<dyn Blocks>,
+    /// Several pieces of a block may be asked for at once: not where a disk keeps them by the piece.
+    pub(crate) reads_spans: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) config: Config,
     pub(crate) cache: Cache,
@@ -126,6 +128,7 @@ impl Fs {
             abandoned: Mutex::new(Vec::new()),
             ended: Mutex::new(BTreeMap::new()),
             counter: AtomicU64::new(1),
+            reads_spans: blocks.kept().is_none(),
             meta,
             blocks,
             clock,
@@ -155,6 +158,11 @@ impl Fs {
     /// Runs an operation that may change the metadata; durable when it returns.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         self.inner.meta.run(caller, verb).await
+    }
+
+    /// As [`Fs::run`] where this process may do it by itself; `None` otherwise.
+    pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
+        self.inner.meta.run_now(caller, verb)
     }
 
     /// Runs an operation that only reads.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
-use cairn_base::{BodyId, Error, Ino, Result, limits};
+use cairn_base::{BlockId, BodyId, Error, GroupId, Ino, Result, limits};
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 
 use crate::Fs;
@@ -121,10 +121,7 @@ impl Object {
                 whole.then(|| bytes.slice(range.start as usize..range.end as usize))
             }
             Content::Body(_) => {
-                let extents = &self.opened.extents;
-                let holds =
-                    |extent: &&Extent| extent.offset <= range.start && range.end <= extent.end();
-                let part = extents.iter().find(holds)?.slice(range.start, range.end)?;
+                let part = self.one_extent(&range)?;
                 match part.place {
                     Place::Inline(bytes) => Some(bytes),
                     Place::Block { group, block, offset } => {
@@ -155,6 +152,10 @@ impl Object {
         if let Some(bytes) = self.read_now(range.clone()) {
             return Ok(bytes);
         }
+        if let Some((group, block, part)) = self.run_of(&range) {
+            let _held = &self.guard;
+            return self.fs.inner.fetch(group, block, part).await;
+        }
         let most = range.end.min(self.size()).saturating_sub(range.start);
         let mut whole = BytesMut::with_capacity(most as usize);
         let mut stream = self.read(range);
@@ -162,6 +163,24 @@ impl Object {
             whole.extend_from_slice(&piece?);
         }
         Ok(whole.freeze())
+    }
+
+    /// The part of an extent that `range` is, if it lies in one that is known.
+    fn one_extent(&self, range: &Range<u64>) -> Option<Extent> {
+        let holds = |extent: &&Extent| extent.offset <= range.start && range.end <= extent.end();
+        self.opened.extents.iter().find(holds)?.slice(range.start, range.end)
+    }
+
+    /// The part of a block that `range` is, if it lies in one, as far as is known.
+    fn run_of(&self, range: &Range<u64>) -> Option<(GroupId, BlockId, Range<u32>)> {
+        let Content::Body(_) = self.opened.inode.content else { return None };
+        let part = self.one_extent(range)?;
+        match part.place {
+            Place::Block { group, block, offset } => {
+                Some((group, block, offset..offset + part.len as u32))
+            }
+            Place::Inline(_) | Place::Body { .. } => None,
+        }
     }
 
     /// Pieces of at most [`limits::BLOCK_BYTES`], read ahead by [`READ_AHEAD`].

@@ -53,18 +53,23 @@ pub fn to_system(time: Timestamp) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
-pub fn from_system(time: SystemTime) -> Timestamp {
+/// A time that is asked for. `fuser` gives one before 1970 as its seconds and its nanoseconds, both
+/// backwards from there; the kernel means nanoseconds forward from the second.
+fn asked_for(time: SystemTime) -> Timestamp {
     let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => Timestamp(nanos(after)),
-        Err(before) => Timestamp(-nanos(before.duration())),
+        Err(before) => {
+            let forward = 2 * i64::from(before.duration().subsec_nanos());
+            Timestamp(forward.saturating_sub(nanos(before.duration())))
+        }
     }
 }
 
 pub fn set_time(time: TimeOrNow) -> SetTime {
     match time {
         TimeOrNow::Now => SetTime::Now,
-        TimeOrNow::SpecificTime(time) => SetTime::At(from_system(time)),
+        TimeOrNow::SpecificTime(time) => SetTime::At(asked_for(time)),
     }
 }
 
@@ -73,9 +78,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_go_both_ways() {
-        for nanos in [0, 1, -1, 1_700_000_000_123_456_789, -5_000_000_001] {
-            assert_eq!(from_system(to_system(Timestamp(nanos))), Timestamp(nanos));
+    fn times_before_1970_are_as_the_kernel_means_them() {
+        for (secs, nanos) in
+            [(0i64, 0u32), (1_700_000_000, 123_456_789), (-1, 0), (-5, 500_000_000)]
+        {
+            let asked = match u64::try_from(secs) {
+                Ok(secs) => UNIX_EPOCH + Duration::new(secs, nanos),
+                // As `fuser` has it.
+                Err(_) => UNIX_EPOCH - Duration::new(secs.unsigned_abs(), nanos),
+            };
+            let time = asked_for(asked);
+            assert_eq!(time, Timestamp(secs * 1_000_000_000 + i64::from(nanos)));
         }
+        assert_eq!(to_system(Timestamp(-1)), UNIX_EPOCH - Duration::from_nanos(1));
+        assert_eq!(to_system(Timestamp(1)), UNIX_EPOCH + Duration::from_nanos(1));
     }
 }

@@ -1,6 +1,7 @@
 //! Attributes: asked for and changed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
@@ -33,6 +34,9 @@ impl Mount {
     pub fn getattr(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyAttr) {
         let timer = self.time("getattr");
         let moment = self.known.moment();
+        if let Some(inode) = self.gone.find(ino) {
+            return reply.attr(&Duration::ZERO, &attributes(ino, &inode));
+        }
         let caller = who.caller(&self.user);
         let node = self.open_node(ino);
         let local = node.as_ref().map(|node| node.local(&(0..0)));
@@ -42,7 +46,7 @@ impl Mount {
             return reply.attr(&self.keeps(moment), &attributes(ino, &inode));
         }
         let mount = Arc::clone(self);
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let local = node.as_ref().map(|node| node.local(&(0..0)));
             let (found, keeps) = mount.attributes_of(who, ino).await;
             let found = match (found, &node) {
@@ -74,13 +78,18 @@ impl Mount {
     ) {
         let (mount, timer) = (Arc::clone(self), self.time("setattr"));
         let moment = self.known.moment();
-        self.work(timer, async move {
+        let node = self.open_node(verb.ino);
+        let work = async move {
             let ino = verb.ino;
             match mount.set(who, verb, size, opened).await {
                 Ok(inode) => mount.reply_changed(reply, ino, inode, moment),
                 Err(error) => reply.error(errno::of_owner(&error)),
             }
-        });
+        };
+        match node {
+            Some(node) => self.work_on(&node, timer, work),
+            None => self.work_here(timer, work),
+        }
     }
 
     async fn set(

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use cairn_base::Ino;
 use cairn_fs::ops::setattr::Setattr;
+use cairn_fs::rows::Space;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
@@ -18,6 +19,7 @@ use fuser::{
 use crate::attributes::set_time;
 use crate::locks::Wanted;
 use crate::nodes::Mount;
+use crate::turns::{MANY_BYTES, Turns};
 use crate::who::Who;
 
 /// The longest request, bytes.
@@ -28,11 +30,13 @@ const BACKGROUND: u16 = 64;
 /// The other side of the kernel.
 pub struct Door {
     mount: Arc<Mount>,
+    turns: Turns,
 }
 
 impl Door {
-    pub fn new(mount: Arc<Mount>) -> Door {
-        Door { mount }
+    /// Its requests are taken by so many threads.
+    pub fn new(mount: Arc<Mount>, threads: usize) -> Door {
+        Door { turns: Turns::new(Arc::clone(&mount.kernel), threads), mount }
     }
 }
 
@@ -69,14 +73,19 @@ impl Filesystem for Door {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _request = self.turns.request(false);
         self.mount.lookup(Who::of(request), inode(parent), name, reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
-        self.mount.known.leave(inode(ino), nlookup);
+        let _request = self.turns.request(false);
+        if self.mount.known.leave(inode(ino), nlookup) {
+            self.mount.gone.forget(inode(ino));
+        }
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let _request = self.turns.request(false);
         self.mount.getattr(Who::of(request), inode(ino), reply);
     }
 
@@ -98,6 +107,7 @@ impl Filesystem for Door {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _request = self.turns.request(false);
         let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
         let mode = mode.map(|mode| mode & 0o7777);
         let verb = Setattr { ino: inode(ino), mode, uid, gid, atime, mtime };
@@ -107,6 +117,7 @@ impl Filesystem for Door {
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let _request = self.turns.request(false);
         self.mount.read_link(Who::of(request), inode(ino), reply);
     }
 
@@ -120,6 +131,7 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyEntry,
     ) {
+        let _request = self.turns.request(false);
         self.mount.make_node(Who::of(request), (inode(parent), name), (mode, umask), reply);
     }
 
@@ -132,14 +144,17 @@ impl Filesystem for Door {
         umask: u32,
         reply: ReplyEntry,
     ) {
+        let _request = self.turns.request(false);
         self.mount.make_directory(Who::of(request), (inode(parent), name), (mode, umask), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _request = self.turns.request(false);
         self.mount.remove_file(Who::of(request), (inode(parent), name), reply);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _request = self.turns.request(false);
         self.mount.remove_directory(Who::of(request), (inode(parent), name), reply);
     }
 
@@ -151,6 +166,7 @@ impl Filesystem for Door {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        let _request = self.turns.request(false);
         self.mount.make_symlink(Who::of(request), (inode(parent), name), target, reply);
     }
 
@@ -164,6 +180,7 @@ impl Filesystem for Door {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let _request = self.turns.request(false);
         let (source, target) = ((inode(parent), name), (inode(new_parent), new_name));
         self.mount.rename(Who::of(request), source, target, flags, reply);
     }
@@ -176,10 +193,12 @@ impl Filesystem for Door {
         name: &OsStr,
         reply: ReplyEntry,
     ) {
+        let _request = self.turns.request(false);
         self.mount.make_link(Who::of(request), inode(ino), (inode(parent), name), reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let _request = self.turns.request(false);
         if self.mount.opens_nothing {
             // The kernel does not ask again, and says nothing of closing.
             return reply.error(Errno::ENOSYS);
@@ -198,6 +217,7 @@ impl Filesystem for Door {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        let _request = self.turns.request(size as usize >= MANY_BYTES);
         self.mount.read((inode(ino), handle), offset, size, reply);
     }
 
@@ -213,6 +233,7 @@ impl Filesystem for Door {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _request = self.turns.request(data.len() >= MANY_BYTES);
         self.mount.write(handle, offset, data, flags, reply);
     }
 
@@ -224,6 +245,7 @@ impl Filesystem for Door {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        let _request = self.turns.request(false);
         if self.mount.opens_nothing {
             return reply.error(Errno::ENOSYS);
         }
@@ -240,10 +262,12 @@ impl Filesystem for Door {
         _: bool,
         reply: ReplyEmpty,
     ) {
+        let _request = self.turns.request(false);
         self.mount.release(handle, flock, reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        let _request = self.turns.request(false);
         if self.mount.opens_nothing {
             return reply.error(Errno::ENOSYS);
         }
@@ -251,6 +275,7 @@ impl Filesystem for Door {
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let _request = self.turns.request(false);
         let handle = self.mount.open_directory(inode(ino));
         // The names are kept as long as what they name: the kernel drops them when the mtime is
         // another, and later it asks for names and attributes in one.
@@ -269,6 +294,7 @@ impl Filesystem for Door {
         offset: u64,
         reply: ReplyDirectory,
     ) {
+        let _request = self.turns.request(true);
         self.mount.list(Who::of(request), handle, offset, reply);
     }
 
@@ -280,6 +306,7 @@ impl Filesystem for Door {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
+        let _request = self.turns.request(true);
         self.mount.list_with_attributes(Who::of(request), handle, offset, reply);
     }
 
@@ -291,15 +318,18 @@ impl Filesystem for Door {
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
+        let _request = self.turns.request(false);
         self.mount.close_directory(handle);
         reply.ok();
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        let _request = self.turns.request(false);
         self.mount.sync_directory(handle, reply);
     }
 
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        let _request = self.turns.request(false);
         self.mount.statfs(Who::of(request), inode(ino), reply);
     }
 
@@ -313,6 +343,7 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyEmpty,
     ) {
+        let _request = self.turns.request(false);
         self.mount.set_xattr(Who::of(request), inode(ino), (name, value), flags, reply);
     }
 
@@ -324,14 +355,17 @@ impl Filesystem for Door {
         size: u32,
         reply: ReplyXattr,
     ) {
+        let _request = self.turns.request(false);
         self.mount.get_xattr(Who::of(request), inode(ino), name, size, reply);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let _request = self.turns.request(false);
         self.mount.list_xattrs(Who::of(request), inode(ino), size, reply);
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _request = self.turns.request(false);
         self.mount.remove_xattr(Who::of(request), inode(ino), name, reply);
     }
 
@@ -345,6 +379,7 @@ impl Filesystem for Door {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let _request = self.turns.request(false);
         self.mount.create(Who::of(request), (inode(parent), name), (mode, umask), flags, reply);
     }
 
@@ -358,6 +393,7 @@ impl Filesystem for Door {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let _request = self.turns.request(false);
         self.mount.allocate(handle, (offset, length), mode, reply);
     }
 
@@ -370,6 +406,7 @@ impl Filesystem for Door {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let _request = self.turns.request(false);
         self.mount.seek((inode(ino), handle), offset, whence, reply);
     }
 
@@ -385,7 +422,9 @@ impl Filesystem for Door {
         pid: u32,
         reply: ReplyLock,
     ) {
-        let wanted = Wanted { owner: owner.0, pid, start, last, kind };
+        let _request = self.turns.request(false);
+        // There is no such question by flock(2).
+        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space: Space::Fcntl };
         self.mount.test_lock(handle, wanted, reply);
     }
 
@@ -402,7 +441,8 @@ impl Filesystem for Door {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
-        let wanted = Wanted { owner: owner.0, pid, start, last, kind };
+        let _request = self.turns.request(false);
+        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space: Space::Both };
         self.mount.set_lock(request.pid(), handle, wanted, sleep, reply);
     }
 
@@ -417,6 +457,7 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyIoctl,
     ) {
+        let _request = self.turns.request(false);
         reply.error(Errno::ENOTTY);
     }
 
@@ -433,7 +474,8 @@ impl Filesystem for Door {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let is_start = source_offset == 0 && target_offset == 0;
-        self.mount.clone_file(source, target, if is_start { length } else { 0 }, reply);
+        let _request = self.turns.request(false);
+        let (source, target) = ((source, source_offset), (target, target_offset));
+        self.mount.copy_range(source, target, length, reply);
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
 use cairn_base::Ino;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, StatxFlags};
 
 /// Codes of `enum fuse_notify_code`.
@@ -48,6 +49,13 @@ impl Kernel {
         let _ = self.device.set(device);
         self.has_epochs.store(true, Ordering::SeqCst);
         self.forget_names();
+    }
+
+    /// Whether a request waits to be taken, or the mount has ended.
+    pub fn has_requests(&self) -> bool {
+        let Some(device) = self.device.get() else { return false };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
     /// Whether names may be kept.

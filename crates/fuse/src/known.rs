@@ -30,6 +30,8 @@ struct One {
     lookups: u64,
     /// The last change of it.
     changed: u64,
+    /// The last one of the names in it.
+    names_changed: u64,
     /// What the kernel was told last.
     shown: Option<Shown>,
     /// When it was told of the entries of a directory, and until when it keeps that.
@@ -43,8 +45,8 @@ struct Shown {
     /// What the mtime was in truth.
     true_mtime: Timestamp,
     data_change: u64,
-    /// The last change that there was.
-    at: u64,
+    /// The last change of the names in it that there was.
+    names_at: u64,
 }
 
 /// Changes there were up to a moment.
@@ -65,26 +67,31 @@ impl Known {
     pub fn enter(&self, ino: Ino) {
         let mut shard = self.shard(ino).lock();
         let now = self.changes.load(Ordering::SeqCst);
-        let fresh = One { lookups: 0, changed: now, ..One::default() };
+        let fresh = One { changed: now, names_changed: now, ..One::default() };
         shard.entry(ino.0).or_insert(fresh).lookups += 1;
     }
 
-    /// The kernel forgets an inode some times.
-    pub fn leave(&self, ino: Ino, times: u64) {
+    /// The kernel forgets an inode some times. Whether it does not know it any more.
+    pub fn leave(&self, ino: Ino, times: u64) -> bool {
         let mut shard = self.shard(ino).lock();
-        let Some(one) = shard.get_mut(&ino.0) else { return };
+        let Some(one) = shard.get_mut(&ino.0) else { return true };
         one.lookups = one.lookups.saturating_sub(times);
-        if one.lookups == 0 {
-            shard.remove(&ino.0);
+        if one.lookups > 0 {
+            return false;
         }
+        shard.remove(&ino.0);
+        true
     }
 
-    /// An inode changed elsewhere.
-    pub fn change(&self, ino: Ino) {
+    /// An inode changed elsewhere; `names` in it, if it is a directory.
+    pub fn change(&self, ino: Ino, names: bool) {
         let mut shard = self.shard(ino).lock();
         let number = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         if let Some(one) = shard.get_mut(&ino.0) {
             one.changed = number;
+            if names {
+                one.names_changed = number;
+            }
         }
     }
 
@@ -127,15 +134,15 @@ impl Known {
     /// Attributes that were asked for since `moment` go to the kernel now. Where bytes changed and
     /// somebody set size and mtime to what they were, the kernel gets an mtime a nanosecond off,
     /// this once, so that it drops its pages. So it is with a directory, whose names it keeps,
-    /// after any change; there until the next one, since the kernel does not look at each mtime,
+    /// after any change of these; there until the next one, since the kernel does not look at each mtime,
     /// but at the one it has when it is asked for the names.
     pub fn show(&self, ino: Ino, moment: Moment, inode: &mut Inode) {
         let mut shard = self.shard(ino).lock();
         let Some(one) = shard.get_mut(&ino.0) else { return };
         let Inode { size, data_change, mtime: true_mtime, .. } = *inode;
-        let at = self.last_change(one);
+        let names_at = one.names_changed.max(self.all.load(Ordering::SeqCst));
         let hides = |shown: Shown| match inode.kind {
-            Kind::Directory if shown.at < at => shown.mtime == true_mtime,
+            Kind::Directory if shown.names_at < names_at => shown.mtime == true_mtime,
             Kind::Directory => shown.true_mtime == true_mtime && shown.mtime != true_mtime,
             _ => {
                 shown.data_change != data_change && (shown.size, shown.mtime) == (size, true_mtime)
@@ -145,8 +152,9 @@ impl Known {
             inode.mtime = Timestamp(inode.mtime.0.wrapping_add(1));
         }
         // Of what it asked for before a change, the kernel takes no answer.
-        if at <= moment.0 {
-            one.shown = Some(Shown { size, mtime: inode.mtime, true_mtime, data_change, at });
+        if self.last_change(one) <= moment.0 {
+            let mtime = inode.mtime;
+            one.shown = Some(Shown { size, mtime, true_mtime, data_change, names_at });
         }
     }
 
@@ -189,10 +197,12 @@ mod tests {
             inode.mtime.0
         };
         assert_eq!((show(100), show(100)), (100, 100));
-        known.change(ino);
+        known.change(ino, false);
+        assert_eq!(show(100), 100, "its mode, or its owner");
+        known.change(ino, true);
         // The kernel asks twice before it is asked for the names.
         assert_eq!((show(100), show(100)), (101, 101));
-        known.change(ino);
+        known.change(ino, true);
         assert_eq!((show(200), show(200)), (200, 200));
     }
 
@@ -202,10 +212,10 @@ mod tests {
         known.enter(ino);
         assert!(!known.is_listed(ino));
         known.list(ino, known.moment(), long);
-        known.change(Ino(2));
+        known.change(Ino(2), true);
         assert!(known.is_listed(ino));
         let before = known.moment();
-        known.change(ino);
+        known.change(ino, true);
         assert!(!known.is_listed(ino));
         known.list(ino, before, long);
         assert!(!known.is_listed(ino), "told of what was before");
@@ -223,7 +233,7 @@ mod tests {
         known.enter(ino);
         known.show(ino, known.moment(), &mut inode(5, 100, 1));
         for change in
-            [|known: &Known| known.change(Ino(1)), |known: &Known| drop(known.change_all())]
+            [|known: &Known| known.change(Ino(1), false), |known: &Known| drop(known.change_all())]
         {
             let before = known.moment();
             change(&known);

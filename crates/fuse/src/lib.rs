@@ -4,7 +4,7 @@
 //! rights: the kernel checks mode bits, the store's operations decide.
 //!
 //! ```text
-//!   kernel ── request ──► door (threads) ──► answered at once from leased rows, caches, buffers
+//!   kernel ── request ──► door (threads, in turns) ──► answered at once from leased rows, caches, buffers
 //!                           └── what has to wait ──► a task ──► fs ──► server
 //!   kernel ◄── invalidation ── kernel ◄── fs: a change, before it is acknowledged elsewhere
 //!
@@ -18,6 +18,7 @@ mod changes;
 mod directory;
 mod door;
 mod errno;
+mod gone;
 mod kernel;
 mod known;
 mod locks;
@@ -29,6 +30,7 @@ mod open;
 mod read;
 mod runs;
 mod stats;
+mod turns;
 mod who;
 mod whole;
 mod write;
@@ -85,8 +87,9 @@ pub fn mount(
 ) -> io::Result<Mounted> {
     let kernel = Arc::new(Kernel::default());
     let mount = Mount::new(fs, caller, runtime, Arc::clone(&kernel), options);
+    let threads = options.threads.max(1);
     let mut config = Config::default();
-    config.n_threads = Some(options.threads.max(1));
+    config.n_threads = Some(threads);
     config.clone_fd = true;
     config.acl = if options.private { SessionACL::Owner } else { SessionACL::All };
     config.mount_options = vec![
@@ -97,7 +100,7 @@ pub fn mount(
         MountOption::NoSuid,
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
-    let session = Session::new(Door::new(Arc::clone(&mount)), at, &config)?;
+    let session = Session::new(Door::new(Arc::clone(&mount), threads), at, &config)?;
     kernel::read_ahead(at, READ_AHEAD_KIB);
     kernel.connect(session.as_fd().try_clone_to_owned()?);
     mount.follow_changes();

@@ -1,5 +1,8 @@
-//! Advisory locks: of fcntl(2) and flock(2), in one space, held by the mount's session. So they
-//! hold between all mounts, and end with the session.
+//! Advisory locks: of fcntl(2) and flock(2), held by the mount's session. So they hold between all
+//! mounts, and end with the session.
+//!
+//! The two know nothing of each other. The kernel says of which a request is, but `fuser` drops
+//! that; so it is looked in which call the thread is that waits for the answer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,7 +10,7 @@ use std::time::Duration;
 
 use cairn_base::{Error, Ino, Result, SessionId};
 use cairn_fs::ops::lock::{ReleaseLock, TakeLock, TestLock};
-use cairn_fs::rows::Lock;
+use cairn_fs::rows::{Lock, Space};
 use fuser::{Errno, FileHandle, LockOwner, ReplyEmpty, ReplyLock};
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -15,7 +18,7 @@ use tokio::time::timeout;
 use crate::errno;
 use crate::node::Node;
 use crate::nodes::{Handle, Mount};
-use crate::who;
+use crate::who::{self, Call};
 
 /// As fcntl(2) numbers them.
 const READ: i32 = 0;
@@ -25,6 +28,8 @@ const UNLOCK: i32 = 2;
 const END: u64 = i64::MAX as u64;
 /// How often it is looked whether who waits for a lock has got a signal.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often it is looked in which call a thread is.
+const LOOKS: u32 = 20;
 
 /// What a program asks for.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +40,31 @@ pub struct Wanted {
     pub last: u64,
     /// As fcntl(2) numbers it.
     pub kind: i32,
+    pub space: Space,
 }
 
 impl Wanted {
     fn lock(self, session: SessionId) -> Lock {
-        let Wanted { owner, pid, start, last, kind } = self;
-        Lock { session, owner, pid, exclusive: kind == WRITE, start, last }
+        let Wanted { owner, pid, start, last, kind, space } = self;
+        Lock { session, owner, pid, exclusive: kind == WRITE, start, last, space }
+    }
+
+    /// As asked for by `thread`.
+    async fn by(self, thread: u32) -> Wanted {
+        if (self.start, self.last) != (0, END) {
+            // Locks by flock(2) are on all of a file.
+            return Wanted { space: Space::Fcntl, ..self };
+        }
+        for _ in 0..LOOKS {
+            match who::call(thread) {
+                Call::Fcntl => return Wanted { space: Space::Fcntl, ..self },
+                Call::Flock => return Wanted { space: Space::Flock, ..self },
+                Call::Unknown => break,
+                // It has asked, and does not wait yet.
+                Call::Running => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+        Wanted { space: Space::Both, ..self }
     }
 }
 
@@ -144,6 +168,7 @@ impl Mount {
         };
         let mount = Arc::clone(self);
         self.work(timer, async move {
+            let wanted = wanted.by(thread).await;
             let done = match wanted.kind {
                 UNLOCK => mount.unlock(&handle, wanted).await.map_err(|error| errno::of(&error)),
                 READ | WRITE => mount.lock(thread, &handle, wanted, waits).await,
@@ -237,7 +262,8 @@ impl Mount {
             self.less_dirty(node.discard_lost().await);
             return node.locks.forget(owner);
         }
-        let wanted = Wanted { owner, pid: 0, start: 0, last: u64::MAX, kind: UNLOCK };
+        let (start, last, space) = (0, u64::MAX, Space::Both);
+        let wanted = Wanted { owner, pid: 0, start, last, kind: UNLOCK, space };
         let release = ReleaseLock { ino: node.ino, lock: wanted.lock(session) };
         if let Err(error) = self.fs.run(&handle.caller, release).await {
             tracing::warn!(ino = %node.ino, %error, "locks are held until the session ends");

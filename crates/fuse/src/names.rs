@@ -46,7 +46,7 @@ impl Mount {
             None => {}
         }
         let mount = Arc::clone(self);
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let found = mount.look_up(who, verb).await;
             mount.looked_up(parent, found, moment, reply);
         });
@@ -124,7 +124,7 @@ impl Mount {
         let verb = Mkdir { parent, name, mode: mode & 0o7777, umask };
         let (mount, timer) = (Arc::clone(self), self.time("mkdir"));
         let moment = self.known.moment();
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
@@ -155,7 +155,7 @@ impl Mount {
         let verb = Mknod { parent, name, kind, mode: mode & 0o7777, umask };
         let (mount, timer) = (Arc::clone(self), self.time("mknod"));
         let moment = self.known.moment();
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
@@ -178,7 +178,7 @@ impl Mount {
         let verb = Symlink { parent, name: name.as_bytes().to_vec(), target };
         let (mount, timer) = (Arc::clone(self), self.time("symlink"));
         let moment = self.known.moment();
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let name = verb.name.clone();
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(made) => {
@@ -200,7 +200,7 @@ impl Mount {
         let verb = Link { ino, parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("link"));
         let moment = self.known.moment();
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(inode) => mount.reply_entry(reply, (ino, inode), moment, Duration::ZERO),
                 Err(error) => reply.error(errno::of_name(&error)),
@@ -211,7 +211,7 @@ impl Mount {
     pub fn read_link(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyData) {
         let verb = Readlink { ino };
         let (mount, timer) = (Arc::clone(self), self.time("readlink"));
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             match mount.fs.read(&who.caller(&mount.user), verb).await {
                 Ok(target) => reply.data(&target),
                 Err(error) => reply.error(errno::of_inode(&error)),
@@ -227,12 +227,30 @@ impl Mount {
     ) {
         let verb = Rmdir { parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("rmdir"));
-        self.work(timer, async move {
+        self.work_here(timer, async move {
+            let found = mount.directory_at(verb.parent, &verb.name);
             match mount.fs.run(&mount.caller(who), verb).await {
-                Ok(_) => reply.ok(),
+                Ok(_) => {
+                    mount.remember_directory(found);
+                    reply.ok();
+                }
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });
+    }
+
+    /// The directory of a name, as it is known here: the kernel has just asked for it.
+    fn directory_at(&self, parent: Ino, name: &[u8]) -> Option<(Ino, Inode)> {
+        let lookup = Lookup { parent, name: name.to_vec() };
+        let found = self.fs.read_now(&self.user, &lookup)?.ok()?;
+        found.1.is_directory().then_some(found)
+    }
+
+    /// A directory was removed; programs may be in it.
+    fn remember_directory(&self, found: Option<(Ino, Inode)>) {
+        if let Some((ino, inode)) = found {
+            self.gone.remember(ino, inode, self.fs.clock().now());
+        }
     }
 
     pub fn remove_file(
@@ -243,7 +261,7 @@ impl Mount {
     ) {
         let verb = Unlink { parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("unlink"));
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let retained = mount.retain(who, verb.parent, &verb.name).await;
             let removed = mount.fs.run(&mount.caller(who), verb).await;
             mount.let_go_unless(&removed, retained).await;
@@ -272,17 +290,24 @@ impl Mount {
             (source_name.as_bytes().to_vec(), target_name.as_bytes().to_vec());
         let verb = Rename { source_parent, source_name, target_parent, target_name, mode };
         let (mount, timer) = (Arc::clone(self), self.time("rename"));
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let retained = match mode {
                 RenameMode::Replace => {
                     mount.retain(who, verb.target_parent, &verb.target_name).await
                 }
                 _ => None,
             };
+            let replaced = match mode {
+                RenameMode::Replace => mount.directory_at(verb.target_parent, &verb.target_name),
+                _ => None,
+            };
             let renamed = mount.fs.run(&mount.caller(who), verb).await;
             mount.let_go_unless(&renamed, retained).await;
             match renamed {
-                Ok(()) => reply.ok(),
+                Ok(()) => {
+                    mount.remember_directory(replaced);
+                    reply.ok();
+                }
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });

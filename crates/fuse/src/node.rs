@@ -120,6 +120,11 @@ impl Node {
         !state.dirty.is_empty() || !state.frozen.is_empty() || state.error.is_some()
     }
 
+    /// Bytes written and not written back.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.state.lock().dirty.bytes()
+    }
+
     /// Whether anything was written to it since it was opened.
     pub fn was_written(&self) -> bool {
         self.state.lock().writer.is_some()
@@ -153,6 +158,23 @@ impl Node {
             state.last = None;
         }
         state.last.is_some()
+    }
+
+    /// The body of the file may be another one now.
+    pub async fn forget_body(&self) {
+        self.writer.forget().await;
+    }
+
+    /// The session in which something may be written.
+    ///
+    /// # Errors
+    /// `Io` when locks were taken in another one: what is written is written under them.
+    pub fn session(&self) -> Result<SessionId> {
+        let now = self.fs.session();
+        match self.locks.session(now) {
+            Some(held) if held != now => Err(locks::lost(self.ino)),
+            _ => Ok(now),
+        }
     }
 
     /// Drops what was written and not written back. Returns how many bytes that were.
@@ -252,13 +274,9 @@ impl Node {
     async fn send(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
         let mut tries = 0;
         loop {
-            let now = self.fs.session();
             // What was written under locks is published only while they are held.
-            let session = self.locks.session(now).unwrap_or(now);
-            if session != now {
-                return Err(locks::lost(self.ino));
-            }
-            let error = match self.send_once(caller, session, frozen).await {
+            let now = self.session()?;
+            let error = match self.send_once(caller, now, frozen).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };

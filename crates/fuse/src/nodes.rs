@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use cairn_auth::Caller;
-use cairn_base::{Error, Ino, Result};
+use cairn_base::{Error, Ino, Result, limits};
 use cairn_fs::rows::Inode;
 use cairn_fs::{Changed, Fs};
 use fuser::{FileHandle, Generation, ReplyAttr, ReplyEntry};
@@ -17,6 +18,7 @@ use tokio::sync::Notify;
 use crate::Options;
 use crate::attributes::{attributes, nothing};
 use crate::directory::Directory;
+use crate::gone::Gone;
 use crate::kernel::Kernel;
 use crate::known::{Known, Moment};
 use crate::locks::Lockers;
@@ -43,6 +45,7 @@ pub struct Mount {
     pub known: Known,
     makers: Makers,
     pub whole: Whole,
+    pub gone: Gone,
     pub stats: Arc<Stats>,
     nodes: Mutex<HashMap<Ino, Opened>>,
     handles: RwLock<HashMap<u64, Arc<Handle>>>,
@@ -122,6 +125,7 @@ impl Mount {
             known: Known::default(),
             makers: Makers::default(),
             whole: Whole::default(),
+            gone: Gone::default(),
             stats: Arc::default(),
             nodes: Mutex::default(),
             handles: RwLock::default(),
@@ -158,7 +162,7 @@ impl Mount {
                 self.locks_changed.notify_waiters();
             }
             Changed::Inode(ino) | Changed::Tally(ino) => {
-                self.known.change(ino);
+                self.known.change(ino, matches!(changed, Changed::Tally(_)));
                 self.whole.end(ino);
                 // One that is only just on its way into the kernel is found by its name.
                 if !self.kernel.forget_attributes(ino) {
@@ -169,8 +173,8 @@ impl Mount {
                 self.known.change_other();
                 self.kernel.forget_names();
             }
-            Changed::OurInode(ino) => {
-                self.known.change(ino);
+            Changed::OurInode(ino) | Changed::OurTally(ino) => {
+                self.known.change(ino, matches!(changed, Changed::OurTally(_)));
                 self.kernel.forget_attributes(ino);
             }
             Changed::OurEntry(parent, name) => {
@@ -192,6 +196,33 @@ impl Mount {
     /// Goes on with a request in a task, so that the thread takes the next one.
     pub fn work(&self, timer: Timer, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(timer.during(work));
+    }
+
+    /// As [`Mount::work`], for what takes little time of a processor and often waits for nothing:
+    /// then it is done when this returns.
+    pub fn work_here(&self, timer: Timer, work: impl Future<Output = ()> + Send + 'static) {
+        let mut work = Box::pin(timer.during(work));
+        let begun = {
+            let _runtime = self.runtime.enter();
+            work.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        if begun.is_pending() {
+            self.runtime.spawn(work);
+        }
+    }
+
+    /// As [`Mount::work_here`], but for what is more work because much of a file is to be written
+    /// back.
+    pub fn work_on(
+        &self,
+        node: &Node,
+        timer: Timer,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        match node.dirty_bytes() > limits::INLINE_BYTES as u64 {
+            true => self.work(timer, work),
+            false => self.work_here(timer, work),
+        }
     }
 
     /// Does what nobody waits for.

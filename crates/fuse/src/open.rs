@@ -19,6 +19,7 @@ use rustix::fs::OFlags;
 
 use crate::attributes::attributes;
 use crate::errno;
+use crate::known::Moment;
 use crate::nodes::{GENERATION, Handle, Mount};
 use crate::who::Who;
 
@@ -85,7 +86,7 @@ impl Mount {
             return self.opened(caller, ino, &inode, intent, reply);
         }
         let mount = Arc::clone(self);
-        self.work(timer, async move {
+        self.work_here(timer, async move {
             let mut found = mount.fs.read(&caller, access.clone()).await;
             if matches!(found, Err(Error::Denied(_))) && who.uid != 0 {
                 found = mount.fs.read(&mount.caller(who), access).await;
@@ -117,25 +118,40 @@ impl Mount {
         let name = name.as_bytes().to_vec();
         let verb = Create { parent, name, mode: mode & 0o7777, umask, exclusive };
         let intent = Intent::of(OpenFlags(flags));
-        let (mount, timer) = (Arc::clone(self), self.time("create"));
+        let timer = self.time("create");
         let moment = self.known.moment();
-        self.work(timer, async move {
-            let caller = mount.caller(who);
-            let name = Lookup { parent, name: verb.name.clone() };
+        let caller = self.caller(who);
+        let name = Lookup { parent, name: verb.name.clone() };
+        if let Some((ino, inode, true)) = self.fs.run_now(&caller, &verb) {
+            let created = self.as_leased(who, name, (ino, inode));
+            return self.created(created, moment, (caller, intent), reply);
+        }
+        let mount = Arc::clone(self);
+        self.work_here(timer, async move {
             match mount.create_or_open(&caller, verb, intent).await {
                 Ok(created) => {
-                    let ((ino, inode), keeps) = mount.as_leased(who, name, created);
-                    mount.known.enter(ino);
-                    let (mut inode, has_local) = mount.shown(ino, inode);
-                    mount.known.show(ino, moment, &mut inode);
-                    let keeps = if has_local { Duration::ZERO } else { mount.keeps_name(keeps) };
-                    let attributes = attributes(ino, &inode);
-                    let handle = mount.open_handle(ino, caller, intent);
-                    reply.created(&keeps, &attributes, GENERATION, handle, intent.flags());
+                    let created = mount.as_leased(who, name, created);
+                    mount.created(created, moment, (caller, intent), reply);
                 }
                 Err(error) => reply.error(errno::of_name(&error)),
             }
         });
+    }
+
+    fn created(
+        &self,
+        ((ino, inode), keeps): ((Ino, Inode), Duration),
+        moment: Moment,
+        (caller, intent): (Caller, Intent),
+        reply: ReplyCreate,
+    ) {
+        self.known.enter(ino);
+        let (mut inode, has_local) = self.shown(ino, inode);
+        self.known.show(ino, moment, &mut inode);
+        let keeps = if has_local { Duration::ZERO } else { self.keeps_name(keeps) };
+        let attributes = attributes(ino, &inode);
+        let handle = self.open_handle(ino, caller, intent);
+        reply.created(&keeps, &attributes, GENERATION, handle, intent.flags());
     }
 
     async fn create_or_open(
@@ -171,8 +187,8 @@ impl Mount {
                 Err(error) => reply.error(errno::of(&error)),
             };
         }
-        let mount = Arc::clone(self);
-        self.work(timer, async move {
+        let (mount, node) = (Arc::clone(self), Arc::clone(&handle.node));
+        self.work_on(&node, timer, async move {
             let flushed = match is_clean {
                 true => Ok(()),
                 false => handle.node.flush(|bytes| mount.less_dirty(bytes)).await,
@@ -234,7 +250,7 @@ impl Mount {
             return reply.ok();
         }
         let mount = Arc::clone(self);
-        self.work(timer, async move {
+        self.work_on(&node, timer, async move {
             mount.close(&handle, lockers).await;
             reply.ok();
         });

@@ -97,10 +97,12 @@ impl Mount {
         reply: ReplyLseek,
     ) {
         let timer = self.time("other");
-        let (handle, offset) = match (self.reader(ino, handle), u64::try_from(offset)) {
-            (Ok(handle), Ok(offset)) if matches!(whence, SEEK_DATA | SEEK_HOLE) => (handle, offset),
+        let handle = match self.reader(ino, handle) {
+            Ok(handle) if matches!(whence, SEEK_DATA | SEEK_HOLE) => handle,
             _ => return reply.error(fuser::Errno::EINVAL),
         };
+        // There is nothing before the beginning, as there is nothing behind the end.
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(fuser::Errno::ENXIO) };
         let mount = Arc::clone(self);
         self.work(timer, async move {
             let found = async {

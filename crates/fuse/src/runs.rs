@@ -7,6 +7,10 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use cairn_base::limits::BLOCK_BYTES;
 
+/// From this length on, bytes, a run that grows gets room for a whole block. What it does not fill
+/// costs addresses and no memory.
+const GROWS_WHOLE: usize = 128 << 10;
+
 #[derive(Default)]
 pub struct Runs {
     runs: BTreeMap<u64, BytesMut>,
@@ -60,9 +64,12 @@ impl Runs {
         let at = (offset - start) as usize;
         let overlap = (run.len() - at).min(data.len());
         run[at..at + overlap].copy_from_slice(&data[..overlap]);
-        if run.capacity() < at + data.len() && at > 0 {
-            // What grows goes on growing.
-            run.reserve((4 * (at + data.len())).min(BLOCK_BYTES) - run.len());
+        let len = at + data.len();
+        if run.capacity() < len && at > 0 {
+            // What grows goes on growing: from some length on, to a whole block, so that it is not
+            // copied again.
+            let room = if len < GROWS_WHOLE { 4 * len } else { BLOCK_BYTES };
+            run.reserve(room.min(BLOCK_BYTES) - run.len());
         }
         run.extend_from_slice(&data[overlap..]);
         self.bytes += (data.len() - overlap) as u64;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Result, SessionId};
 use cairn_fs::ops::clone::CloneFile;
 use fuser::{FileHandle, OpenFlags, ReplyEmpty, ReplyWrite};
 
@@ -14,6 +14,9 @@ use crate::open::is_synced;
 
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
+const ZERO_RANGE: i32 = 16;
+/// What one request copies, at most: the answer has 32 bits.
+const COPIED_BYTES: u64 = u32::MAX as u64 & !0xFFF;
 
 impl Mount {
     pub fn write(
@@ -77,7 +80,7 @@ impl Mount {
         let appended = self.fs.append_inode(&handle.caller, node.ino, data).await?;
         if appended.offset != offset {
             // The kernel believed that the end was elsewhere.
-            self.known.change(node.ino);
+            self.known.change(node.ino, false);
             self.kernel.forget_attributes(node.ino);
         }
         Ok(())
@@ -127,16 +130,23 @@ impl Mount {
             mode if mode == PUNCH_HOLE | KEEP_SIZE => {
                 self.fs.punch(caller, node.ino, offset, length).await.map(drop)
             }
+            mode if mode & !KEEP_SIZE == ZERO_RANGE => {
+                let inode = self.fs.punch(caller, node.ino, offset, length).await?;
+                if mode & KEEP_SIZE == 0 && inode.size < end {
+                    self.fs.truncate(caller, node.ino, end, true).await?;
+                }
+                Ok(())
+            }
             _ => Err(Error::NotImplemented(format!("fallocate mode {mode}"))),
         }
     }
 
-    /// Copies a file that has at most `length` bytes into an empty one, by reference. Where that
-    /// does not go, the kernel reads and writes the bytes instead.
-    pub fn clone_file(
+    /// Copies `length` bytes of a file, by reference. Where that does not go, the kernel reads and
+    /// writes the bytes instead.
+    pub fn copy_range(
         self: &Arc<Mount>,
-        source: FileHandle,
-        target: FileHandle,
+        (source, source_offset): (FileHandle, u64),
+        (target, offset): (FileHandle, u64),
         length: u64,
         reply: ReplyWrite,
     ) {
@@ -147,28 +157,66 @@ impl Mount {
         };
         let mount = Arc::clone(self);
         self.work(timer, async move {
-            match mount.cloned(&source, &target, length).await {
-                Ok(Some(size)) => reply.written(size),
-                Ok(None) | Err(Error::Conflict(_)) => reply.error(fuser::Errno::EOPNOTSUPP),
+            let (from, to) = ((&*source, source_offset), (&*target, offset));
+            match mount.copied(from, to, length.min(COPIED_BYTES)).await {
+                // It was at most that many.
+                Ok(copied) => reply.written(copied as u32),
+                Err(Error::TooLarge(_) | Error::Conflict(_)) => {
+                    reply.error(fuser::Errno::EOPNOTSUPP);
+                }
                 Err(error) => reply.error(errno::of_inode(&error)),
             }
         });
     }
 
-    /// The bytes copied; `None` if it is not all of a file, or the other one is not empty.
-    async fn cloned(&self, source: &Handle, target: &Handle, length: u64) -> Result<Option<u32>> {
+    async fn copied(
+        &self,
+        (source, source_offset): (&Handle, u64),
+        (target, offset): (&Handle, u64),
+        length: u64,
+    ) -> Result<u64> {
         for handle in [source, target] {
             handle.node.flush(|bytes| self.less_dirty(bytes)).await?;
         }
+        let session = target.node.session()?;
+        let (from, to) = (source.node.ino, target.node.ino);
+        let copied = match (source_offset, offset) {
+            (0, 0) => self.clone_file(source, target, session, length).await?,
+            _ => None,
+        };
+        let copied = match copied {
+            Some(size) => size,
+            None => {
+                let (from, to) = ((from, source_offset), (to, offset));
+                self.fs.copy_range(&target.caller, session, from, to, length).await?
+            }
+        };
+        for handle in [source, target] {
+            handle.node.forget_body().await;
+        }
+        Ok(copied)
+    }
+
+    /// Copies all of a file that has at most `length` bytes into an empty one: they share a body
+    /// then. Returns how many bytes that were; `None` if they are not such files.
+    async fn clone_file(
+        &self,
+        source: &Handle,
+        target: &Handle,
+        session: SessionId,
+        length: u64,
+    ) -> Result<Option<u64>> {
         let (from, to) = (source.node.ino, target.node.ino);
         let size = self.fs.open_inode(&source.caller, from, true).await?.size();
         let is_empty = self.fs.open_inode(&target.caller, to, true).await?.size() == 0;
-        let (Ok(written), true) = (u32::try_from(size), is_empty && 0 < size && size <= length)
-        else {
+        if !is_empty || size == 0 || size > length {
             return Ok(None);
-        };
-        let session = self.fs.session();
-        self.fs.run(&target.caller, CloneFile { source: from, ino: to, session, size }).await?;
-        Ok(Some(written))
+        }
+        let clone = CloneFile { source: from, ino: to, session, size };
+        match self.fs.run(&target.caller, clone).await {
+            Ok(_) => Ok(Some(size)),
+            Err(Error::Conflict(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }

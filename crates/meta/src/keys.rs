@@ -34,6 +34,29 @@ pub fn is_of_tree(key: &[u8]) -> bool {
     matches!(key.first(), Some(b'i' | b'd' | b't'))
 }
 
+/// The inode whose row this is.
+pub fn inode_of(key: &[u8]) -> Option<Ino> {
+    let ino = key.strip_prefix(b"i")?.try_into().ok()?;
+    Some(Ino(u64::from_be_bytes(ino)))
+}
+
+/// The directory whose entry or tally a row is: what is delegated with it.
+pub fn directory_of(key: &[u8]) -> Option<Ino> {
+    let (b'd' | b't', rest) = key.split_first()? else { return None };
+    rest.first_chunk().map(|ino| Ino(u64::from_be_bytes(*ino)))
+}
+
+/// `D <directory> <number>`: no row, but how a recall names a delegation.
+pub fn delegation(directory: Ino, number: u64) -> Bytes {
+    key(&[b"D", &directory.0.to_be_bytes(), &number.to_be_bytes()])
+}
+
+/// The directory and the number of a delegation.
+pub fn delegation_parts(delegation_key: &[u8]) -> Option<(Ino, u64)> {
+    let (directory, number) = delegation_key.strip_prefix(b"D")?.split_first_chunk()?;
+    Some((Ino(u64::from_be_bytes(*directory)), u64::from_be_bytes(number.try_into().ok()?)))
+}
+
 /// Whether a row only counts, so that no operation hangs on who counted before it: the next number
 /// of an inode, or what a bucket holds.
 pub fn is_counter(key: &[u8]) -> bool {

@@ -46,6 +46,15 @@ impl Meta {
         }
     }
 
+    /// As [`Meta::run`] where this process may do it by itself; `None` otherwise. Never blocks.
+    pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
+        let _timed = stage::enter(Stage::Meta);
+        match self {
+            Meta::Local { .. } => None,
+            Meta::Remote(client) => client.run_now(caller, verb),
+        }
+    }
+
     /// Runs an operation that only reads.
     pub async fn read<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let _timed = stage::enter(Stage::Meta);

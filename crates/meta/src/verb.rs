@@ -36,6 +36,10 @@ pub trait Verb: Send + Sync + 'static {
     /// may know.
     const LEASES_CHANGES: bool = false;
 
+    /// Whether a session may run it by itself on rows of a directory that is delegated to it, and
+    /// have the master run it later.
+    const POSTS: bool = false;
+
     /// Rows that it changes, as far as its fields say. A session lets go of them when it sends the
     /// operation, so that nobody has to wait until it was told to.
     fn changes(&self) -> Vec<Bytes> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use cairn_base::{Error, Ino, limits};
+use cairn_base::{Error, Ino, SessionId, limits};
 
 /// Why an operation stopped before its end.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ pub struct View<'a> {
     trace: Option<Vec<(Bytes, Option<Bytes>)>>,
     /// Those read in ranges are to be told as well.
     traces_ranges: bool,
-    /// The number of the inode that the operation makes, if it made it before.
-    given: Option<Ino>,
+    /// The number of the inode that the operation makes, if it made it before, and for whom.
+    given: Option<(Ino, SessionId)>,
     taken: Option<Ino>,
 }
 
@@ -84,13 +84,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The first inode that is made gets this number.
-    pub fn give_ino(&mut self, ino: Option<Ino>) {
-        self.given = ino;
+    /// The first inode that is made gets this number, which a session may have reserved.
+    pub fn give_ino(&mut self, ino: Ino, session: SessionId) {
+        self.given = Some((ino, session));
     }
 
     /// The number given, once.
-    pub fn given_ino(&mut self) -> Option<Ino> {
+    pub fn given_ino(&mut self) -> Option<(Ino, SessionId)> {
         self.given.take()
     }
 

@@ -61,6 +61,7 @@ verbs! {
     18 => sessions::EndSession,
     19 => sessions::ListSessions,
     20 => sessions::OpenRemoteSession,
+    21 => sessions::ReserveInodes,
     24 => cluster::GetMap,
     25 => cluster::PutMap,
     26 => cluster::IssueToken,
@@ -139,6 +140,7 @@ verbs! {
     514 => lock::TestLock,
     515 => lock::ReleaseAll,
     528 => clone::CloneFile,
+    529 => copy_range::CopyRange,
 }
 
 /// What is sent for `value`.

@@ -3,6 +3,7 @@
 mod support;
 
 mod a_full_disk_still_reads_and_deletes;
+mod a_neighbour_reads_what_is_right;
 mod a_torn_tail_is_cut_off;
 mod blocks_are_read_back;
 mod errors_of_the_disk_are_never_hidden;

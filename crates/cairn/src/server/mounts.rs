@@ -18,7 +18,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Mounts of a server.
 pub fn of_server(parts: &Parts) -> Mounts {
     let blocks = Arc::new(parts.blocks.clone());
-    take(MountHost::new(Arc::clone(&parts.sessions), blocks))
+    let directory = parts.dir.blocks().canonicalize().ok();
+    take(MountHost::new(Arc::clone(&parts.sessions), blocks, directory.as_deref()))
 }
 
 /// Goes on with mounts that have connected.
@@ -32,7 +33,7 @@ pub fn take(host: Arc<MountHost>) -> Mounts {
         let link = mount::link(Box::new(stream), address.to_string(), standing);
         let host = Arc::clone(&host);
         tokio::spawn(async move {
-            if let Err(error) = host.serve(user, link).await {
+            if let Err(error) = host.serve(user, link, address.ip().is_loopback()).await {
                 tracing::debug!(%address, %error, "a mount was not served");
             }
         });

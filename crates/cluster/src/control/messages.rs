@@ -1,5 +1,5 @@
-//! What nodes and masters say to each other, besides sessions (`cairn_meta::session`, methods 1 to
-//! 5). Messages are postcard. `docs/protocol.md` lists them.
+//! What nodes and masters say to each other, besides sessions (`cairn_meta::session`, with methods of
+//! their own numbers). Messages are postcard. `docs/protocol.md` lists them.
 
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, NodeId, Owner, Result, UserId};
@@ -30,7 +30,7 @@ pub enum Method {
     Extra = 22,
     /// A message of the session of a mount: [`Vouched`] and the message as it is, joined; answered
     /// as the message is. Recalls come over the same connection.
-    Vouched = 25,
+    Vouched = 26,
 }
 
 impl Method {
@@ -127,4 +127,18 @@ pub struct CaughtUp {
 pub struct Extra {
     pub group: GroupId,
     pub blocks: Vec<(BlockId, Owner)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_meta::session;
+
+    #[test]
+    fn no_number_is_that_of_two_methods() {
+        for number in 0..=u16::MAX {
+            let of_sessions = session::Method::from_number(number).is_ok();
+            assert!(!of_sessions || Method::from_number(number).is_err(), "{number}");
+        }
+    }
 }

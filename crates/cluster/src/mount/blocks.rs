@@ -9,12 +9,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, Owner, Result, Rng, SessionId, Stage, stage};
-use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, NearBlocks, Usage, Wish};
 use cairn_meta::wire;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use super::Agent;
-use super::messages::{GET, Get, PUT, Put, SPACE, Space};
+use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space};
+use super::near::{Files, Key, Near};
 use crate::control::join;
 use crate::wire::{Dial, Failed, NoService, Payload, Peer, Reconnect, Retry};
 
@@ -32,6 +34,7 @@ pub struct MountBlocks {
     connections: Vec<Reconnect<NoService>>,
     turn: AtomicUsize,
     agent: Arc<Agent>,
+    near: Arc<Near>,
     session: Box<dyn Fn() -> SessionId + Send + Sync>,
 }
 
@@ -54,7 +57,60 @@ impl MountBlocks {
             )
         };
         let connections = (0..CONNECTIONS).map(connection).collect();
-        MountBlocks { connections, turn: AtomicUsize::new(0), agent, session: Box::new(session) }
+        let (turn, near) = (AtomicUsize::new(0), Arc::default());
+        MountBlocks { connections, turn, agent, near, session: Box::new(session) }
+    }
+
+    /// From the server's files, if it is on this machine and they may be read.
+    async fn get_near(&self, key: Key, range: &Range<u32>) -> Option<Bytes> {
+        let files = match self.near.files() {
+            Files::There(files) => files,
+            Files::Not(_) => return None,
+            Files::Unknown => self.find_files().await?,
+        };
+        let place = match self.near.place(key) {
+            Some(place) => place,
+            None => self.locate(key).await?,
+        };
+        let read = match files.read_now(key, place, range) {
+            Ok(None) => {
+                let range = range.clone();
+                let read = spawn_blocking(move || files.read(key, place, &range));
+                read.await.unwrap_or_else(|ended| Err(Error::Unavailable(ended.to_string())))
+            }
+            Ok(Some(bytes)) => Ok(bytes),
+            Err(error) => Err(error),
+        };
+        self.ended(key, read)
+    }
+
+    fn ended(&self, key: Key, read: Result<Bytes>) -> Option<Bytes> {
+        match &read {
+            Ok(_) => self.near.succeeded(),
+            Err(error) => self.near.failed(key, error),
+        }
+        read.ok()
+    }
+
+    async fn find_files(&self) -> Option<NearBlocks> {
+        let directory = self.ask(NEAR, || Ok(Bytes::new())).await;
+        match directory.and_then(|answer| wire::decode::<Option<String>>(&answer)) {
+            Ok(directory) => self.near.found(directory.as_deref()),
+            // Or it is older than this question.
+            Err(_) => self.near.rest(),
+        }
+        match self.near.files() {
+            Files::There(files) => Some(files),
+            _ => None,
+        }
+    }
+
+    async fn locate(&self, (group, block): Key) -> Option<BlockPlace> {
+        let locate = || wire::encode(&Locate { session: (self.session)(), group, block });
+        let answer = self.ask(LOCATE, locate).await.ok()?;
+        let place = wire::decode::<Option<BlockPlace>>(&answer).ok()??;
+        self.near.learn((group, block), place);
+        Some(place)
     }
 
     /// The next connection to where the session is.
@@ -132,6 +188,9 @@ impl Blocks for MountBlocks {
     }
 
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        if let Some(bytes) = stage::time(Stage::Read, self.get_near((group, block), &range)).await {
+            return Ok(bytes);
+        }
         let Range { start, end } = range;
         let get = || {
             // It may be another one by the next attempt.
@@ -145,8 +204,17 @@ impl Blocks for MountBlocks {
         Err(Error::corrupt(format!("block {block}"), bytes.len(), end - start))
     }
 
-    fn get_now(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Option<Bytes>> {
-        Ok(None)
+    fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>> {
+        let key = (group, block);
+        let (Files::There(files), Some(place)) = (self.near.files(), self.near.place(key)) else {
+            return Ok(None);
+        };
+        let _reading = stage::enter(Stage::Read);
+        match files.read_now(key, place, &range) {
+            Ok(None) => Ok(None),
+            Ok(Some(bytes)) => Ok(self.ended(key, Ok(bytes))),
+            Err(error) => Ok(self.ended(key, Err(error))),
+        }
     }
 
     /// What was not published goes when the session has ended: a mount deletes no blocks.

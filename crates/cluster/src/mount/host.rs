@@ -6,22 +6,25 @@
 //! blocks of its own session only, and reads blocks only that it was told of.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::{BodyId, Error, Result, SessionId, UserId, limits};
+use cairn_base::{BlockId, BodyId, Error, Result, SessionId, UserId, limits};
 use cairn_blocks::{Blocks, Wish};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::ops::{
-    append, clone, coalesce, create, getattr, link, lock, lookup, mkdir, readdir, readlink, rename,
-    retain, rmdir, setattr, statfs, symlink, truncate, unlink, write, xattr,
+    append, clone, coalesce, copy_range, create, getattr, link, lock, lookup, mkdir, readdir,
+    readlink, rename, retain, rmdir, sessions, setattr, statfs, symlink, truncate, unlink, write,
+    xattr,
 };
 use cairn_meta::rows::Extent;
 use cairn_meta::session::host::Sessions;
 use cairn_meta::session::{
     self, Attach, Change, Detach, Execute, Method, Read, ReadReply, Renew, Renewed, Reply, Run,
+    RunPosted,
 };
 use cairn_meta::{WireVerb, wire};
 use parking_lot::Mutex;
@@ -30,7 +33,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::attached::Attached;
-use super::messages::{GET, Get, PUT, Put, SERVES, SPACE, Space};
+use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space};
 use super::told::Told;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
@@ -42,6 +45,7 @@ const RUNS: &[u16] = &[
     append::Append::NUMBER,
     clone::CloneFile::NUMBER,
     coalesce::Coalesce::NUMBER,
+    copy_range::CopyRange::NUMBER,
     create::Create::NUMBER,
     create::Mknod::NUMBER,
     link::Link::NUMBER,
@@ -52,6 +56,7 @@ const RUNS: &[u16] = &[
     retain::LetGo::NUMBER,
     retain::Retain::NUMBER,
     rmdir::Rmdir::NUMBER,
+    sessions::ReserveInodes::NUMBER,
     setattr::Setattr::NUMBER,
     symlink::Symlink::NUMBER,
     truncate::PunchHole::NUMBER,
@@ -85,6 +90,8 @@ const TOLD: Duration = Duration::from_secs(60);
 pub struct MountHost {
     place: Place,
     blocks: Arc<dyn Blocks>,
+    /// The directory that they are in.
+    directory: Option<String>,
     told: Told,
     attached: Attached,
     /// KiB of blocks that were read and are not sent.
@@ -97,6 +104,8 @@ pub struct MountService {
     host: Arc<MountHost>,
     user: UserId,
     line: Arc<Line>,
+    /// The mount is on the same machine.
+    is_near: bool,
 }
 
 struct Line {
@@ -120,28 +129,38 @@ impl AsRef<[u8]> for Unsent {
 }
 
 impl MountHost {
-    /// Of a server that has the metadata itself.
-    pub fn new(sessions: Arc<Sessions>, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
-        MountHost::at(Place::Here(sessions), blocks)
+    /// Of a server that has the metadata itself. `directory`: of the files of `blocks`.
+    pub fn new(
+        sessions: Arc<Sessions>,
+        blocks: Arc<dyn Blocks>,
+        directory: Option<&Path>,
+    ) -> Arc<MountHost> {
+        let directory = directory.and_then(Path::to_str).map(str::to_owned);
+        MountHost::at(Place::Here(sessions), blocks, directory)
     }
 
     /// Of a gateway: sessions are with the master that serves, which takes this node's word for
     /// who the user of a mount is.
     pub fn of_gateway(agent: Arc<Agent>, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
-        MountHost::at(Place::of_cluster(agent), blocks)
+        MountHost::at(Place::of_cluster(agent), blocks, None)
     }
 
-    fn at(place: Place, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
+    fn at(place: Place, blocks: Arc<dyn Blocks>, directory: Option<String>) -> Arc<MountHost> {
         let (told, attached) = (Told::default(), Attached::default());
         let unsent = Arc::new(Semaphore::new(MOUNTS_GET_BYTES >> 10));
-        Arc::new(MountHost { place, blocks, told, attached, unsent })
+        Arc::new(MountHost { place, blocks, directory, told, attached, unsent })
     }
 
-    /// Serves a mount of `user` over a link, until it ends.
-    pub async fn serve(self: Arc<MountHost>, user: UserId, link: Link) -> Result<()> {
+    /// Serves a mount of `user` over a link, until it ends. `is_near` if it is on this machine.
+    pub async fn serve(
+        self: Arc<MountHost>,
+        user: UserId,
+        link: Link,
+        is_near: bool,
+    ) -> Result<()> {
         let unsent = Arc::new(Semaphore::new(MOUNT_GET_BYTES >> 10));
         let line = Arc::new(Line { way: Way::default(), session: Mutex::default(), unsent });
-        let service = MountService { host: self, user, line };
+        let service = MountService { host: self, user, line, is_near };
         let peer = accept(link, &super::terms(), service).await?;
         let _ = peer.closed().await;
         Ok(())
@@ -169,6 +188,8 @@ impl Service for MountService {
                 PUT => service.put(&payload).await,
                 GET => service.get(&payload).await,
                 SPACE => service.space().await,
+                NEAR => service.near(),
+                LOCATE => service.locate(&payload),
                 method => {
                     let method = Method::from_number(method)?;
                     service.converse(&peer, method, payload).await
@@ -206,7 +227,16 @@ impl MountService {
             Method::Run => check_run(&wire::decode::<Run>(&payload)?),
             Method::Change => check_run(&wire::decode::<Change>(&payload)?.run),
             Method::Execute => check_run(&wire::decode::<Execute>(&payload)?.change.run),
-            Method::Acknowledge | Method::Flush | Method::Replayed => Ok(()),
+            // One that is refused has all refused.
+            Method::RunPosted => {
+                let posted: RunPosted = wire::decode(&payload)?;
+                posted.operations.iter().try_for_each(|one| check_run(&one.execute.change.run))
+            }
+            Method::Acknowledge
+            | Method::Flush
+            | Method::Replayed
+            | Method::Delegate
+            | Method::GiveBack => Ok(()),
         };
         match checked {
             Ok(()) => self.ask(peer, method, payload).await,
@@ -304,10 +334,7 @@ impl MountService {
 
     async fn get(&self, payload: &[u8]) -> Result<Bytes> {
         let Get { session, group, block, start, end } = wire::decode(payload)?;
-        self.check_session(session)?;
-        if !self.host.told.may_read(session, block) {
-            return Err(Error::Denied(format!("block {block}: open the file again")));
-        }
+        self.check_read_of(session, block)?;
         let length =
             end.checked_sub(start).filter(|length| *length as usize <= limits::BLOCK_BYTES);
         let length = length.ok_or_else(|| Error::Invalid(format!("bytes {start} to {end}")))?;
@@ -327,6 +354,24 @@ impl MountService {
         // That of the connection first: one that reads nothing takes no more than its own.
         let own = take(&self.line.unsent).await.map_err(closed)?;
         Ok([own, take(&self.host.unsent).await.map_err(closed)?])
+    }
+
+    fn near(&self) -> Result<Bytes> {
+        wire::encode(&self.host.directory.as_ref().filter(|_| self.is_near))
+    }
+
+    fn locate(&self, payload: &[u8]) -> Result<Bytes> {
+        let Locate { session, group, block } = wire::decode(payload)?;
+        self.check_read_of(session, block)?;
+        wire::encode(&self.host.blocks.place(group, block).filter(|_| self.is_near))
+    }
+
+    fn check_read_of(&self, session: SessionId, block: BlockId) -> Result<()> {
+        self.check_session(session)?;
+        if !self.host.told.may_read(session, block) {
+            return Err(Error::Denied(format!("block {block}: open the file again")));
+        }
+        Ok(())
     }
 
     async fn space(&self) -> Result<Bytes> {
@@ -379,8 +424,15 @@ fn check_fields(run: &Run) -> Result<()> {
             let verb: truncate::PunchHole = wire::decode(fields)?;
             (verb.session, Some(verb.spare))
         }
+        copy_range::CopyRange::NUMBER => {
+            let verb: copy_range::CopyRange = wire::decode(fields)?;
+            (verb.session, Some(verb.spare))
+        }
         clone::CloneFile::NUMBER => (wire::decode::<clone::CloneFile>(fields)?.session, None),
         coalesce::Coalesce::NUMBER => (wire::decode::<coalesce::Coalesce>(fields)?.session, None),
+        sessions::ReserveInodes::NUMBER => {
+            (wire::decode::<sessions::ReserveInodes>(fields)?.session, None)
+        }
         retain::Retain::NUMBER => (wire::decode::<retain::Retain>(fields)?.session, None),
         retain::LetGo::NUMBER => (wire::decode::<retain::LetGo>(fields)?.session, None),
         lock::TakeLock::NUMBER => (wire::decode::<lock::TakeLock>(fields)?.lock.session, None),
@@ -405,7 +457,7 @@ mod tests {
     use cairn_auth::Caller;
     use cairn_base::Ino;
     use cairn_meta::ops::body::Data;
-    use cairn_meta::ops::{credentials, put_object, sessions};
+    use cairn_meta::ops::{credentials, put_object};
 
     const OWN: SessionId = SessionId(7);
     const OTHER: SessionId = SessionId(8);
@@ -442,6 +494,22 @@ mod tests {
         write(OWN, OWN).unwrap();
         assert!(write(OTHER, OWN).is_err());
         assert!(write(OWN, OTHER).is_err());
+        let copy = |session: SessionId, spare: SessionId| {
+            let verb = copy_range::CopyRange {
+                source: Ino(4),
+                source_offset: 0,
+                ino: Ino(5),
+                offset: 0,
+                len: 1,
+                session,
+                opened: true,
+                spare: BodyId { session: spare, counter: 1 },
+            };
+            check_fields(&run(copy_range::CopyRange::NUMBER, wire::encode(&verb).unwrap()))
+        };
+        copy(OWN, OWN).unwrap();
+        assert!(copy(OTHER, OWN).is_err());
+        assert!(copy(OWN, OTHER).is_err());
         let verb = retain::LetGo { ino: Ino(5), session: OTHER };
         let let_go = run(retain::LetGo::NUMBER, wire::encode(&verb).unwrap());
         assert!(check_fields(&let_go).is_err());

@@ -11,6 +11,11 @@ pub const PUT: u16 = 32;
 pub const GET: u16 = 33;
 /// Answered with [`Space`].
 pub const SPACE: u16 = 34;
+/// Answered with an `Option` of the directory of a store: who is on the same machine may read the
+/// files there, if the operating system lets it.
+pub const NEAR: u16 = 35;
+/// [`Locate`], answered with an `Option` of `cairn_blocks::BlockPlace` there.
+pub const LOCATE: u16 = 36;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Put {
@@ -29,6 +34,13 @@ pub struct Get {
     pub block: BlockId,
     pub start: u32,
     pub end: u32,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Locate {
+    pub session: SessionId,
+    pub group: GroupId,
+    pub block: BlockId,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

@@ -5,6 +5,7 @@
 //!   mount                                     server
 //!   Agent ── session ────────────────────►  MountHost ── as this user ──► Sessions ──► Master
 //!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
+//!       └─ on the same machine, reads them from the server's files ────────────┘
 //!
 //!                                             gateway                       master
 //!   Agent ── session ────────────────────►  MountHost ══ of this user ══► Sessions ──► Master
@@ -19,6 +20,7 @@ mod attached;
 mod blocks;
 mod host;
 mod messages;
+mod near;
 mod told;
 mod way;
 

@@ -126,7 +126,9 @@ fn keep_reply(rig: &Rig) {
     let (released, lease) = (Vec::new(), false);
     let (session, slot, sequence) = (SESSION, 3, 1);
     let (hasty, ino) = (false, None);
-    let once = Once { master, caller, session, slot, sequence, released, lease, hasty, ino };
+    let posted = None;
+    let once =
+        Once { master, caller, session, slot, sequence, released, lease, hasty, ino, posted };
     let other = OpenSession { session: SessionId(78) };
     rig.runtime.block_on(rig.master.run_once(once, other)).reply.unwrap();
 }

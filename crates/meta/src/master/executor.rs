@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use cairn_base::{Error, Timestamp};
+use cairn_base::{Error, Ino, Timestamp};
 use parking_lot::MutexGuard;
 
 use super::batch::{Batch, PipeState, Verdict};
+use super::delegations::Delegations;
 use super::fetcher::Lacking;
 use super::hasty::{Early, Haste};
 use super::inbox::{Arrived, Fetched};
@@ -41,6 +42,7 @@ pub struct Executor {
     parked: Parked,
     disk: Disk,
     leases: Leases,
+    delegations: Delegations,
     /// Room for what comes from the inbox.
     arrived: Arrived,
 }
@@ -79,6 +81,7 @@ impl Executor {
     pub fn new(shared: Arc<Shared>) -> Executor {
         let leases = Leases::new(shared.config.leases, Arc::clone(&shared.unsettled));
         Executor {
+            delegations: Delegations::new(Arc::clone(&shared.unsettled)),
             shared,
             leases,
             overlay: Overlay::default(),
@@ -109,6 +112,9 @@ impl Executor {
                 break;
             }
         }
+        let mut waiting = VecDeque::new();
+        self.delegations.end_all(&mut waiting);
+        shared.refuse(waiting.into(), || shared.gone());
     }
 
     /// Waits until something has arrived.
@@ -127,8 +133,21 @@ impl Executor {
         self.fetched.extend(fetched.drain(..));
         let mut ready = Vec::new();
         for event in events.drain(..) {
-            if let Event::Ended { session } = event {
-                self.shared.hasty.forget(session);
+            match &event {
+                Event::Ended { session } => {
+                    self.shared.hasty.forget(*session);
+                    self.delegations.end(*session, &mut self.queue);
+                }
+                Event::Replayed { session } => self.delegations.end(*session, &mut self.queue),
+                Event::GivenBack { session, directories } => {
+                    self.delegations.give_back(*session, directories, &mut self.queue);
+                }
+                Event::Unwelcome { session } => {
+                    for key in self.delegations.recall_all(*session) {
+                        self.leases.ask(*session, key);
+                    }
+                }
+                Event::Attached { .. } | Event::Acknowledged { .. } => {}
             }
             self.leases.take(event, &mut ready);
         }
@@ -197,10 +216,33 @@ impl Executor {
     ) {
         let patient = pins.as_ref().is_some_and(|pins| pins.misses >= MISSES);
         let near = self.disk.aloof == 0 && self.shared.config.inline_us > 0;
-        // What was answered early runs again in its order.
-        let inline = (near || patient || job.early.is_some()).then_some(&turn.inline);
-        match self.attempt(&mut job, pins.as_deref(), open.number, turn.now, inline) {
+        // What was answered before runs in its order.
+        let in_order = job.early.is_some() || job.op.is_posted();
+        let inline = (near || patient || in_order).then_some(&turn.inline);
+        if let Some(wish) = job.op.wish()
+            && !self.delegations.may_hold(wish)
+        {
+            job.op.fail(Error::Conflict("others have to do with that directory".into()));
+            let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
+            return self.end(job, (Changes::new(), &sight), open, None, None);
+        }
+        let outcome = self.attempt(&mut job, pins.as_deref(), open.number, turn.now, inline);
+        if job.early.is_none()
+            && let Some(directory) = self.obstacle(&job, &outcome)
+        {
+            if let Some((session, key)) = self.delegations.wait(directory, job) {
+                self.leases.ask(session, key);
+            }
+            return;
+        }
+        match outcome {
             Outcome::Ended(changes, sight) => {
+                if let Some(wish) = job.op.wish().filter(|_| !job.op.has_failed()) {
+                    job.op.granted(self.delegations.hold(wish));
+                }
+                if let (Some(made), Some(by)) = (job.op.made_directory(), job.op.session()) {
+                    self.delegations.made(made, by);
+                }
                 self.end(job, (changes, &sight), open, pins.as_deref(), inline);
             }
             Outcome::Lacks(wants) => {
@@ -213,6 +255,17 @@ impl Executor {
                 self.park(Lacking { job, pins, wants });
             }
         }
+    }
+
+    /// The directory that an operation has to wait for before it has any effect.
+    fn obstacle(&mut self, job: &Job, outcome: &Outcome) -> Option<Ino> {
+        let nothing = Changes::new();
+        let changes = match outcome {
+            Outcome::Ended(changes, _) => changes,
+            Outcome::Lacks(_) => &nothing,
+        };
+        let released = job.op.released().map_or(&[][..], |(_, released)| released);
+        self.delegations.obstacle(changes, job.op.session(), released)
     }
 
     fn attempt(
@@ -243,9 +296,13 @@ impl Executor {
         settled: Option<&Cell<bool>>,
     ) -> Outcome {
         self.leases.forget_seen();
+        self.delegations.forget_met();
+        let by = job.op.session();
+        let delegations = job.early.is_none().then_some((&self.delegations, by));
         let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
         let newest = Newest { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
-        let source = Uncommitted { newest, leases: &self.leases, sight: &sight, settled };
+        let leases = &self.leases;
+        let source = Uncommitted { newest, leases, delegations, sight: &sight, settled };
         let mut view = View::new(&source);
         let ran = job.op.apply(&mut view, now, batch);
         let failed = inline.and_then(|inline| self.disk.look_at(inline, &self.shared));

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::SessionId;
 use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Ino, SessionId};
 use quick_cache::DefaultHashBuilder;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -29,6 +29,14 @@ pub enum Event {
     Acknowledged { session: SessionId, number: u64 },
     /// It holds nothing any more, and nothing will be granted to it.
     Ended { session: SessionId },
+    /// It has been attached again, and what it had done by itself has run: no directory is
+    /// delegated to it.
+    Replayed { session: SessionId },
+    /// What it had done by itself in these directories has run. With each, the number of the
+    /// delegation that ends.
+    GivenBack { session: SessionId, directories: Vec<(Ino, u64)> },
+    /// It is to give back what is delegated to it.
+    Unwelcome { session: SessionId },
 }
 
 /// A lease that an operation wants for its session once it has run.
@@ -110,6 +118,7 @@ impl Leases {
             }
             Event::Acknowledged { session, number } => self.acknowledge(session, number, ready),
             Event::Ended { session } => self.end(session, ready),
+            Event::Replayed { .. } | Event::GivenBack { .. } | Event::Unwelcome { .. } => {}
         }
         self.retain_settling(|settling| !settling.settle.is_done());
     }
@@ -257,6 +266,11 @@ impl Leases {
             self.settling.entry(key.clone()).or_default().push(settling);
         }
         Some(settle)
+    }
+
+    /// Asks a session for something that is no lease.
+    pub fn ask(&mut self, session: SessionId, key: Bytes) {
+        self.send(session, vec![key], None);
     }
 
     fn send(&mut self, session: SessionId, keys: Vec<Bytes>, waiting: Option<&Arc<Settle>>) {

@@ -18,6 +18,7 @@
 mod batch;
 mod cache;
 mod committer;
+mod delegations;
 mod executor;
 mod fetcher;
 mod hasty;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{Error, Result, SessionId, Timestamp};
+use cairn_base::{BucketId, Error, Ino, Result, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::hasty::{Early, Haste};
@@ -20,6 +20,14 @@ pub enum Ran {
     Failed,
     /// The view knows what was missing.
     Miss,
+}
+
+/// A directory to be delegated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wish {
+    pub directory: Ino,
+    pub bucket: BucketId,
+    pub session: SessionId,
 }
 
 /// Sends a reply.
@@ -62,6 +70,33 @@ pub trait Op: Send {
         false
     }
 
+    /// The session that runs it, where that may see what is delegated to it.
+    fn session(&self) -> Option<SessionId> {
+        match self.haste() {
+            Haste::Never => None,
+            Haste::Reader(session) => session,
+            Haste::Keeper(session) => Some(session),
+        }
+    }
+
+    /// Its session has run it by itself before: it runs after what came before it.
+    fn is_posted(&self) -> bool {
+        false
+    }
+
+    /// The directory that its last run made.
+    fn made_directory(&self) -> Option<Ino> {
+        None
+    }
+
+    /// The directory that its session wants to fill by itself once this has run.
+    fn wish(&self) -> Option<Wish> {
+        None
+    }
+
+    /// The wish was granted: the number of the delegation.
+    fn granted(&mut self, _number: u64) {}
+
     /// Replaces the reply.
     fn fail(&mut self, error: Error);
 
@@ -79,11 +114,13 @@ pub struct Job {
     pub settle: Option<Arc<Settle>>,
     /// It was answered before it is durable.
     pub early: Option<Early>,
+    /// It counts among those that may be accepted and not answered.
+    pub is_counted: bool,
 }
 
 impl Job {
     pub fn new(op: Box<dyn Op>) -> Job {
-        Job { op, changed: false, settle: None, early: None }
+        Job { op, changed: false, settle: None, early: None, is_counted: true }
     }
 }
 

@@ -12,15 +12,22 @@ use tokio::sync::oneshot;
 use super::Master;
 use super::hasty::Haste;
 use super::leases::{Event, Grant};
-use super::op::{Answered, Job, Op, Ran};
+use super::op::{Answered, Job, Op, Ran, Wish};
+use crate::ops::mkdir::Mkdir;
 use crate::ops::sessions::{find_reply, keep_reply};
-use crate::rows::{Extent, Extents, Place, Row};
-use crate::session::Progress;
+use crate::rows::{Extent, Extents, Inode, Place, Row, Usage};
+use crate::session::{Delegate, Delegated, Progress};
 use crate::wire::{self, Visitor};
 use crate::{Context, Stop, View, WireVerb, keys};
 
 /// The longest row of extents that is sent back with each change of it.
 const KEPT_EXTENTS_BYTES: usize = 4 << 10;
+
+/// By how much the clock of a session that runs operations by itself may be behind, or its
+/// operations late, nanoseconds. It is never ahead.
+const POSTED_BEFORE_NS: i64 = 60_000_000_000;
+/// Entries of a directory that is delegated, at most.
+const DELEGATED_ENTRIES: usize = 4096;
 
 /// An operation that may be sent more than once.
 pub struct Once<'a> {
@@ -37,6 +44,8 @@ pub struct Once<'a> {
     /// lost, and gives the number of the inode that it made.
     pub hasty: bool,
     pub ino: Option<Ino>,
+    /// When the session ran it by itself, if it did.
+    pub posted: Option<Timestamp>,
 }
 
 /// What became of an operation.
@@ -131,23 +140,45 @@ impl Master {
         if let Err(error) = full {
             return Executed::failed(error);
         }
-        let Once { caller, session, slot, sequence, released, lease, hasty, ino, .. } = once;
-        let op = |sender| OnceOp {
-            verb,
-            context: Context { caller, now: Timestamp(0), batch: 0 },
-            session,
-            slot,
-            sequence,
-            released,
-            lease: lease && V::LEASES_CHANGES,
-            hasty,
-            told: ino,
-            made: None,
-            reply: None,
-            rows: Vec::new(),
-            sender: Some(sender),
+        let (sender, answer) = oneshot::channel();
+        let ran = async {
+            self.accept(Job::new(once.op(verb, sender))).await?;
+            self.answered(answer).await
         };
-        self.submit(op).await.unwrap_or_else(Executed::failed)
+        ran.await.unwrap_or_else(Executed::failed)
+    }
+
+    /// Takes an operation that its session has run by itself: it runs after those that were taken
+    /// before. It waits for no others to be answered, as some of them may wait for it; nor is it
+    /// refused for want of space: its session has said that it is done.
+    ///
+    /// # Errors
+    /// `Unavailable` when the master has ended.
+    pub fn take_posted<V: WireVerb>(
+        &self,
+        once: Once<'_>,
+        verb: V,
+    ) -> Result<oneshot::Receiver<Executed>> {
+        let (sender, answer) = oneshot::channel();
+        let job = Job { is_counted: false, ..Job::new(once.op(verb, sender)) };
+        let shared = &self.owner.shared;
+        shared.inbox.push(job).map_err(|_| shared.gone())?;
+        Ok(answer)
+    }
+
+    /// What became of an operation that was taken.
+    pub async fn posted(&self, answer: oneshot::Receiver<Executed>) -> Executed {
+        self.answered(answer).await.unwrap_or_else(Executed::failed)
+    }
+
+    /// Delegates a directory to a session, if nobody else has looked into it since it was made.
+    ///
+    /// # Errors
+    /// `Conflict` or `TooLarge` if it is not to be; `Unavailable` when the master has ended.
+    pub async fn delegate(&self, delegate: Delegate) -> Result<Delegated> {
+        let op =
+            |sender| DelegateOp { delegate, entries: Vec::new(), rows: None, number: 0, sender };
+        self.submit(op).await?
     }
 
     /// Runs a read on the executor, since what it may see has not settled.
@@ -175,6 +206,29 @@ impl Master {
     }
 }
 
+impl Once<'_> {
+    fn op<V: WireVerb>(self, verb: V, sender: oneshot::Sender<Executed>) -> Box<OnceOp<V>> {
+        let Once { caller, session, slot, sequence, released, lease, hasty, ino, posted, .. } =
+            self;
+        Box::new(OnceOp {
+            verb,
+            context: Context { caller, now: Timestamp(0), batch: 0 },
+            session,
+            slot,
+            sequence,
+            released,
+            lease: lease && V::LEASES_CHANGES,
+            hasty,
+            posted,
+            told: ino,
+            made: None,
+            reply: None,
+            rows: Vec::new(),
+            sender: Some(sender),
+        })
+    }
+}
+
 struct OnceOp<V> {
     verb: V,
     context: Context,
@@ -184,6 +238,7 @@ struct OnceOp<V> {
     released: Vec<Bytes>,
     lease: bool,
     hasty: bool,
+    posted: Option<Timestamp>,
     /// The inode that somebody knows it made: it makes no other.
     told: Option<Ino>,
     /// That its last run made.
@@ -201,12 +256,18 @@ impl<V: WireVerb> OnceOp<V> {
         if let Some(reply) = find_reply(view, session, slot, sequence)? {
             return Ok(reply);
         }
-        view.give_ino(self.told);
+        if let Some(ino) = self.told {
+            view.give_ino(ino, session);
+        }
         if self.lease {
             view.trace();
         }
         let reply = wire::encode(&self.verb.apply(view, &self.context)?)?;
         self.made = view.taken_ino();
+        if self.posted.is_some() && self.made != self.told {
+            let what = format!("{}: another of that name was made before", V::NAME);
+            return Err(Error::Conflict(what).into());
+        }
         if view.has_changes() {
             if self.lease {
                 let leased = view.changes().iter();
@@ -240,7 +301,9 @@ fn may_keep(key: &Bytes, row: Option<&Bytes>, session: SessionId) -> bool {
 
 impl<V: WireVerb> Op for OnceOp<V> {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
-        (self.context.now, self.context.batch) = (now, batch);
+        let earliest = Timestamp(now.0.saturating_sub(POSTED_BEFORE_NS));
+        self.context.now = self.posted.map_or(now, |posted| posted.clamp(earliest, now));
+        self.context.batch = batch;
         let (ran, reply) = outcome(self.run(view));
         self.reply = reply;
         ran
@@ -252,6 +315,14 @@ impl<V: WireVerb> Op for OnceOp<V> {
 
     fn haste(&self) -> Haste {
         if self.hasty { Haste::Keeper(self.session) } else { Haste::Never }
+    }
+
+    fn is_posted(&self) -> bool {
+        self.posted.is_some()
+    }
+
+    fn made_directory(&self) -> Option<Ino> {
+        self.made.filter(|_| V::NUMBER == Mkdir::NUMBER && !self.has_failed())
     }
 
     fn early_answer(&mut self, serial: u64) -> Answered {
@@ -334,6 +405,83 @@ impl<V: WireVerb> Op for LeasedRead<V> {
     fn answer(self: Box<Self>) {
         let rows = self.rows;
         send(self.sender, self.reply.map(|reply| (reply, rows)));
+    }
+}
+
+struct DelegateOp {
+    delegate: Delegate,
+    entries: Vec<Bytes>,
+    /// `None` until it has run.
+    rows: Option<Result<Vec<(Bytes, Option<Bytes>)>>>,
+    number: u64,
+    sender: oneshot::Sender<Result<Delegated>>,
+}
+
+impl DelegateOp {
+    fn run(&mut self, view: &mut View<'_>) -> Result<Vec<(Bytes, Option<Bytes>)>, Stop> {
+        let Delegate { directory, bucket, .. } = self.delegate;
+        let (usage, inode) = (keys::usage(bucket), keys::inode(directory));
+        let rows = [inode, keys::tally(directory), keys::bucket(bucket), usage];
+        let found = view.get_all(&rows)?;
+        let is_so = match &found[0] {
+            Some(row) => {
+                let inode = Inode::decode(row)?;
+                inode.is_directory() && inode.bucket == bucket
+            }
+            None => false,
+        };
+        let quotas = found[3].as_ref().map(Usage::decode).transpose()?.unwrap_or_default();
+        if !is_so || quotas.quota_objects > 0 || quotas.quota_bytes > 0 {
+            return Err(Error::Conflict(format!("inode {directory} is not delegated")).into());
+        }
+        let (start, end) = keys::entries_from(directory, b"");
+        let entries = view.scan(&start, &end, DELEGATED_ENTRIES + 1)?;
+        if entries.len() > DELEGATED_ENTRIES {
+            return Err(Error::TooLarge(format!("entries of inode {directory}")).into());
+        }
+        self.entries = entries.into_iter().map(|(key, _)| key).collect();
+        Ok(rows.into_iter().zip(found).take(3).collect())
+    }
+}
+
+impl Op for DelegateOp {
+    fn apply(&mut self, view: &mut View<'_>, _: Timestamp, _: u64) -> Ran {
+        let (ran, rows) = outcome(self.run(view));
+        self.rows = rows;
+        ran
+    }
+
+    fn haste(&self) -> Haste {
+        Haste::Reader(Some(self.delegate.session))
+    }
+
+    fn grant(&mut self) -> Option<Grant> {
+        let rows = self.rows.as_ref()?.as_ref().ok()?;
+        let keys = rows.iter().map(|(key, _)| key.clone()).collect();
+        Some(Grant { session: self.delegate.session, keys })
+    }
+
+    fn wish(&self) -> Option<Wish> {
+        let Delegate { session, directory, bucket } = self.delegate;
+        Some(Wish { directory, bucket, session })
+    }
+
+    fn granted(&mut self, number: u64) {
+        self.number = number;
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.rows, Some(Err(_)))
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.rows = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        let DelegateOp { entries, rows, number, sender, .. } = *self;
+        let delegated = |rows| Delegated { number, entries, rows };
+        send(sender, rows.map(|rows| rows.map(delegated)));
     }
 }
 

@@ -60,6 +60,15 @@ impl Unsettled {
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// What somebody does by itself is not known here until [`Unsettled::let_go`].
+    pub fn hold(&self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub fn let_go(&self) {
+        self.done.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// What was read since `stamp` was made has settled.
     pub fn holds(&self, stamp: Stamp) -> bool {
         self.begun.load(Ordering::SeqCst) == stamp.0

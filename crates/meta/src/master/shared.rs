@@ -185,7 +185,7 @@ impl Shared {
     /// Sends the replies of operations that are durable, or will be once they have settled.
     pub fn answer(&self, jobs: Vec<Job>) {
         self.hasty.end(&jobs, &self.unsettled);
-        let mut count = 0;
+        let (mut answered, mut counted) = (0, 0);
         for mut job in jobs {
             let settled = match job.settle.take() {
                 None => Some(job),
@@ -193,12 +193,13 @@ impl Shared {
             };
             if let Some(job) = settled {
                 job.op.answer();
-                count += 1;
+                answered += 1;
+                counted += usize::from(job.is_counted);
             }
         }
-        if count > 0 {
-            self.counters.ops.add(count as u64);
-            self.permits.add_permits(count);
+        if answered > 0 {
+            self.counters.ops.add(answered);
+            self.permits.add_permits(counted);
         }
     }
 
@@ -217,7 +218,7 @@ impl Shared {
 
     /// Answers operations with an error.
     pub fn refuse(&self, jobs: Vec<Job>, error: impl Fn() -> Error) {
-        let refused = jobs.len();
+        let refused = jobs.iter().filter(|job| job.is_counted).count();
         for mut job in jobs {
             job.op.fail(error());
             self.hasty.end(std::slice::from_ref(&job), &self.unsettled);

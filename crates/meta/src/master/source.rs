@@ -8,6 +8,7 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, SessionId};
 
 use super::cache::{Cached, RowCache};
+use super::delegations::Delegations;
 use super::hasty::Haste;
 use super::leases::Leases;
 use super::overlay::Overlay;
@@ -43,13 +44,24 @@ pub struct Uncommitted<'a> {
     pub newest: Newest<'a>,
     /// Told what is seen.
     pub leases: &'a Leases,
+    /// What must not be seen by others than a session.
+    pub delegations: Option<(&'a Delegations, Option<SessionId>)>,
     pub sight: &'a Sight,
     /// Rows are as they were before what has not settled. Where that is not known, this is set.
     pub settled: Option<&'a Cell<bool>>,
 }
 
+impl Uncommitted<'_> {
+    fn is_delegated(&self, key: &Bytes) -> bool {
+        self.delegations.is_some_and(|(delegations, by)| delegations.see(key, by))
+    }
+}
+
 impl Source for Uncommitted<'_> {
     fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
+        if self.is_delegated(key) {
+            return None;
+        }
         self.sight.see(key, self.newest.overlay);
         let Some(unknown) = self.settled else {
             self.leases.see(key);
@@ -67,6 +79,9 @@ impl Source for Uncommitted<'_> {
     }
 
     fn scan(&self, start: &Bytes, end: &Bytes, limit: usize) -> Option<Vec<(Bytes, Bytes)>> {
+        if self.is_delegated(start) {
+            return None;
+        }
         match self.settled {
             Some(unknown) if self.leases.is_settling(start, end) => {
                 unknown.set(true);

@@ -12,7 +12,9 @@ use super::namespace::{
     chunk_of, count_usage, is_shared, release_body, require_session, retain_body, store,
     store_extents,
 };
-use super::posix::{WRITE, check_mode, is_superuser, open_inode, without_privileges};
+use super::posix::{
+    WRITE, check_mode, drop_capabilities, is_superuser, open_inode, without_privileges,
+};
 use crate::rows::{Content, Extent, Extents, Inode, Kind, Place};
 use crate::{Context, Stop, View, keys};
 
@@ -115,19 +117,25 @@ pub(super) fn store_changed(
     inode.size = size;
     inode.data_change = context.batch;
     inode.forget_digests();
-    store_touched(view, context, ino, inode);
-    Ok(())
+    store_touched(view, context, ino, inode)
 }
 
 /// Stores an inode after something that counts as a change of its bytes.
-pub(super) fn store_touched(view: &mut View<'_>, context: &Context, ino: Ino, inode: &mut Inode) {
+pub(super) fn store_touched(
+    view: &mut View<'_>,
+    context: &Context,
+    ino: Ino,
+    inode: &mut Inode,
+) -> Result<(), Stop> {
     inode.mtime = context.now;
     inode.ctime = context.now;
     inode.change = context.batch;
     if !is_superuser(context) {
         inode.mode = without_privileges(inode.mode);
     }
+    drop_capabilities(view, ino, inode)?;
     store(view, keys::inode(ino), inode);
+    Ok(())
 }
 
 /// Puts bytes into a file at `offset`. Blocks are for the row of `chunk` where it is given, else
@@ -240,7 +248,7 @@ pub(super) fn own_body(
 /// Makes `target` a body that refers to the parts of the shared body `source` but for the bytes
 /// `start..end`, and takes one reference off `source`. References always lead to leaves, so they
 /// are copied, never chained. `TooLarge` if that is more than one operation may do.
-fn fork(
+pub(super) fn fork(
     view: &mut View<'_>,
     source: BodyId,
     target: BodyId,
@@ -275,7 +283,7 @@ fn fork(
 }
 
 /// An extent of a copy of `source` for one of its own.
-fn refer(source: BodyId, extent: Extent) -> Extent {
+pub(super) fn refer(source: BodyId, extent: Extent) -> Extent {
     let place = match extent.place {
         Place::Block { .. } => Place::Body { body: source, offset: extent.offset },
         other => other,

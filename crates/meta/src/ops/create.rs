@@ -32,6 +32,7 @@ impl Verb for Create {
     type Reply = (Ino, Inode, bool);
     const NAME: &'static str = "create";
     const LEASES_CHANGES: bool = true;
+    const POSTS: bool = true;
 
     fn changes(&self) -> Vec<Bytes> {
         vec![keys::file_entry(self.parent, &self.name), keys::tally(self.parent)]
@@ -72,6 +73,7 @@ impl Verb for Mknod {
     type Reply = (Ino, Inode);
     const NAME: &'static str = "mknod";
     const LEASES_CHANGES: bool = true;
+    const POSTS: bool = true;
 
     fn changes(&self) -> Vec<Bytes> {
         vec![keys::file_entry(self.parent, &self.name), keys::tally(self.parent)]

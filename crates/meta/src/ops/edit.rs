@@ -273,18 +273,43 @@ pub(super) fn overwrite(
     new: Vec<(u32, Extent)>,
 ) -> Result<(), Stop> {
     let (Some((_, first)), Some((_, last))) = (new.first(), new.last()) else { return Ok(()) };
-    let found = rows_between(view, body, first.offset, last.end())?;
+    let (start, end) = (first.offset, last.end());
+    let cuts: Vec<_> = new.iter().map(|(_, extent)| (extent.offset, extent.end())).collect();
+    edit(view, context, body, (start, end), &cuts, new)
+}
+
+/// As [`overwrite`], in the place of all that a body holds of `start..end`.
+pub(super) fn replace(
+    view: &mut View<'_>,
+    context: &Context,
+    body: BodyId,
+    start: u64,
+    end: u64,
+    new: Vec<(u32, Extent)>,
+) -> Result<(), Stop> {
+    edit(view, context, body, (start, end), &[(start, end)], new)
+}
+
+fn edit(
+    view: &mut View<'_>,
+    context: &Context,
+    body: BodyId,
+    (start, end): (u64, u64),
+    cuts: &[(u64, u64)],
+    new: Vec<(u32, Extent)>,
+) -> Result<(), Stop> {
+    let found = rows_between(view, body, start, end)?;
     let mut rows: BTreeMap<u32, Extents> = found.into_iter().collect();
     for (chunk, _) in &new {
         rows.entry(*chunk).or_default();
     }
     for (chunk, mut row) in rows {
         let before = row.extents.clone();
-        for (owner, extent) in &new {
-            cut(&mut row.extents, extent.offset, extent.end());
-            if *owner == chunk {
-                insert(&mut row.extents, extent.clone());
-            }
+        for (start, end) in cuts {
+            cut(&mut row.extents, *start, *end);
+        }
+        for (_, extent) in new.iter().filter(|(owner, _)| *owner == chunk) {
+            insert(&mut row.extents, extent.clone());
         }
         if row.extents != before {
             store_edited(view, context, body, chunk, &before, &row)?;

@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod coalesce;
 pub mod conditions;
 pub mod copy_object;
+pub mod copy_range;
 pub mod create;
 pub mod credentials;
 pub mod delete_object;

@@ -86,12 +86,20 @@ pub fn no_object(bucket: &str, key: &str) -> Stop {
 /// How far ahead of the next inode number one may be that is given.
 const GIVEN_AHEAD: u64 = 1 << 20;
 
-/// The next inode number, or the one that an operation was given which runs again. No number is
-/// ever used twice.
+/// The next inode number, or the one that an operation was given. No number is ever used twice.
 pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
     let key = keys::config("next_ino");
     let next = view.get(&key)?.as_ref().map(decode_number).transpose()?.unwrap_or(2);
-    let ino = view.given_ino().unwrap_or(Ino(next));
+    let given = view.given_ino();
+    if let Some((ino, session)) = given
+        && ino.0 < next
+        && load::<Session>(view, &keys::session(session))?.is_some_and(|row| row.has_reserved(ino))
+        && view.get(&keys::inode(ino))?.is_none()
+    {
+        view.note_ino(ino);
+        return Ok(ino);
+    }
+    let ino = given.map_or(Ino(next), |(ino, _)| ino);
     if ino.0 < next || ino.0 > next.saturating_add(GIVEN_AHEAD) {
         return Err(Error::Conflict(format!("inode {ino} of before; the next is {next}")).into());
     }

@@ -5,8 +5,9 @@ use cairn_base::{Error, Ino, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 use super::namespace::{entry_key, load, load_inode, open_bucket_of, store};
+use crate::keys::{self, Attribute};
 use crate::rows::{BucketKind, Entry, Inode, Kind, Row, Tally};
-use crate::{Context, Stop, View, keys};
+use crate::{Context, Stop, View};
 
 /// Permission bits as one digit of a mode: what a caller wants to do.
 pub const READ: u32 = 4;
@@ -254,6 +255,16 @@ pub fn inherit(context: &Context, parent: &Inode, umask: u32, inode: &mut Inode)
 pub fn without_privileges(mode: u32) -> u32 {
     let runs_as_group = if mode & 0o010 != 0 { SETGID } else { 0 };
     mode & !(SETUID | runs_as_group)
+}
+
+/// Takes away what a program was allowed more than who runs it, since its bytes or owner changed.
+pub fn drop_capabilities(view: &mut View<'_>, ino: Ino, inode: &mut Inode) -> Result<(), Stop> {
+    let row = keys::attribute(ino, Attribute::Xattr, b"security.capability");
+    if inode.xattr_count > 0 && view.get(&row)?.is_some() {
+        view.delete(row);
+        inode.xattr_count -= 1;
+    }
+    Ok(())
 }
 
 /// An inode as POSIX shows it, and the tally of a directory. A directory counts the `..` of its

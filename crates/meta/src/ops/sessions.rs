@@ -99,6 +99,47 @@ impl Verb for OpenRemoteSession {
     }
 }
 
+/// Ranges of reserved numbers that a session may still use.
+const RANGES: usize = 4;
+/// Numbers that are reserved at a time, at most.
+pub const RESERVED_MOST: u32 = 1 << 16;
+
+/// Sets numbers of inodes apart for a session, which may then make inodes before it asks. They are
+/// used up even if no inode ever gets them; those of the oldest of several ranges are given up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReserveInodes {
+    pub session: SessionId,
+    pub count: u32,
+}
+
+impl Verb for ReserveInodes {
+    /// The first one, and the one after the last.
+    type Reply = (Ino, Ino);
+    const NAME: &'static str = "reserve_inodes";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+        if self.count > RESERVED_MOST {
+            let what = format!("{} inodes at a time; at most {RESERVED_MOST}", self.count);
+            return Err(Error::TooLarge(what).into());
+        }
+        let (key, next_key) = (keys::session(self.session), keys::config("next_ino"));
+        let Some(mut session) = load::<Session>(view, &key)? else {
+            return Err(ended(self.session));
+        };
+        if session.state != SessionState::Live {
+            return Err(ended(self.session));
+        }
+        let next = view.get(&next_key)?.as_ref().map(decode_number).transpose()?.unwrap_or(2);
+        let range = (Ino(next), Ino(next + u64::from(self.count)));
+        view.put(next_key, encode_number(range.1.0));
+        session.reserved.push(range);
+        let surplus = session.reserved.len().saturating_sub(RANGES);
+        session.reserved.drain(..surplus);
+        store(view, key, &session);
+        Ok(range)
+    }
+}
+
 /// The answer to whatever a session wants that has ended.
 pub fn ended(session: SessionId) -> Stop {
     Error::Unavailable(format!("outcome unknown: session {session} has ended")).into()

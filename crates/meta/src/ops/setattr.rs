@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, store};
 use super::posix::{
-    MODE_BITS, SETGID, WRITE, check_mode, check_owner, checked_identity, may_use_group, open_inode,
-    present, without_privileges,
+    MODE_BITS, SETGID, WRITE, check_mode, check_owner, checked_identity, drop_capabilities,
+    may_use_group, open_inode, present, without_privileges,
 };
 use crate::rows::{Inode, Tally};
 use crate::{Context, Stop, Verb, View, keys};
@@ -38,6 +38,7 @@ impl Verb for Setattr {
     type Reply = (Inode, Tally);
     const NAME: &'static str = "setattr";
     const LEASES_CHANGES: bool = true;
+    const POSTS: bool = true;
 
     fn changes(&self) -> Vec<Bytes> {
         vec![keys::inode(self.ino)]
@@ -46,6 +47,9 @@ impl Verb for Setattr {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         let mut inode = open_inode(view, context, self.ino, Action::Write)?;
         self.change_owner(context, &mut inode)?;
+        if self.uid.is_some() || self.gid.is_some() {
+            drop_capabilities(view, self.ino, &mut inode)?;
+        }
         self.change_mode(context, &mut inode)?;
         self.check_times(context, &inode)?;
         let time = |set: SetTime| match set {

@@ -20,6 +20,7 @@ impl Verb for Symlink {
     type Reply = (Ino, Inode);
     const NAME: &'static str = "symlink";
     const LEASES_CHANGES: bool = true;
+    const POSTS: bool = true;
 
     fn changes(&self) -> Vec<Bytes> {
         vec![keys::file_entry(self.parent, &self.name), keys::tally(self.parent)]

@@ -48,7 +48,7 @@ impl Verb for Truncate {
         let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
         if self.size == inode.size {
             // The bytes stay, and so do their digests.
-            store_touched(view, context, self.ino, &mut inode);
+            store_touched(view, context, self.ino, &mut inode)?;
             return Ok(Truncated { inode, more: false });
         }
         let mut size = self.size;

@@ -31,6 +31,7 @@ impl Verb for Write {
     type Reply = Inode;
     const NAME: &'static str = "write";
     const LEASES_CHANGES: bool = true;
+    const POSTS: bool = true;
 
     fn changes(&self) -> Vec<Bytes> {
         let mut changes = vec![keys::inode(self.ino)];

@@ -94,7 +94,16 @@ pub struct Session {
     pub started: Timestamp,
     /// Who alone may attach it; 0 for the process that the master is in.
     pub owner: u64,
+    /// Numbers of inodes that nobody else makes: the first ones and the ends of the ranges that
+    /// were reserved last.
+    pub reserved: Vec<(Ino, Ino)>,
     pub unknown: Vec<u8>,
+}
+
+impl Session {
+    pub fn has_reserved(&self, ino: Ino) -> bool {
+        self.reserved.iter().any(|(first, end)| (*first..*end).contains(&ino))
+    }
 }
 
 impl Row for Session {
@@ -109,12 +118,15 @@ impl Row for Session {
         if self.owner != 0 {
             writer.number(3, self.owner);
         }
+        for (first, end) in &self.reserved {
+            writer.number(4, first.0).number(5, end.0);
+        }
         writer.raw(&self.unknown);
         writer.finish()
     }
 
     fn decode(row: &Bytes) -> Result<Session> {
-        let mut session = Session::default();
+        let (mut session, mut first) = (Session::default(), Ino(0));
         let mut fields = Fields::open(row, FORMAT)?;
         while let Some(field) = fields.next_field()? {
             match field.tag {
@@ -128,6 +140,8 @@ impl Row for Session {
                 }
                 2 => session.started = Timestamp(unzigzag(field.number()?)),
                 3 => session.owner = field.number()?,
+                4 => first = Ino(field.number()?),
+                5 => session.reserved.push((first, Ino(field.number()?))),
                 _ => field.keep(&mut session.unknown),
             }
         }

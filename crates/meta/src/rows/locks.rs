@@ -10,6 +10,39 @@ use super::{FORMAT, Row, narrow, unexpected};
 /// Numbers that a lock is written as.
 const NUMBERS: usize = 6;
 
+/// Locks by flock(2) and by fcntl(2) know nothing of each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub enum Space {
+    /// It is not known by which it is, so it stands in the way of both.
+    #[default]
+    Both,
+    Fcntl,
+    Flock,
+}
+
+impl Space {
+    fn meets(self, other: Space) -> bool {
+        self == other || self == Space::Both || other == Space::Both
+    }
+
+    fn number(self) -> u64 {
+        match self {
+            Space::Both => 0,
+            Space::Fcntl => 1,
+            Space::Flock => 2,
+        }
+    }
+
+    fn of(number: u64) -> Result<Space> {
+        match number {
+            0 => Ok(Space::Both),
+            1 => Ok(Space::Fcntl),
+            2 => Ok(Space::Flock),
+            other => Err(unexpected("space of a lock", other)),
+        }
+    }
+}
+
 /// A lock on a range of bytes of a file, as fcntl(2) has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lock {
@@ -23,16 +56,17 @@ pub struct Lock {
     pub start: u64,
     /// The last byte.
     pub last: u64,
+    pub space: Space,
 }
 
-/// The locks on a file: the row `l f <ino>`. Those of one owner neither overlap nor could they be
-/// one; they are in the order of owners, then of bytes.
+/// The locks on a file: the row `l f <ino>`. Those of one owner in one space neither overlap nor
+/// could they be one; they are in the order of owners, of spaces, then of bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Locks(pub Vec<Lock>);
 
 impl Lock {
     fn is_of(&self, other: &Lock) -> bool {
-        (self.session, self.owner) == (other.session, other.owner)
+        (self.session, self.owner) == (other.session, other.owner) && self.space.meets(other.space)
     }
 
     fn overlaps(&self, other: &Lock) -> bool {
@@ -41,7 +75,10 @@ impl Lock {
 
     /// Whether both cannot be held at the same time.
     pub fn conflicts(&self, other: &Lock) -> bool {
-        !self.is_of(other) && self.overlaps(other) && (self.exclusive || other.exclusive)
+        !self.is_of(other)
+            && self.space.meets(other.space)
+            && self.overlaps(other)
+            && (self.exclusive || other.exclusive)
     }
 }
 
@@ -67,9 +104,10 @@ impl Locks {
     pub fn grant(&mut self, lock: Lock) {
         self.release(&lock);
         self.0.push(lock);
-        self.0.sort_unstable_by_key(|lock| (lock.session, lock.owner, lock.start));
+        self.0.sort_unstable_by_key(|lock| (lock.session, lock.owner, lock.space, lock.start));
         self.0.dedup_by(|next, lock| {
             let joins = next.is_of(lock)
+                && next.space == lock.space
                 && next.exclusive == lock.exclusive
                 && lock.last.checked_add(1) == Some(next.start);
             if joins {
@@ -84,8 +122,9 @@ impl Row for Locks {
     fn encode(&self) -> Bytes {
         let mut numbers = Vec::new();
         for lock in &self.0 {
-            let Lock { session, owner, pid, exclusive, start, last } = *lock;
-            for number in [session.0, owner, pid.into(), exclusive.into(), start, last] {
+            let Lock { session, owner, pid, exclusive, start, last, space } = *lock;
+            let kind = u64::from(exclusive) | space.number() << 1;
+            for number in [session.0, owner, pid.into(), kind, start, last] {
                 put_varint(&mut numbers, number);
             }
         }
@@ -104,13 +143,13 @@ impl Row for Locks {
                 for number in &mut numbers {
                     *number = take_varint(&mut rest)?;
                 }
-                let [session, owner, pid, exclusive, start, last] = numbers;
-                if exclusive > 1 || start > last {
+                let [session, owner, pid, kind, start, last] = numbers;
+                if start > last {
                     return Err(unexpected("lock", format!("{start} to {last}")));
                 }
                 let (session, pid) = (SessionId(session), narrow("lock", pid)?);
-                let exclusive = exclusive == 1;
-                locks.push(Lock { session, owner, pid, exclusive, start, last });
+                let (exclusive, space) = (kind & 1 == 1, Space::of(kind >> 1)?);
+                locks.push(Lock { session, owner, pid, exclusive, start, last, space });
             }
         }
         Ok(Locks(locks))
@@ -126,9 +165,15 @@ mod tests {
 
     fn any_lock() -> impl Strategy<Value = Lock> {
         let range = (0..BYTES).prop_flat_map(|start| (Just(start), start..BYTES));
-        (0..2u64, 0..3u64, any::<bool>(), range).prop_map(|(session, owner, exclusive, range)| {
+        let owner = (0..2u64, 0..3u64, any::<bool>());
+        (owner, any::<bool>(), range).prop_map(|((session, owner, flock), exclusive, range)| {
             let (start, last) = range;
-            Lock { session: SessionId(session), owner, pid: 1, exclusive, start, last }
+            let space = match owner {
+                0 => Space::Both,
+                _ if flock => Space::Flock,
+                _ => Space::Fcntl,
+            };
+            Lock { session: SessionId(session), owner, pid: 1, exclusive, start, last, space }
         })
     }
 
@@ -182,6 +227,7 @@ mod tests {
             exclusive: true,
             start: 0,
             last: u64::MAX,
+            space: Space::Both,
         };
         let mut locks = Locks::default();
         locks.grant(all);
@@ -189,5 +235,37 @@ mod tests {
         assert_eq!(locks, Locks(vec![all]));
         locks.release(&Lock { start: 5, ..all });
         assert_eq!(locks, Locks(vec![Lock { last: 4, ..all }]));
+    }
+
+    #[test]
+    fn what_is_locked_by_flock_is_not_by_fcntl() {
+        let lock = |owner, space| Lock {
+            session: SessionId(1),
+            owner,
+            pid: 1,
+            exclusive: true,
+            start: 0,
+            last: 9,
+            space,
+        };
+        for (one, other, conflicts) in [
+            (Space::Flock, Space::Fcntl, false),
+            (Space::Flock, Space::Flock, true),
+            (Space::Fcntl, Space::Fcntl, true),
+            (Space::Both, Space::Fcntl, true),
+            (Space::Flock, Space::Both, true),
+        ] {
+            assert_eq!(lock(1, one).conflicts(&lock(2, other)), conflicts, "{one:?} {other:?}");
+            assert!(!lock(1, one).conflicts(&lock(1, other)));
+        }
+        // One owner has a lock of each, and gives them back one by one.
+        let mut locks = Locks::default();
+        locks.grant(lock(1, Space::Flock));
+        locks.grant(lock(1, Space::Fcntl));
+        assert_eq!(locks.0.len(), 2);
+        locks.release(&lock(1, Space::Flock));
+        assert_eq!(locks, Locks(vec![lock(1, Space::Fcntl)]));
+        locks.release(&lock(1, Space::Both));
+        assert_eq!(locks, Locks::default());
     }
 }

@@ -22,7 +22,7 @@ pub use credentials::{AccessKey, Token, User};
 pub use directory::{Drain, Entry, Freed, Session, SessionState, Slot, Tally};
 pub use extents::{Extent, Extents, Place};
 pub use inode::{Content, Inode, Kind};
-pub use locks::{Lock, Locks};
+pub use locks::{Lock, Locks, Space};
 pub use upload::{Part, Upload};
 
 use bytes::Bytes;

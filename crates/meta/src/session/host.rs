@@ -8,15 +8,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::{Caller, RelayedCaller};
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Clock, Error, Ino, Result, SessionId, UserId};
+use cairn_base::{Clock, Error, Ino, Result, SessionId, Timestamp, UserId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::{
-    Acknowledge, Attach, Attached, Change, Detach, Execute, Executed, Flush, Method, Progress,
-    Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply,
+    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Detach, Execute, Executed, Flush,
+    GiveBack, Method, Posted, Progress, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply,
+    Run, RunPosted,
 };
 use crate::master::{self, Event, Once, Reading};
 use crate::ops::credentials::{FindAccessKey, FindToken};
@@ -202,6 +204,9 @@ impl Sessions {
                 self.reply(ran.map(|ran| ran.map(read)))
             }
             Method::Execute => self.reply(self.execute(peer, wire::decode(message)?).await),
+            Method::Delegate => self.reply(self.delegate(peer, wire::decode(message)?).await),
+            Method::RunPosted => self.reply(self.run_posted(peer, wire::decode(message)?).await),
+            Method::GiveBack => self.reply(self.give_back(peer, wire::decode(message)?)),
             Method::Flush => self.reply(self.flush(peer, &wire::decode(message)?).await),
             Method::Replayed => self.reply(self.replayed(peer, &wire::decode(message)?)),
             Method::Detach => self.reply(self.detach(peer, &wire::decode(message)?).await),
@@ -350,25 +355,105 @@ impl Sessions {
     }
 
     async fn run(&self, peer: &Peer, change: Change, manner: Manner) -> Result<Option<Executed>> {
-        let Change { run, released } = change;
-        if !self.is_attached(peer, run.session) {
+        if !self.is_attached(peer, change.run.session) {
             return Ok(None);
-        }
-        if run.slot >= super::SLOTS {
-            return Err(Error::Invalid(format!("slot {}", run.slot)));
         }
         if !manner.is_replay {
             self.opened().await;
         }
-        let caller = peer.caller(run.caller);
-        let (session, slot, sequence) = (run.session, run.slot, run.sequence);
+        let (verb, fields, once) = self.once(peer, change, manner, None)?;
+        executed(wire::visit(verb, &fields, once)?.await).map(Some)
+    }
+
+    /// The verb of an operation, its fields, and what else there is to it.
+    fn once(
+        &self,
+        peer: &Peer,
+        change: Change,
+        manner: Manner,
+        posted: Option<Timestamp>,
+    ) -> Result<(u16, Bytes, Once<'_>)> {
+        let Change { run, released } = change;
+        let Run { session, slot, sequence, caller, verb, fields } = run;
+        if slot >= super::SLOTS {
+            return Err(Error::Invalid(format!("slot {slot}")));
+        }
+        let caller = peer.caller(caller);
         let Manner { lease, hasty, ino, .. } = manner;
         let master = &self.master;
-        let once = Once { master, caller, session, slot, sequence, released, lease, hasty, ino };
-        let ran = wire::visit(run.verb, &run.fields, once)?.await;
-        let master::Executed { reply, mut rows, ino, serial } = ran;
-        rows.retain(is_leased);
-        Ok(Some(Executed { reply: reply?, rows, ino, serial, progress: Progress::default() }))
+        let once =
+            Once { master, caller, session, slot, sequence, released, lease, hasty, ino, posted };
+        Ok((verb, fields, once))
+    }
+
+    async fn delegate(&self, peer: &Peer, delegate: Delegate) -> Result<Option<Delegated>> {
+        if !self.is_attached(peer, delegate.session) {
+            return Ok(None);
+        }
+        self.opened().await;
+        self.master.check_space()?;
+        self.master.delegate(delegate).await.map(Some)
+    }
+
+    /// Those that come after one that fails run all the same.
+    async fn run_posted(
+        &self,
+        peer: &Peer,
+        posted: RunPosted,
+    ) -> Result<Option<Vec<Result<Executed>>>> {
+        let RunPosted { session, operations } = posted;
+        if !self.is_attached(peer, session) {
+            return Ok(None);
+        }
+        if operations.len() > usize::from(super::SLOTS) {
+            let what = format!("{} operations at a time", operations.len());
+            return Err(Error::TooLarge(what));
+        }
+        let is_replay = self.state.lock().replaying.contains_key(&session);
+        if !is_replay {
+            self.opened().await;
+        }
+        let take = |posted: Posted| {
+            let Posted { execute: Execute { change, ino }, time } = posted;
+            if change.run.session != session {
+                return Err(Error::Invalid("an operation of another session".into()));
+            }
+            let lease = !is_replay && !change.released.is_empty();
+            let manner = Manner { lease, is_replay, hasty: true, ino };
+            let (verb, fields, once) = self.once(peer, change, manner, Some(time))?;
+            wire::visit(verb, &fields, TakePosted(once))?
+        };
+        let taken: Vec<_> = operations.into_iter().map(take).collect();
+        let mut all = Vec::with_capacity(taken.len());
+        for one in taken {
+            let ran = match one {
+                Ok(answer) => executed(self.master.posted(answer).await),
+                Err(error) => Err(error),
+            };
+            if let Err(Error::Unavailable(_)) = ran {
+                // It may run yet, elsewhere.
+                self.master.check_serving()?;
+            }
+            all.push(ran);
+        }
+        if self.master.check_space().is_err() {
+            // From here on it hears of it before it says that something is done.
+            self.master.tell(Event::Unwelcome { session });
+        }
+        let progress = self.master.progress(session);
+        for ran in all.iter_mut().flatten() {
+            ran.progress = progress;
+        }
+        Ok(Some(all))
+    }
+
+    fn give_back(&self, peer: &Peer, message: GiveBack) -> Result<Option<()>> {
+        let GiveBack { session, directories } = message;
+        if !self.is_attached(peer, session) {
+            return Ok(None);
+        }
+        self.master.tell(Event::GivenBack { session, directories });
+        Ok(Some(()))
     }
 
     async fn flush(&self, peer: &Peer, flush: &Flush) -> Result<Option<Progress>> {
@@ -383,6 +468,7 @@ impl Sessions {
         if !self.is_attached(peer, message.session) {
             return Ok(None);
         }
+        self.master.tell(Event::Replayed { session: message.session });
         let mut state = self.state.lock();
         state.replaying.remove(&message.session);
         self.open_if_due(&state);
@@ -488,6 +574,13 @@ impl Sessions {
     }
 }
 
+/// What is sent of an operation that has run.
+fn executed(ran: master::Executed) -> Result<Executed> {
+    let master::Executed { reply, mut rows, ino, serial } = ran;
+    rows.retain(is_leased);
+    Ok(Executed { reply: reply?, rows, ino, serial, progress: Progress::default() })
+}
+
 fn is_leased((_, row): &(Bytes, Option<Bytes>)) -> bool {
     row.as_ref().is_none_or(|row| row.len() <= LEASED_ROW_BYTES)
 }
@@ -501,5 +594,19 @@ impl<'a> Visitor for Once<'a> {
 
     fn visit<V: WireVerb>(self, verb: V) -> Self::Output {
         Box::pin(self.master.run_once(self, verb))
+    }
+}
+
+/// Has the master take an operation that its session has run by itself.
+struct TakePosted<'a>(Once<'a>);
+
+impl Visitor for TakePosted<'_> {
+    type Output = Result<oneshot::Receiver<master::Executed>>;
+
+    fn visit<V: crate::WireVerb>(self, verb: V) -> Self::Output {
+        if !V::POSTS {
+            return Err(Error::Denied(format!("{}: not by a session by itself", V::NAME)));
+        }
+        self.0.master.take_posted(self.0, verb)
     }
 }

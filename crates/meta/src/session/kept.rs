@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_base::Ino;
+use cairn_base::{Error, Ino, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::client::Operation;
+use super::posted::Post;
 use super::slots::Taken;
 use super::{Executed, Lost, Progress, ReadReply, Reply};
 
@@ -22,8 +23,19 @@ pub struct Kept {
     pub slot: Arc<Taken>,
     /// The inode that it made.
     pub ino: Option<Ino>,
+    /// When the session ran it by itself, if it did.
+    pub posted: Option<Timestamp>,
     /// Counts what was kept.
     number: u64,
+}
+
+impl State {
+    /// How many are kept then.
+    fn keep(&mut self, serial: u64, kept: Kept) -> usize {
+        self.number += 1;
+        self.kept.insert(serial, Arc::new(Kept { number: self.number, ..kept }));
+        self.kept.len()
+    }
 }
 
 /// What is kept, in the order in which it was executed.
@@ -84,13 +96,41 @@ impl Keeper {
             return false;
         }
         if serial > state.progress.settled {
-            state.number += 1;
             let (operation, slot) = (Arc::clone(operation), Arc::clone(slot));
-            let kept = Kept { operation, slot, ino, number: state.number };
-            state.kept.insert(serial, Arc::new(kept));
-            if state.kept.len() == MANY {
+            let kept = Kept { operation, slot, ino, posted: None, number: 0 };
+            if state.keep(serial, kept) == MANY {
                 self.many.notify_one();
             }
+        }
+        true
+    }
+
+    /// Keeps operations that the session had run by itself, and that the master of an attachment
+    /// has executed now. Not if that is over; returns whether it is not.
+    pub fn keep_posted(
+        &self,
+        attachment: u64,
+        batch: &[Arc<Post>],
+        ran: &[Result<Executed, Error>],
+    ) -> bool {
+        let mut state = self.state.lock();
+        if state.attachment != attachment || batch.len() != ran.len() {
+            return false;
+        }
+        for (post, ran) in batch.iter().zip(ran) {
+            let Ok(Executed { serial, progress, .. }) = ran else { continue };
+            if *serial > state.progress.settled.max(progress.settled) {
+                let (operation, slot) = (Arc::clone(&post.operation), Arc::clone(&post.slot));
+                let (ino, posted) = (post.ino, Some(post.time));
+                state.keep(*serial, Kept { operation, slot, ino, posted, number: 0 });
+            }
+        }
+        if state.kept.len() >= MANY {
+            self.many.notify_one();
+        }
+        drop(state);
+        if let Some(Ok(Executed { progress, .. })) = ran.iter().rfind(|ran| ran.is_ok()) {
+            self.note(attachment, *progress);
         }
         true
     }

@@ -6,6 +6,8 @@
 //!   Client::run  ──────────────────── Run ───────► executor, exactly once
 //!   or           ──────────────────── Execute ───► executor, answered before it is durable:
 //!   kept, and sent again to the next master         see docs/decisions/0015-executed.md
+//!   post: by itself ── RunPosted, later ────────► executor, in their order; only in directories
+//!   that are delegated to it: see docs/decisions/0016-delegated-directories.md
 //!   leased rows  ◄── Recall ─────────────────────  before a change is acknowledged
 //!                ─── Acknowledge ────────────────►
 //!                ─── Renew, every third of a lease ►
@@ -21,6 +23,7 @@
 pub mod client;
 pub mod host;
 mod kept;
+mod posted;
 mod rows;
 mod slots;
 
@@ -29,7 +32,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_auth::RelayedCaller;
-use cairn_base::{Error, Ino, Result, SessionId};
+use cairn_base::{BucketId, Error, Ino, Result, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -38,7 +41,8 @@ pub const LEASE: Duration = Duration::from_secs(10);
 /// Operations of one session that may be on their way at a time.
 pub const SLOTS: u16 = 1024;
 
-/// What can be asked of a master; the number is what crosses the network.
+/// What can be asked of a master; the number is what crosses the network, where those of
+/// `cairn_cluster::control` do so as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Method {
@@ -65,6 +69,12 @@ pub enum Method {
     AttachToReplay = 12,
     /// [`Replayed`], answered with nothing.
     Replayed = 13,
+    /// [`Delegate`], answered with [`Delegated`].
+    Delegate = 14,
+    /// [`RunPosted`], answered with a `Result` of [`Executed`] for each.
+    RunPosted = 15,
+    /// [`GiveBack`], answered with nothing.
+    GiveBack = 25,
 }
 
 impl Method {
@@ -81,6 +91,9 @@ impl Method {
             11 => Ok(Method::Flush),
             12 => Ok(Method::AttachToReplay),
             13 => Ok(Method::Replayed),
+            14 => Ok(Method::Delegate),
+            15 => Ok(Method::RunPosted),
+            25 => Ok(Method::GiveBack),
             other => Err(Error::NotImplemented(format!("method {other} of a master"))),
         }
     }
@@ -195,6 +208,49 @@ pub struct Executed {
     /// that were answered before they were durable.
     pub serial: u64,
     pub progress: Progress,
+}
+
+/// Asks for a directory that the session made and nobody else has looked into, to fill it by
+/// itself. It is to be given back when a recall names it: see [`crate::keys::delegation`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Delegate {
+    pub session: SessionId,
+    pub directory: Ino,
+    /// That it is in.
+    pub bucket: BucketId,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Delegated {
+    /// Counts delegations.
+    pub number: u64,
+    /// The keys of all its entries.
+    pub entries: Vec<Bytes>,
+    /// What an operation needs that fills it, leased.
+    pub rows: Vec<(Bytes, Option<Bytes>)>,
+}
+
+/// Operations that the session has run by itself, in their order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunPosted {
+    pub session: SessionId,
+    pub operations: Vec<Posted>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Posted {
+    pub execute: Execute,
+    /// When it was.
+    pub time: Timestamp,
+}
+
+/// All that the session has done by itself in these directories has run. With each, the number of
+/// its delegation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GiveBack {
+    pub session: SessionId,
+    pub directories: Vec<(Ino, u64)>,
 }
 
 /// Waits until executed operations up to this one are durable, or came to nothing.

@@ -145,6 +145,26 @@ impl LeasedRows {
         }
     }
 
+    /// Somebody keeps newer ones of these rows over those here.
+    pub fn overlaid(&self, keys: &[Bytes]) {
+        let _recalling = self.recalling.lock();
+        for key in keys {
+            self.rows.remove(key);
+        }
+        self.recalls.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What was sent of these rows in answer to calls made before this is not kept any more: it may
+    /// be older than what is here.
+    pub fn settled(&self, keys: &[Bytes]) {
+        let _recalling = self.recalling.lock();
+        let number = self.recalls.load(Ordering::SeqCst) + 1;
+        for key in keys {
+            self.stripe(key).lock().last = number;
+        }
+        self.recalls.store(number, Ordering::SeqCst);
+    }
+
     /// Rows and their bytes.
     pub fn usage(&self) -> (u64, u64) {
         (self.rows.len() as u64, self.rows.weight())

@@ -38,6 +38,16 @@ impl Slots {
     /// A slot for a new operation; waits while all are in use.
     pub async fn take(self: &Arc<Self>) -> Option<Taken> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
+        self.taken(permit)
+    }
+
+    /// As [`Slots::take`], but only if one is free.
+    pub fn take_now(self: &Arc<Self>) -> Option<Taken> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        self.taken(permit)
+    }
+
+    fn taken(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Option<Taken> {
         let mut slot = self.free.lock().pop()?;
         slot.sequence += 1;
         Some(Taken { slots: Arc::clone(self), slot, _permit: permit })

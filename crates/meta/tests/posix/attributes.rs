@@ -53,6 +53,39 @@ fn owners_change_what_is_theirs() {
 }
 
 #[test]
+fn a_write_and_another_owner_take_capabilities_away() {
+    let mut store = Store::new(12);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let ino = store.file(top, "f");
+    let give = |store: &mut Store| {
+        let (name, value) = (b"security.capability".to_vec(), Bytes::from_static(b"x"));
+        store.run(SetXattr { ino, name, value, mode: XattrMode::Set }).unwrap();
+        let value = Bytes::from_static(b"x");
+        let name = b"user.stays".to_vec();
+        store.run(SetXattr { ino, name, value, mode: XattrMode::Set }).unwrap();
+        assert_eq!(store.inode(ino).unwrap().xattr_count, 2);
+    };
+    let has_lost = |store: &mut Store| {
+        let left = store.run(ListXattrs { ino }).unwrap();
+        assert_eq!(store.inode(ino).unwrap().xattr_count, 1);
+        left == [&b"user.stays"[..]]
+    };
+    give(&mut store);
+    store.run(Setattr { mode: Some(0o755), ..set(ino) }).unwrap();
+    assert_eq!(store.inode(ino).unwrap().xattr_count, 2);
+    let (spare, data) = (store.next_body(), Data::Inline(Bytes::from_static(b"x")));
+    store.run(Write { ino, session: SESSION, opened: true, spare, offset: 0, data }).unwrap();
+    assert!(has_lost(&mut store));
+    give(&mut store);
+    store.run(Setattr { uid: Some(7), ..set(ino) }).unwrap();
+    assert!(has_lost(&mut store));
+    give(&mut store);
+    let spare = store.next_body();
+    store.run(Truncate { ino, session: SESSION, opened: true, spare, size: 0 }).unwrap();
+    assert!(has_lost(&mut store));
+}
+
+#[test]
 fn a_write_takes_setuid_away() {
     let mut store = Store::new(2);
     let top = store.bucket("bucket", BucketKind::Posix);

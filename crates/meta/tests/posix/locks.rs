@@ -6,14 +6,14 @@ use cairn_meta::keys;
 use cairn_meta::ops::lock::{ReleaseAll, ReleaseLock, TakeLock, TestLock};
 use cairn_meta::ops::sessions::{EndSession, OpenSession};
 use cairn_meta::ops::unlink::Unlink;
-use cairn_meta::rows::{BucketKind, Lock};
+use cairn_meta::rows::{BucketKind, Lock, Space};
 
 use crate::harness::{OWNER, SESSION, Store, fails};
 
 const OTHER: SessionId = SessionId(SESSION.0 + 1);
 
 fn lock(session: SessionId, exclusive: bool, start: u64, last: u64) -> Lock {
-    Lock { session, owner: 1, pid: 9, exclusive, start, last }
+    Lock { session, owner: 1, pid: 9, exclusive, start, last, space: Space::Fcntl }
 }
 
 fn store() -> (Store, Ino, Ino) {
@@ -39,13 +39,16 @@ fn who_is_in_the_way_is_told() {
     assert_eq!(store.run(TakeLock { ino, lock: wanted }).unwrap(), Some(held));
     let beside = lock(OTHER, true, 20, u64::MAX);
     assert_eq!(store.run(TakeLock { ino, lock: beside }).unwrap(), None);
+    // By flock(2) it is another lock.
+    let flock = Lock { space: Space::Flock, ..lock(OTHER, true, 0, u64::MAX) };
+    assert_eq!(store.run(TakeLock { ino, lock: flock }).unwrap(), None);
     // Shared ones go together, and the holder may change its own.
     let shared = lock(SESSION, false, 10, 19);
     assert_eq!(store.run(TakeLock { ino, lock: shared }).unwrap(), None);
     assert_eq!(store.run(TakeLock { ino, lock: wanted }).unwrap(), None);
     assert_eq!(store.run(TakeLock { ino, lock: held }).unwrap(), Some(wanted));
     for session in [SESSION, OTHER] {
-        let lock = lock(session, false, 0, u64::MAX);
+        let lock = Lock { space: Space::Both, ..lock(session, false, 0, u64::MAX) };
         store.run(ReleaseLock { ino, lock }).unwrap();
     }
     assert!(is_clean(&store));

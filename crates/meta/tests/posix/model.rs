@@ -423,16 +423,42 @@ impl Model {
 
     /// A file about to be changed.
     pub fn writable(&self, ino: Ino, opened: bool) -> Outcome<&Node> {
+        self.file(ino, if opened { 0 } else { 2 })
+    }
+
+    /// A file about to be read.
+    pub fn readable(&self, ino: Ino, opened: bool) -> Outcome<&Node> {
+        self.file(ino, if opened { 0 } else { 4 })
+    }
+
+    fn file(&self, ino: Ino, bits: u32) -> Outcome<&Node> {
         let node = self.node(ino)?;
         match node.kind {
             Kind::File => {}
             Kind::Directory => return Err("is_directory"),
             _ => return Err("invalid"),
         }
-        if !opened {
-            self.actor.may(node, 2)?;
-        }
+        self.actor.may(node, bits)?;
         Ok(node)
+    }
+
+    /// Whether, and how many bytes from where in `source` can be put where in `target`.
+    pub fn copyable(
+        &self,
+        (source, from): (Ino, u64),
+        (target, to): (Ino, u64),
+        len: u64,
+        opened: bool,
+    ) -> Outcome<u64> {
+        let found = self.readable(source, opened)?;
+        if self.writable(target, opened)?.bucket != found.bucket {
+            return Err("cross_bucket");
+        }
+        let len = len.min(found.size.saturating_sub(from));
+        match source == target && len > 0 && from < to + len && to < from + len {
+            true => Err("invalid"),
+            false => Ok(len),
+        }
     }
 
     /// Its bytes changed.

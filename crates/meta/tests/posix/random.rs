@@ -7,6 +7,7 @@ use cairn_auth::Caller;
 use cairn_base::{BlockId, BodyId, BucketId, Error, Ino, Owner, Timestamp, limits};
 use cairn_meta::ops::append::Append;
 use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
+use cairn_meta::ops::copy_range::CopyRange;
 use cairn_meta::ops::create::{Create, Mknod};
 use cairn_meta::ops::getattr::{Access, Getattr};
 use cairn_meta::ops::link::Link;
@@ -203,8 +204,9 @@ impl World {
             36..50 => self.rename(),
             50..57 => self.setattr(),
             57..62 => self.xattr(),
-            62..74 => self.write(),
-            74..80 => self.append(),
+            62..72 => self.write(),
+            72..77 => self.append(),
+            77..80 => self.copy_range(),
             80..85 => self.truncate(),
             85..88 => self.punch(),
             88..91 => self.coalesce(),
@@ -547,6 +549,31 @@ impl World {
         {
             self.model.touch(ino).runs.clear(offset, offset + len);
         }
+        self.check_inode(ino);
+    }
+
+    fn copy_range(&mut self) {
+        let (source, opened) = (self.of_kind(false), self.below(2) == 0);
+        let ino = if self.below(3) == 0 { source } else { self.of_kind(false) };
+        let (source_offset, offset, len) = (self.offset(), self.offset(), self.offset());
+        let spare = self.store.next_body();
+        let model = self.model.copyable((source, source_offset), (ino, offset), len, opened);
+        let session = SESSION;
+        let verb = CopyRange { source, source_offset, ino, offset, len, session, opened, spare };
+        let real = self.store.run(verb);
+        self.same("copy_range", &real, &model);
+        if let Ok(copied) = real {
+            let len = copied.len;
+            assert!(Some(len) <= model.ok() && (len > 0 || model == Ok(0)), "{len} of {model:?}");
+            if len > 0 {
+                let from = &self.model.nodes[&source].runs;
+                let runs = from.range(source_offset, source_offset + len);
+                let node = self.model.touch(ino);
+                node.size = node.size.max(offset + len);
+                node.runs.put_all(offset, len, &runs);
+            }
+        }
+        self.check_inode(source);
         self.check_inode(ino);
     }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod delegated;
 mod executed;
 mod inherited;
 mod net;

@@ -1,0 +1,91 @@
+//! Blocks of a store that another process of this machine has open, read from its files.
+//!
+//! That process says where a block lies; whether its files may be read is for the operating system
+//! to say. What is read is verified against its record as ever, so a place that does not hold any
+//! more (the record was moved since) is an error, and never other bytes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::{BlockId, Disk, DiskFile, GroupId, Owner, Result, disk};
+use serde::{Deserialize, Serialize};
+
+use crate::files::segment_name;
+use crate::format::Key;
+use crate::format::record::Place;
+use crate::read::Found;
+
+/// Where a block lies on a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BlockPlace {
+    pub segment: u32,
+    /// Of the segment.
+    pub salt: u64,
+    /// Of the record in the segment, bytes.
+    pub offset: u64,
+    pub owner: Owner,
+    /// Of the block, bytes.
+    pub length: u32,
+}
+
+impl BlockPlace {
+    pub(crate) fn of(found: &Found) -> BlockPlace {
+        let Found { place: Place { segment, salt, offset }, owner, length, .. } = *found;
+        BlockPlace { segment, salt, offset, owner, length }
+    }
+}
+
+/// The directory of a store that another process has open.
+#[derive(Clone)]
+pub struct NearBlocks {
+    disk: Arc<dyn Disk>,
+}
+
+impl NearBlocks {
+    pub fn new(disk: Arc<dyn Disk>) -> NearBlocks {
+        NearBlocks { disk }
+    }
+
+    /// Bytes `range` of a block, verified. Blocks.
+    ///
+    /// # Errors
+    /// Whoever has the store open is then to be asked: the block may be elsewhere by now.
+    pub fn read(
+        &self,
+        (group, block): (GroupId, BlockId),
+        place: BlockPlace,
+        range: &Range<u32>,
+    ) -> Result<Bytes> {
+        let file = self.file(place)?;
+        let read = |buf: &mut [u8], offset| disk::read_exact_at(&*file, buf, offset).map(|()| true);
+        found(&file, Key { group, block }, place).read_or_fail(range, &read)
+    }
+
+    /// As [`NearBlocks::read`] where the bytes are in memory; `None` where not.
+    ///
+    /// # Errors
+    /// As of [`NearBlocks::read`].
+    pub fn read_now(
+        &self,
+        (group, block): (GroupId, BlockId),
+        place: BlockPlace,
+        range: &Range<u32>,
+    ) -> Result<Option<Bytes>> {
+        let file = self.file(place)?;
+        let read = |buf: &mut [u8], offset| {
+            Ok(file.read_at_nowait(buf, offset)?.is_some_and(|got| got == buf.len()))
+        };
+        found(&file, Key { group, block }, place).read(range, &read)
+    }
+
+    /// Opened for each read: a file that is kept open takes its space on the disk after it has gone.
+    fn file(&self, place: BlockPlace) -> Result<Arc<dyn DiskFile>> {
+        Ok(self.disk.open_to_read(&segment_name(place.segment))?)
+    }
+}
+
+fn found(file: &Arc<dyn DiskFile>, key: Key, place: BlockPlace) -> Found {
+    let BlockPlace { segment, salt, offset, owner, length } = place;
+    Found { file: Arc::clone(file), place: Place { segment, salt, offset }, key, owner, length }
+}

@@ -1,0 +1,137 @@
+//! Who takes the next request from the kernel.
+//!
+//! Waking a thread takes longer than most requests. So one thread at a time has the *turn*: it takes
+//! requests, one after another, and looks out for the next one for a moment before it sleeps. It
+//! passes the turn on when it is about to be busy for longer and another request is there. The
+//! others wait here, and not in the kernel, which would wake one of them for each request.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::kernel::Kernel;
+
+/// How long the next request is looked out for: programs make one after the other.
+const LOOKOUT: Duration = Duration::from_micros(50);
+/// How often who waits looks whether requests wait as well: then somebody is busy for too long.
+const WAIT: Duration = Duration::from_secs(1);
+/// A request that moves so many bytes takes longer.
+pub const MANY_BYTES: usize = 32 << 10;
+/// Looking out goes on while of the last requests most came in time; else it is tried at one in
+/// [`PROBES`].
+const TRUST: u32 = 8;
+const PROBES: u32 = 16;
+
+thread_local! {
+    static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
+}
+
+pub struct Turns {
+    kernel: Arc<Kernel>,
+    state: Arc<Mutex<State>>,
+    free: Arc<Condvar>,
+    /// Threads that take requests.
+    threads: usize,
+    /// How much looking out was worth of late, up to [`TRUST`].
+    worth: AtomicU32,
+    requests: AtomicU32,
+    /// There is a processor to look out with.
+    looks_out: bool,
+}
+
+#[derive(Default)]
+struct State {
+    is_taken: bool,
+    waiting: usize,
+}
+
+/// A thread has the turn until this is dropped: at the latest when it ends.
+struct Turn {
+    state: Arc<Mutex<State>>,
+    free: Arc<Condvar>,
+}
+
+/// A request that was taken. When this is dropped, its thread is done with it.
+#[must_use]
+pub struct Request<'a>(&'a Turns);
+
+impl Turns {
+    pub fn new(kernel: Arc<Kernel>, threads: usize) -> Turns {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Turns {
+            kernel,
+            state: Arc::default(),
+            free: Arc::default(),
+            threads,
+            worth: AtomicU32::new(TRUST),
+            requests: AtomicU32::new(0),
+            looks_out: processors > 1,
+        }
+    }
+
+    /// This thread has taken a request, which takes it longer if `is_long`.
+    pub fn request(&self, is_long: bool) -> Request<'_> {
+        if is_long && self.kernel.has_requests() {
+            TURN.take();
+        }
+        Request(self)
+    }
+
+    /// Returns when this thread is to take the next request.
+    fn wait(&self) {
+        let others_wait = {
+            let mut state = self.state.lock();
+            if TURN.with_borrow(Option::is_none) {
+                while state.is_taken {
+                    state.waiting += 1;
+                    let timed_out = self.free.wait_for(&mut state, WAIT).timed_out();
+                    state.waiting -= 1;
+                    if timed_out && self.kernel.has_requests() {
+                        return;
+                    }
+                }
+                state.is_taken = true;
+                let (state, free) = (Arc::clone(&self.state), Arc::clone(&self.free));
+                TURN.set(Some(Turn { state, free }));
+            }
+            state.waiting + 1 == self.threads
+        };
+        // Whoever sleeps in the kernel is woken for each request that this one takes.
+        if others_wait && self.looks_out {
+            self.look_out();
+        }
+    }
+
+    fn look_out(&self) {
+        let worth = self.worth.load(Ordering::Relaxed);
+        let count = self.requests.fetch_add(1, Ordering::Relaxed);
+        if worth == 0 && !count.is_multiple_of(PROBES) {
+            return;
+        }
+        let began = Instant::now();
+        while began.elapsed() < LOOKOUT {
+            if self.kernel.has_requests() {
+                self.worth.store((worth + 1).min(TRUST), Ordering::Relaxed);
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        self.worth.store(worth.saturating_sub(2), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        self.0.wait();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.state.lock().is_taken = false;
+        self.free.notify_one();
+    }
+}

@@ -1,0 +1,218 @@
+//! What a session does by itself, and sends later: docs/decisions/0016-delegated-directories.md.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{Error, Ino, Result, SessionId};
+
+use super::{Attachment, Forgotten, Inner, Keeper, Operation, call};
+use crate::ops::sessions::ReserveInodes;
+use crate::session::posted::{Asking, Post, Poster, RESERVED};
+use crate::session::slots::Taken;
+use crate::session::{
+    Delegate, Delegated, Executed, GiveBack, Link, Lost, Method, Reply, RunPosted,
+};
+use crate::{WireVerb, keys, wire};
+
+impl Inner {
+    /// Runs an operation here, if that goes without waiting for anything.
+    pub(super) fn post<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
+        if !V::POSTS || self.keeper.is_none() {
+            return None;
+        }
+        let attachment = self.posts.may_post(&verb.changes())?;
+        let slots = Arc::clone(&self.slots.lock());
+        self.post_in(slots.take_now()?, attachment, caller, verb)
+    }
+
+    fn post_in<V: WireVerb>(
+        &self,
+        slot: Taken,
+        attachment: u64,
+        caller: &Caller,
+        verb: &V,
+    ) -> Option<V::Reply> {
+        if !self.is_valid() {
+            return None;
+        }
+        let poster = Poster {
+            session: SessionId(self.session.load(Ordering::SeqCst)),
+            attachment,
+            caller,
+            batch: self.settled.load(Ordering::SeqCst),
+            now: self.clock.now(),
+            monotonic: self.clock.monotonic(),
+        };
+        let reply = self.posts.post(&self.rows, poster, verb, slot)?;
+        self.forgotten(Forgotten::Changing(&verb.changes()));
+        Some(reply)
+    }
+
+    /// As [`Inner::post`]; asks for the directory before, if there is any point in it.
+    pub(super) async fn post_or_ask<V: WireVerb>(
+        &self,
+        caller: &Caller,
+        verb: &V,
+    ) -> Option<V::Reply> {
+        if !V::POSTS || self.keeper.is_none() {
+            return None;
+        }
+        let changes = verb.changes();
+        let directory = changes.iter().find_map(|key| keys::directory_of(key));
+        if let Some(directory) = directory
+            && self.posts.may_ask(&self.rows, directory).is_some()
+        {
+            // Others wait until it is known whether the directory is delegated.
+            let _asking = self.posts.asking.lock().await;
+            if let Some(asked) = self.posts.may_ask(&self.rows, directory) {
+                self.ask_for(caller, directory, asked).await;
+            }
+        }
+        let attachment = self.posts.may_post(&changes)?;
+        let slots = Arc::clone(&self.slots.lock());
+        self.post_in(slots.take().await?, attachment, caller, verb)
+    }
+
+    async fn ask_for(&self, caller: &Caller, directory: Ino, asked: Asking) {
+        if self.posts.numbers().0 == 0 && self.reserve(caller).await.is_err() {
+            return;
+        }
+        let mark = self.rows.mark();
+        let Ok(Attachment { session, link, .. }) = self.attached().await else { return };
+        self.counters.calls.fetch_add(1, Ordering::Relaxed);
+        let delegate = Delegate { session, directory, bucket: asked.bucket };
+        match call::<_, Delegated>(&*link, Method::Delegate, &delegate).await {
+            Ok(Reply::Done(mut delegated)) => {
+                for (key, row) in std::mem::take(&mut delegated.rows) {
+                    self.rows.offer(mark, key, row);
+                }
+                let now = self.clock.monotonic();
+                self.posts.delegated(directory, asked, delegated, now);
+            }
+            Ok(Reply::Failed(error)) => {
+                tracing::debug!(%directory, %error, "not delegated");
+                self.posts.refused(directory);
+            }
+            Ok(Reply::NotAttached | Reply::NotServing(_)) | Err(_) => self.lost(&link).await,
+        }
+    }
+
+    /// Has numbers of inodes reserved.
+    async fn reserve(&self, caller: &Caller) -> Result<()> {
+        let session = SessionId(self.session.load(Ordering::SeqCst));
+        let operation = Operation::new(caller, &ReserveInodes { session, count: RESERVED })?;
+        let operation = Arc::new(Operation { is_durable: true, ..operation });
+        let (first, end) = wire::decode(&self.send(&operation).await.reply?)?;
+        if session.0 == self.session.load(Ordering::SeqCst) {
+            self.posts.reserved(first, end);
+        }
+        Ok(())
+    }
+
+    /// Sends what was posted when there is something, and gives directories back that are wanted
+    /// elsewhere or are not used any more.
+    pub(super) async fn send_what_was_posted(&self) {
+        let Some(keeper) = &self.keeper else { return };
+        self.posts.work().await;
+        let batch = self.posts.batch();
+        let given = self.posts.to_give_back(self.clock.monotonic());
+        if batch.is_empty() && given.is_empty() {
+            return;
+        }
+        let Ok(attachment) = self.attached().await else { return };
+        let over = self.attachment.wait_for(|now| {
+            let is_same = now.as_ref().is_some_and(|now| now.number == attachment.number);
+            (!is_same).then_some(())
+        });
+        let is_sent = tokio::select! {
+            biased;
+            sent = self.send_some(keeper, &attachment, batch, given) => sent.is_ok(),
+            () = over => false,
+        };
+        if !is_sent {
+            self.lost(&attachment.link).await;
+        }
+        if self.posts.numbers().1
+            && let Ok(_asking) = self.posts.asking.try_lock()
+            && let Err(error) = self.reserve(&Caller::anonymous()).await
+        {
+            tracing::debug!(%error, "no more numbers of inodes");
+        }
+    }
+
+    async fn send_some(
+        &self,
+        keeper: &Keeper,
+        attachment: &Attachment,
+        batch: Vec<Arc<Post>>,
+        directories: Vec<(Ino, u64)>,
+    ) -> Result<(), Lost> {
+        let Attachment { session, link, number, .. } = attachment;
+        if !directories.is_empty() {
+            // From here on it is not known which names are not there.
+            let key = |(directory, number): &(Ino, u64)| keys::delegation(*directory, *number);
+            let gone: Vec<Bytes> = directories.iter().map(key).collect();
+            self.rows.overlaid(&gone);
+            self.forgotten(Forgotten::Rows(&gone));
+            let give_back = GiveBack { session: *session, directories };
+            match call::<_, ()>(&**link, Method::GiveBack, &give_back).await? {
+                Reply::Done(()) => {}
+                _ => return Err(Lost("directories were not given back".into())),
+            }
+        }
+        match batch.is_empty() {
+            true => Ok(()),
+            false => self.send_batch(keeper, (*session, *number, &**link), batch).await,
+        }
+    }
+
+    /// Has the master of an attachment run the first of those that were posted.
+    ///
+    /// # Errors
+    /// `Lost`: it may have, and they are to be sent again.
+    pub(super) async fn send_batch(
+        &self,
+        keeper: &Keeper,
+        (session, attachment, link): (SessionId, u64, &dyn Link),
+        batch: Vec<Arc<Post>>,
+    ) -> Result<(), Lost> {
+        let mark = self.rows.mark();
+        let to_post = |post: &Arc<Post>| {
+            let run = post.operation.in_slot(session, &post.slot);
+            post.operation.to_post(run, post.ino, post.time)
+        };
+        let posted = RunPosted { session, operations: batch.iter().map(to_post).collect() };
+        self.counters.calls.fetch_add(1, Ordering::Relaxed);
+        let answer = call::<_, Vec<Result<Executed>>>(link, Method::RunPosted, &posted).await?;
+        let ran = match answer {
+            Reply::Done(ran) => ran,
+            Reply::Failed(error) => {
+                let failed = |_: &Arc<Post>| Err(Error::Invalid(error.to_string()));
+                batch.iter().map(failed).collect()
+            }
+            Reply::NotAttached | Reply::NotServing(_) => return Err(Lost("not served".into())),
+        };
+        if !keeper.keep_posted(attachment, &batch, &ran) {
+            return Err(Lost("another master may not know of it".into()));
+        }
+        let (wrong, lost) = self.posts.confirm(&self.rows, mark, &batch, ran);
+        if lost > 0 {
+            keeper.lose(lost);
+            self.forgotten(Forgotten::Rows(&wrong));
+        }
+        Ok(())
+    }
+
+    /// The session has ended, and with it what nobody else has heard of.
+    pub(super) fn lose_what_was_posted(&self) {
+        let lost = self.posts.lose();
+        if let Some(keeper) = &self.keeper
+            && lost > 0
+        {
+            tracing::error!(operations = lost, "done, not sent, and LOST with the session");
+            keeper.lose(lost);
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! Operations that a session has run by itself, in directories that are delegated to it, and that
+//! the master is to run yet: docs/decisions/0016-delegated-directories.md.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{BucketId, Error, Ino, SessionId, Timestamp};
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::client::Operation;
+use super::rows::{LeasedRows, Mark};
+use super::slots::Taken;
+use super::{Delegated, Executed};
+use crate::rows::{Inode, Row, Session, encode_number};
+use crate::{Context, Source, View, Watched, WireVerb, keys};
+
+/// Operations that are sent at a time, and their bytes.
+const BATCH_OPS: usize = 256;
+const BATCH_BYTES: usize = 512 << 10;
+/// What is posted is sent after so long, if nobody waits for it: together with what comes meanwhile.
+const LINGER: Duration = Duration::from_millis(5);
+/// A directory in which nothing was made for so long is given back.
+const IDLE: Duration = Duration::from_secs(1);
+/// Or for so long, when another one is wanted back.
+const BRIEFLY: Duration = Duration::from_millis(50);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// Numbers of inodes that are reserved at a time.
+pub const RESERVED: u32 = 1 << 14;
+/// Directories that may be asked for; beyond that all are forgotten.
+const OWN: usize = 1 << 16;
+
+/// One of them.
+pub struct Post {
+    pub operation: Arc<Operation>,
+    pub slot: Arc<Taken>,
+    /// The inode that it made.
+    pub ino: Option<Ino>,
+    /// When it was run here.
+    pub time: Timestamp,
+    number: u64,
+    /// What it changed.
+    keys: Vec<Bytes>,
+}
+
+#[derive(Default)]
+pub struct Posts {
+    state: RwLock<State>,
+    /// Whether anything is known here that is not among the leased rows.
+    has_rows: AtomicBool,
+    /// All numbered so or less have run, or are lost.
+    ran: Watched<u64>,
+    wake: Notify,
+    /// Somebody waits for those that are queued.
+    urgent: Notify,
+    /// Held by who asks for a directory, so that others wait for the answer.
+    pub asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Those that are not known to have run, the oldest first.
+    queue: VecDeque<Arc<Post>>,
+    last: u64,
+    /// What they left.
+    rows: HashMap<Bytes, Changed>,
+    held: BTreeMap<Ino, Directory>,
+    /// Inodes that were made here and are known to nobody else, and the directories of their names.
+    made: HashMap<Ino, Ino>,
+    /// Directories that the session made, and may ask for.
+    own: HashSet<Ino>,
+    /// To be given back, once all numbered so or less have run.
+    releasing: Vec<(Ino, u64, u64)>,
+    /// Delegations that were recalled before they were heard of.
+    void: HashSet<u64>,
+    /// Operations on their way that may change what is delegated, and how many there ever were.
+    barring: usize,
+    barred: u64,
+    /// Counts attachments: what was delegated before is not after.
+    attachment: u64,
+    reserved: VecDeque<(Ino, Ino)>,
+    /// The time of the last one.
+    time: Timestamp,
+}
+
+struct Changed {
+    row: Option<Bytes>,
+    /// The last that changed it.
+    by: u64,
+}
+
+struct Directory {
+    number: u64,
+    /// The keys of all its entries, and of some that are gone.
+    entries: HashSet<Bytes>,
+    /// When something was made here last, by the monotonic clock.
+    used: Duration,
+}
+
+/// What is known when a directory is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Asking {
+    pub bucket: BucketId,
+    attachment: u64,
+    barred: u64,
+}
+
+/// An operation on its way that may change what is delegated: meanwhile nothing is posted.
+#[must_use]
+pub struct Barring<'a>(Option<&'a Posts>);
+
+/// Who runs an operation by itself, and when.
+pub struct Poster<'a> {
+    pub session: SessionId,
+    /// As [`Posts::may_post`] has said.
+    pub attachment: u64,
+    pub caller: &'a Caller,
+    pub batch: u64,
+    pub now: Timestamp,
+    pub monotonic: Duration,
+}
+
+impl Posts {
+    /// Runs an operation here, if nobody else can know the rows that it needs and changes. The slot
+    /// is that in which the master is to run it.
+    pub fn post<V: WireVerb>(
+        &self,
+        rows: &LeasedRows,
+        poster: Poster<'_>,
+        verb: &V,
+        slot: Taken,
+    ) -> Option<V::Reply> {
+        let mut state = self.state.write();
+        let Poster { session, attachment, caller, batch, now, monotonic } = poster;
+        if state.barring > 0 || state.attachment != attachment {
+            return None;
+        }
+        let time = now.max(state.time);
+        let context = Context { caller: caller.clone(), now: time, batch };
+        let ino = state.reserved.front().map(|(first, _)| *first);
+        let local = Local { state: &state, rows, session, ino };
+        let mut view = View::new(&local);
+        if let Some(ino) = ino {
+            view.give_ino(ino, session);
+        }
+        // Whatever is wrong, the master says so.
+        let reply = verb.apply(&mut view, &context).ok()?;
+        let made = view.taken_ino();
+        let mut changes = view.into_changes().ok()?;
+        changes.retain(|key, _| !keys::is_counter(key));
+        let parent = |key: &Bytes| state.made.get(&keys::inode_of(key)?).copied();
+        let directory = changes.keys().find_map(|key| keys::directory_of(key).or(parent(key)));
+        let is_ours = |key: &Bytes| state.is_ours(key, made);
+        if changes.is_empty() || !changes.keys().all(is_ours) {
+            return None;
+        }
+        let operation = Operation::new(caller, verb).ok()?;
+        state.last += 1;
+        let number = state.last;
+        let keys: Vec<Bytes> = changes.keys().cloned().collect();
+        if let Some(held) = directory.and_then(|directory| state.held.get_mut(&directory)) {
+            held.used = monotonic;
+            held.entries.extend(keys.iter().filter(|key| key.first() == Some(&b'd')).cloned());
+        }
+        if let (Some(ino), Some(directory)) = (made, directory) {
+            state.use_reserved();
+            state.made.insert(ino, directory);
+        }
+        state.rows.extend(changes.into_iter().map(|(key, row)| (key, Changed { row, by: number })));
+        state.time = time;
+        let (operation, slot) = (Arc::new(operation), Arc::new(slot));
+        rows.overlaid(&keys);
+        state.queue.push_back(Arc::new(Post { operation, slot, ino: made, time, number, keys }));
+        self.has_rows.store(true, Ordering::SeqCst);
+        drop(state);
+        self.wake.notify_one();
+        Some(reply)
+    }
+
+    /// Whether an operation that changes these rows is worth an attempt; then in which attachment.
+    pub fn may_post(&self, changes: &[Bytes]) -> Option<u64> {
+        let state = self.state.read();
+        let is_ours = |key: &Bytes| state.is_ours(key, None);
+        (state.barring == 0 && changes.iter().any(is_ours)).then_some(state.attachment)
+    }
+
+    /// Reads rows as they are here: leased ones, and over them what was posted.
+    pub fn over<R>(&self, rows: &LeasedRows, read: impl FnOnce(&dyn Source) -> R) -> R {
+        if !self.has_rows.load(Ordering::SeqCst) {
+            return read(rows);
+        }
+        let state = self.state.read();
+        read(&Over { state: &state, rows })
+    }
+
+    /// The first of those that are to be sent.
+    pub fn batch(&self) -> Vec<Arc<Post>> {
+        let state = self.state.read();
+        let mut bytes = 0;
+        let fit = |post: &&Arc<Post>| {
+            let fits = bytes < BATCH_BYTES;
+            bytes += post.operation.len();
+            fits
+        };
+        state.queue.iter().take(BATCH_OPS).take_while(fit).cloned().collect()
+    }
+
+    /// The master has run `batch`, of which became what is said; it was asked after `mark`. Returns
+    /// the rows that are not what was said here, and how many operations are lost.
+    pub fn confirm(
+        &self,
+        rows: &LeasedRows,
+        mark: Mark,
+        batch: &[Arc<Post>],
+        ran: Vec<Result<Executed, Error>>,
+    ) -> (Vec<Bytes>, usize) {
+        let mut state = self.state.write();
+        let (mut wrong, mut lost, mut settled) = (Vec::new(), 0, Vec::new());
+        for (post, ran) in batch.iter().zip(ran) {
+            if state.queue.pop_front_if(|first| first.number == post.number).is_none() {
+                continue;
+            }
+            for key in &post.keys {
+                if state.rows.get(key).is_some_and(|changed| changed.by == post.number) {
+                    state.rows.remove(key);
+                }
+            }
+            match ran {
+                Ok(ran) => {
+                    for (key, row) in ran.rows {
+                        if !state.rows.contains_key(&key) {
+                            rows.offer(mark, key, row);
+                        }
+                    }
+                }
+                Err(error) => {
+                    let verb = post.operation.name();
+                    tracing::error!(verb, %error, "done, not durable, and LOST");
+                    lost += 1;
+                    wrong.extend(post.keys.iter().cloned());
+                }
+            }
+            settled.extend(post.keys.iter().cloned());
+            self.ran.set(post.number);
+        }
+        rows.settled(&settled);
+        if lost > 0 {
+            state.give_up();
+        }
+        self.has_rows.store(!state.is_empty(), Ordering::SeqCst);
+        (wrong, lost)
+    }
+
+    /// Waits until all that was posted has run.
+    pub async fn drained(&self) {
+        let last = self.state.read().last;
+        if self.ran.get() < last {
+            self.urgent.notify_one();
+        }
+        self.ran.wait_for(|ran| (*ran >= last).then_some(())).await;
+    }
+
+    /// Waits for something to do. What is queued waits for more, for a moment.
+    pub async fn work(&self) {
+        let (queued, is_idle) = {
+            let state = self.state.read();
+            (state.queue.len(), state.held.is_empty())
+        };
+        if queued == 0 {
+            let patience = if is_idle { IDLE } else { LOOK };
+            let _ = timeout(patience, self.wake.notified()).await;
+        }
+        if queued < BATCH_OPS {
+            let _ = timeout(LINGER, self.urgent.notified()).await;
+        }
+    }
+
+    /// An operation is about to be sent that changes these rows, as far as it says. Drop what is
+    /// returned when it is over.
+    pub fn bar(&self, changes: &[Bytes]) -> Barring<'_> {
+        let mut state = self.state.write();
+        let may_change = |key: &Bytes| match keys::inode_of(key) {
+            Some(ino) => state.held.contains_key(&ino),
+            None => keys::directory_of(key).is_some(),
+        };
+        if !changes.is_empty() && !changes.iter().any(may_change) {
+            // It changes files. What it leaves of them may be known elsewhere.
+            for ino in changes.iter().filter_map(|key| keys::inode_of(key)) {
+                state.made.remove(&ino);
+            }
+            return Barring(None);
+        }
+        state.made.clear();
+        state.barring += 1;
+        state.barred += 1;
+        for key in changes {
+            let held = keys::directory_of(key).and_then(|ino| state.held.get_mut(&ino));
+            if let (Some(held), Some(b'd')) = (held, key.first()) {
+                held.entries.insert(key.clone());
+            }
+        }
+        Barring(Some(self))
+    }
+
+    /// The session has made a directory.
+    pub fn made(&self, directory: Ino) {
+        let own = &mut self.state.write().own;
+        if own.len() >= OWN {
+            own.clear();
+        }
+        own.insert(directory);
+    }
+
+    /// Whether to ask for a directory, which is asked for with what is returned.
+    pub fn may_ask(&self, rows: &LeasedRows, directory: Ino) -> Option<Asking> {
+        let state = self.state.read();
+        let is_released = state.releasing.iter().any(|(released, ..)| *released == directory);
+        let may_be = state.own.contains(&directory) && !state.held.contains_key(&directory);
+        if !may_be || is_released || state.barring > 0 {
+            return None;
+        }
+        let inode = rows.get(&keys::inode(directory))??;
+        let bucket = Inode::decode(&inode).ok()?.bucket;
+        Some(Asking { bucket, attachment: state.attachment, barred: state.barred })
+    }
+
+    /// A directory is not to be asked for again.
+    pub fn refused(&self, directory: Ino) {
+        self.state.write().own.remove(&directory);
+    }
+
+    /// A directory was delegated. What is not true any more is given back.
+    pub fn delegated(
+        &self,
+        directory: Ino,
+        asked: Asking,
+        delegated: Delegated,
+        monotonic: Duration,
+    ) {
+        let mut state = self.state.write();
+        let Delegated { number, entries, .. } = delegated;
+        if state.attachment != asked.attachment || state.void.remove(&number) {
+            return;
+        }
+        if state.barred == asked.barred {
+            let entries = entries.into_iter().collect();
+            state.held.insert(directory, Directory { number, entries, used: monotonic });
+            self.has_rows.store(true, Ordering::SeqCst);
+        } else {
+            state.releasing.push((directory, number, 0));
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// The master wants a directory back. Who wants one often wants those beside it next.
+    pub fn recalled(&self, directory: Ino, number: u64, monotonic: Duration) {
+        let mut state = self.state.write();
+        state.release_idle(monotonic, BRIEFLY);
+        match state.held.get(&directory) {
+            Some(held) if held.number == number => state.release(directory),
+            // It is about to be given back.
+            _ if state.releasing.iter().any(|(_, of, _)| *of == number) => {}
+            _ => {
+                state.void.insert(number);
+                state.releasing.push((directory, number, 0));
+            }
+        }
+        drop(state);
+        self.wake.notify_one();
+        self.urgent.notify_one();
+    }
+
+    /// Directories to give back now, with the numbers of their delegations.
+    pub fn to_give_back(&self, monotonic: Duration) -> Vec<(Ino, u64)> {
+        let mut state = self.state.write();
+        state.release_idle(monotonic, IDLE);
+        let (ran, mut due) = (self.ran.get(), Vec::new());
+        state.releasing.retain(|(directory, number, after)| {
+            let is_due = *after <= ran;
+            due.extend(is_due.then_some((*directory, *number)));
+            !is_due
+        });
+        self.has_rows.store(!state.is_empty(), Ordering::SeqCst);
+        due
+    }
+
+    /// Numbers of inodes were reserved.
+    pub fn reserved(&self, first: Ino, end: Ino) {
+        self.state.write().reserved.push_back((first, end));
+    }
+
+    /// Numbers that are left of them, and whether there are to be more.
+    pub fn numbers(&self) -> (u64, bool) {
+        let state = self.state.read();
+        let left = state.reserved.iter().map(|(first, end)| end.0 - first.0).sum();
+        (left, !state.held.is_empty() && left < u64::from(RESERVED) / 2)
+    }
+
+    /// The session is about to be attached anew: nothing is delegated to it.
+    pub fn begin(&self) {
+        let mut state = self.state.write();
+        state.attachment += 1;
+        state.held.clear();
+        state.made.clear();
+        state.releasing.clear();
+        state.void.clear();
+    }
+
+    /// The session has ended, and with it what was posted; how many there were.
+    pub fn lose(&self) -> usize {
+        let mut state = self.state.write();
+        let lost = std::mem::take(&mut state.queue).len();
+        state.rows.clear();
+        state.own.clear();
+        state.reserved.clear();
+        self.has_rows.store(false, Ordering::SeqCst);
+        self.ran.set(state.last);
+        lost
+    }
+}
+
+impl State {
+    /// Whether nobody else can know a row, where the operation that changes it makes `made`.
+    fn is_ours(&self, key: &Bytes, made: Option<Ino>) -> bool {
+        if let Some(directory) = keys::directory_of(key) {
+            return self.held.contains_key(&directory);
+        }
+        let ino = keys::inode_of(key);
+        ino.is_some_and(|ino| made == Some(ino) || self.made.contains_key(&ino))
+    }
+
+    /// Whether a row is known not to exist: an entry of a directory that is held.
+    fn lacks(&self, key: &Bytes) -> bool {
+        let directory = keys::directory_of(key).filter(|_| key.first() == Some(&b'd'));
+        let held = directory.and_then(|directory| self.held.get(&directory));
+        held.is_some_and(|held| !held.entries.contains(key))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.held.is_empty()
+    }
+
+    fn use_reserved(&mut self) {
+        if let Some((first, end)) = self.reserved.front_mut() {
+            first.0 += 1;
+            if first >= end {
+                self.reserved.pop_front();
+            }
+        }
+    }
+
+    fn release_idle(&mut self, monotonic: Duration, idle: Duration) {
+        let is_idle = |held: &Directory| monotonic.saturating_sub(held.used) >= idle;
+        let unused = self.held.iter().filter(|(_, held)| is_idle(held));
+        for directory in unused.map(|(directory, _)| *directory).collect::<Vec<_>>() {
+            self.release(directory);
+        }
+    }
+
+    fn release(&mut self, directory: Ino) {
+        if let Some(held) = self.held.remove(&directory) {
+            self.releasing.push((directory, held.number, self.last));
+            self.made.retain(|_, parent| *parent != directory);
+        }
+    }
+
+    /// No directory is filled any more without asking, until further ones are made.
+    fn give_up(&mut self) {
+        for directory in self.held.keys().copied().collect::<Vec<_>>() {
+            self.release(directory);
+        }
+        self.own.clear();
+    }
+}
+
+impl Drop for Barring<'_> {
+    fn drop(&mut self) {
+        if let Some(posts) = self.0 {
+            posts.state.write().barring -= 1;
+        }
+    }
+}
+
+/// Rows for an operation that is run here.
+struct Local<'a> {
+    state: &'a State,
+    rows: &'a LeasedRows,
+    session: SessionId,
+    /// The number that an inode gets.
+    ino: Option<Ino>,
+}
+
+impl Source for Local<'_> {
+    fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
+        if let Some(changed) = self.state.rows.get(key) {
+            return Some(changed.row.clone());
+        }
+        match key.first() {
+            // What is counted counts for nothing here.
+            Some(b'n') => return Some(None),
+            // The number that is given was the next one before.
+            Some(b'c') => return self.ino.map(|_| Some(encode_number(u64::MAX))),
+            _ => {}
+        }
+        if *key == keys::session(self.session) {
+            let reserved = self.state.reserved.iter().copied().collect();
+            return Some(Some(Session { reserved, ..Session::default() }.encode()));
+        }
+        let is_new = self.ino.is_some_and(|ino| *key == keys::inode(ino));
+        if is_new || self.state.lacks(key) { Some(None) } else { self.rows.get(key) }
+    }
+
+    fn scan(&self, _: &Bytes, _: &Bytes, _: usize) -> Option<Vec<(Bytes, Bytes)>> {
+        None
+    }
+}
+
+/// Rows for who reads here.
+struct Over<'a> {
+    state: &'a State,
+    rows: &'a LeasedRows,
+}
+
+impl Source for Over<'_> {
+    fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
+        match self.state.rows.get(key) {
+            Some(changed) => Some(changed.row.clone()),
+            None if self.state.lacks(key) => Some(None),
+            None => self.rows.get(key),
+        }
+    }
+
+    fn scan(&self, _: &Bytes, _: &Bytes, _: usize) -> Option<Vec<(Bytes, Bytes)>> {
+        None
+    }
+}
