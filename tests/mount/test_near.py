@@ -3,6 +3,7 @@
 import os
 import random
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.mount import Door, Mount
@@ -18,6 +19,17 @@ def sent(server):
     return int(dict(line.split(": ") for line in lines)["wchar"])
 
 
+@contextmanager
+def served(files):
+    """A server that has these files, and the door by which they came."""
+    with Server() as server:
+        door = Door(server, "bucket")
+        door.ask("PUT", "")
+        for name, data in files.items():
+            door.put(name, data)
+        yield server, door
+
+
 def read_by(server, mount, path):
     """What the mount shows, and what the server has sent for it."""
     before = sent(server)
@@ -28,10 +40,7 @@ def read_by(server, mount, path):
 
 def test_bytes_do_not_cross_the_socket(tmp_path):
     data = random.Random(1).randbytes(SIZE)
-    with Server() as server:
-        door = Door(server, "bucket")
-        door.ask("PUT", "")
-        door.put("file", data)
+    with served({"file": data}) as (server, door):
         found, by_server = read_by(server, Mount(server, tmp_path / "one", bucket="bucket"), "file")
         assert found == data
         assert by_server < SIZE / 8, by_server
@@ -46,10 +55,7 @@ def test_bytes_do_not_cross_the_socket(tmp_path):
 
 def test_files_that_cannot_be_read_are_asked_for(tmp_path):
     data = random.Random(2).randbytes(SIZE)
-    with Server() as server:
-        door = Door(server, "bucket")
-        door.ask("PUT", "")
-        door.put("file", data)
+    with served({"file": data}) as (server, _):
         away = server.directory / "away"
         segments = server.directory / "blocks"
         # The server has its files open; nobody else finds them.
@@ -66,11 +72,7 @@ def test_files_that_cannot_be_read_are_asked_for(tmp_path):
 def test_a_broken_file_is_an_error_of_that_file_only(tmp_path):
     rng = random.Random(3)
     files = {f"file-{number}": rng.randbytes(MIB) for number in range(8)}
-    with Server() as server:
-        door = Door(server, "bucket")
-        door.ask("PUT", "")
-        for name, data in files.items():
-            door.put(name, data)
+    with served(files) as (server, _):
         for segment in (server.directory / "blocks").glob("*.seg"):
             content = segment.read_bytes()
             at = content.find(files["file-3"][500_000:500_064])
