@@ -9,6 +9,7 @@ import os
 import random
 import subprocess
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,7 +18,7 @@ from harness.disk import SmallDisk, Unavailable
 from harness.mount import Door, Mount, environment, eventually, is_mounted
 from harness.server import Server, binary, scratch
 
-ROUNDS = int(os.environ.get("CAIRN_TEST_MOUNT_KILLS", "3"))
+ROUNDS = int(os.environ.get("CAIRN_TEST_MOUNT_KILLS", "50"))
 
 
 @pytest.fixture
@@ -27,8 +28,8 @@ def place():
         yield server, scratch("survival")
 
 
-def synced(path, data):
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+def synced(path, data, flag=os.O_TRUNC):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | flag)
     try:
         os.write(fd, data)
         os.fsync(fd)
@@ -36,26 +37,87 @@ def synced(path, data):
         os.close(fd)
 
 
-def test_what_was_synced_outlives_mounts_and_servers_that_are_killed(place):
+class Syncer(multiprocessing.Process):
+    """Appends to files and replaces others, and syncs each change, until it is told to end or its mount
+    is gone. Of each file it knows the size and checksum that it was told are durable. A process of
+    its own: one that started a server while it has a file open would wait for itself."""
+
+    def __init__(self, root, seed, model):
+        super().__init__()
+        self.root, self.rng, self.model = root, random.Random(seed), model
+        self.tried = "replaced0", model.get("replaced0", (0, 0))
+        self.ended, self.result = multiprocessing.Event(), multiprocessing.SimpleQueue()
+
+    def run(self):
+        error = None
+        try:
+            while not self.ended.is_set():
+                self.step()
+        except OSError as caught:
+            error = repr(caught)
+        self.result.put((error, self.model, self.tried))
+
+    def step(self):
+        name = self.rng.choice(["appended", "replaced"]) + str(self.rng.randrange(4))
+        data = self.rng.randbytes(self.rng.choice([10, 5000, 100_000, 3_000_000]))
+        size, checksum = self.model.get(name, (0, 0))
+        if name.startswith("appended") and size < 10_000_000:
+            self.tried = name, (size + len(data), zlib.crc32(data, checksum))
+            synced(self.root / name, data, os.O_APPEND)
+        else:
+            self.tried = name, (len(data), zlib.crc32(data))
+            synced(self.root / "new", data, os.O_TRUNC)
+            os.rename(self.root / "new", self.root / name)
+            directory = os.open(self.root, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        self.model[name] = self.tried[1]
+
+    def there(self):
+        """Looks at what is there after a death, and takes it for the model from then on."""
+        error, model, (tried, to) = self.result.get()
+        self.join()
+        for name in model.keys() | {tried}:
+            before = model.get(name, (0, 0))
+            path = self.root / name
+            data = path.read_bytes() if name in model or path.exists() else b""
+            found = len(data), zlib.crc32(data)
+            if found != before:
+                # What was not acknowledged may be there: replaced as a whole, appended in part.
+                kept = data[:before[0]] if name.startswith("appended") else b""
+                assert name == tried and (found == to or zlib.crc32(kept) == before[1]), name
+                model[name] = found
+        return error, model
+
+
+def test_what_was_synced_outlives_mounts_and_servers_killed_at_any_moment(place):
     server, work = place
     rng = random.Random(3)
     mount = Mount(server, work / "mnt", bucket="bucket").start()
-    model = {}
+    models = {mount.root / "one": {}, mount.root / "two": {}}
+    for root in models:
+        root.mkdir()
+    os.sync()
     for number in range(ROUNDS):
-        for _ in range(10):
-            name = f"file{rng.randrange(12)}"
-            data = rng.randbytes(rng.choice([10, 5000, 100_000, 5_000_000]))
-            synced(mount.root / name, data)
-            model[name] = data
-        # Written and not synced: whole, or not there, but never in the way.
-        (mount.root / "unsynced").write_bytes(b"x" * 100_000)
-        if number % 2:
-            server.restart()
-        else:
+        syncers = [Syncer(root, rng.random(), model) for root, model in models.items()]
+        for syncer in syncers:
+            syncer.start()
+        time.sleep(rng.uniform(0.1, 0.6))
+        victim = rng.choice(["mount", "server", "both"])
+        if victim != "mount":
+            server.kill()
+        if victim != "server":
             mount.kill()
+        if victim != "mount":
+            server.start()
+        if victim != "server":
             mount = Mount(server, work / "mnt", bucket="bucket").start()
-        for name, data in model.items():
-            assert (mount.root / name).read_bytes() == data, f"round {number}: {name}"
+        for syncer in syncers:
+            syncer.ended.set()
+            error, models[syncer.root] = syncer.there()
+            assert (error is None) == (victim == "server"), f"round {number}: {victim}: {error}"
     mount.stop()
     assert server.stop() == 0
     code, report = server.fsck()
@@ -106,7 +168,7 @@ def test_what_was_done_outlives_servers_that_are_killed(place):
     mount = Mount(server, work / "mnt", bucket="bucket").start()
     maker = Maker(mount.root, 5)
     maker.start()
-    for _ in range(2 * ROUNDS):
+    for _ in range(ROUNDS // 5):
         time.sleep(rng.random())
         server.restart()
     time.sleep(1)

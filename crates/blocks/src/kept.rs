@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -232,6 +233,10 @@ impl Blocks for KeptBlocks {
 
     async fn usage(&self) -> Result<Usage> {
         self.elsewhere.usage().await
+    }
+
+    fn patience(&self) -> Duration {
+        self.elsewhere.patience()
     }
 
     fn peers(&self) -> Peers {

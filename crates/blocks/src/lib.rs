@@ -86,6 +86,11 @@ pub trait Blocks: Send + Sync + 'static {
 
     async fn usage(&self) -> Result<Usage>;
 
+    /// For how long a write is tried again, as another block, if it could not be done just now.
+    fn patience(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Where on a disk of this machine a block lies, for who may read the files there.
     fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
         None

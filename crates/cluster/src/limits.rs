@@ -123,3 +123,9 @@ pub const ADMIN_AGE: Duration = Duration::from_secs(300);
 pub const ADMIN_KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// From when on a request for blocks is logged as slow.
 pub const SLOW: Duration = Duration::from_secs(1);
+
+/// Mounts whose sessions a gateway brings to the master: each has a connection of its own there.
+pub const MOUNTS: usize = 512;
+/// Blocks that were read for a connection of a mount, and for all of them, and not sent, bytes.
+pub const MOUNT_GET_BYTES: usize = 32 << 20;
+pub const MOUNTS_GET_BYTES: usize = 256 << 20;

@@ -1,10 +1,13 @@
 //! Appending. The master orders appenders, so each record stands whole and once, wherever the
 //! end was when its turn came.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::{BodyId, Error, Ino, Owner, Result, limits};
 use cairn_blocks::Wish;
+use tokio::time::sleep;
 
 use crate::Fs;
 use crate::ops::append::{Append, Appended};
@@ -17,6 +20,8 @@ use crate::write::{Abandoned, PutRequest};
 
 /// Rounds of losing against other appenders before the caller is told to try again.
 const TRIES: u32 = 16;
+/// Before a block is written once more.
+const PAUSE: Duration = Duration::from_millis(200);
 
 impl Fs {
     /// Appends one record of at most [`limits::BLOCK_BYTES`] to an object, which is made if there
@@ -109,11 +114,26 @@ impl Fs {
 
     /// Writes one block and returns the extent that it is, at offset 0.
     pub(crate) async fn write_block(&self, owner: Owner, data: Bytes) -> Result<Extent> {
-        let block = self.inner.new_block()?;
-        let len = data.len() as u64;
-        let group = self.inner.blocks.write(Wish::default(), block, owner, data).await?;
-        let place = Place::Block { group, block, offset: 0 };
-        Ok(Extent { offset: 0, len, place })
+        let (inner, session) = (&self.inner, self.session());
+        let (len, wish) = (data.len() as u64, Wish::default());
+        let until = inner.clock.monotonic() + inner.blocks.patience();
+        loop {
+            let block = inner.new_block()?;
+            match inner.blocks.write(wish, block, owner, data.clone()).await {
+                Ok(group) => {
+                    let place = Place::Block { group, block, offset: 0 };
+                    return Ok(Extent { offset: 0, len, place });
+                }
+                // What came of the first one goes when the session has ended.
+                Err(Error::Unavailable(why))
+                    if inner.clock.monotonic() < until && self.session() == session =>
+                {
+                    tracing::debug!(%block, why, "a block is written once more");
+                    sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     pub(crate) fn abandon(&self, place: &Place) {

@@ -19,8 +19,17 @@ const EVICTED: usize = 1 << 16;
 
 type Key = (BlockId, u32);
 
+/// Of a block.
+#[derive(Clone)]
+struct Piece {
+    bytes: Bytes,
+    /// The memory is that of several pieces, which were read together. They also go about together,
+    /// unless some are hit: so these get memory of their own then.
+    is_part: bool,
+}
+
 pub(crate) struct Cache {
-    pieces: quick_cache::sync::Cache<Key, Bytes, ByLength, DefaultHashBuilder, Evictions>,
+    pieces: quick_cache::sync::Cache<Key, Piece, ByLength, DefaultHashBuilder, Evictions>,
     evicted: Arc<Evicted>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -55,10 +64,10 @@ impl Evicted {
 #[derive(Clone)]
 struct Evictions(Arc<Evicted>);
 
-impl Lifecycle<Key, Bytes> for Evictions {
+impl Lifecycle<Key, Piece> for Evictions {
     type RequestState = ();
 
-    fn on_evict(&self, (): &mut (), key: Key, _: Bytes) {
+    fn on_evict(&self, (): &mut (), key: Key, _: Piece) {
         let (place, hash) = self.0.place(&key);
         place.store(hash, Ordering::Relaxed);
     }
@@ -67,9 +76,9 @@ impl Lifecycle<Key, Bytes> for Evictions {
 #[derive(Clone)]
 struct ByLength;
 
-impl Weighter<Key, Bytes> for ByLength {
-    fn weight(&self, _: &Key, piece: &Bytes) -> u64 {
-        piece.len() as u64 + 100
+impl Weighter<Key, Piece> for ByLength {
+    fn weight(&self, _: &Key, piece: &Piece) -> u64 {
+        piece.bytes.len() as u64 + 100
     }
 }
 
@@ -88,12 +97,20 @@ impl Cache {
     }
 
     fn get(&self, key: &Key) -> Option<Bytes> {
-        let found = self.pieces.get(key);
-        match found {
-            Some(_) => _ = self.hits.fetch_add(1, Ordering::Relaxed),
-            None => self.missed(key),
+        let Some(Piece { bytes, is_part }) = self.pieces.get(key) else {
+            self.missed(key);
+            return None;
+        };
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        if is_part {
+            self.insert(*key, Bytes::copy_from_slice(&bytes));
         }
-        found
+        Some(bytes)
+    }
+
+    /// Keeps bytes that are alone in their memory.
+    fn insert(&self, key: Key, bytes: Bytes) {
+        self.pieces.insert(key, Piece { bytes, is_part: false });
     }
 
     fn missed(&self, key: &Key) {
@@ -137,7 +154,7 @@ impl Inner {
     pub(crate) fn keep(&self, block: BlockId, data: &Bytes) {
         for (piece, bytes) in (0..).zip(data.chunks(PIECE_BYTES as usize)) {
             // A copy, for what is kept must not keep more in memory.
-            self.cache.pieces.insert((block, piece), Bytes::copy_from_slice(bytes));
+            self.cache.insert((block, piece), Bytes::copy_from_slice(bytes));
         }
     }
 
@@ -181,7 +198,7 @@ impl Inner {
         for (number, at) in (first..).zip((0..bytes.len()).step_by(PIECE_BYTES as usize)) {
             let (key, end) = ((block, number), bytes.len().min(at + PIECE_BYTES as usize));
             self.cache.missed(&key);
-            self.cache.pieces.insert(key, bytes.slice(at..end));
+            self.cache.pieces.insert(key, Piece { bytes: bytes.slice(at..end), is_part: true });
         }
         Ok(bytes.slice((range.start - start) as usize..))
     }
@@ -206,7 +223,7 @@ impl Inner {
         }
         let (piece, start) = piece_of(range.start);
         let bytes = self.ask(group, block, start..range.end).await?;
-        self.cache.pieces.insert((block, piece), bytes.clone());
+        self.cache.insert((block, piece), bytes.clone());
         Ok(bytes.slice((range.start - start) as usize..))
     }
 }
@@ -217,12 +234,23 @@ mod tests {
     use cairn_base::SessionId;
 
     #[test]
+    fn what_is_hit_keeps_no_more_than_itself_in_memory() {
+        let key = (BlockId { session: SessionId(1), counter: 1 }, 0);
+        let cache = Cache::new(100_000);
+        let read = Bytes::from(vec![7; 5000]);
+        cache.pieces.insert(key, Piece { bytes: read.slice(..1000), is_part: true });
+        assert_eq!(cache.get(&key).unwrap(), read[..1000]);
+        assert!(read.is_unique());
+        assert_eq!(cache.get(&key).unwrap(), read[..1000]);
+    }
+
+    #[test]
     fn misses_of_what_had_to_go_are_told_from_those_of_what_was_never_there() {
         let key = |counter| (BlockId { session: SessionId(1), counter }, 0);
         let cache = Cache::new(100_000);
         let read = |counter| {
             if cache.get(&key(counter)).is_none() {
-                cache.pieces.insert(key(counter), Bytes::from_static(&[7; 1000]));
+                cache.insert(key(counter), Bytes::from_static(&[7; 1000]));
             }
         };
         (0..1000).for_each(read);
@@ -239,7 +267,7 @@ mod tests {
         let cache = Cache::new(0);
         for _ in 0..10 {
             assert!(cache.get(&key(1)).is_none());
-            cache.pieces.insert(key(1), Bytes::from_static(&[7; 1000]));
+            cache.insert(key(1), Bytes::from_static(&[7; 1000]));
         }
         assert_eq!(cache.stats().cache_misses_again, 9);
     }

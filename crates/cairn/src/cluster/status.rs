@@ -102,7 +102,8 @@ fn to_json(status: &Status, health: Health) -> Value {
         .iter()
         .map(|one| {
             let session = format!("{:x}", one.session);
-            json!({"session": session, "node": one.node.to_string(), "silent_ms": one.silent_ms})
+            let (node, user) = (one.node.to_string(), one.user.map(|user| user.0));
+            json!({"session": session, "node": node, "user": user, "silent_ms": one.silent_ms})
         })
         .collect();
     json!({

@@ -1,12 +1,14 @@
-//! The way of a mount to a server: its HTTP door, where the connection becomes the mount's own.
+//! The way of a mount to a server or a gateway: its HTTP door, where the connection becomes the
+//! mount's own.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cairn_base::{Error, Result as BaseResult, UserId};
+use cairn_base::{Error, Result as BaseResult, Secret, UserId};
 use cairn_cluster::mount::{always, link};
 use cairn_cluster::wire::{Dial, Link, Stream};
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -20,110 +22,151 @@ use crate::failure::{Failure, Result};
 
 /// Connecting, and being answered.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long nobody is asked again after credentials were refused: doors soon take nothing more from
+/// a network that sends wrong ones, of whomever.
+const REFUSED: Duration = Duration::from_secs(20);
 /// The longest answer to the request that opens a connection, bytes.
 const ANSWER_BYTES: usize = 16 << 10;
 
-/// Connects to one server. It has no `Debug`: it holds secrets.
+/// Connects to a server, or to any of the gateways of a cluster. It has no `Debug`: it holds
+/// secrets.
 pub struct HttpDialer {
-    known: Known,
+    doors: Vec<Door>,
+    authorization: Secret<String>,
+    /// When they were last refused, and how.
+    refused: Mutex<Option<(Instant, String)>>,
+}
+
+/// Where one of them is.
+struct Door {
+    base: String,
     host: String,
     port: u16,
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
-impl HttpDialer {
-    pub fn new(known: Known) -> Result<HttpDialer> {
-        let (scheme, rest) = known.base.split_once("://").unwrap_or(("http", &known.base));
+impl Door {
+    fn new(known: &Known) -> Result<Door> {
+        let base = known.base.clone();
+        let (scheme, rest) = base.split_once("://").unwrap_or(("http", &base));
         let is_tls = scheme == "https";
         let (host, port) = authority(rest, if is_tls { 443 } else { 80 })
-            .ok_or_else(|| Failure::usage(format!("server {:?}: not a URL", known.base)))?;
+            .ok_or_else(|| Failure::usage(format!("server {base:?}: not a URL")))?;
         let tls = match is_tls {
             false => None,
             true => {
                 let name = ServerName::try_from(host.clone());
                 let name = name.map_err(|error| Failure::usage(format!("{host}: {error}")))?;
-                Some((TlsConnector::from(Arc::new(client_config(&known)?)), name))
+                Some((TlsConnector::from(Arc::new(client_config(known)?)), name))
             }
         };
-        if known.authorization.is_none() {
-            return Err(Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET"));
-        }
-        Ok(HttpDialer { known, host, port, tls })
+        Ok(Door { base, host, port, tls })
+    }
+}
+
+impl HttpDialer {
+    /// To all of these, with the credentials of the first.
+    pub fn new(known: Vec<Known>) -> Result<HttpDialer> {
+        let doors = known.iter().map(Door::new).collect::<Result<Vec<Door>>>()?;
+        let authorization = known.into_iter().next().and_then(|first| first.authorization);
+        let none = || Failure::new("no credentials: set CAIRN_KEY and CAIRN_SECRET");
+        let authorization = authorization.ok_or_else(none)?;
+        Ok(HttpDialer { doors, authorization, refused: Mutex::default() })
     }
 
-    /// As whom the server knows this mount.
+    pub fn addresses(&self) -> Vec<String> {
+        self.doors.iter().map(|door| door.base.clone()).collect()
+    }
+
+    /// As whom the mount is known, by the first that answers.
     pub async fn user(&self) -> Result<UserId> {
-        Ok(self.connect().await?.1)
+        let mut said = Error::Unavailable("no server is named".into());
+        for door in &self.doors {
+            match self.connect(door).await {
+                Ok((_, user)) => return Ok(user),
+                Err(error @ Error::Unavailable(_)) => said = error,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(said.into())
     }
 
-    async fn connect(&self) -> BaseResult<(Box<dyn Stream>, UserId)> {
-        let late = |_| Error::Unavailable(format!("{}: no answer in time", self.known.base));
-        timeout(PATIENCE, self.connect_once()).await.map_err(late)?
+    async fn connect(&self, door: &Door) -> BaseResult<(Box<dyn Stream>, UserId)> {
+        let late = |_| Error::Unavailable(format!("{}: no answer in time", door.base));
+        timeout(PATIENCE, self.connect_once(door)).await.map_err(late)?
     }
 
-    async fn connect_once(&self) -> BaseResult<(Box<dyn Stream>, UserId)> {
-        let base = &self.known.base;
+    async fn connect_once(&self, door: &Door) -> BaseResult<(Box<dyn Stream>, UserId)> {
+        let Door { base, host, port, tls } = door;
         let lost = |error: std::io::Error| Error::Unavailable(format!("{base}: {error}"));
-        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(lost)?;
+        let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(lost)?;
         tcp.set_nodelay(true).map_err(lost)?;
-        let mut stream: Box<dyn Stream> = match &self.tls {
+        let mut stream: Box<dyn Stream> = match tls {
             None => Box::new(tcp),
             Some((tls, name)) => Box::new(tls.connect(name.clone(), tcp).await.map_err(lost)?),
         };
-        let authorization =
-            self.known.authorization.as_ref().map_or("", |header| header.expose().as_str());
+        let authorization = self.authorization.expose();
         let request = format!(
-            "GET /mount HTTP/1.1\r\nHost: {}:{}\r\nConnection: upgrade\r\n\
+            "GET /mount HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: upgrade\r\n\
              Upgrade: cairn-mount/1\r\nAuthorization: {authorization}\r\n\
              User-Agent: cairn/{}\r\n\r\n",
-            self.host,
-            self.port,
             env!("CARGO_PKG_VERSION"),
         );
         stream.write_all(request.as_bytes()).await.map_err(lost)?;
         stream.flush().await.map_err(lost)?;
-        let user = self.answered(&mut *stream).await?;
+        let user = answered(base, &mut *stream).await?;
         Ok((stream, user))
     }
+}
 
-    /// Reads the answer, and nothing that comes after it.
-    async fn answered(&self, stream: &mut dyn Stream) -> BaseResult<UserId> {
-        let base = &self.known.base;
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            if head.len() >= ANSWER_BYTES {
-                return Err(Error::Invalid(format!("{base}: an endless answer")));
-            }
-            let byte = stream.read_u8().await;
-            head.push(byte.map_err(|error| Error::Unavailable(format!("{base}: {error}")))?);
+/// Reads the answer, and nothing that comes after it.
+async fn answered(base: &str, stream: &mut dyn Stream) -> BaseResult<UserId> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() >= ANSWER_BYTES {
+            return Err(Error::Invalid(format!("{base}: an endless answer")));
         }
-        let head = String::from_utf8_lossy(&head);
-        let status = head.split_whitespace().nth(1).unwrap_or_default();
-        match status {
-            "101" => {
-                let user = header(&head, "cairn-user").and_then(|user| user.parse().ok());
-                user.map(UserId).ok_or_else(|| {
-                    Error::Invalid(format!("{base}: is no door of Cairn, or an older one"))
-                })
-            }
-            "401" | "403" => {
-                let text = "the credentials are refused: check CAIRN_KEY and CAIRN_SECRET";
-                Err(Error::Denied(format!("{base}: {text}")))
-            }
-            "404" => Err(Error::Invalid(format!("{base}: is not the HTTP door of a server"))),
-            "501" => {
-                let text = "a gateway of a cluster: mount it with --node";
-                Err(Error::NotImplemented(format!("{base}: {text}")))
-            }
-            status => Err(Error::Unavailable(format!("{base}: answers {status}"))),
+        let byte = stream.read_u8().await;
+        head.push(byte.map_err(|error| Error::Unavailable(format!("{base}: {error}")))?);
+    }
+    let head = String::from_utf8_lossy(&head);
+    let status = head.split_whitespace().nth(1).unwrap_or_default();
+    match status {
+        "101" => {
+            let user = header(&head, "cairn-user").and_then(|user| user.parse().ok());
+            user.map(UserId).ok_or_else(|| {
+                Error::Invalid(format!("{base}: is no door of Cairn, or an older one"))
+            })
         }
+        "401" | "403" => {
+            let text = "the credentials are refused: check CAIRN_KEY and CAIRN_SECRET";
+            Err(Error::Denied(format!("{base}: {text}")))
+        }
+        "404" => Err(Error::Invalid(format!("{base}: is not the HTTP door of a server"))),
+        "501" => {
+            let text = "takes no mounts: an older gateway? upgrade it, or use --node";
+            Err(Error::NotImplemented(format!("{base}: {text}")))
+        }
+        status => Err(Error::Unavailable(format!("{base}: answers {status}"))),
     }
 }
 
 #[async_trait]
 impl Dial for HttpDialer {
     async fn dial(&self, address: &str) -> BaseResult<Link> {
-        let (stream, _) = self.connect().await?;
+        let door = self.doors.iter().find(|door| door.base == address);
+        let unknown = || Error::NotFound(format!("server {address}"));
+        let door = door.ok_or_else(unknown)?;
+        if let Some((at, why)) = &*self.refused.lock()
+            && at.elapsed() < REFUSED
+        {
+            return Err(Error::Denied(why.clone()));
+        }
+        let connected = self.connect(door).await;
+        if let Err(Error::Denied(why)) = &connected {
+            *self.refused.lock() = Some((Instant::now(), why.clone()));
+        }
+        let (stream, _) = connected?;
         Ok(link(stream, address.to_owned(), always()))
     }
 }

@@ -44,11 +44,13 @@ const WORKERS: usize = 4;
 
 /// Mount a store as a file system
 ///
-/// SERVER is the URL of the HTTP door of a `cairn server`. The mount shows the buckets that the
-/// user of the access key may see, each as a directory; that user's rights hold, and mode bits of
-/// files besides. Unmount it with `umount MOUNTPOINT`.
+/// SERVER is the URL of the HTTP door of a `cairn server`, or of a gateway of a cluster: several of
+/// these, with commas between them, if another one is to be used when one is gone. The mount shows
+/// the buckets that the user of the access key may see, each as a directory; that user's rights
+/// hold, and mode bits of files besides. Unmount it with `umount MOUNTPOINT`.
 ///
-/// In a cluster use --node: DIR is what `cairn cluster join` made with a token for a gateway.
+/// With --node the mount is a gateway by itself, and trusted like one: DIR is what `cairn cluster
+/// join` made with a token for a gateway.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Environment:
@@ -60,10 +62,11 @@ and other mounts and doors see it then. docs/mount.md says what holds when, and 
 Examples:
   cairn mount http://127.0.0.1:8080 /mnt/cairn
   cairn mount https://cairn.example.org /mnt/cairn --read-only
+  cairn mount https://g1.example.org:8080,https://g2.example.org:8080 /mnt/cairn
   cairn mount --node /srv/cairn-mount /mnt/cairn
   umount /mnt/cairn")]
 pub struct Args {
-    /// The server, if it is not that of --server, and where to mount it
+    /// The server or gateways, if it is not that of --server, and where to mount it
     #[arg(value_names = ["SERVER", "MOUNTPOINT"], num_args = 1..=2, required = true)]
     places: Vec<String>,
     #[command(flatten)]
@@ -218,27 +221,35 @@ async fn serve(mounted: Mounted, at: &Path, signals: &mut Signals) -> Result<()>
 }
 
 async fn reach(args: &Args) -> Result<Reached> {
-    let known = args.connection.clone().at(args.server()).known()?;
     match &args.node {
-        None => reach_server(args, known).await,
-        Some(dir) => reach_cluster(args, dir, known).await,
+        None => reach_server(args).await,
+        Some(dir) => reach_cluster(args, dir, args.connection.known()?).await,
     }
 }
 
-async fn reach_server(args: &Args, known: Known) -> Result<Reached> {
+/// Where the server is: any of several gateways, if that is so.
+fn servers(args: &Args) -> Result<Vec<Known>> {
+    let Some(named) = args.server() else { return Ok(vec![args.connection.known()?]) };
+    let one = |url: &str| args.connection.clone().at(Some(url.to_owned())).known();
+    named.split(',').map(one).collect()
+}
+
+async fn reach_server(args: &Args) -> Result<Reached> {
     let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
         (Arc::new(RealClock::default()), Arc::new(RealRng));
-    let source = known.base.clone();
-    let dialer = HttpDialer::new(known)?;
+    let dialer = HttpDialer::new(servers(args)?)?;
     // What is wrong with the address or the credentials is said now.
     let user = dialer.user().await?;
+    let addresses = dialer.addresses();
+    let source = addresses.join(",");
     let dialer: Arc<dyn Dial> = Arc::new(dialer);
     let cache_bytes = (args.meta_cache_mib << 20) as usize;
     let config = client::Config { cache_bytes, hasty: true, ..client::Config::default() };
-    let agent = Agent::new(Arc::clone(&dialer), &source, Arc::clone(&rng));
-    let client = Client::start(agent, Arc::clone(&clock), Arc::clone(&rng), config).await?;
+    let agent = Agent::new(Arc::clone(&dialer), addresses, Arc::clone(&rng));
+    let dial = Arc::clone(&agent) as _;
+    let client = Client::start(dial, Arc::clone(&clock), Arc::clone(&rng), config).await?;
     let session = client.clone();
-    let blocks = MountBlocks::new(&dialer, &source, &rng, move || session.session());
+    let blocks = MountBlocks::new(&dialer, agent, &rng, move || session.session());
     let (blocks, lock) = block_in_place(|| args.disk_cache.before(Arc::new(blocks)))?;
     let config =
         cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };

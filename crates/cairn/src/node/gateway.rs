@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use cairn_auth::{LinkKey, SealKey};
 use cairn_base::{Error, Role, Secret};
+use cairn_blocks::Blocks;
 use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::data::{Pool, Replicated};
 use cairn_cluster::limits::{DATA_CONNECTIONS, NODE_REQUESTS};
+use cairn_cluster::mount::MountHost;
 use cairn_cluster::wire::tls::TlsDialer;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::Redirects;
@@ -25,7 +27,7 @@ use super::this::beat_of;
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
-use crate::server::{doors, log, process, signals::Signals};
+use crate::server::{doors, log, mounts, process, signals::Signals};
 
 /// Between two looks for blocks that were written and not published.
 const CLEAN_PERIOD: Duration = Duration::from_secs(10);
@@ -79,6 +81,7 @@ pub struct Opened {
     pub fs: Fs,
     pub admit: Arc<Admit>,
     pub redirects: Redirects,
+    pub blocks: Arc<dyn Blocks>,
     /// Of the disk in front of it.
     pub lock: Option<Lock>,
 }
@@ -101,12 +104,13 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
         connections: args.peer_connections as usize,
         hasty: false,
     };
-    let Opened { fs, admit, redirects, lock: _kept } = tokio::select! {
+    let Opened { fs, admit, redirects, blocks, lock: _kept } = tokio::select! {
         opened = open(&node, sizes, &args.disk_cache) => opened?,
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
     };
     let (stop, stopped) = watch::channel(false);
-    let offers = doors::Offers { redirects: Some(redirects), mounts: None };
+    let mounts = mounts::take(MountHost::of_gateway(Arc::clone(&node.agent), blocks));
+    let offers = doors::Offers { redirects: Some(redirects), mounts: Some(mounts) };
     let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
@@ -160,9 +164,10 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     let blocks = Replicated::limited(map, pool, loads, rng, connections);
     let config = cairn_fs::Config { cache_bytes: cache_mib << 20, ..cairn_fs::Config::default() };
     let (blocks, lock) = block_in_place(|| disk.before(Arc::new(blocks)))?;
-    let fs = Fs::over(Meta::Remote(client), blocks, Arc::clone(&node.clock), config);
+    let kept = Arc::clone(&blocks);
+    let fs = Fs::over(Meta::Remote(client), kept, Arc::clone(&node.clock), config);
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
-    Ok(Opened { fs, admit, redirects: redirects(node, links), lock })
+    Ok(Opened { fs, admit, redirects: redirects(node, links), blocks, lock })
 }
 
 /// Sends clients to any chunkserver of a group.

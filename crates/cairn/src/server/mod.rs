@@ -3,7 +3,7 @@
 pub mod doors;
 pub mod duties;
 pub mod log;
-mod mounts;
+pub mod mounts;
 mod open;
 mod otlp;
 pub mod process;
@@ -95,7 +95,8 @@ async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let new = cairn_doors::admit::ensure_root(&parts.admit, preset).await?;
     let (stop, stopped) = watch::channel(false);
     let duties = duties::start(&parts, args.scrub_days, &stopped);
-    let offers = doors::Offers { mounts: Some(mounts::take(&parts)), ..doors::Offers::default() };
+    let mounts = Some(mounts::of_server(&parts));
+    let offers = doors::Offers { mounts, ..doors::Offers::default() };
     let served = doors::start((&parts.fs, &parts.admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     match new {

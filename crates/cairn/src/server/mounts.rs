@@ -1,4 +1,4 @@
-//! Mounts of this server: they connect at the HTTP door.
+//! Mounts of this server or gateway: they connect at the HTTP door.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,11 +15,15 @@ use super::open::Parts;
 /// How often there is a look for sessions that have lapsed.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Goes on with mounts that have connected.
-pub fn take(parts: &Parts) -> Mounts {
+/// Mounts of a server.
+pub fn of_server(parts: &Parts) -> Mounts {
     let blocks = Arc::new(parts.blocks.clone());
     let directory = parts.dir.blocks().canonicalize().ok();
-    let host = MountHost::new(Arc::clone(&parts.sessions), blocks, directory.as_deref());
+    take(MountHost::new(Arc::clone(&parts.sessions), blocks, directory.as_deref()))
+}
+
+/// Goes on with mounts that have connected.
+pub fn take(host: Arc<MountHost>) -> Mounts {
     Mounts::new(move |mounted: Mounted| {
         let Mounted { user, address, stream, revoked } = mounted;
         let standing = Arc::new(move || match revoked.load(Ordering::SeqCst) {

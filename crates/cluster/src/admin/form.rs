@@ -1,7 +1,7 @@
 //! Between messages of the interface and what they say. What is read was said by others.
 
 use cairn_base::map::{Group, Member, Node};
-use cairn_base::{ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Result, Role, Roles};
+use cairn_base::{ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Result, Role, Roles, UserId};
 
 use super::proto;
 use crate::control::messages::{Copying, StoreState};
@@ -13,6 +13,7 @@ pub fn write(status: &Status) -> proto::Status {
         id: one.session,
         node: one.node.0,
         silent_ms: one.silent_ms,
+        user: one.user.map_or(0, |user| user.0),
     });
     proto::Status {
         epoch: map.epoch,
@@ -123,6 +124,7 @@ pub fn read(status: proto::Status) -> Result<Status> {
     let sessions = status.sessions.into_iter().map(|one| SessionStatus {
         session: one.id,
         node: NodeId(one.node),
+        user: (one.user != 0).then_some(UserId(one.user)),
         silent_ms: one.silent_ms,
     });
     let (sessions, master) = (sessions.collect(), NodeId(status.master));

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::messages::{Beat, Beaten, Method};
@@ -275,6 +275,17 @@ impl Agent {
         }
     }
 
+    /// A connection of its own to the master that serves, over which recalls come: apart from that
+    /// of this node, so that neither waits for the other, and the end of one is not that of the
+    /// other.
+    ///
+    /// # Errors
+    /// `Unavailable` if no master serves within `patience`.
+    pub async fn connect(&self, patience: Duration) -> Result<(Peer, UnboundedReceiver<Bytes>)> {
+        let taken = Recalls::default();
+        find_serving(&self.reconnect.beside(taken.clone()), &taken, patience).await
+    }
+
     /// Beats until it is dropped. `beat` says how the node fares.
     pub async fn beat(&self, beat: impl Fn() -> Beat + Send) {
         let mut timer = interval(BEAT);
@@ -392,20 +403,30 @@ impl session::Link for SessionLink {
 #[async_trait]
 impl session::Dialer for Agent {
     async fn dial(&self) -> Result<Dialed> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let peer = self.reconnect.peer(deadline).await?;
-            let (sender, recalls) = unbounded_channel();
-            self.recalls.send_to(sender);
-            match peer.call(Method::Serves as u16, Bytes::new(), PATIENCE).await {
-                Ok(_) => return Ok((Arc::new(SessionLink { peer }), recalls)),
-                Err(error) => {
-                    self.reconnect.leave(&peer);
-                    if Instant::now() + PAUSE >= deadline {
-                        return Err(error);
-                    }
-                    sleep(PAUSE).await;
+        let (peer, recalls) = find_serving(&self.reconnect, &self.recalls, PATIENCE).await?;
+        Ok((Arc::new(SessionLink { peer }), recalls))
+    }
+}
+
+/// The connection to the master that serves, and the recalls that come over it.
+async fn find_serving(
+    reconnect: &Reconnect<Recalls>,
+    taken: &Recalls,
+    patience: Duration,
+) -> Result<(Peer, UnboundedReceiver<Bytes>)> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let peer = reconnect.peer(deadline).await?;
+        let (sender, recalls) = unbounded_channel();
+        taken.send_to(sender);
+        match peer.call(Method::Serves as u16, Bytes::new(), patience).await {
+            Ok(_) => return Ok((peer, recalls)),
+            Err(error) => {
+                reconnect.leave(&peer);
+                if Instant::now() + PAUSE >= deadline {
+                    return Err(error);
                 }
+                sleep(PAUSE).await;
             }
         }
     }

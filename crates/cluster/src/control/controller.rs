@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, TokenId};
 use cairn_meta::ops::gc::FreeOrphans;
-use cairn_meta::session::host::Sessions;
+use cairn_meta::session::host::{Owner, Sessions};
 use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 
@@ -55,6 +55,8 @@ pub struct Controller {
 
 struct Seen {
     at: Duration,
+    /// Over which it beat.
+    connection: u64,
     beat: Beat,
 }
 
@@ -78,13 +80,15 @@ impl Controller {
         let node = peer.authenticated.node;
         match method {
             Method::Serves => Ok(Bytes::new()),
-            Method::Beat => wire::encode(&self.beat(node, wire::decode(message)?).await?),
+            Method::Beat => wire::encode(&self.beat(peer, wire::decode(message)?).await?),
             Method::Map => Ok(self.map()?.encode()),
             Method::Secrets => wire::encode(&self.secrets_of(peer.authenticated.roles)),
             Method::Certify => self.certify(peer),
             Method::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
             Method::Extra => self.extra(wire::decode(message)?).await,
-            Method::Recall => Err(Error::NotImplemented("a recall of a master".into())),
+            Method::Recall | Method::Vouched => {
+                Err(Error::NotImplemented(format!("{method:?} of a master")))
+            }
         }
     }
 
@@ -96,13 +100,14 @@ impl Controller {
         Ok(map)
     }
 
-    async fn beat(&self, node: NodeId, beat: Beat) -> Result<Beaten> {
+    async fn beat(&self, peer: &PeerInfo, beat: Beat) -> Result<Beaten> {
+        let (node, connection) = (peer.authenticated.node, peer.connection);
         let (at, epoch) = (self.clock.monotonic(), beat.epoch);
         let map = self.keeper.current();
         if map.nodes.get(&node).is_some_and(|known| !says_the_same(known, &beat)) {
             self.keeper.edit(|map| introduce(map, node, &beat)).await?;
         }
-        self.seen.lock().insert(node, Seen { at, beat });
+        self.seen.lock().insert(node, Seen { at, connection, beat });
         let map = self.map()?;
         let newer = (map.epoch > epoch).then(|| map.encode());
         let seen = self.seen.lock();
@@ -175,7 +180,7 @@ impl Controller {
         let map = ClusterMap::clone(&self.keeper.current());
         let seen = self.seen.lock();
         let known = seen.iter().filter(|(node, _)| map.nodes.contains_key(node));
-        let nodes = known.map(|(node, Seen { at, beat })| NodeStatus {
+        let nodes = known.map(|(node, Seen { at, beat, .. })| NodeStatus {
             node: *node,
             silent_ms: millis(now.saturating_sub(*at)),
             version: beat.version.clone(),
@@ -184,8 +189,12 @@ impl Controller {
             copying: beat.copying.clone(),
             groups: beat.groups.clone(),
         });
-        let sessions = self.sessions.list().into_iter().map(|(session, node, renewed)| {
-            SessionStatus { session: session.0, node: NodeId(node), silent_ms: millis(renewed) }
+        let sessions = self.sessions.list().into_iter().map(|(session, owner, renewed)| {
+            let (node, user) = match owner {
+                Owner::Node(node) => (NodeId(node), None),
+                Owner::Mount(user) => (NodeId(0), Some(user)),
+            };
+            SessionStatus { session: session.0, node, user, silent_ms: millis(renewed) }
         });
         Status {
             nodes: nodes.collect(),
@@ -196,12 +205,14 @@ impl Controller {
         }
     }
 
-    /// The connection to a node has ended. One that runs beats again at once; of one that died this
-    /// is the first sign.
-    pub fn lost(&self, node: NodeId) {
+    /// A connection to a node has ended. If it is the one over which it beats, a node that runs
+    /// beats again at once; of one that died this is the first sign.
+    pub fn lost(&self, peer: &PeerInfo) {
         let Settings { silence, .. } = self.settings;
         let latest = self.clock.monotonic().saturating_sub(silence.saturating_sub(GRACE));
-        if let Some(seen) = self.seen.lock().get_mut(&node) {
+        let mut seen = self.seen.lock();
+        let of_node = seen.get_mut(&peer.authenticated.node);
+        if let Some(seen) = of_node.filter(|seen| seen.connection == peer.connection) {
             seen.at = seen.at.min(latest);
         }
     }

@@ -2,7 +2,7 @@
 //! of their own numbers). Messages are postcard. `docs/protocol.md` lists them.
 
 use bytes::Bytes;
-use cairn_base::{BlockId, Error, GroupId, NodeId, Owner, Result};
+use cairn_base::{BlockId, Error, GroupId, NodeId, Owner, Result, UserId};
 use serde::{Deserialize, Serialize};
 
 /// Blocks in one message about blocks.
@@ -28,15 +28,26 @@ pub enum Method {
     CaughtUp = 21,
     /// [`Extra`], answered with nothing.
     Extra = 22,
+    /// A message of the session of a mount: [`Vouched`] and the message as it is, joined; answered
+    /// as the message is. Recalls come over the same connection.
+    Vouched = 26,
 }
 
 impl Method {
     pub fn from_number(number: u16) -> Result<Method> {
-        use Method::{Beat, CaughtUp, Certify, Extra, Map, Recall, Secrets, Serves};
-        let all = [Recall, Serves, Beat, Map, Secrets, Certify, CaughtUp, Extra];
+        use Method::{Beat, CaughtUp, Certify, Extra, Map, Recall, Secrets, Serves, Vouched};
+        let all = [Recall, Serves, Beat, Map, Secrets, Certify, CaughtUp, Extra, Vouched];
         let found = all.into_iter().find(|method| *method as u16 == number);
         found.ok_or_else(|| Error::NotImplemented(format!("method {number} of a node")))
     }
+}
+
+/// Whose message a gateway brings: the user whose credentials the mount has shown there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Vouched {
+    pub user: UserId,
+    /// Of the message.
+    pub method: u16,
 }
 
 /// A node says that it is there, and how it fares.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{Applicant, Error, JoinGrant, NodeId, Result, Role, Timestamp, TokenId};
+use cairn_base::{Applicant, Error, JoinGrant, NodeId, Result, Role, Timestamp, TokenId, UserId};
 use cairn_meta::session::host::{self, Answer};
 use cairn_meta::session::{self, Reply};
 use cairn_meta::wire;
 
 use super::controller::Controller;
-use super::messages::Method;
+use super::joined::split;
+use super::messages::{Method, Vouched};
 use super::recalls::forward;
 use crate::identity::Tokens;
 use crate::wire::{Peer, Service};
@@ -58,23 +59,53 @@ impl Service for ControlService {
 
     fn ended(&self, peer: &Peer) {
         if let Some(active) = self.active.load_full() {
-            active.lost(peer.info().authenticated.node);
+            active.lost(peer.info());
         }
     }
 
     fn call(&self, peer: &Peer, method: u16, payload: Bytes) -> Self::Reply {
         let (active, peer) = (self.active.load_full(), peer.clone());
         Box::pin(async move {
-            match (active, session::Method::from_number(method)) {
-                (Some(active), Ok(method)) => converse(&active, &peer, method, &payload).await,
-                (Some(active), Err(_)) => {
-                    let method = Method::from_number(method)?;
+            match (Asked::from(method, &payload)?, active) {
+                (Asked::Session { method, message, user }, Some(active)) => {
+                    converse(&active, &peer, user, method, &message).await
+                }
+                (Asked::Session { .. }, None) => {
+                    wire::encode(&Reply::<()>::NotServing(STANDS_BY.into()))
+                }
+                (Asked::Node(method), Some(active)) => {
                     active.handle(peer.info(), method, &payload).await
                 }
-                (None, Ok(_)) => wire::encode(&Reply::<()>::NotServing(STANDS_BY.into())),
-                (None, Err(_)) => Err(Error::Unavailable(STANDS_BY.into())),
+                (Asked::Node(_), None) => Err(Error::Unavailable(STANDS_BY.into())),
             }
         })
+    }
+}
+
+/// What a node wants.
+enum Asked {
+    /// Something of a session: its own, or that of a mount of `user`.
+    Session {
+        method: session::Method,
+        message: Bytes,
+        user: Option<UserId>,
+    },
+    Node(Method),
+}
+
+impl Asked {
+    fn from(method: u16, payload: &Bytes) -> Result<Asked> {
+        if let Ok(method) = session::Method::from_number(method) {
+            return Ok(Asked::Session { method, message: payload.clone(), user: None });
+        }
+        match Method::from_number(method)? {
+            Method::Vouched => {
+                let (Vouched { user, method }, message) = split(payload)?;
+                let method = session::Method::from_number(method)?;
+                Ok(Asked::Session { method, message, user: Some(user) })
+            }
+            method => Ok(Asked::Node(method)),
+        }
     }
 }
 
@@ -82,14 +113,19 @@ impl Service for ControlService {
 async fn converse(
     active: &Controller,
     peer: &Peer,
+    user: Option<UserId>,
     method: session::Method,
     payload: &[u8],
 ) -> Result<Bytes> {
-    if peer.info().role != Role::Gateway {
-        let role = peer.info().role;
-        return Err(Error::Denied(format!("a {role} has no session")));
+    let info = peer.info();
+    if info.role != Role::Gateway {
+        return Err(Error::Denied(format!("a {} has no session", info.role)));
     }
-    let from = host::Peer { id: peer.info().authenticated.node.0 };
+    let from = match user {
+        Some(user) => host::Peer::mount(user),
+        None => host::Peer::node(info.authenticated.node.0),
+    };
+    let from = from.over(info.connection);
     match active.sessions.handle(&from, method, payload).await? {
         Answer::Bytes(bytes) => Ok(bytes),
         Answer::Attached(bytes, recalls) => {

@@ -1,6 +1,6 @@
 //! The cluster as the master that serves sees it.
 
-use cairn_base::{ClusterMap, GroupId, NodeId};
+use cairn_base::{ClusterMap, GroupId, NodeId, UserId};
 
 use super::messages::{Copying, StoreState};
 
@@ -34,7 +34,10 @@ pub struct NodeStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SessionStatus {
     pub session: u64,
+    /// Whose it is; 0 of a mount at a gateway.
     pub node: NodeId,
+    /// Whose mount it is.
+    pub user: Option<UserId>,
     /// Milliseconds since it renewed.
     pub silent_ms: u64,
 }

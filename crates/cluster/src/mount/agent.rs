@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{Result, Rng};
 use cairn_meta::session::{self, Dialed};
+use parking_lot::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
@@ -19,24 +20,28 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Between two attempts to reach the server, at most.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Finds the server of a mount's session.
+/// Finds the server of a mount's session: one of several gateways, or the only one.
 pub struct Agent {
     reconnect: Reconnect<Recalls>,
     recalls: Recalls,
+    place: Mutex<Arc<str>>,
 }
 
 impl Agent {
-    pub fn new(dialer: Arc<dyn Dial>, address: &str, rng: Arc<dyn Rng>) -> Arc<Agent> {
+    /// # Panics
+    /// If there is no address.
+    pub fn new(dialer: Arc<dyn Dial>, addresses: Vec<String>, rng: Arc<dyn Rng>) -> Arc<Agent> {
         let recalls = Recalls::default();
-        let reconnect = Reconnect::new(
-            dialer,
-            vec![address.to_owned()],
-            super::terms(),
-            recalls.clone(),
-            rng,
-            Retry { most: PAUSE, ..Retry::default() },
-        );
-        Arc::new(Agent { reconnect, recalls })
+        let place = Mutex::new(Arc::from(addresses[0].as_str()));
+        let retry = Retry { most: PAUSE, ..Retry::default() };
+        let terms = super::terms();
+        let reconnect = Reconnect::new(dialer, addresses, terms, recalls.clone(), rng, retry);
+        Arc::new(Agent { reconnect, recalls, place })
+    }
+
+    /// The address by which the session was attached last: blocks are read and written there.
+    pub fn place(&self) -> Arc<str> {
+        Arc::clone(&self.place.lock())
     }
 }
 
@@ -47,7 +52,10 @@ impl session::Dialer for Agent {
         let (sender, recalls) = unbounded_channel();
         self.recalls.send_to(sender);
         match peer.call(SERVES, Bytes::new(), PATIENCE).await {
-            Ok(_) => Ok((Arc::new(SessionLink { peer }), recalls)),
+            Ok(_) => {
+                *self.place.lock() = Arc::from(peer.info().authenticated.address.as_str());
+                Ok((Arc::new(SessionLink { peer }), recalls))
+            }
             Err(error) => {
                 self.reconnect.leave(&peer);
                 Err(error)

@@ -14,21 +14,26 @@ use cairn_meta::wire;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space, join};
+use super::Agent;
+use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space};
 use super::near::{Files, Key, Near};
-use crate::wire::{Dial, NoService, Payload, Reconnect, Retry};
+use crate::control::join;
+use crate::wire::{Dial, Failed, NoService, Payload, Peer, Reconnect, Retry};
 
 /// Connections.
 const CONNECTIONS: usize = 3;
 /// How long the server may be gone before a read or a write fails.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one place is tried: the session may be elsewhere by then.
+const TRY: Duration = Duration::from_secs(2);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Blocks of a server.
+/// Blocks of a server, read and written where the session is attached.
 pub struct MountBlocks {
     connections: Vec<Reconnect<NoService>>,
     turn: AtomicUsize,
+    agent: Arc<Agent>,
     near: Arc<Near>,
     session: Box<dyn Fn() -> SessionId + Send + Sync>,
 }
@@ -37,14 +42,14 @@ impl MountBlocks {
     /// `session` tells in which session blocks are read.
     pub fn new(
         dialer: &Arc<dyn Dial>,
-        address: &str,
+        agent: Arc<Agent>,
         rng: &Arc<dyn Rng>,
         session: impl Fn() -> SessionId + Send + Sync + 'static,
     ) -> MountBlocks {
         let connection = |_| {
             Reconnect::new(
                 Arc::clone(dialer),
-                vec![address.to_owned()],
+                vec![agent.place().to_string()],
                 super::terms(),
                 NoService,
                 Arc::clone(rng),
@@ -53,7 +58,7 @@ impl MountBlocks {
         };
         let connections = (0..CONNECTIONS).map(connection).collect();
         let (turn, near) = (AtomicUsize::new(0), Arc::default());
-        MountBlocks { connections, turn, near, session: Box::new(session) }
+        MountBlocks { connections, turn, agent, near, session: Box::new(session) }
     }
 
     /// From the server's files, if it is on this machine and they may be read.
@@ -88,7 +93,7 @@ impl MountBlocks {
     }
 
     async fn find_files(&self) -> Option<NearBlocks> {
-        let directory = self.ask(NEAR, Bytes::new()).await;
+        let directory = self.ask(NEAR, || Ok(Bytes::new())).await;
         match directory.and_then(|answer| wire::decode::<Option<String>>(&answer)) {
             Ok(directory) => self.near.found(directory.as_deref()),
             // Or it is older than this question.
@@ -101,33 +106,63 @@ impl MountBlocks {
     }
 
     async fn locate(&self, (group, block): Key) -> Option<BlockPlace> {
-        let locate = Locate { session: (self.session)(), group, block };
-        let answer = self.ask(LOCATE, wire::encode(&locate).ok()?).await.ok()?;
+        let locate = || wire::encode(&Locate { session: (self.session)(), group, block });
+        let answer = self.ask(LOCATE, locate).await.ok()?;
         let place = wire::decode::<Option<BlockPlace>>(&answer).ok()??;
         self.near.learn((group, block), place);
         Some(place)
     }
 
-    /// Asks over the next connection; what it is asked may be done twice.
-    async fn ask(&self, method: u16, message: impl Into<Payload>) -> Result<Bytes> {
-        let message = message.into();
-        let deadline = Instant::now() + PATIENCE;
+    /// The next connection to where the session is.
+    async fn peer(&self, deadline: Instant) -> Result<Peer> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let connection = &self.connections[turn % CONNECTIONS];
         loop {
-            let connection = &self.connections[turn % CONNECTIONS];
-            let peer = connection.peer(deadline).await?;
+            let place = self.agent.place();
+            let tried = connection.peer(deadline.min(Instant::now() + TRY)).await;
+            match tried {
+                Ok(peer) if *peer.info().authenticated.address == *place => return Ok(peer),
+                Ok(peer) => {
+                    connection.set_addresses(vec![place.to_string()]);
+                    connection.leave(&peer);
+                }
+                Err(error) if Instant::now() + PAUSE >= deadline => return Err(error),
+                Err(_) => {
+                    connection.set_addresses(vec![self.agent.place().to_string()]);
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Asks what may be asked twice.
+    async fn ask(&self, method: u16, message: impl Fn() -> Result<Bytes>) -> Result<Bytes> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let peer = self.peer(deadline).await?;
             let left = deadline.saturating_duration_since(Instant::now());
-            match peer.attempt(method, message.clone(), left).await.map_err(Error::from) {
+            match peer.attempt(method, message()?, left).await.map_err(Error::from) {
                 Err(Error::Unavailable(why)) => {
-                    if !peer.is_usable() {
-                        connection.leave(&peer);
-                    }
                     if Instant::now() + PAUSE >= deadline {
                         return Err(Error::Unavailable(why));
                     }
                     sleep(PAUSE).await;
                 }
                 answer => return answer,
+            }
+        }
+    }
+
+    /// Asks what may not be asked twice: what is left of a block that was not written is being
+    /// deleted.
+    async fn ask_once(&self, method: u16, message: Payload) -> Result<Bytes> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let peer = self.peer(deadline).await?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match peer.attempt(method, message.clone(), left).await {
+                Err(Failed::NotSent(_)) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
+                answer => return Ok(answer?),
             }
         }
     }
@@ -144,12 +179,12 @@ impl Blocks for MountBlocks {
     ) -> Result<GroupId> {
         let Wish { group, replicas } = wish;
         let put = Put { session: block.session, group, replicas, block, owner };
-        let asked = self.ask(PUT, join(&put, data)?);
-        match stage::time(Stage::Peer, asked).await {
-            // An earlier attempt arrived, and its answer did not. There is one group.
-            Err(Error::Exists(_)) => Ok(group.unwrap_or(GroupId(1))),
-            answer => wire::decode(&answer?),
-        }
+        let asked = self.ask_once(PUT, join(&put, data)?);
+        wire::decode(&stage::time(Stage::Peer, asked).await?)
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
@@ -157,8 +192,11 @@ impl Blocks for MountBlocks {
             return Ok(bytes);
         }
         let Range { start, end } = range;
-        let get = Get { session: (self.session)(), group, block, start, end };
-        let asked = self.ask(GET, wire::encode(&get)?);
+        let get = || {
+            // It may be another one by the next attempt.
+            wire::encode(&Get { session: (self.session)(), group, block, start, end })
+        };
+        let asked = self.ask(GET, get);
         let bytes = stage::time(Stage::Peer, asked).await?;
         if bytes.len() == (end - start) as usize {
             return Ok(bytes);
@@ -185,7 +223,7 @@ impl Blocks for MountBlocks {
     }
 
     async fn usage(&self) -> Result<Usage> {
-        let answer = self.ask(SPACE, Bytes::new()).await?;
+        let answer = self.ask(SPACE, || Ok(Bytes::new())).await?;
         let Space { live_bytes, free_bytes } = wire::decode(&answer)?;
         Ok(Usage { live_bytes, free_bytes, ..Usage::default() })
     }

@@ -1,5 +1,6 @@
-//! The server's side. What a mount asks is asked by its user: the caller is made here, from who
-//! proved to be at the other end; a mount can say only for which uid and groups it asks.
+//! The server's side. What a mount asks is asked by its user: where its session is, the caller is
+//! made from who proved to be at the other end here; a mount can say only for which uid and groups
+//! it asks.
 //!
 //! A mount is trusted with nothing: it runs the verbs that POSIX needs and no others, publishes
 //! blocks of its own session only, and reads blocks only that it was told of.
@@ -8,9 +9,9 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_auth::Caller;
 use cairn_base::{BlockId, BodyId, Error, Result, SessionId, UserId, limits};
 use cairn_blocks::{Blocks, Wish};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
@@ -20,16 +21,23 @@ use cairn_meta::ops::{
     xattr,
 };
 use cairn_meta::rows::Extent;
-use cairn_meta::session::host::{self, Answer, Sessions};
+use cairn_meta::session::host::Sessions;
 use cairn_meta::session::{
-    Change, Detach, Execute, Method, Read, ReadReply, Reply, Run, RunPosted,
+    self, Attach, Change, Detach, Execute, Method, Read, ReadReply, Renew, Renewed, Reply, Run,
+    RunPosted,
 };
 use cairn_meta::{WireVerb, wire};
-use serde::Serialize;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep};
 
-use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space, split};
+use super::attached::Attached;
+use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space};
 use super::told::Told;
-use crate::control::forward;
+use super::way::{Place, Way};
+use crate::control::{Agent, split};
+use crate::limits::{MOUNT_GET_BYTES, MOUNTS_GET_BYTES};
 use crate::wire::{Link, Peer, Service, accept};
 
 /// Verbs that a mount may have run.
@@ -75,33 +83,72 @@ const READS: &[u16] = &[
     xattr::ListXattrs::NUMBER,
 ];
 
-/// Serves the mounts of a server.
+/// How long it is kept what a session was told of, after its connection was lost.
+const TOLD: Duration = Duration::from_secs(60);
+
+/// Serves the mounts that come in here.
 pub struct MountHost {
-    sessions: Arc<Sessions>,
+    place: Place,
     blocks: Arc<dyn Blocks>,
     /// The directory that they are in.
     directory: Option<String>,
     told: Told,
+    attached: Attached,
+    /// KiB of blocks that were read and are not sent.
+    unsent: Arc<Semaphore>,
 }
 
-/// Answers one mount, whose user is known. Clones are the same.
+/// Answers one connection of a mount, whose user is known. Clones are the same.
 #[derive(Clone)]
 pub struct MountService {
     host: Arc<MountHost>,
     user: UserId,
+    line: Arc<Line>,
     /// The mount is on the same machine.
     is_near: bool,
 }
 
+struct Line {
+    way: Way,
+    /// The one that was attached last over this connection.
+    session: Mutex<Option<SessionId>>,
+    /// As [`MountHost::unsent`], of this connection.
+    unsent: Arc<Semaphore>,
+}
+
+/// A block on its way to a mount.
+struct Unsent {
+    bytes: Bytes,
+    _room: [OwnedSemaphorePermit; 2],
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 impl MountHost {
-    /// `directory`: of the files of `blocks`, if they have any.
+    /// Of a server that has the metadata itself. `directory`: of the files of `blocks`.
     pub fn new(
         sessions: Arc<Sessions>,
         blocks: Arc<dyn Blocks>,
         directory: Option<&Path>,
     ) -> Arc<MountHost> {
         let directory = directory.and_then(Path::to_str).map(str::to_owned);
-        Arc::new(MountHost { sessions, blocks, directory, told: Told::default() })
+        MountHost::at(Place::Here(sessions), blocks, directory)
+    }
+
+    /// Of a gateway: sessions are with the master that serves, which takes this node's word for
+    /// who the user of a mount is.
+    pub fn of_gateway(agent: Arc<Agent>, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
+        MountHost::at(Place::of_cluster(agent), blocks, None)
+    }
+
+    fn at(place: Place, blocks: Arc<dyn Blocks>, directory: Option<String>) -> Arc<MountHost> {
+        let (told, attached) = (Told::default(), Attached::default());
+        let unsent = Arc::new(Semaphore::new(MOUNTS_GET_BYTES >> 10));
+        Arc::new(MountHost { place, blocks, directory, told, attached, unsent })
     }
 
     /// Serves a mount of `user` over a link, until it ends. `is_near` if it is on this machine.
@@ -111,10 +158,19 @@ impl MountHost {
         link: Link,
         is_near: bool,
     ) -> Result<()> {
-        let service = MountService { host: self, user, is_near };
+        let unsent = Arc::new(Semaphore::new(MOUNT_GET_BYTES >> 10));
+        let line = Arc::new(Line { way: Way::default(), session: Mutex::default(), unsent });
+        let service = MountService { host: self, user, line, is_near };
         let peer = accept(link, &super::terms(), service).await?;
         let _ = peer.closed().await;
         Ok(())
+    }
+
+    /// A session is not here any more, if it was by this connection.
+    fn forget(&self, session: SessionId, connection: u64) {
+        if self.attached.end(session, connection) {
+            self.told.forget(session);
+        }
     }
 }
 
@@ -125,7 +181,10 @@ impl Service for MountService {
         let (service, peer) = (self.clone(), peer.clone());
         Box::pin(async move {
             match method {
-                SERVES => Ok(Bytes::new()),
+                SERVES => {
+                    service.line.way.open(&service.host.place, &peer).await?;
+                    Ok(Bytes::new())
+                }
                 PUT => service.put(&payload).await,
                 GET => service.get(&payload).await,
                 SPACE => service.space().await,
@@ -138,56 +197,88 @@ impl Service for MountService {
             }
         })
     }
+
+    /// The mount comes back, here or elsewhere, or it is gone.
+    fn ended(&self, peer: &Peer) {
+        let Some(session) = *self.line.session.lock() else { return };
+        let (host, connection) = (Arc::clone(&self.host), peer.info().connection);
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                sleep(TOLD).await;
+                host.forget(session, connection);
+            });
+        }
+    }
 }
 
 impl MountService {
-    fn from(&self) -> host::Peer {
-        // Apart from the numbers of nodes, and never 0.
-        host::Peer { id: 1 << 63 | self.user.0 }
-    }
-
     async fn converse(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
-        let (sessions, told) = (&self.host.sessions, &self.host.told);
-        match method {
-            Method::Read => return self.read(&payload).await,
-            Method::Run => return self.run(&payload).await,
-            Method::Change => return self.change(&payload).await,
-            Method::Execute => return self.execute(&payload).await,
-            Method::RunPosted => return self.run_posted(&payload).await,
+        let checked = match method {
+            Method::Read => return self.read(peer, payload).await,
+            Method::Attach | Method::AttachToReplay => {
+                return self.attach(peer, method, payload).await;
+            }
+            Method::Renew => return self.renew(peer, payload).await,
             Method::Detach => {
                 let Detach { session } = wire::decode(&payload)?;
-                if sessions.is_attached(&self.from(), session) {
-                    told.forget(session);
-                }
+                self.host.forget(session, peer.info().connection);
+                Ok(())
             }
-            _ => {}
-        }
-        match sessions.handle(&self.from(), method, &payload).await? {
-            Answer::Bytes(bytes) => Ok(bytes),
-            Answer::Attached(bytes, recalls) => {
-                tokio::spawn(forward(peer.clone(), recalls));
-                Ok(bytes)
+            Method::Run => check_run(&wire::decode::<Run>(&payload)?),
+            Method::Change => check_run(&wire::decode::<Change>(&payload)?.run),
+            Method::Execute => check_run(&wire::decode::<Execute>(&payload)?.change.run),
+            // One that is refused has all refused.
+            Method::RunPosted => {
+                let posted: RunPosted = wire::decode(&payload)?;
+                posted.operations.iter().try_for_each(|one| check_run(&one.execute.change.run))
             }
+            Method::Acknowledge
+            | Method::Flush
+            | Method::Replayed
+            | Method::Delegate
+            | Method::GiveBack => Ok(()),
+        };
+        match checked {
+            Ok(()) => self.ask(peer, method, payload).await,
+            Err(error) => refused(error),
         }
     }
 
-    /// The caller as this server knows it, with the POSIX identity that the mount claims.
-    fn caller(&self, claimed: cairn_auth::RelayedCaller) -> Caller {
-        let caller = Caller::verified(self.user);
-        match Caller::relayed(claimed).posix() {
-            Some(posix) => caller.with_posix(posix.clone()),
-            None => caller,
-        }
+    async fn ask(&self, peer: &Peer, method: Method, message: Bytes) -> Result<Bytes> {
+        self.line.way.ask(&self.host.place, (self.user, peer), method, message).await
     }
 
-    async fn read(&self, payload: &[u8]) -> Result<Bytes> {
-        let mut read: Read = wire::decode(payload)?;
+    async fn attach(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
+        let Attach { session } = wire::decode(&payload)?;
+        let (sent, connection) = (Instant::now(), peer.info().connection);
+        let answer = self.ask(peer, method, payload).await?;
+        if let Reply::Done(session::Attached { lease_ms, .. }) = wire::decode(&answer)? {
+            let lease = Duration::from_millis(lease_ms);
+            self.host.attached.begin(session, (self.user, connection), sent, lease);
+            let former = self.line.session.lock().replace(session);
+            if let Some(former) = former.filter(|former| *former != session) {
+                self.host.forget(former, connection);
+            }
+        }
+        Ok(answer)
+    }
+
+    async fn renew(&self, peer: &Peer, payload: Bytes) -> Result<Bytes> {
+        let (Renew { session, .. }, sent) = (wire::decode(&payload)?, Instant::now());
+        let answer = self.ask(peer, Method::Renew, payload).await?;
+        if let Reply::Done(Renewed { .. }) = wire::decode(&answer)? {
+            self.host.attached.renew(session, peer.info().connection, sent);
+        }
+        Ok(answer)
+    }
+
+    async fn read(&self, peer: &Peer, payload: Bytes) -> Result<Bytes> {
+        let read: Read = wire::decode(&payload)?;
         let (session, verb) = (read.session, read.verb);
         if let Err(error) = self.check_read(session, &read) {
             return refused(error);
         }
-        read.caller = self.caller(read.caller).to_relayed();
-        let bytes = self.handle(Method::Read, &read).await?;
+        let bytes = self.ask(peer, Method::Read, payload).await?;
         match wire::decode(&bytes)? {
             Reply::Done(reply) => self.told(session, verb, reply),
             Reply::<ReadReply>::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => Ok(bytes),
@@ -227,58 +318,6 @@ impl MountService {
         wire::encode(&Reply::Done(reply))
     }
 
-    async fn run(&self, payload: &[u8]) -> Result<Bytes> {
-        let mut run: Run = wire::decode(payload)?;
-        if let Err(error) = self.check_run(&mut run) {
-            return refused(error);
-        }
-        self.handle(Method::Run, &run).await
-    }
-
-    /// As [`MountService::run`]. The rows that come back are of what the user made.
-    async fn change(&self, payload: &[u8]) -> Result<Bytes> {
-        let mut change: Change = wire::decode(payload)?;
-        if let Err(error) = self.check_run(&mut change.run) {
-            return refused(error);
-        }
-        self.handle(Method::Change, &change).await
-    }
-
-    /// As [`MountService::change`].
-    async fn execute(&self, payload: &[u8]) -> Result<Bytes> {
-        let mut execute: Execute = wire::decode(payload)?;
-        if let Err(error) = self.check_run(&mut execute.change.run) {
-            return refused(error);
-        }
-        self.handle(Method::Execute, &execute).await
-    }
-
-    /// As [`MountService::execute`]; one that is refused has all refused.
-    async fn run_posted(&self, payload: &[u8]) -> Result<Bytes> {
-        let mut posted: RunPosted = wire::decode(payload)?;
-        for one in &mut posted.operations {
-            if let Err(error) = self.check_run(&mut one.execute.change.run) {
-                return refused(error);
-            }
-        }
-        self.handle(Method::RunPosted, &posted).await
-    }
-
-    fn check_run(&self, run: &mut Run) -> Result<()> {
-        check_verb(RUNS, run.verb)?;
-        check_fields(run)?;
-        run.caller = self.caller(run.caller.clone()).to_relayed();
-        Ok(())
-    }
-
-    async fn handle(&self, method: Method, message: &impl Serialize) -> Result<Bytes> {
-        let message = wire::encode(message)?;
-        match self.host.sessions.handle(&self.from(), method, &message).await? {
-            Answer::Bytes(bytes) => Ok(bytes),
-            Answer::Attached(..) => Err(unexpected()),
-        }
-    }
-
     async fn put(&self, payload: &Bytes) -> Result<Bytes> {
         let (put, data) = split::<Put>(payload)?;
         self.check_session(put.session)?;
@@ -296,11 +335,25 @@ impl MountService {
     async fn get(&self, payload: &[u8]) -> Result<Bytes> {
         let Get { session, group, block, start, end } = wire::decode(payload)?;
         self.check_read_of(session, block)?;
+        let length =
+            end.checked_sub(start).filter(|length| *length as usize <= limits::BLOCK_BYTES);
+        let length = length.ok_or_else(|| Error::Invalid(format!("bytes {start} to {end}")))?;
+        let room = self.room(length).await?;
         let blocks = &self.host.blocks;
-        if let Some(bytes) = blocks.get_now(group, block, start..end)? {
-            return Ok(bytes);
-        }
-        blocks.get(group, block, start..end).await
+        let bytes = match blocks.get_now(group, block, start..end)? {
+            Some(bytes) => bytes,
+            None => blocks.get(group, block, start..end).await?,
+        };
+        Ok(Bytes::from_owner(Unsent { bytes, _room: room }))
+    }
+
+    /// Room for so many bytes, until they are sent.
+    async fn room(&self, bytes: u32) -> Result<[OwnedSemaphorePermit; 2]> {
+        let take = |of: &Arc<Semaphore>| Arc::clone(of).acquire_many_owned(bytes.div_ceil(1 << 10));
+        let closed = |_| Error::Unavailable("the server stops".into());
+        // That of the connection first: one that reads nothing takes no more than its own.
+        let own = take(&self.line.unsent).await.map_err(closed)?;
+        Ok([own, take(&self.host.unsent).await.map_err(closed)?])
     }
 
     fn near(&self) -> Result<Bytes> {
@@ -327,7 +380,7 @@ impl MountService {
     }
 
     fn check_session(&self, session: SessionId) -> Result<()> {
-        if self.host.sessions.is_attached(&self.from(), session) {
+        if self.host.attached.is_of(session, self.user) {
             return Ok(());
         }
         Err(Error::Unavailable(format!("session {session} is not attached")))
@@ -339,15 +392,16 @@ fn refused(error: Error) -> Result<Bytes> {
     wire::encode(&Reply::<()>::Failed(error))
 }
 
-fn unexpected() -> Error {
-    Error::Invalid("an answer to something else".into())
-}
-
 fn check_verb(allowed: &[u16], verb: u16) -> Result<()> {
     if allowed.contains(&verb) {
         return Ok(());
     }
     Err(Error::Denied(format!("operation {verb} is not for a mount")))
+}
+
+fn check_run(run: &Run) -> Result<()> {
+    check_verb(RUNS, run.verb)?;
+    check_fields(run)
 }
 
 /// Blocks and bodies that an operation names as new must be of the session that sends it.
@@ -400,6 +454,7 @@ fn check_fields(run: &Run) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cairn_auth::Caller;
     use cairn_base::Ino;
     use cairn_meta::ops::body::Data;
     use cairn_meta::ops::{credentials, put_object};

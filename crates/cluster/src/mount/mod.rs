@@ -6,17 +6,23 @@
 //!   Agent ── session ────────────────────►  MountHost ── as this user ──► Sessions ──► Master
 //!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
 //!       └─ on the same machine, reads them from the server's files ────────────┘
+//!
+//!                                             gateway                       master
+//!   Agent ── session ────────────────────►  MountHost ══ of this user ══► Sessions ──► Master
+//!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
 //! ```
 //!
 //! It is not: a door (that is the crate `fuse`), nor how a connection is made and who the user is
 //! (that is `doors` on one side, the binary on the other).
 
 mod agent;
+mod attached;
 mod blocks;
 mod host;
 mod messages;
 mod near;
 mod told;
+mod way;
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! From an authenticated stream to a connection that runs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cairn_base::{ClusterId, Error, NodeId, Result, Role};
 use tokio::time::timeout;
@@ -81,7 +82,7 @@ pub async fn connect<S: Service>(link: Link, terms: &Terms, service: S) -> Resul
     };
     let hello = within_time(shake).await?;
     let (role, version) = terms.check(&hello, &peer)?;
-    let info = PeerInfo { authenticated: peer, role, version };
+    let info = PeerInfo { authenticated: peer, role, version, connection: next() };
     Ok(start(stream, info, &hello, terms, service, true))
 }
 
@@ -96,8 +97,14 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
     }
     within_time(hello::write(&mut stream, &answer)).await?;
     let (role, version) = checked?;
-    let info = PeerInfo { authenticated: peer, role, version };
+    let info = PeerInfo { authenticated: peer, role, version, connection: next() };
     Ok(start(stream, info, &hello, terms, service, false))
+}
+
+/// Numbers connections.
+fn next() -> u64 {
+    static COUNTER: AtomicU64 = AtomicU64::new(1);
+    COUNTER.fetch_add(1, Ordering::Relaxed)
 }
 
 fn copy(error: &Error) -> Error {

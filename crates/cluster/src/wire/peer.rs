@@ -29,6 +29,8 @@ pub struct PeerInfo {
     pub role: Role,
     /// The version of the protocol that both speak.
     pub version: u16,
+    /// The number of this connection, of all that this process has had.
+    pub connection: u64,
 }
 
 impl fmt::Display for PeerInfo {

@@ -79,6 +79,17 @@ impl<S: Service> Reconnect<S> {
         }
     }
 
+    /// A further connection to the same nodes, where `service` answers what they ask.
+    pub fn beside<T: Service>(&self, service: T) -> Reconnect<T> {
+        let addresses = self.addresses.lock().clone();
+        let (dialer, rng) = (Arc::clone(&self.dialer), Arc::clone(&self.rng));
+        let beside =
+            Reconnect::new(dialer, addresses, self.terms.clone(), service, rng, self.retry);
+        // The one that serves is tried first.
+        beside.start.store(self.start.load(Ordering::Relaxed), Ordering::Relaxed);
+        beside
+    }
+
     /// Other addresses, from the next dialing on.
     ///
     /// # Panics

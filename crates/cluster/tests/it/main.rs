@@ -12,6 +12,7 @@ mod calls_are_answered;
 mod calls_have_limits;
 mod identities_survive_on_disk;
 mod masters_are_administered;
+mod mounts_come_in_by_gateways;
 mod only_nodes_move_blocks;
 mod only_nodes_of_the_map_are_admitted;
 mod stale_maps_are_refused;

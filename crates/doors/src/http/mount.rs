@@ -68,8 +68,7 @@ pub fn take(
     upgrade: Option<OnUpgrade>,
 ) -> Result<Response<Body>> {
     let Some(mounts) = mounts.cloned() else {
-        let text = "mounts at a gateway: run `cairn mount --node`, see docs/mount.md";
-        return Err(Error::NotImplemented(text.into()));
+        return Err(Error::NotImplemented("mounts at this door".into()));
     };
     let Principal::User(user) = caller.principal() else {
         return Err(Error::Denied("mount without credentials".into()));

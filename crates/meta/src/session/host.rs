@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_auth::Caller;
+use cairn_auth::{Caller, RelayedCaller};
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Clock, Error, Ino, Result, SessionId, Timestamp};
+use cairn_base::{Clock, Error, Ino, Result, SessionId, Timestamp, UserId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -21,15 +21,22 @@ use super::{
     Run, RunPosted,
 };
 use crate::master::{self, Event, Once, Reading};
+use crate::ops::credentials::{FindAccessKey, FindToken};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::SessionState;
 use crate::wire::{self, Visitor};
-use crate::{Master, Watched};
+use crate::{Master, Watched, WireVerb};
 
 /// Rows longer than this are not leased, bytes.
 const LEASED_ROW_BYTES: usize = 256 << 10;
 /// Between two looks for sessions that have lapsed, while the end of one is waited for.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// In the number of an owner: it is a mount, and the rest the number of its user.
+const MOUNT: u64 = 1 << 63;
+
+/// By which a gateway finds out who comes: a mount whose session is waited for, perhaps.
+const VERIFIES: [u16; 2] = [FindAccessKey::NUMBER, FindToken::NUMBER];
 
 /// The sessions of a master.
 pub struct Sessions {
@@ -57,8 +64,8 @@ struct State {
 }
 
 struct Live {
-    /// Who attached it: nobody else may speak for it.
-    peer: u64,
+    /// Who attached it, and over which connection: nobody else may speak for it.
+    peer: Peer,
     /// When its last renewal was answered, by the monotonic clock.
     renewed: Duration,
     reads_from: u64,
@@ -78,10 +85,61 @@ struct Manner {
     ino: Option<Ino>,
 }
 
-/// Who sends a message, and where what it is sent unasked goes.
+/// Who sends a message, as established by the connection it comes over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// The node, as established by the connection.
-    pub id: u64,
+    /// Of its sessions: nobody else may speak for them.
+    owner: u64,
+    /// Set if it verifies no callers: all it asks is asked by this user.
+    user: Option<UserId>,
+    connection: u64,
+}
+
+impl Peer {
+    /// A node, which has verified the callers that it names.
+    pub const fn node(id: u64) -> Peer {
+        Peer { owner: id, user: None, connection: 0 }
+    }
+
+    /// A mount, of which no more is believed than that it knows the credentials of a user.
+    pub const fn mount(user: UserId) -> Peer {
+        // Apart from the numbers of nodes, and never 0.
+        Peer { owner: MOUNT | user.0, user: Some(user), connection: 0 }
+    }
+
+    /// Over this connection. What comes late over another one is of a session that is attached
+    /// elsewhere by now: a recall that it acknowledges is not the one that was sent last.
+    pub const fn over(self, connection: u64) -> Peer {
+        Peer { connection, ..self }
+    }
+
+    fn caller(&self, claimed: RelayedCaller) -> Caller {
+        let claimed = Caller::relayed(claimed);
+        let Some(user) = self.user else { return claimed };
+        let caller = Caller::verified(user);
+        match claimed.posix() {
+            // A uid and groups are claimed as with NFS.
+            Some(posix) => caller.with_posix(posix.clone()),
+            None => caller,
+        }
+    }
+}
+
+/// Whose session it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    Node(u64),
+    /// A mount of this user.
+    Mount(UserId),
+}
+
+impl Owner {
+    fn of(owner: u64) -> Owner {
+        match owner & MOUNT {
+            0 => Owner::Node(owner),
+            _ => Owner::Mount(UserId(owner & !MOUNT)),
+        }
+    }
 }
 
 /// The answer to a message.
@@ -178,7 +236,7 @@ impl Sessions {
         let session = attach.session;
         self.check_owner(peer, session)?;
         self.begin_opening(session)?;
-        let opened = OpenRemoteSession { session, owner: peer.id };
+        let opened = OpenRemoteSession { session, owner: peer.owner };
         self.master.run(&Caller::system(), opened).await?;
         let (sender, recalls) = unbounded_channel();
         {
@@ -188,7 +246,7 @@ impl Sessions {
             }
             let renewed = self.clock.monotonic();
             let reads_from = self.master.durable_batch();
-            state.live.insert(session, Live { peer: peer.id, renewed, reads_from, hasty });
+            state.live.insert(session, Live { peer: *peer, renewed, reads_from, hasty });
             if hasty {
                 state.replaying.insert(session, renewed + self.lease);
             }
@@ -213,7 +271,7 @@ impl Sessions {
 
     fn check_owner(&self, peer: &Peer, session: SessionId) -> Result<()> {
         match self.state.lock().live.get(&session) {
-            Some(live) if live.peer != peer.id => {
+            Some(live) if live.peer.owner != peer.owner => {
                 Err(Error::Denied(format!("session {session} is another node's")))
             }
             _ => Ok(()),
@@ -221,8 +279,8 @@ impl Sessions {
     }
 
     /// Whether a session is attached here, by this peer.
-    pub fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
-        self.state.lock().live.get(&session).is_some_and(|live| live.peer == peer.id)
+    fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
+        self.state.lock().live.get(&session).is_some_and(|live| live.peer == *peer)
     }
 
     fn renew(&self, peer: &Peer, renew: &Renew) -> Result<Option<Renewed>> {
@@ -270,8 +328,10 @@ impl Sessions {
         }
         // What the former master committed last may not be let go of yet by a session that has not
         // come here: it would go on answering from before what is read here.
-        self.opened().await;
-        let caller = Caller::relayed(read.caller);
+        if !VERIFIES.contains(&read.verb) {
+            self.opened().await;
+        }
+        let caller = peer.caller(read.caller);
         let lease = read.lease.then_some(read.session);
         let hasty = self.state.lock().live.get(&read.session).is_some_and(|live| live.hasty);
         let visitor = Reading { master: &self.master, caller, lease, hasty };
@@ -301,13 +361,14 @@ impl Sessions {
         if !manner.is_replay {
             self.opened().await;
         }
-        let (verb, fields, once) = self.once(change, manner, None)?;
+        let (verb, fields, once) = self.once(peer, change, manner, None)?;
         executed(wire::visit(verb, &fields, once)?.await).map(Some)
     }
 
     /// The verb of an operation, its fields, and what else there is to it.
     fn once(
         &self,
+        peer: &Peer,
         change: Change,
         manner: Manner,
         posted: Option<Timestamp>,
@@ -317,7 +378,7 @@ impl Sessions {
         if slot >= super::SLOTS {
             return Err(Error::Invalid(format!("slot {slot}")));
         }
-        let caller = Caller::relayed(caller);
+        let caller = peer.caller(caller);
         let Manner { lease, hasty, ino, .. } = manner;
         let master = &self.master;
         let once =
@@ -359,7 +420,7 @@ impl Sessions {
             }
             let lease = !is_replay && !change.released.is_empty();
             let manner = Manner { lease, is_replay, hasty: true, ino };
-            let (verb, fields, once) = self.once(change, manner, Some(time))?;
+            let (verb, fields, once) = self.once(peer, change, manner, Some(time))?;
             wire::visit(verb, &fields, TakePosted(once))?
         };
         let taken: Vec<_> = operations.into_iter().map(take).collect();
@@ -503,11 +564,11 @@ impl Sessions {
     }
 
     /// The sessions that are attached, and how long ago each renewed.
-    pub fn list(&self) -> Vec<(SessionId, u64, Duration)> {
+    pub fn list(&self) -> Vec<(SessionId, Owner, Duration)> {
         let now = self.clock.monotonic();
         let state = self.state.lock();
         let one = |(session, live): (&SessionId, &Live)| {
-            (*session, live.peer, now.saturating_sub(live.renewed))
+            (*session, Owner::of(live.peer.owner), now.saturating_sub(live.renewed))
         };
         state.live.iter().map(one).collect()
     }
@@ -531,7 +592,7 @@ fn lapsed(session: SessionId) -> Error {
 impl<'a> Visitor for Once<'a> {
     type Output = Pin<Box<dyn Future<Output = master::Executed> + Send + 'a>>;
 
-    fn visit<V: crate::WireVerb>(self, verb: V) -> Self::Output {
+    fn visit<V: WireVerb>(self, verb: V) -> Self::Output {
         Box::pin(self.master.run_once(self, verb))
     }
 }

@@ -4,15 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::clock::RealClock;
 use cairn_base::{Error, SessionId};
-use cairn_meta::Meta;
 use cairn_meta::engine::Memory;
 use cairn_meta::master::{Config, Master};
 use cairn_meta::ops::buckets::GetBucket;
+use cairn_meta::ops::credentials::FindAccessKey;
 use cairn_meta::ops::sessions::{Format, ListSessions, OpenRemoteSession, OpenSession};
-use cairn_meta::session::host::Sessions;
+use cairn_meta::session::host::{Answer, Peer, Sessions};
+use cairn_meta::session::{Attach, Method, Read, ReadReply, Reply};
+use cairn_meta::{Meta, WireVerb, wire};
 use tokio::time::{sleep, timeout};
 
 use crate::net::{LEASE, caller};
@@ -53,4 +56,33 @@ async fn doors_beside_the_master_wait_too() {
     }
     assert!(matches!(meta.read(&caller(), verb()).await, Err(Error::NotFound(_))));
     assert!(meta.read_now(&caller(), &verb()).is_some());
+}
+
+#[tokio::test]
+async fn gateways_find_out_who_comes_before_that() {
+    let engine = Arc::new(Memory::new());
+    let former = master(&engine).await;
+    let found = OpenRemoteSession { session: INHERITED, owner: 7 };
+    former.run(&Caller::system(), found).await.unwrap();
+    drop(former);
+
+    let clock = Arc::new(RealClock::default());
+    let sessions = Sessions::start(master(&engine).await, clock, LEASE).await.unwrap();
+    let (gateway, session) = (Peer::node(8), SessionId(3));
+    let attach = wire::encode(&Attach { session }).unwrap();
+    sessions.handle(&gateway, Method::Attach, &attach).await.unwrap();
+    let read = |verb: u16, fields: Bytes| {
+        let caller = caller().to_relayed();
+        let message = wire::encode(&Read { session, caller, verb, fields, lease: true }).unwrap();
+        let sessions = Arc::clone(&sessions);
+        async move { sessions.handle(&gateway, Method::Read, &message).await.unwrap() }
+    };
+    // The mount whose session is waited for shows its credentials to the gateway first.
+    let key = wire::encode(&FindAccessKey { id: "CK".into() }).unwrap();
+    let Answer::Bytes(found) = read(FindAccessKey::NUMBER, key).await else { panic!("attached") };
+    assert!(matches!(wire::decode(&found).unwrap(), Reply::Done(ReadReply { reply: Ok(_), .. })));
+    let bucket = wire::encode(&GetBucket { name: "none".into() }).unwrap();
+    let waits = read(GetBucket::NUMBER, bucket);
+    assert!(timeout(Duration::from_millis(50), waits).await.is_err());
+    assert!(!sessions.opened_now());
 }

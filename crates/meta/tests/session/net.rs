@@ -231,7 +231,7 @@ impl Dialer for PeerDialer {
             sessions: self.net.sessions(),
             disk: self.net.disk(),
             cut: self.cut.clone(),
-            peer: Peer { id: self.peer },
+            peer: Peer::node(self.peer),
             rng: self.rng.clone(),
             broken: Arc::default(),
             recalls: Mutex::new(Some(sender)),

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 const LENGTH: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_secs(2);
 const SESSION: SessionId = SessionId(7);
-const PEER: Peer = Peer { id: 1 };
+const PEER: Peer = Peer::node(1);
 
 /// Rows in memory, and a lease that is as long as this test wants.
 struct Leased {

@@ -7,11 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::rng::SeededRng;
-use cairn_base::{Error, Result, UserId};
+use cairn_base::{Error, Ino, Result, UserId, limits};
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
+use cairn_fs::ops::create::Create;
 use cairn_fs::ops::delete_object::DeleteObject;
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::mkdir::Mkdir;
 use cairn_fs::rows::ObjectAttributes;
-use cairn_fs::{Fs, PutRequest};
+use cairn_fs::{Fs, Piece, PutRequest};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -21,6 +24,8 @@ use super::history::History;
 use super::roles::Slot;
 
 pub const BUCKET: &str = "bucket";
+/// The one in whose directories files are made, as through a mount.
+pub const FILES: &str = "files";
 /// Keys that are put, and keys that are appended to.
 pub const PUT_KEYS: u64 = 4;
 pub const APPEND_KEYS: u64 = 2;
@@ -34,6 +39,9 @@ const SLOW_MS: u64 = 10_000;
 /// Of so many requests one is given up, and after how long at most, milliseconds.
 const HANG_UP_ONE_IN: u64 = 12;
 const HANG_UP_MS: u64 = 100;
+/// Names in a directory, and how many directories are used at the same time.
+const NAMES: u64 = 8;
+const DIRECTORIES: u64 = 4;
 
 /// What a client asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +52,10 @@ pub enum Op {
     Create(Record),
     Append(Record),
     Delete,
+    /// An empty file, if there is none of its name; and its directory.
+    Make,
+    /// Writes what was made. Once, by who made it.
+    Fill(Record),
 }
 
 /// Bytes that no other record has.
@@ -201,7 +213,58 @@ async fn run_now(fs: &Fs, key: &str, op: Op, slow: Duration) -> Result<Outcome> 
             let delete = DeleteObject { bucket, key, conditions: Conditions::default() };
             Ok(Outcome::Deleted(fs.run(&caller, delete).await?))
         }
+        Op::Make => make(fs, key).await,
+        Op::Fill(record) => fill(fs, key, record, slow).await,
     }
+}
+
+/// What comes before the last slash of a key, as a directory that is made if there is none; and what
+/// comes behind.
+async fn directory_of<'a>(fs: &Fs, key: &'a str) -> Result<(Ino, &'a str)> {
+    let caller = Caller::verified(UserId::ROOT);
+    let (directory, name) = key.split_once('/').unwrap_or(("", key));
+    let lookup = |parent, name: &str| Lookup { parent, name: name.into() };
+    let (parent, _) = fs.read(&caller, lookup(Ino::ROOT, FILES)).await?;
+    let found = fs.read(&caller, lookup(parent, directory)).await;
+    if let Ok((directory, _)) = found {
+        return Ok((directory, name));
+    }
+    let mkdir = Mkdir { parent, name: directory.into(), mode: 0o755, umask: 0 };
+    let made = match fs.run(&caller, mkdir).await {
+        Err(Error::Exists(_)) => fs.read(&caller, lookup(parent, directory)).await,
+        made => made,
+    };
+    Ok((made?.0, name))
+}
+
+async fn make(fs: &Fs, key: &str) -> Result<Outcome> {
+    let (parent, name) = directory_of(fs, key).await?;
+    let create = Create { parent, name: name.into(), mode: 0o644, umask: 0, exclusive: true };
+    // As a mount does it.
+    let made = match fs.run_now(&Caller::verified(UserId::ROOT), &create) {
+        Some(_) => Ok(()),
+        None => fs.run(&Caller::verified(UserId::ROOT), create).await.map(drop),
+    };
+    match made {
+        Ok(()) => Ok(Outcome::Done),
+        Err(Error::Exists(_)) => Ok(Outcome::Refused),
+        Err(error) => Err(error),
+    }
+}
+
+async fn fill(fs: &Fs, key: &str, record: Record, slow: Duration) -> Result<Outcome> {
+    let caller = Caller::verified(UserId::ROOT);
+    let (parent, name) = directory_of(fs, key).await?;
+    let (ino, _) = fs.read(&caller, Lookup { parent, name: name.into() }).await?;
+    let (session, writer) = (fs.session(), fs.writer(ino));
+    let data = record.bytes();
+    let piece = match data.len() <= limits::INLINE_BYTES {
+        true => Piece::Inline(0, data),
+        false => Piece::Block(writer.upload(&caller, &[(0, data)]).await?),
+    };
+    sleep(slow).await;
+    writer.publish(&caller, session, vec![piece]).await?;
+    Ok(Outcome::Done)
 }
 
 async fn put(
@@ -227,7 +290,8 @@ async fn put(
 }
 
 async fn get(fs: &Fs, key: &str, slow: Duration) -> Result<Outcome> {
-    let object = match fs.open(&Caller::verified(UserId::ROOT), BUCKET, key).await {
+    let bucket = if key.contains('/') { FILES } else { BUCKET };
+    let object = match fs.open(&Caller::verified(UserId::ROOT), bucket, key).await {
         Err(Error::NotFound(_)) => return Ok(Outcome::Got(None)),
         opened => opened?,
     };
@@ -275,6 +339,43 @@ impl Client {
         }
     }
 
+    /// Makes directories and fills them, each through one gateway, as a mount does.
+    pub async fn make(self) {
+        while !self.history.lock().is_closed() {
+            let directory = self.history.lock().next_directory();
+            let door = self.rng.below(self.doors.len() as u64) as usize;
+            for name in 0..NAMES {
+                sleep(Duration::from_millis(self.rng.below(100))).await;
+                if !self.history.lock().is_closed() {
+                    self.make_and_fill(door, file(directory, name)).await;
+                }
+            }
+        }
+    }
+
+    /// Makes and reads files in directories that others fill.
+    pub async fn interfere(self) {
+        while !self.history.lock().is_closed() {
+            sleep(Duration::from_millis(self.rng.below(300))).await;
+            let door = self.rng.below(self.doors.len() as u64) as usize;
+            let last = self.history.lock().directories();
+            let directory = last.saturating_sub(self.rng.below(DIRECTORIES));
+            let key = file(directory, self.rng.below(NAMES));
+            match self.rng.below(4) {
+                0 => self.make_and_fill(door, key).await,
+                _ => drop(self.ask(door, key, Op::Get, Duration::ZERO, READER_PATIENCE).await),
+            }
+        }
+    }
+
+    async fn make_and_fill(&self, door: usize, key: String) {
+        let made = self.asked(door, key.clone(), Op::Make, Duration::ZERO, PATIENCE).await;
+        if made == Some(Outcome::Done) && !self.history.lock().is_closed() {
+            let record = Record::draw(self.history.lock().next_id(), &self.rng);
+            self.ask(door, key, Op::Fill(record), self.draw_slow(), PATIENCE).await;
+        }
+    }
+
     fn draw_slow(&self) -> Duration {
         match self.rng.below(SLOW_ONE_IN) {
             0 => Duration::from_millis(self.rng.below(SLOW_MS)),
@@ -306,9 +407,21 @@ impl Client {
         slow: Duration,
         patience: Duration,
     ) -> bool {
+        let outcome = self.asked(door, key, op, slow, patience).await;
+        outcome.is_some_and(|outcome| !matches!(outcome, Outcome::Unknown(_)))
+    }
+
+    async fn asked(
+        &self,
+        door: usize,
+        key: String,
+        op: Op,
+        slow: Duration,
+        patience: Duration,
+    ) -> Option<Outcome> {
         let Some(Door { requests, waiting }) = self.doors[door].lock().clone() else {
             sleep(Duration::from_millis(200)).await;
-            return false;
+            return None;
         };
         let (number, answered) = waiting.enter();
         let call = self.history.lock().begin(&key, op);
@@ -320,10 +433,13 @@ impl Client {
             Ok(Ok(outcome)) => outcome,
             _ => Outcome::Unknown("no answer".into()),
         };
-        let known = !matches!(outcome, Outcome::Unknown(_));
-        self.history.lock().end(&key, call, door, outcome);
-        known
+        self.history.lock().end(&key, call, door, outcome.clone());
+        Some(outcome)
     }
+}
+
+fn file(directory: u64, name: u64) -> String {
+    format!("directory-{directory}/{name}")
 }
 
 pub fn key(number: u64) -> String {

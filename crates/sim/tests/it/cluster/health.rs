@@ -43,7 +43,7 @@ pub fn await_health(world: &mut World, secs: u64, clean: bool) -> Vec<String> {
 #[derive(Default)]
 struct Reads {
     begun: bool,
-    unread: Arc<Mutex<BTreeSet<(usize, u64)>>>,
+    unread: Arc<Mutex<BTreeSet<(usize, String)>>>,
 }
 
 impl Reads {
@@ -54,16 +54,19 @@ impl Reads {
         let client = world.client();
         let doors = world.layout.gateways.len();
         let unread = Arc::clone(&self.unread);
-        let all =
-            (0..doors).flat_map(|door| (0..PUT_KEYS + APPEND_KEYS).map(move |key| (door, key)));
-        unread.lock().extend(all.clone());
+        let objects = (0..PUT_KEYS + APPEND_KEYS).map(key);
+        let files = world.history.lock().keys().into_iter().filter(|key| key.contains('/'));
+        let keys: Vec<String> = objects.chain(files).collect();
+        let all = (0..doors).flat_map(|door| keys.iter().map(move |key| (door, key.clone())));
+        let all: Vec<_> = all.collect();
+        unread.lock().extend(all.iter().cloned());
         world.inside_clients(|| {
-            for (door, number) in all {
+            for (door, key) in all {
                 let (client, unread) = (client.clone(), Arc::clone(&unread));
                 tokio::spawn(async move {
-                    let ask = || client.ask(door, key(number), Op::Get, Duration::ZERO, PATIENCE);
+                    let ask = || client.ask(door, key.clone(), Op::Get, Duration::ZERO, PATIENCE);
                     while !ask().await {}
-                    unread.lock().remove(&(door, number));
+                    unread.lock().remove(&(door, key));
                 });
             }
         });
@@ -72,7 +75,7 @@ impl Reads {
     fn unread(&self) -> Option<String> {
         let unread = self.unread.lock();
         let first = unread.first()?;
-        Some(format!("gateway {} does not read {}", first.0, key(first.1)))
+        Some(format!("gateway {} does not read {}", first.0, first.1))
     }
 }
 

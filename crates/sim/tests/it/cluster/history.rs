@@ -13,6 +13,7 @@ const STEPS: usize = 3_000_000;
 pub struct History {
     time: u64,
     ids: u32,
+    directories: u64,
     closed: bool,
     calls: BTreeMap<String, Vec<Call>>,
     /// Something that must never happen.
@@ -36,6 +37,8 @@ struct Call {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct State {
     exists: bool,
+    /// There is a file from the first on, not an object that is there when it has bytes.
+    is_file: bool,
     records: Vec<u32>,
     size: u64,
 }
@@ -44,6 +47,21 @@ impl History {
     pub fn next_id(&mut self) -> u32 {
         self.ids += 1;
         self.ids
+    }
+
+    pub fn next_directory(&mut self) -> u64 {
+        self.directories += 1;
+        self.directories
+    }
+
+    /// How many there are; they are numbered from 1 on.
+    pub fn directories(&self) -> u64 {
+        self.directories
+    }
+
+    /// What was used.
+    pub fn keys(&self) -> Vec<String> {
+        self.calls.keys().cloned().collect()
     }
 
     pub fn close(&mut self) {
@@ -109,6 +127,7 @@ impl History {
 fn step(state: &State, call: &Call) -> Option<State> {
     let fresh = |record: super::client::Record| State {
         exists: true,
+        is_file: state.is_file,
         records: vec![record.id],
         size: record.length.into(),
     };
@@ -117,7 +136,7 @@ fn step(state: &State, call: &Call) -> Option<State> {
         (Op::Get, Outcome::Got(seen)) => {
             // An object that is appended to is empty at first.
             let matches = match seen {
-                None => !state.exists || state.records.is_empty(),
+                None => !state.exists || state.records.is_empty() && !state.is_file,
                 Some(ids) if ids.is_empty() => state.records.is_empty(),
                 Some(ids) => state.exists && *ids == state.records,
             };
@@ -125,9 +144,14 @@ fn step(state: &State, call: &Call) -> Option<State> {
         }
         (Op::Get, _) => Some(state.clone()),
         (Op::Put(record), _) => Some(fresh(record)),
-        (Op::Create(_), Outcome::Refused) => state.exists.then(|| state.clone()),
+        (Op::Create(_) | Op::Make, Outcome::Refused) => state.exists.then(|| state.clone()),
         (Op::Create(record), _) if !state.exists => Some(fresh(record)),
         (Op::Create(_), _) => unknown.then(|| state.clone()),
+        (Op::Make, _) if !state.exists => {
+            Some(State { exists: true, is_file: true, ..State::default() })
+        }
+        (Op::Make, _) => unknown.then(|| state.clone()),
+        (Op::Fill(record), _) => state.exists.then(|| fresh(record)),
         (Op::Append(record), outcome) => {
             if let Outcome::Appended(offset) = outcome
                 && *offset != state.size

@@ -31,10 +31,11 @@ use std::thread;
 
 use cairn_base::planted::Bug;
 use parking_lot::Mutex;
-use world::{Report, run};
+use world::{MAKING, Report, run};
 
 /// Seeds of the test command.
 const SEEDS: u64 = 200;
+const MAKING_SEEDS: u64 = 50;
 /// Of so many seeds one is run twice.
 const TWICE: u64 = 10;
 /// Seeds in which a bug must be found.
@@ -109,6 +110,15 @@ fn check_all(seeds: &[u64]) {
 fn seeds_stay_right_and_become_well() {
     let first = number("CAIRN_SEED", 1);
     let count = number("CAIRN_SEEDS", SEEDS * cairn_sim::scale());
+    check_all(&(first..first + count).collect::<Vec<_>>());
+}
+
+/// From `MAKING + CAIRN_SEED` on: clients make directories and fill them, through gateways that are
+/// told that operations are done when they have run.
+#[test]
+fn directories_that_gateways_fill_stay_right() {
+    let first = MAKING + number("CAIRN_SEED", 1);
+    let count = number("CAIRN_SEEDS", MAKING_SEEDS * cairn_sim::scale());
     check_all(&(first..first + count).collect::<Vec<_>>());
 }
 

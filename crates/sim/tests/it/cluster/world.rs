@@ -20,7 +20,7 @@ use cairn_meta::{Master, master};
 use cairn_sim::{Fault as DiskFault, SimDisk};
 use parking_lot::Mutex;
 
-use super::client::{BUCKET, Client, Door};
+use super::client::{BUCKET, Client, Door, FILES};
 use super::database::{DATABASE, Database, Shared};
 use super::digest::Digest;
 use super::faults::{Fault, Plan};
@@ -35,6 +35,10 @@ const TICK_US: u64 = 2_000;
 const CLIENTS: usize = 6;
 /// Clients that only read, of each gateway.
 const READERS: usize = 2;
+/// In seeds from this one on, directories are filled as well: by so many clients, and so many that
+/// come in between.
+pub const MAKING: u64 = 1 << 32;
+const MAKERS: usize = 2;
 /// How often streams break while they break again and again, and how often it is looked at
 /// whether members have what they should, microseconds.
 const FLAKY_US: u64 = 100_000;
@@ -103,6 +107,8 @@ pub struct World {
     faults: usize,
     /// What clients do: reads in a hundred operations.
     reads: u64,
+    /// And whether they fill directories.
+    makes: bool,
     /// One in so many streams breaks from time to time.
     flaky: Option<u64>,
 }
@@ -139,6 +145,7 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Report {
 
 impl World {
     fn new(seed: u64) -> World {
+        let makes = seed >= MAKING;
         let rng = Arc::new(SeededRng::new(seed));
         let layout = Layout::draw(&rng);
         let net = Net::new(Arc::clone(&rng));
@@ -149,7 +156,7 @@ impl World {
             leases: [1 << 20, 20, 5][rng.below(3) as usize],
             cache_bytes: [0, 64 << 20][rng.below(2) as usize],
             segment_bytes: [256 << 10, 1 << 20][rng.below(2) as usize],
-            hasty: SeededRng::new(!seed).next_u64(),
+            hasty: if makes { 0 } else { SeededRng::new(!seed).next_u64() },
         };
         let (masters, orders) = (layout.masters.clone(), Arc::default());
         let reads = [50, 80][rng.below(2) as usize];
@@ -177,6 +184,7 @@ impl World {
             digest: Digest::default(),
             faults: 0,
             reads,
+            makes,
             flaky: None,
         };
         world.fill();
@@ -213,7 +221,7 @@ impl World {
         let database = Arc::clone(&self.all.database);
         let done = Arc::new(Mutex::new(false));
         let told = Arc::clone(&done);
-        let first = NodeId(3000);
+        let (first, makes) = (NodeId(3000), self.makes);
         let mut host = Host::new(0);
         host.start(0, &self.all.rng, |given| {
             tokio::spawn(async move {
@@ -227,6 +235,11 @@ impl World {
                 let (name, kind) = (BUCKET.to_owned(), BucketKind::S3);
                 let bucket = CreateBucket { name, kind, visibility: Visibility::Private };
                 master.run(&Caller::verified(UserId::ROOT), bucket).await.unwrap();
+                if makes {
+                    let (name, kind) = (FILES.to_owned(), BucketKind::Posix);
+                    let bucket = CreateBucket { name, kind, visibility: Visibility::Private };
+                    master.run(&Caller::verified(UserId::ROOT), bucket).await.unwrap();
+                }
                 *told.lock() = true;
             });
         });
@@ -255,9 +268,13 @@ impl World {
     }
 
     fn start_clients(&mut self) {
-        let client = self.client();
+        let (client, makes) = (self.client(), self.makes);
         if let Some(host) = self.hosts.get_mut(&CLIENT_HOST) {
             host.start(self.now_us, &self.all.rng, |_| {
+                for _ in 0..if makes { MAKERS } else { 0 } {
+                    tokio::spawn(client.clone().make());
+                    tokio::spawn(client.clone().interfere());
+                }
                 for _ in 0..CLIENTS {
                     tokio::spawn(client.clone().work());
                 }

@@ -1,0 +1,102 @@
+//! The way of one mount to the master that answers its session: it may be in this process, or the
+//! one of a cluster that serves. There each mount has a connection of its own, which ends with the
+//! mount's, and the mount's with it: so the mount attaches again, as a gateway does, whichever of
+//! the two was lost, and no mount waits for the requests of another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result, UserId};
+use cairn_meta::session::Method;
+use cairn_meta::session::host::{self, Answer, Sessions};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+
+use crate::control::messages::{self, Vouched};
+use crate::control::{Agent, forward, join, relay};
+use crate::limits::MOUNTS;
+use crate::wire::Peer;
+
+/// How long the master that serves is looked for, before the mount is told that there is none.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an answer of the master may take.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Where sessions of mounts are.
+pub enum Place {
+    Here(Arc<Sessions>),
+    /// With whatever master serves; and room for so many mounts.
+    Cluster(Arc<Agent>, Arc<Semaphore>),
+}
+
+impl Place {
+    pub fn of_cluster(agent: Arc<Agent>) -> Place {
+        Place::Cluster(agent, Arc::new(Semaphore::new(MOUNTS)))
+    }
+}
+
+/// The way of one mount. Made when its session needs it.
+#[derive(Default)]
+pub struct Way(OnceCell<Upstream>);
+
+struct Upstream {
+    master: Peer,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Way {
+    /// Whether somebody serves.
+    ///
+    /// # Errors
+    /// `Unavailable` if not, or if there is no room for the mount.
+    pub async fn open(&self, place: &Place, mount: &Peer) -> Result<()> {
+        match place {
+            Place::Here(_) => Ok(()),
+            Place::Cluster(agent, mounts) => self.upstream(agent, mounts, mount).await.map(drop),
+        }
+    }
+
+    async fn upstream(
+        &self,
+        agent: &Agent,
+        mounts: &Arc<Semaphore>,
+        mount: &Peer,
+    ) -> Result<&Peer> {
+        let open = async {
+            let full = |_| Error::Unavailable(format!("{MOUNTS} mounts at this gateway: no more"));
+            let room = Arc::clone(mounts).try_acquire_owned().map_err(full)?;
+            let (master, recalls) = agent.connect(PATIENCE).await?;
+            tokio::spawn(relay(mount.clone(), recalls));
+            Ok::<_, Error>(Upstream { master, _room: room })
+        };
+        Ok(&self.0.get_or_try_init(|| open).await?.master)
+    }
+
+    /// A message of a session of `user`. It is the master that makes the caller of what it asks.
+    pub async fn ask(
+        &self,
+        place: &Place,
+        (user, mount): (UserId, &Peer),
+        method: Method,
+        message: Bytes,
+    ) -> Result<Bytes> {
+        match place {
+            Place::Here(sessions) => {
+                let from = host::Peer::mount(user).over(mount.info().connection);
+                match sessions.handle(&from, method, &message).await? {
+                    Answer::Bytes(bytes) => Ok(bytes),
+                    Answer::Attached(bytes, recalls) => {
+                        tokio::spawn(forward(mount.clone(), recalls));
+                        Ok(bytes)
+                    }
+                }
+            }
+            Place::Cluster(agent, mounts) => {
+                let master = self.upstream(agent, mounts, mount).await?;
+                let vouched = join(&Vouched { user, method: method as u16 }, message)?;
+                let method = messages::Method::Vouched as u16;
+                Ok(master.attempt(method, vouched, ANSWER).await?)
+            }
+        }
+    }
+}
