@@ -41,18 +41,18 @@ def free_ports(count):
 class Cluster:
     """`with Cluster() as cluster:` starts all of it and waits until it is whole.
 
-    `disks` maps names of chunkservers to directories, for those that are to be elsewhere.
+    `disks` maps names of nodes to directories, for those that are to be elsewhere.
     """
 
     def __init__(self, chunkservers=3, gateways=2, masters=1, postgres=False, netns=False,
-                 repair_after=5, disks=None):  # fmt: skip
+                 repair_after=5, disks=None, replicas=3):  # fmt: skip
         self.work = scratch("cluster")
         self.network = Network() if netns else None
         self.names = [f"m{n + 1}" for n in range(masters)]
         self.others = [f"c{n + 1}" for n in range(chunkservers)]
         self.others += [f"g{n + 1}" for n in range(gateways)]
         self.has_postgres, self.repair_after = postgres, repair_after
-        self.disks = disks or {}
+        self.disks, self.replicas = disks or {}, replicas
         self.nodes, self.database = {}, None
         self.keep = bool(os.environ.get("CAIRN_TEST_KEEP"))
         self.open = contextlib.ExitStack()
@@ -87,8 +87,8 @@ class Cluster:
     def _init(self):
         first = self.make("m1")
         meta = ["--meta", self.database.url] if self.database else []
-        self.command("cluster", "init", first.directory, "--address", first.address, *meta,
-                     env=first.env)  # fmt: skip
+        self.command("cluster", "init", first.directory, "--address", first.address,
+                     "--replicas", self.replicas, *meta, env=first.env)  # fmt: skip
         first.id = "1"
         first.start()
         self.wait(lambda: self.status("m1"), "the first master serves")

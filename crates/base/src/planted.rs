@@ -38,10 +38,12 @@ pub enum Bug {
     ReplaysForgotten,
     /// A change is shown to some before all have let go of what it changed.
     UnsettledShown,
+    /// Others look into a directory that a session fills by itself.
+    DelegationIgnored,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 17] = [
+    pub const ALL: [Bug; 18] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -59,6 +61,7 @@ impl Bug {
         Bug::HangUpGivesUp,
         Bug::ReplaysForgotten,
         Bug::UnsettledShown,
+        Bug::DelegationIgnored,
     ];
 }
 

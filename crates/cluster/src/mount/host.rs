@@ -37,7 +37,7 @@ use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, S
 use super::told::Told;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
-use crate::limits::{MOUNT_GET_BYTES, MOUNTS_GET_BYTES};
+use crate::limits::{MOUNT_GET_BYTES, MOUNT_READS, MOUNTS_GET_BYTES};
 use crate::wire::{Link, Peer, Service, accept};
 
 /// Verbs that a mount may have run.
@@ -114,15 +114,17 @@ struct Line {
     session: Mutex<Option<SessionId>>,
     /// As [`MountHost::unsent`], of this connection.
     unsent: Arc<Semaphore>,
+    /// For what is read of the metadata, and not sent.
+    reads: Arc<Semaphore>,
 }
 
-/// A block on its way to a mount.
-struct Unsent {
+/// An answer on its way to a mount, and the room that it takes.
+struct Unsent<R> {
     bytes: Bytes,
-    _room: [OwnedSemaphorePermit; 2],
+    _room: R,
 }
 
-impl AsRef<[u8]> for Unsent {
+impl<R> AsRef<[u8]> for Unsent<R> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -159,7 +161,9 @@ impl MountHost {
         is_near: bool,
     ) -> Result<()> {
         let unsent = Arc::new(Semaphore::new(MOUNT_GET_BYTES >> 10));
-        let line = Arc::new(Line { way: Way::default(), session: Mutex::default(), unsent });
+        let reads = Arc::new(Semaphore::new(MOUNT_READS));
+        let line = Line { way: Way::default(), session: Mutex::default(), unsent, reads };
+        let line = Arc::new(line);
         let service = MountService { host: self, user, line, is_near };
         let peer = accept(link, &super::terms(), service).await?;
         let _ = peer.closed().await;
@@ -221,6 +225,7 @@ impl MountService {
             Method::Renew => return self.renew(peer, payload).await,
             Method::Detach => {
                 let Detach { session } = wire::decode(&payload)?;
+                self.line.session.lock().take_if(|current| *current == session);
                 self.host.forget(session, peer.info().connection);
                 Ok(())
             }
@@ -278,11 +283,18 @@ impl MountService {
         if let Err(error) = self.check_read(session, &read) {
             return refused(error);
         }
+        let stops = |_| Error::Unavailable("the server stops".into());
+        let room = Arc::clone(&self.line.reads).acquire_owned().await.map_err(stops)?;
         let bytes = self.ask(peer, Method::Read, payload).await?;
-        match wire::decode(&bytes)? {
-            Reply::Done(reply) => self.told(session, verb, reply),
-            Reply::<ReadReply>::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => Ok(bytes),
-        }
+        let answer = match wire::decode(&bytes)? {
+            // It is of no use to who is elsewhere by now, and would be noted for ever.
+            _ if *self.line.session.lock() != Some(session) => {
+                wire::encode(&Reply::<()>::NotAttached)?
+            }
+            Reply::Done(reply) => self.told(session, verb, reply)?,
+            Reply::<ReadReply>::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => bytes,
+        };
+        Ok(Bytes::from_owner(Unsent { bytes: answer, _room: room }))
     }
 
     fn check_read(&self, session: SessionId, read: &Read) -> Result<()> {

@@ -48,12 +48,17 @@ impl Way {
     /// Whether somebody serves.
     ///
     /// # Errors
-    /// `Unavailable` if not, or if there is no room for the mount.
+    /// `Unavailable` if not, or if there is no room for the mount. The way of this connection leads
+    /// to nobody who serves then, for good: the mount is to open another one.
     pub async fn open(&self, place: &Place, mount: &Peer) -> Result<()> {
-        match place {
-            Place::Here(_) => Ok(()),
-            Place::Cluster(agent, mounts) => self.upstream(agent, mounts, mount).await.map(drop),
+        let Place::Cluster(agent, mounts) = place else { return Ok(()) };
+        let was_open = self.0.initialized();
+        let master = self.upstream(agent, mounts, mount).await?;
+        if was_open {
+            // A master may have ceased to serve and live.
+            master.call(messages::Method::Serves as u16, Bytes::new(), PATIENCE).await?;
         }
+        Ok(())
     }
 
     async fn upstream(

@@ -384,6 +384,8 @@ async fn what_comes_late_over_a_former_connection_is_not_heard() {
     assert!(matches!(attach(&second).await, Reply::Done(_)));
     assert!(matches!(renew(&second).await, Reply::Done(_)));
     assert!(matches!(renew(&first).await, Reply::NotAttached));
+    assert!(matches!(attach(&first).await, Reply::Failed(_)));
+    assert!(matches!(renew(&second).await, Reply::Done(_)));
     // Another user's it never is.
     let link = world.dialer(OTHER).dial("g1").await.unwrap();
     let third = connect(link, &mount::terms(), NoService).await.unwrap();

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BucketId, Ino, SessionId};
 
 use super::op::{Job, Wish};
@@ -91,7 +92,7 @@ impl Delegations {
         }
         let Some(directory) = keys::directory_of(key) else { return false };
         if let Some(held) = self.held.get(&directory) {
-            let is_met = by != Some(held.session);
+            let is_met = by != Some(held.session) && !is_planted(Bug::DelegationIgnored);
             if is_met {
                 self.met.borrow_mut().held.insert(directory);
             }

@@ -23,7 +23,7 @@ use super::{
 use crate::master::{self, Event, Once, Reading};
 use crate::ops::credentials::{FindAccessKey, FindToken};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
-use crate::rows::SessionState;
+use crate::rows::{Session, SessionState};
 use crate::wire::{self, Visitor};
 use crate::{Master, Watched, WireVerb};
 
@@ -53,7 +53,7 @@ pub struct Sessions {
 struct State {
     live: BTreeMap<SessionId, Live>,
     /// When those that an earlier master knew lapse.
-    inherited: BTreeMap<SessionId, Duration>,
+    inherited: BTreeMap<SessionId, Inherited>,
     /// Those that are about to be attached, and when they lapse if that comes to nothing.
     opening: BTreeMap<SessionId, Duration>,
     /// Those that have lapsed and are not ended yet.
@@ -61,6 +61,12 @@ struct State {
     /// Those that are attached and send again what they keep, and when they lapse if they go on
     /// with that.
     replaying: BTreeMap<SessionId, Duration>,
+}
+
+/// A session that lived when this master began.
+struct Inherited {
+    owner: u64,
+    lapses: Duration,
 }
 
 struct Live {
@@ -160,12 +166,13 @@ impl Sessions {
         const PAGE: usize = 1000;
         let lapses = clock.monotonic() + lease;
         let mut inherited = BTreeMap::new();
+        let from = |row: &Session| Inherited { owner: row.owner, lapses };
         let mut after = None;
         loop {
             let list = ListSessions { after, limit: PAGE };
             let page = master.read(&Caller::system(), list).await?;
             let live = page.iter().filter(|(_, row)| row.state == SessionState::Live);
-            inherited.extend(live.map(|(session, _)| (*session, lapses)));
+            inherited.extend(live.map(|(session, row)| (*session, from(row))));
             if page.len() < PAGE {
                 break;
             }
@@ -247,11 +254,13 @@ impl Sessions {
             let renewed = self.clock.monotonic();
             let reads_from = self.master.durable_batch();
             state.live.insert(session, Live { peer: *peer, renewed, reads_from, hasty });
-            if hasty {
+            let was_inherited = state.inherited.remove(&session).is_some();
+            // Before all is open, all others wait until it has sent everything again: so one that is
+            // new has nothing to send, and one that comes again has no more time than it had.
+            if hasty && (was_inherited || self.open.get()) {
                 state.replaying.insert(session, renewed + self.lease);
             }
             self.master.tell(Event::Attached { session, recalls: sender });
-            state.inherited.remove(&session);
             self.open_if_due(&state);
         }
         let lease_ms = self.lease.as_millis() as u64;
@@ -270,9 +279,19 @@ impl Sessions {
     }
 
     fn check_owner(&self, peer: &Peer, session: SessionId) -> Result<()> {
-        match self.state.lock().live.get(&session) {
-            Some(live) if live.peer.owner != peer.owner => {
-                Err(Error::Denied(format!("session {session} is another node's")))
+        let state = self.state.lock();
+        let live = state.live.get(&session).map(|live| live.peer);
+        let inherited = state.inherited.get(&session).map(|one| one.owner);
+        match live.map(|peer| peer.owner).or(inherited) {
+            Some(owner) if owner != peer.owner => {
+                return Err(Error::Denied(format!("session {session} is another node's")));
+            }
+            _ => {}
+        }
+        match live {
+            // It is late: the session has been attached elsewhere since this was sent.
+            Some(live) if live.connection > peer.connection => {
+                Err(Error::Unavailable(format!("session {session} has a later connection")))
             }
             _ => Ok(()),
         }
@@ -539,8 +558,8 @@ impl Sessions {
         });
         // One of which an attempt to attach came to nothing may be attached all the same.
         lapsed.retain(|session| !live.contains_key(session));
-        inherited.retain(|session, lapses| {
-            let alive = now < *lapses || opening.contains_key(session);
+        inherited.retain(|session, one| {
+            let alive = now < one.lapses || opening.contains_key(session);
             lapsed.extend((!alive).then_some(*session));
             alive
         });

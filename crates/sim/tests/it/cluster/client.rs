@@ -52,7 +52,7 @@ pub enum Op {
     Create(Record),
     Append(Record),
     Delete,
-    /// An empty file, if there is none of its name; and its directory.
+    /// An empty file, if there is none of its name; and its directory. Durable when it is filled.
     Make,
     /// Writes what was made. Once, by who made it.
     Fill(Record),
@@ -183,10 +183,14 @@ impl Request {
     }
 }
 
-/// Also where an operation is done when it has run, the client hears of it when it is durable.
+/// Also where an operation is done when it has run, the client hears of it when it is durable; but of
+/// a file that was made at once.
 async fn run(fs: &Fs, key: &str, op: Op, slow: Duration) -> Result<Outcome> {
     let lost = fs.meta().lost();
     let outcome = run_now(fs, key, op, slow).await?;
+    if op == Op::Make {
+        return Ok(outcome);
+    }
     fs.meta().flush().await?;
     match fs.meta().lost() == lost {
         true => Ok(outcome),
@@ -371,6 +375,11 @@ impl Client {
     async fn make_and_fill(&self, door: usize, key: String) {
         let made = self.asked(door, key.clone(), Op::Make, Duration::ZERO, PATIENCE).await;
         if made == Some(Outcome::Done) && !self.history.lock().is_closed() {
+            if self.rng.below(4) == 0 {
+                // Nobody but the gateway that made it may know of it yet.
+                let other = self.rng.below(self.doors.len() as u64) as usize;
+                self.ask(other, key.clone(), Op::Get, Duration::ZERO, READER_PATIENCE).await;
+            }
             let record = Record::draw(self.history.lock().next_id(), &self.rng);
             self.ask(door, key, Op::Fill(record), self.draw_slow(), PATIENCE).await;
         }

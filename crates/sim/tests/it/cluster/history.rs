@@ -115,7 +115,7 @@ impl History {
     pub fn check(&self) -> Vec<String> {
         let mut found = self.violations.clone();
         for (key, calls) in &self.calls {
-            if let Err(what) = check(calls) {
+            if let Err(what) = check(calls, self.disturbed) {
                 found.push(format!("{key}: {what}"));
             }
         }
@@ -124,7 +124,9 @@ impl History {
 }
 
 /// The state after `call`, if it may have ended as it did.
-fn step(state: &State, call: &Call) -> Option<State> {
+fn step(state: &State, call: &Call, disturbed: bool) -> Option<State> {
+    // Made and not durable: its session may have been lost.
+    let forgets = disturbed && state.is_file && state.records.is_empty();
     let fresh = |record: super::client::Record| State {
         exists: true,
         is_file: state.is_file,
@@ -136,7 +138,7 @@ fn step(state: &State, call: &Call) -> Option<State> {
         (Op::Get, Outcome::Got(seen)) => {
             // An object that is appended to is empty at first.
             let matches = match seen {
-                None => !state.exists || state.records.is_empty() && !state.is_file,
+                None => !state.exists || state.records.is_empty() && !state.is_file || forgets,
                 Some(ids) if ids.is_empty() => state.records.is_empty(),
                 Some(ids) => state.exists && *ids == state.records,
             };
@@ -147,7 +149,7 @@ fn step(state: &State, call: &Call) -> Option<State> {
         (Op::Create(_) | Op::Make, Outcome::Refused) => state.exists.then(|| state.clone()),
         (Op::Create(record), _) if !state.exists => Some(fresh(record)),
         (Op::Create(_), _) => unknown.then(|| state.clone()),
-        (Op::Make, _) if !state.exists => {
+        (Op::Make, _) if !state.exists || forgets => {
             Some(State { exists: true, is_file: true, ..State::default() })
         }
         (Op::Make, _) => unknown.then(|| state.clone()),
@@ -170,7 +172,7 @@ fn step(state: &State, call: &Call) -> Option<State> {
 }
 
 /// Whether one order explains all of them.
-fn check(calls: &[Call]) -> Result<(), String> {
+fn check(calls: &[Call], disturbed: bool) -> Result<(), String> {
     // What is not known of a read says nothing.
     let useful = |call: &&Call| call.op != Op::Get || call.ended != u64::MAX;
     let calls: Vec<&Call> = calls.iter().filter(useful).collect();
@@ -198,7 +200,7 @@ fn check(calls: &[Call]) -> Result<(), String> {
             if call.begun > first_end.unwrap_or(u64::MAX) {
                 break;
             }
-            let Some(after) = step(&state, call) else { continue };
+            let Some(after) = step(&state, call, disturbed) else { continue };
             let mut done = done.clone();
             done[at / 64] |= 1 << (at % 64);
             let known = call.ended != u64::MAX;
