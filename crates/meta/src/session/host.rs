@@ -255,7 +255,7 @@ impl Sessions {
             let reads_from = self.master.durable_batch();
             state.live.insert(session, Live { peer: *peer, renewed, reads_from, hasty });
             let was_inherited = state.inherited.remove(&session).is_some();
-            // Before all is open, all others wait until it has sent everything again: so one that is
+            // Before this is open, all others wait until it has sent everything again. One that is
             // new has nothing to send, and one that comes again has no more time than it had.
             if hasty && (was_inherited || self.open.get()) {
                 state.replaying.insert(session, renewed + self.lease);

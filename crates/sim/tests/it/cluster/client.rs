@@ -183,8 +183,8 @@ impl Request {
     }
 }
 
-/// Also where an operation is done when it has run, the client hears of it when it is durable; but of
-/// a file that was made at once.
+/// Also where an operation is done when it has run, the client hears of it when it is durable; but
+/// at once of a file that was made.
 async fn run(fs: &Fs, key: &str, op: Op, slow: Duration) -> Result<Outcome> {
     let lost = fs.meta().lost();
     let outcome = run_now(fs, key, op, slow).await?;
@@ -222,7 +222,7 @@ async fn run_now(fs: &Fs, key: &str, op: Op, slow: Duration) -> Result<Outcome> 
     }
 }
 
-/// What comes before the last slash of a key, as a directory that is made if there is none; and what
+/// What comes before the slash of a key, as a directory that is made if there is none; and what
 /// comes behind.
 async fn directory_of<'a>(fs: &Fs, key: &'a str) -> Result<(Ino, &'a str)> {
     let caller = Caller::verified(UserId::ROOT);
