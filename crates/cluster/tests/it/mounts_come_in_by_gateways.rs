@@ -317,7 +317,8 @@ async fn blocks_are_for_whom_was_told_of_them() {
     let written = two.blocks.write(Wish::default(), foreign, owner, data.clone()).await;
     assert!(written.is_err(), "{written:?}");
     assert_eq!(world.blocks.0.lock().len(), 1);
-    assert!(two.blocks.get(GroupId(5), block, 20..10).await.is_err());
+    let (start, end) = (20, 10);
+    assert!(two.blocks.get(GroupId(5), block, start..end).await.is_err());
 }
 
 #[tokio::test]
