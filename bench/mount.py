@@ -135,6 +135,9 @@ class ReadOnly:
 class Gluster:
     """A volume of some bricks on this machine, as it is by default."""
 
+    # The daemon was not there before.
+    has_begun = False
+
     def __init__(self, data, name, bricks, *kind):
         self.name, self.kind = "cairn-bench-" + name, kind
         self.bricks = [data / name / f"brick{number}" for number in range(bricks)]
@@ -144,6 +147,7 @@ class Gluster:
     def start(self):
         if subprocess.run(["pgrep", "-x", "glusterd"], capture_output=True).returncode != 0:
             output("glusterd")
+            Gluster.has_begun = True
             time.sleep(3)
         for path in [*self.bricks, self.mounted]:
             path.mkdir(parents=True)
@@ -364,6 +368,8 @@ def main():
     finally:
         for contender in reversed(chosen.values()):
             contender.stop()
+        if Gluster.has_begun:
+            subprocess.run(["pkill", "-x", "glusterd"])
         shutil.rmtree(work, ignore_errors=True)
 
 
