@@ -20,6 +20,8 @@ pub struct History {
     pub violations: Vec<String>,
     /// Sessions may have been lost: freed blocks may be gone before who reads them knows.
     pub disturbed: bool,
+    /// What was done and is not durable may be lost: with its session, or by a commit that failed.
+    pub forgetful: bool,
     /// Bits were flipped on purpose.
     pub flipped: bool,
     pub digest: Digest,
@@ -115,7 +117,7 @@ impl History {
     pub fn check(&self) -> Vec<String> {
         let mut found = self.violations.clone();
         for (key, calls) in &self.calls {
-            if let Err(what) = check(calls, self.disturbed) {
+            if let Err(what) = check(calls, self.forgetful) {
                 found.push(format!("{key}: {what}"));
             }
         }
@@ -124,9 +126,9 @@ impl History {
 }
 
 /// The state after `call`, if it may have ended as it did.
-fn step(state: &State, call: &Call, disturbed: bool) -> Option<State> {
-    // Made and not durable: its session may have been lost.
-    let forgets = disturbed && state.is_file && state.records.is_empty();
+fn step(state: &State, call: &Call, forgetful: bool) -> Option<State> {
+    // Made and not durable.
+    let forgets = forgetful && state.is_file && state.records.is_empty();
     let fresh = |record: super::client::Record| State {
         exists: true,
         is_file: state.is_file,
@@ -172,7 +174,7 @@ fn step(state: &State, call: &Call, disturbed: bool) -> Option<State> {
 }
 
 /// Whether one order explains all of them.
-fn check(calls: &[Call], disturbed: bool) -> Result<(), String> {
+fn check(calls: &[Call], forgetful: bool) -> Result<(), String> {
     // What is not known of a read says nothing.
     let useful = |call: &&Call| call.op != Op::Get || call.ended != u64::MAX;
     let calls: Vec<&Call> = calls.iter().filter(useful).collect();
@@ -200,7 +202,7 @@ fn check(calls: &[Call], disturbed: bool) -> Result<(), String> {
             if call.begun > first_end.unwrap_or(u64::MAX) {
                 break;
             }
-            let Some(after) = step(&state, call, disturbed) else { continue };
+            let Some(after) = step(&state, call, forgetful) else { continue };
             let mut done = done.clone();
             done[at / 64] |= 1 << (at % 64);
             let known = call.ended != u64::MAX;

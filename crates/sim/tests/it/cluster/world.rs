@@ -380,9 +380,10 @@ impl World {
     fn begin(&mut self, fault: Fault, rng: &SeededRng) {
         self.faults += 1;
         tracing::info!(at_ms = self.now_us / 1000, ?fault, "FAULT");
-        if fault.disturbs() {
-            self.history.lock().disturbed = true;
-        }
+        let mut history = self.history.lock();
+        history.disturbed |= fault.disturbs();
+        history.forgetful |= fault.disturbs() || matches!(fault, Fault::Commits(_));
+        drop(history);
         let net = self.all.net.clone();
         match fault {
             Fault::Kill(node) => self.stop(node, false),
