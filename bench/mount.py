@@ -49,6 +49,13 @@ class Local:
         pass
 
 
+def begin(mount):
+    """Mounts, for the first time; where everything is put then."""
+    directory = mount.start().root / "d"
+    directory.mkdir()
+    return directory
+
+
 class Cairn:
     """A server and a mount of it, as they are by default."""
 
@@ -60,9 +67,7 @@ class Cairn:
         self.server.work.mkdir()
         self.server.start()
         Door(self.server, "bench").ask("PUT", "")
-        self.mount.start()
-        self.root = self.mount.root / "d"
-        self.root.mkdir()
+        self.root = begin(self.mount)
         return self
 
     def forget(self):
@@ -91,12 +96,11 @@ class Pair:
         self.cluster.__enter__()
         Door(self.cluster["g1"], "bench").ask("PUT", "")
         self.cluster.command("cluster", "join", self.node, self.cluster.token("gateway"))
-        self.mount.start()
-        self.root = self.mount.root / "d"
-        self.root.mkdir()
+        self.root = begin(self.mount)
         return self
 
     def forget(self):
+        """No process remembers anything."""
         self.mount.stop()
         for name in ("c1", "c2", "m1"):
             self.cluster.kill(name)

@@ -108,3 +108,16 @@ def eventually(condition, seconds=20):
             return
         time.sleep(0.05)
     raise AssertionError("it did not happen")
+
+
+def eventually_refused(directory, seconds=60):
+    """Waits until a mount whose key was removed shows nothing any more."""
+    def is_refused():
+        try:
+            os.stat(directory / f"new{os.urandom(4).hex()}")
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    eventually(is_refused, seconds)

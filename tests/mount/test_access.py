@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness.mount import Door, Mount, environment, eventually
+from harness.mount import Door, Mount, environment, eventually, eventually_refused
 from harness.server import Server, binary, scratch
 
 
@@ -46,16 +46,7 @@ def test_a_user_sees_and_changes_what_its_rights_allow(monkeypatch):
             (root / "readable" / "file").read_bytes()
         # And so is the mount, soon, when its key is.
         cairn(server, "key", "rm", name)
-
-        def is_refused():
-            try:
-                os.stat(root / "open" / f"new{os.urandom(4).hex()}")
-            except FileNotFoundError:
-                return False
-            except OSError:
-                return True
-
-        eventually(is_refused, seconds=60)
+        eventually_refused(root / "open")
         mount.kill()
         mount.stop()
 

@@ -16,7 +16,7 @@ import pytest
 
 from harness.cluster import Cluster
 from harness.doors import S3, Http
-from harness.mount import Mount, environment, eventually
+from harness.mount import Mount, environment, eventually, eventually_refused
 from harness.server import binary, scratch
 
 CHANGES = int(os.environ.get("CAIRN_TEST_CLUSTER_MOUNT_CHANGES", "200"))
@@ -149,16 +149,7 @@ def test_a_user_sees_and_changes_what_its_rights_allow(cluster, bucket):
     cairn(cluster, "bucket", "set", bucket, "--grant", "alice:read")
     assert (path / "file").read_bytes() == b"before"
     cairn(cluster, "key", "rm", key)
-
-    def is_refused():
-        try:
-            os.stat(path / f"new{os.urandom(4).hex()}")
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-
-    eventually(is_refused, seconds=60)
+    eventually_refused(path)
     mount.kill()
     mount.stop()
 

@@ -85,6 +85,12 @@ pub enum Outcome {
     Lost(String),
 }
 
+impl Outcome {
+    pub fn is_known(&self) -> bool {
+        !matches!(self, Outcome::Unknown(_))
+    }
+}
+
 impl Record {
     fn bytes(self) -> Bytes {
         let mut bytes = Vec::with_capacity(self.length as usize);
@@ -373,7 +379,7 @@ impl Client {
     }
 
     async fn make_and_fill(&self, door: usize, key: String) {
-        let made = self.asked(door, key.clone(), Op::Make, Duration::ZERO, PATIENCE).await;
+        let made = self.ask(door, key.clone(), Op::Make, Duration::ZERO, PATIENCE).await;
         if made == Some(Outcome::Done) && !self.history.lock().is_closed() {
             if self.rng.below(4) == 0 {
                 // Nobody but the gateway that made it may know of it yet.
@@ -407,20 +413,8 @@ impl Client {
         (key(number), op)
     }
 
-    /// Asks one gateway; what comes of it is noted. Whether there was an answer.
+    /// Asks one gateway; what comes of it is noted. `None`: there is no gateway.
     pub async fn ask(
-        &self,
-        door: usize,
-        key: String,
-        op: Op,
-        slow: Duration,
-        patience: Duration,
-    ) -> bool {
-        let outcome = self.asked(door, key, op, slow, patience).await;
-        outcome.is_some_and(|outcome| !matches!(outcome, Outcome::Unknown(_)))
-    }
-
-    async fn asked(
         &self,
         door: usize,
         key: String,

@@ -65,7 +65,7 @@ impl Reads {
                 let (client, unread) = (client.clone(), Arc::clone(&unread));
                 tokio::spawn(async move {
                     let ask = || client.ask(door, key.clone(), Op::Get, Duration::ZERO, PATIENCE);
-                    while !ask().await {}
+                    while !ask().await.is_some_and(|outcome| outcome.is_known()) {}
                     unread.lock().remove(&(door, key));
                 });
             }

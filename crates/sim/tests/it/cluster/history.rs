@@ -80,7 +80,7 @@ impl History {
 
     /// Operations with an answer.
     pub fn answered(&self) -> usize {
-        let answered = |call: &&Call| !matches!(call.outcome, Outcome::Unknown(_));
+        let answered = |call: &&Call| call.outcome.is_known();
         self.calls.values().flatten().filter(answered).count()
     }
 
