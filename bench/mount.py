@@ -57,11 +57,11 @@ def begin(mount):
 
 
 class Cairn:
-    """A server and a mount of it, as they are by default."""
+    """A server and a mount of it, as they are by default, or with options."""
 
-    def __init__(self, data):
-        self.server = Server(data / "cairn/data")
-        self.mount = Mount(self.server, data / "cairn/mounted", bucket="bench")
+    def __init__(self, data, name="cairn", options=()):
+        self.server = Server(data / name / "data")
+        self.mount = Mount(self.server, data / name / "mounted", options, bucket="bench")
 
     def start(self):
         self.server.work.mkdir()
@@ -346,6 +346,7 @@ def main():
     every = {
         "local": Local(work),
         "Cairn": cairn,
+        "Cairn, low latency": Cairn(work, "cairn-awake", ["--low-latency"]),
         "Cairn, read only": ReadOnly(cairn),
         "Cairn, replica 2": Pair(work),
         "Gluster, one brick": Gluster(work, "one", 1),

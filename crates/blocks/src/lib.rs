@@ -18,6 +18,7 @@
 //! docs/format-blocks.md describes every byte.
 
 mod append;
+mod buffers;
 mod compact;
 mod config;
 mod delete;
@@ -94,6 +95,11 @@ pub trait Blocks: Send + Sync + 'static {
     /// Where on a disk of this machine a block lies, for who may read the files there.
     fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
         None
+    }
+
+    /// Whether what `get` returns is in this machine's memory anyway, or soon: a copy is of no use.
+    fn is_near(&self) -> bool {
+        false
     }
 
     /// What was asked of other nodes, where blocks are on others.

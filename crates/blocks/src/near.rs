@@ -11,6 +11,7 @@ use bytes::Bytes;
 use cairn_base::{BlockId, Disk, DiskFile, GroupId, Owner, Result, disk};
 use serde::{Deserialize, Serialize};
 
+use crate::buffers::Buffers;
 use crate::files::segment_name;
 use crate::format::Key;
 use crate::format::record::Place;
@@ -40,11 +41,12 @@ impl BlockPlace {
 #[derive(Clone)]
 pub struct NearBlocks {
     disk: Arc<dyn Disk>,
+    buffers: Buffers,
 }
 
 impl NearBlocks {
     pub fn new(disk: Arc<dyn Disk>) -> NearBlocks {
-        NearBlocks { disk }
+        NearBlocks { disk, buffers: Buffers::default() }
     }
 
     /// Bytes `range` of a block, verified. Blocks.
@@ -59,7 +61,7 @@ impl NearBlocks {
     ) -> Result<Bytes> {
         let file = self.file(place)?;
         let read = |buf: &mut [u8], offset| disk::read_exact_at(&*file, buf, offset).map(|()| true);
-        found(&file, Key { group, block }, place).read_or_fail(range, &read)
+        found(&file, Key { group, block }, place).read_or_fail(range, &read, Some(&self.buffers))
     }
 
     /// As [`NearBlocks::read`] where the bytes are in memory; `None` where not.
@@ -76,7 +78,7 @@ impl NearBlocks {
         let read = |buf: &mut [u8], offset| {
             Ok(file.read_at_nowait(buf, offset)?.is_some_and(|got| got == buf.len()))
         };
-        found(&file, Key { group, block }, place).read(range, &read)
+        found(&file, Key { group, block }, place).read(range, &read, Some(&self.buffers))
     }
 
     /// Opened for each read: one that is kept open takes its space on the disk when it has gone.

@@ -10,6 +10,7 @@ use cairn_base::limits::SUB_BLOCK_BYTES;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{DiskFile, Error, Owner, Result};
 
+use crate::buffers::{Buffer, Buffers};
 use crate::format::Key;
 use crate::format::record::{self, HEADER_BYTES, Kind, Place, RecordHeader};
 use crate::index::Location;
@@ -46,7 +47,7 @@ impl Shared {
         let read = |buf: &mut [u8], offset| {
             cairn_base::disk::read_exact_at(&*found.file, buf, offset).map(|()| true)
         };
-        self.counted(found.read_or_fail(range, &read))
+        self.counted(found.read_or_fail(range, &read, None))
     }
 
     pub(crate) fn read_now(&self, key: Key, range: &Range<u32>) -> Result<Option<Bytes>> {
@@ -57,7 +58,7 @@ impl Shared {
             // Short: at the end of the file, or of what is in memory. The blocking read knows.
             Some(_) => Ok(false),
         };
-        self.counted(found.read(range, &read))
+        self.counted(found.read(range, &read, None))
     }
 
     fn counted<T>(&self, result: Result<T>) -> Result<T> {
@@ -71,13 +72,23 @@ impl Shared {
 
 impl Found {
     /// As [`Found::read`] with a `read` that waits.
-    pub(crate) fn read_or_fail(&self, range: &Range<u32>, read: ReadAt<'_>) -> Result<Bytes> {
+    pub(crate) fn read_or_fail(
+        &self,
+        range: &Range<u32>,
+        read: ReadAt<'_>,
+        buffers: Option<&Buffers>,
+    ) -> Result<Bytes> {
         let waits = || Error::Unavailable(format!("block {}", self.key.block));
-        self.read(range, read)?.ok_or_else(waits)
+        self.read(range, read, buffers)?.ok_or_else(waits)
     }
 
-    /// `None`: it would have to wait.
-    pub(crate) fn read(&self, range: &Range<u32>, read: ReadAt<'_>) -> Result<Option<Bytes>> {
+    /// `None`: it would have to wait. Into memory of its own, if not into one of `buffers`.
+    pub(crate) fn read(
+        &self,
+        range: &Range<u32>,
+        read: ReadAt<'_>,
+        buffers: Option<&Buffers>,
+    ) -> Result<Option<Bytes>> {
         if range.start > range.end || range.end > self.length {
             return Err(Error::RangeNotSatisfiable { size: u64::from(self.length) });
         }
@@ -92,8 +103,12 @@ impl Found {
         let head = HEADER_BYTES + record::table_bytes(self.length);
         let near = u64::from(start) <= NEAR_BYTES;
         let skip = head + start as usize;
+        let take = |len, at| match buffers {
+            Some(buffers) => buffers.take(len, at),
+            None => Buffer::fresh(len),
+        };
 
-        let mut buf = vec![0; if near { skip + len } else { head }];
+        let mut buf = if near { take(skip + len, skip) } else { Buffer::fresh(head) };
         if !self.fill(&mut buf, self.place.offset, read)? {
             return Ok(None);
         }
@@ -102,7 +117,7 @@ impl Found {
             self.check_data(&buf[HEADER_BYTES..head], first, &buf[skip..])?;
             (buf, skip)
         } else {
-            let mut data = vec![0; len];
+            let mut data = take(len, 0);
             if !self.fill(&mut data, self.place.offset + skip as u64, read)? {
                 return Ok(None);
             }
@@ -110,7 +125,7 @@ impl Found {
             (data, 0)
         };
         let from = data_at + (range.start - start) as usize;
-        Ok(Some(Bytes::from(bytes).slice(from..from + range.len())))
+        Ok(Some(Bytes::from_owner(bytes).slice(from..from + range.len())))
     }
 
     fn fill(&self, buf: &mut [u8], offset: u64, read: ReadAt<'_>) -> Result<bool> {

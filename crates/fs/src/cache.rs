@@ -186,7 +186,8 @@ impl Inner {
         pieces.any(|piece| self.cache.pieces.contains_key(&(block, piece)))
     }
 
-    /// As [`Inner::fetch`] of several pieces, none of them cached, at once.
+    /// As [`Inner::fetch`] of several pieces, none of them cached, at once. They are kept if it is
+    /// not as easy to get them again.
     async fn fetch_pieces(
         &self,
         group: GroupId,
@@ -195,10 +196,14 @@ impl Inner {
     ) -> Result<Bytes> {
         let (first, start) = piece_of(range.start);
         let bytes = self.ask(group, block, start..range.end).await?;
+        let is_near = self.blocks.is_near();
         for (number, at) in (first..).zip((0..bytes.len()).step_by(PIECE_BYTES as usize)) {
             let (key, end) = ((block, number), bytes.len().min(at + PIECE_BYTES as usize));
             self.cache.missed(&key);
-            self.cache.pieces.insert(key, Piece { bytes: bytes.slice(at..end), is_part: true });
+            if !is_near {
+                let piece = Piece { bytes: bytes.slice(at..end), is_part: true };
+                self.cache.pieces.insert(key, piece);
+            }
         }
         Ok(bytes.slice((range.start - start) as usize..))
     }

@@ -152,7 +152,7 @@ impl Object {
         if let Some(bytes) = self.read_now(range.clone()) {
             return Ok(bytes);
         }
-        if let Some((group, block, part)) = self.run_of(&range) {
+        if let Some((group, block, part)) = self.run_of(&range).await? {
             let _held = &self.guard;
             return self.fs.inner.fetch(group, block, part).await;
         }
@@ -171,16 +171,22 @@ impl Object {
         self.opened.extents.iter().find(holds)?.slice(range.start, range.end)
     }
 
-    /// The part of a block that `range` is, if it lies in one, as far as is known.
-    fn run_of(&self, range: &Range<u64>) -> Option<(GroupId, BlockId, Range<u32>)> {
-        let Content::Body(_) = self.opened.inode.content else { return None };
-        let part = self.one_extent(range)?;
-        match part.place {
-            Place::Block { group, block, offset } => {
-                Some((group, block, offset..offset + part.len as u32))
-            }
-            Place::Inline(_) | Place::Body { .. } => None,
+    /// The part of a block that `range` is, if it lies in one.
+    async fn run_of(&self, range: &Range<u64>) -> Result<Option<(GroupId, BlockId, Range<u32>)>> {
+        let Content::Body(body) = self.opened.inode.content else { return Ok(None) };
+        let one_chunk = range.start / limits::CHUNK_BYTES == (range.end - 1) / limits::CHUNK_BYTES;
+        if !one_chunk || range.end > self.size() {
+            return Ok(None);
         }
+        let extents = self.extents(body, range.clone()).await?;
+        Ok(match &extents[..] {
+            [Extent { place: Place::Block { group, block, offset }, len, .. }]
+                if *len == range.end - range.start =>
+            {
+                Some((*group, *block, *offset..offset + *len as u32))
+            }
+            _ => None,
+        })
     }
 
     /// Pieces of at most [`limits::BLOCK_BYTES`], read ahead by [`READ_AHEAD`].

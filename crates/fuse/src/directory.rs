@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::{Error, Ino, Result};
-use cairn_fs::ops::readdir::{Listed, Readdir};
+use cairn_fs::ops::readdir::{Listed, Page, Readdir};
 use cairn_fs::rows::{Inode, Kind};
 use fuser::{Errno, FileHandle, FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 
 use crate::attributes::{attributes, kind};
 use crate::errno;
@@ -41,7 +42,22 @@ struct Listing {
     entries: Vec<Listed>,
     next: Option<Bytes>,
     has_attributes: bool,
-    keeps: Option<(Moment, Duration)>,
+    /// When it was asked for.
+    moment: Option<Moment>,
+    /// The page after it, already asked for.
+    ahead: Option<Ahead>,
+}
+
+struct Ahead {
+    who: Who,
+    after: Option<Bytes>,
+    found: JoinHandle<Result<Found>>,
+}
+
+/// A page, and when it was asked for.
+struct Found {
+    page: Page,
+    moment: Moment,
 }
 
 impl Directory {
@@ -125,10 +141,8 @@ impl Mount {
                     Ok(false) => return reply.ok(),
                     Err(error) => return reply.error(errno::of_inode(&error)),
                 }
-                let Some((moment, mut keeps)) = listing.keeps else { return reply.ok() };
-                if moment != mount.known.moment() {
-                    keeps = Duration::ZERO;
-                }
+                let Some(moment) = listing.moment else { return reply.ok() };
+                let keeps = mount.keeps(moment);
                 if offset == 0 {
                     mount.known.list(directory.ino, moment, keeps);
                 }
@@ -169,7 +183,7 @@ impl Mount {
 
     /// Has the page with the entry at position `at` in `listing`; `false` at the end.
     async fn page(
-        &self,
+        self: &Arc<Mount>,
         who: Who,
         directory: &Directory,
         listing: &mut Listing,
@@ -209,17 +223,47 @@ impl Mount {
         }
     }
 
-    /// Asks for the page after `listing.next`.
+    /// Asks for the page after `listing.next`, and for the one after that: whoever wants attributes
+    /// and has begun goes on, mostly.
     async fn fetch(
-        &self,
+        self: &Arc<Mount>,
         who: Who,
         directory: &Directory,
         listing: &mut Listing,
         attributes: bool,
     ) -> Result<()> {
-        let moment = self.known.moment();
+        let ino = directory.ino;
         let after = listing.next.take();
-        let readdir = Readdir { ino: directory.ino, after, limit: PAGE, attributes };
+        let ahead = listing.ahead.take();
+        let ahead = ahead.filter(|ahead| attributes && ahead.who == who && ahead.after == after);
+        let found = match ahead {
+            Some(Ahead { found, .. }) => {
+                found.await.unwrap_or_else(|ended| Err(Error::Unavailable(ended.to_string())))?
+            }
+            None => self.ask_page(who, ino, after, attributes).await?,
+        };
+        if attributes && let after @ Some(_) = found.page.next.clone() {
+            let (mount, from) = (Arc::clone(self), after.clone());
+            let found =
+                self.runtime.spawn(async move { mount.ask_page(who, ino, from, attributes).await });
+            listing.ahead = Some(Ahead { who, after, found });
+        }
+        listing.entries = found.page.entries;
+        listing.next = found.page.next;
+        listing.has_attributes = attributes;
+        listing.moment = Some(found.moment);
+        Ok(())
+    }
+
+    async fn ask_page(
+        &self,
+        who: Who,
+        ino: Ino,
+        after: Option<Bytes>,
+        attributes: bool,
+    ) -> Result<Found> {
+        let moment = self.known.moment();
+        let readdir = Readdir { ino, after, limit: PAGE, attributes };
         let caller = who.caller(&self.user);
         let mut found = self.fs.read(&caller, readdir.clone()).await;
         if matches!(found, Err(Error::Denied(_))) && who.uid != 0 {
@@ -233,11 +277,6 @@ impl Mount {
                 found = self.fs.read(&anybody.caller(&self.user), readdir).await;
             }
         }
-        let page = found?;
-        listing.entries = page.entries;
-        listing.next = page.next;
-        listing.has_attributes = attributes;
-        listing.keeps = Some((moment, self.fs.lease_left()));
-        Ok(())
+        Ok(Found { page: found?, moment })
     }
 }

@@ -17,6 +17,7 @@ use fuser::{
 };
 
 use crate::attributes::set_time;
+use crate::awake::Awake;
 use crate::locks::Wanted;
 use crate::nodes::Mount;
 use crate::turns::{MANY_BYTES, Turns};
@@ -35,8 +36,8 @@ pub struct Door {
 
 impl Door {
     /// Its requests are taken by so many threads.
-    pub fn new(mount: Arc<Mount>, threads: usize) -> Door {
-        Door { turns: Turns::new(Arc::clone(&mount.kernel), threads), mount }
+    pub fn new(mount: Arc<Mount>, threads: usize, awake: Option<Awake>) -> Door {
+        Door { turns: Turns::new(Arc::clone(&mount.kernel), threads, awake), mount }
     }
 }
 

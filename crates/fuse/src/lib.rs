@@ -14,6 +14,7 @@
 //! What the kernel may keep, and until when, is `known.rs` and `kernel.rs`.
 
 mod attributes;
+mod awake;
 mod changes;
 mod directory;
 mod door;
@@ -47,12 +48,13 @@ use cairn_fs::Fs;
 use fuser::{Config, MountOption, Session, SessionACL};
 use tokio::runtime::Handle;
 
+use awake::Awake;
 use door::Door;
 use kernel::Kernel;
 use nodes::Mount;
 
 /// What the kernel asks for ahead where a file is read in order: some requests at a time.
-const READ_AHEAD_KIB: u32 = 4096;
+const READ_AHEAD_KIB: u32 = 8192;
 
 /// How a mount behaves.
 #[derive(Clone, Debug)]
@@ -67,6 +69,8 @@ pub struct Options {
     pub private: bool,
     /// Threads that take requests from the kernel.
     pub threads: usize,
+    /// Processors stay awake while a program makes one request after another. Only root may.
+    pub low_latency: bool,
     /// Bytes written and not written back, of all files: beyond that writers wait.
     pub dirty_bytes: u64,
 }
@@ -100,7 +104,8 @@ pub fn mount(
         MountOption::NoSuid,
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
-    let session = Session::new(Door::new(Arc::clone(&mount), threads), at, &config)?;
+    let awake = options.low_latency.then(Awake::new).transpose()?;
+    let session = Session::new(Door::new(Arc::clone(&mount), threads, awake), at, &config)?;
     kernel::read_ahead(at, READ_AHEAD_KIB);
     kernel.connect(session.as_fd().try_clone_to_owned()?);
     mount.follow_changes();

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::awake::Awake;
 use crate::kernel::Kernel;
 
 /// How long the next request is looked out for: programs make one after the other.
@@ -40,6 +41,8 @@ pub struct Turns {
     requests: AtomicU32,
     /// There is a processor to look out with.
     looks_out: bool,
+    /// Keeps the other processors awake while looking out is worth much.
+    awake: Option<Awake>,
 }
 
 #[derive(Default)]
@@ -59,7 +62,7 @@ struct Turn {
 pub struct Request<'a>(&'a Turns);
 
 impl Turns {
-    pub fn new(kernel: Arc<Kernel>, threads: usize) -> Turns {
+    pub fn new(kernel: Arc<Kernel>, threads: usize, awake: Option<Awake>) -> Turns {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Turns {
             kernel,
@@ -69,6 +72,7 @@ impl Turns {
             worth: AtomicU32::new(TRUST),
             requests: AtomicU32::new(0),
             looks_out: processors > 1,
+            awake,
         }
     }
 
@@ -100,26 +104,31 @@ impl Turns {
             state.waiting + 1 == self.threads
         };
         // Whoever sleeps in the kernel is woken for each request that this one takes.
-        if others_wait && self.looks_out {
-            self.look_out();
+        let comes_soon = others_wait && self.looks_out && self.look_out();
+        match &self.awake {
+            Some(awake) if !comes_soon => awake.release(),
+            Some(awake) if self.worth.load(Ordering::Relaxed) == TRUST => awake.hold(),
+            _ => {}
         }
     }
 
-    fn look_out(&self) {
+    /// Whether a request is there.
+    fn look_out(&self) -> bool {
         let worth = self.worth.load(Ordering::Relaxed);
         let count = self.requests.fetch_add(1, Ordering::Relaxed);
         if worth == 0 && !count.is_multiple_of(PROBES) {
-            return;
+            return false;
         }
         let began = Instant::now();
         while began.elapsed() < LOOKOUT {
             if self.kernel.has_requests() {
                 self.worth.store((worth + 1).min(TRUST), Ordering::Relaxed);
-                return;
+                return true;
             }
             std::hint::spin_loop();
         }
         self.worth.store(worth.saturating_sub(2), Ordering::Relaxed);
+        false
     }
 }
 

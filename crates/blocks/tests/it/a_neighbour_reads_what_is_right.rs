@@ -47,6 +47,29 @@ fn any_range_while_the_store_writes_on() {
 }
 
 #[test]
+fn what_was_read_stays_so_while_its_memory_is_wanted_again() {
+    const LONG: usize = 3 << 20;
+    let disk = SimDisk::new(1);
+    let store = open(&disk);
+    let near = NearBlocks::new(Arc::new(disk.clone()));
+    run(put(&store, 0, LONG)).unwrap();
+    let (key, place, all) = ((GROUP, id(0)), place(&store, 0), bytes(0, LONG));
+    let rng = SeededRng::new(5);
+    let mut held = Vec::new();
+    for round in 0..200 {
+        let start = (rng.next_u64() % (LONG as u64 - 1)) as u32;
+        let length = 1 + rng.next_u64() % (1 << 20);
+        let range = start..(start + length as u32).min(LONG as u32);
+        held.push((near.read(key, place, &range).unwrap(), range));
+        if round % 20 == 19 {
+            for (read, range) in held.drain(..) {
+                assert!(read == all[range.start as usize..range.end as usize], "{range:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_place_that_holds_no_longer_is_an_error() {
     let disk = SimDisk::new(1);
     let store = open(&disk);

@@ -92,6 +92,9 @@ pub struct Args {
     /// Let no other user of this machine see it
     #[arg(long)]
     private: bool,
+    /// Keep idle processors awake while a program makes one request after another: uses power
+    #[arg(long)]
+    low_latency: bool,
     /// Mount over a directory that is not empty
     #[arg(long)]
     nonempty: bool,
@@ -134,6 +137,7 @@ impl Args {
             // The kernel shows it to others only where root mounts it.
             private: self.private || !rustix::process::geteuid().is_root(),
             threads: if self.threads == 0 { processors.max(2) } else { self.threads },
+            low_latency: self.low_latency,
             dirty_bytes: self.dirty_mib << 20,
         }
     }
@@ -142,6 +146,9 @@ impl Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.node.is_some() && args.places.len() == 2 {
         return Err(Failure::usage("either SERVER or --node: the node knows its cluster"));
+    }
+    if args.low_latency && !rustix::process::geteuid().is_root() {
+        return Err(Failure::usage("--low-latency: only root may keep processors awake"));
     }
     point::check(args.mount_point(), args.nonempty)?;
     match (args.foreground, args.supervise) {

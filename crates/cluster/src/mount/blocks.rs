@@ -209,6 +209,10 @@ impl Blocks for MountBlocks {
         Ok(None)
     }
 
+    fn is_near(&self) -> bool {
+        matches!(self.near.files(), Files::There(_))
+    }
+
     /// What was not published goes when the session has ended: a mount deletes no blocks.
     async fn delete(&self, _: GroupId, _: &[BlockId]) -> Result<()> {
         Ok(())
