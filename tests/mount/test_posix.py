@@ -118,6 +118,26 @@ def test_times_have_nanoseconds(here):
     assert (found.st_atime_ns, found.st_mtime_ns) == (-1, -4_500_000_000)
 
 
+@pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR])
+@pytest.mark.parametrize("size", [5, 100_000, 3_000_000])
+def test_times_that_were_shown_stay(here, size, flags):
+    """As git wants it, which looks before it closes."""
+    fd = os.open(here / "file", flags | os.O_CREAT)
+    os.write(fd, b"w" * size)
+    first = times(os.fstat(fd))
+    assert times(os.stat(here / "file")) == first
+    os.write(fd, b"w")
+    second = times(os.fstat(fd))
+    assert second[0] > first[0]
+    time.sleep(0.01)
+    os.close(fd)
+    assert times(os.stat(here / "file")) == second
+
+
+def times(found):
+    return found.st_mtime_ns, found.st_ctime_ns
+
+
 def test_modes_of_directories_change_no_mtime(here):
     (here / "file").write_bytes(b"")
     for mode in (0o700, 0o755, 0o711):

@@ -31,7 +31,8 @@ struct Space {
 }
 
 impl Mount {
-    pub fn getattr(self: &Arc<Mount>, who: Who, ino: Ino, reply: ReplyAttr) {
+    /// Shows an inode; `stays` for a program, that may go by its times.
+    pub fn getattr(self: &Arc<Mount>, who: Who, ino: Ino, stays: bool, reply: ReplyAttr) {
         let timer = self.time("getattr");
         let moment = self.known.moment();
         if let Some(inode) = self.gone.find(ino) {
@@ -40,13 +41,20 @@ impl Mount {
         let caller = who.caller(&self.user);
         let node = self.open_node(ino);
         let local = node.as_ref().map(|node| node.local(&(0..0)));
-        if let Some(Ok((inode, _))) = self.fs.read_now(&caller, &Getattr { ino }) {
+        let to_flush = node.clone().filter(|node| stays && node.is_soon_flushed());
+        if to_flush.is_none()
+            && let Some(Ok((inode, _))) = self.fs.read_now(&caller, &Getattr { ino })
+        {
             let mut inode = local.map_or(inode.clone(), |local| local.over(inode));
             self.known.show(ino, moment, &mut inode);
             return reply.attr(&self.keeps(moment), &attributes(ino, &inode));
         }
         let mount = Arc::clone(self);
         self.work_here(timer, async move {
+            if let Some(node) = to_flush {
+                node.flush_later(|bytes| mount.less_dirty(bytes)).await;
+            }
+            let moment = mount.known.moment();
             let local = node.as_ref().map(|node| node.local(&(0..0)));
             let (found, keeps) = mount.attributes_of(who, ino).await;
             let found = match (found, &node) {

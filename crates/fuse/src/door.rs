@@ -85,9 +85,16 @@ impl Filesystem for Door {
         }
     }
 
-    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
         let _request = self.turns.request(false);
-        self.mount.getattr(Who::of(request), inode(ino), reply);
+        // By a handle the kernel asks for itself, before it reads.
+        self.mount.getattr(Who::of(request), inode(ino), handle.is_none(), reply);
     }
 
     fn setattr(

@@ -47,6 +47,8 @@ struct Shown {
     data_change: u64,
     /// The last change of the names in it that there was.
     names_at: u64,
+    /// When it was asked for.
+    at: Moment,
 }
 
 /// Changes there were up to a moment.
@@ -145,7 +147,12 @@ impl Known {
             Kind::Directory if shown.names_at < names_at => shown.mtime == true_mtime,
             Kind::Directory => shown.true_mtime == true_mtime && shown.mtime != true_mtime,
             _ => {
-                shown.data_change != data_change && (shown.size, shown.mtime) == (size, true_mtime)
+                // What was done here gets its number when the server has run it.
+                let got_number =
+                    shown.data_change == Inode::NO_BATCH && self.last_change(one) <= shown.at.0;
+                shown.data_change != data_change
+                    && !got_number
+                    && (shown.size, shown.mtime) == (size, true_mtime)
             }
         };
         if one.shown.is_some_and(hides) {
@@ -153,8 +160,8 @@ impl Known {
         }
         // Of what it asked for before a change, the kernel takes no answer.
         if self.last_change(one) <= moment.0 {
-            let mtime = inode.mtime;
-            one.shown = Some(Shown { size, mtime, true_mtime, data_change, names_at });
+            let (mtime, at) = (inode.mtime, moment);
+            one.shown = Some(Shown { size, mtime, true_mtime, data_change, names_at, at });
         }
     }
 
@@ -185,6 +192,22 @@ mod tests {
         assert_eq!(show(inode(5, 200, 3)), 201);
         assert_eq!(show(inode(5, 200, 3)), 200);
         assert_eq!(show(inode(6, 200, 4)), 200);
+    }
+
+    #[test]
+    fn what_was_done_here_changes_no_more_when_it_gets_its_number() {
+        let (known, ino) = (Known::default(), Ino(1));
+        known.enter(ino);
+        let show = |data_change| {
+            let mut inode = inode(5, 100, data_change);
+            known.show(ino, known.moment(), &mut inode);
+            inode.mtime.0
+        };
+        assert_eq!((show(Inode::NO_BATCH), show(7), show(8)), (100, 100, 101));
+        assert_eq!((show(8), show(Inode::NO_BATCH)), (100, 101));
+        assert_eq!(show(Inode::NO_BATCH), 100);
+        known.change(ino, false);
+        assert_eq!(show(9), 101, "somebody else has changed it");
     }
 
     #[test]

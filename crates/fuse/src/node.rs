@@ -120,6 +120,14 @@ impl Node {
         !state.dirty.is_empty() || !state.frozen.is_empty() || state.error.is_some()
     }
 
+    /// Something was written, and not so much that whoever wants to know its time could not wait
+    /// until it is written back, which gives it the time that stays.
+    pub fn is_soon_flushed(&self) -> bool {
+        let state = self.state.lock();
+        let is_dirty = !state.dirty.is_empty() || !state.frozen.is_empty();
+        is_dirty && state.dirty.bytes() <= limits::BLOCK_BYTES as u64 && !state.retained
+    }
+
     /// Bytes written and not written back.
     pub fn dirty_bytes(&self) -> u64 {
         self.state.lock().dirty.bytes()

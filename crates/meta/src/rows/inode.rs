@@ -94,6 +94,9 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// The batch of what a session has done by itself: it gets one when the master has run it.
+    pub const NO_BATCH: u64 = u64::MAX;
+
     pub fn is_directory(&self) -> bool {
         self.kind == Kind::Directory
     }

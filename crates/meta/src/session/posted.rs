@@ -124,7 +124,6 @@ pub struct Poster<'a> {
     /// As [`Posts::may_post`] has said.
     pub attachment: u64,
     pub caller: &'a Caller,
-    pub batch: u64,
     pub now: Timestamp,
     pub monotonic: Duration,
 }
@@ -140,12 +139,12 @@ impl Posts {
         slot: Taken,
     ) -> Option<V::Reply> {
         let mut state = self.state.write();
-        let Poster { session, attachment, caller, batch, now, monotonic } = poster;
+        let Poster { session, attachment, caller, now, monotonic } = poster;
         if state.barring > 0 || state.attachment != attachment {
             return None;
         }
         let time = now.max(state.time);
-        let context = Context { caller: caller.clone(), now: time, batch };
+        let context = Context { caller: caller.clone(), now: time, batch: Inode::NO_BATCH };
         let ino = state.reserved.front().map(|(first, _)| *first);
         let local = Local { state: &state, rows, session, ino };
         let mut view = View::new(&local);

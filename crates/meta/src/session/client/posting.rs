@@ -46,7 +46,6 @@ impl Inner {
             session: SessionId(self.session.load(Ordering::SeqCst)),
             attachment,
             caller,
-            batch: self.settled.load(Ordering::SeqCst),
             now: self.clock.now(),
             monotonic: self.clock.monotonic(),
         };
