@@ -124,11 +124,13 @@ pub const ADMIN_KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// From when on a request for blocks is logged as slow.
 pub const SLOW: Duration = Duration::from_secs(1);
 
-/// Mounts whose sessions a gateway brings to the master: each has a connection of its own there.
+/// Mounts whose sessions a gateway brings to the master, each with a connection of its own there;
+/// three quarters of them of one user, at most.
 pub const MOUNTS: usize = 512;
 /// Questions about the metadata that are asked at the same time for a connection of a mount, until
 /// the answers are sent: each up to 8 MiB.
 pub const MOUNT_READS: usize = 16;
-/// Blocks that were read for a connection of a mount, and for all of them, and not sent, bytes.
+/// Blocks that were read for a connection of a mount, and for all of them, and not sent, bytes;
+/// three quarters of them for one user, at most.
 pub const MOUNT_GET_BYTES: usize = 32 << 20;
 pub const MOUNTS_GET_BYTES: usize = 256 << 20;

@@ -34,6 +34,7 @@ use tokio::time::{Instant, sleep};
 
 use super::attached::Attached;
 use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space};
+use super::shares::{Share, Shares};
 use super::told::Told;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
@@ -95,7 +96,7 @@ pub struct MountHost {
     told: Told,
     attached: Attached,
     /// KiB of blocks that were read and are not sent.
-    unsent: Arc<Semaphore>,
+    unsent: Arc<Shares>,
 }
 
 /// Answers one connection of a mount, whose user is known. Clones are the same.
@@ -112,7 +113,7 @@ struct Line {
     way: Way,
     /// The one that was attached last over this connection.
     session: Mutex<Option<SessionId>>,
-    /// As [`MountHost::unsent`], of this connection.
+    /// KiB of blocks that were read for this connection and are not sent.
     unsent: Arc<Semaphore>,
     /// For what is read of the metadata, and not sent.
     reads: Arc<Semaphore>,
@@ -149,7 +150,7 @@ impl MountHost {
 
     fn at(place: Place, blocks: Arc<dyn Blocks>, directory: Option<String>) -> Arc<MountHost> {
         let (told, attached) = (Told::default(), Attached::default());
-        let unsent = Arc::new(Semaphore::new(MOUNTS_GET_BYTES >> 10));
+        let unsent = Shares::new(MOUNTS_GET_BYTES >> 10);
         Arc::new(MountHost { place, blocks, directory, told, attached, unsent })
     }
 
@@ -186,7 +187,8 @@ impl Service for MountService {
         Box::pin(async move {
             match method {
                 SERVES => {
-                    service.line.way.open(&service.host.place, &peer).await?;
+                    let from = (service.user, &peer);
+                    service.line.way.open(&service.host.place, from).await?;
                     Ok(Bytes::new())
                 }
                 PUT => service.put(&payload).await,
@@ -360,12 +362,12 @@ impl MountService {
     }
 
     /// Room for so many bytes, until they are sent.
-    async fn room(&self, bytes: u32) -> Result<[OwnedSemaphorePermit; 2]> {
-        let take = |of: &Arc<Semaphore>| Arc::clone(of).acquire_many_owned(bytes.div_ceil(1 << 10));
+    async fn room(&self, bytes: u32) -> Result<(OwnedSemaphorePermit, Share)> {
+        let kib = bytes.div_ceil(1 << 10);
         let closed = |_| Error::Unavailable("the server stops".into());
         // That of the connection first: one that reads nothing takes no more than its own.
-        let own = take(&self.line.unsent).await.map_err(closed)?;
-        Ok([own, take(&self.host.unsent).await.map_err(closed)?])
+        let own = Arc::clone(&self.line.unsent).acquire_many_owned(kib).await.map_err(closed)?;
+        Ok((own, self.host.unsent.take(self.user, kib).await.map_err(closed)?))
     }
 
     fn near(&self) -> Result<Bytes> {

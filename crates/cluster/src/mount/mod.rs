@@ -21,6 +21,7 @@ mod blocks;
 mod host;
 mod messages;
 mod near;
+mod shares;
 mod told;
 mod way;
 

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use cairn_base::{Error, Result, UserId};
 use cairn_meta::session::Method;
 use cairn_meta::session::host::{self, Answer, Sessions};
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OnceCell;
 
+use super::shares::{Share, Shares};
 use crate::control::messages::{self, Vouched};
 use crate::control::{Agent, forward, join, relay};
 use crate::limits::MOUNTS;
@@ -26,12 +27,12 @@ const ANSWER: Duration = Duration::from_secs(20);
 pub enum Place {
     Here(Arc<Sessions>),
     /// With whatever master serves; and room for so many mounts.
-    Cluster(Arc<Agent>, Arc<Semaphore>),
+    Cluster(Arc<Agent>, Arc<Shares>),
 }
 
 impl Place {
     pub fn of_cluster(agent: Arc<Agent>) -> Place {
-        Place::Cluster(agent, Arc::new(Semaphore::new(MOUNTS)))
+        Place::Cluster(agent, Shares::new(MOUNTS))
     }
 }
 
@@ -41,19 +42,19 @@ pub struct Way(OnceCell<Upstream>);
 
 struct Upstream {
     master: Peer,
-    _room: OwnedSemaphorePermit,
+    _room: Share,
 }
 
 impl Way {
     /// Whether somebody serves.
     ///
     /// # Errors
-    /// `Unavailable` if not, or if there is no room for the mount. The way of this connection leads
+    /// `Unavailable` if not, or if there is no room for the mount of `user`. The way of this connection leads
     /// to nobody who serves then, for good: the mount is to open another one.
-    pub async fn open(&self, place: &Place, mount: &Peer) -> Result<()> {
+    pub async fn open(&self, place: &Place, (user, mount): (UserId, &Peer)) -> Result<()> {
         let Place::Cluster(agent, mounts) = place else { return Ok(()) };
         let was_open = self.0.initialized();
-        let master = self.upstream(agent, mounts, mount).await?;
+        let master = self.upstream(agent, mounts, (user, mount)).await?;
         if was_open {
             // A master may have ceased to serve and live.
             master.call(messages::Method::Serves as u16, Bytes::new(), PATIENCE).await?;
@@ -64,12 +65,18 @@ impl Way {
     async fn upstream(
         &self,
         agent: &Agent,
-        mounts: &Arc<Semaphore>,
-        mount: &Peer,
+        mounts: &Shares,
+        (user, mount): (UserId, &Peer),
     ) -> Result<&Peer> {
         let open = async {
-            let full = |_| Error::Unavailable(format!("{MOUNTS} mounts at this gateway: no more"));
-            let room = Arc::clone(mounts).try_acquire_owned().map_err(full)?;
+            let full = || {
+                let text = format!(
+                    "this gateway takes no more mounts of this user: it has {MOUNTS} places, and \
+                     keeps a quarter of them for other users than the one that has the rest",
+                );
+                Error::Unavailable(text)
+            };
+            let room = mounts.take_now(user).ok_or_else(full)?;
             let (master, recalls) = agent.connect(PATIENCE).await?;
             tokio::spawn(relay(mount.clone(), recalls));
             Ok::<_, Error>(Upstream { master, _room: room })
@@ -97,7 +104,7 @@ impl Way {
                 }
             }
             Place::Cluster(agent, mounts) => {
-                let master = self.upstream(agent, mounts, mount).await?;
+                let master = self.upstream(agent, mounts, (user, mount)).await?;
                 let vouched = join(&Vouched { user, method: method as u16 }, message)?;
                 let method = messages::Method::Vouched as u16;
                 Ok(master.attempt(method, vouched, ANSWER).await?)
