@@ -7,6 +7,7 @@ import random
 import socket
 import stat
 import subprocess
+import threading
 import time
 
 import pytest
@@ -132,6 +133,28 @@ def test_times_that_were_shown_stay(here, size, flags):
     time.sleep(0.01)
     os.close(fd)
     assert times(os.stat(here / "file")) == second
+
+
+def test_who_looks_at_a_file_does_not_wait_until_nobody_writes(here):
+    ended = threading.Event()
+
+    def write():
+        with open(here / "log", "wb", buffering=0) as log:
+            while not ended.is_set():
+                log.write(b"x" * 100)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        sizes = []
+        while len(sizes) < 20:
+            time.sleep(0.01)
+            if (here / "log").exists():
+                sizes.append(os.stat(here / "log").st_size)
+        assert sizes == sorted(sizes) and sizes[-1] > sizes[0]
+    finally:
+        ended.set()
+        writer.join()
 
 
 def times(found):

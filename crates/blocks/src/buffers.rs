@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// What is longer gets memory of its own: as much as a mount is asked for at once, and a page.
 const BUFFER_BYTES: usize = (1 << 20) + (128 << 10);
-/// What is shorter does too: whoever keeps it would keep a whole buffer.
+/// Who is given no more may keep it, and would keep a whole buffer.
 const SHORT_BYTES: usize = 256 << 10;
 /// Buffers that wait to be used again.
 const WAITING: usize = 16;
@@ -29,10 +29,14 @@ pub(crate) struct Buffer {
 }
 
 impl Buffers {
-    /// `len` bytes, of which that at `at` begins a page where that is worth it: the kernel takes
-    /// such bytes page by page.
+    /// For a read by which somebody is given so many bytes.
+    pub(crate) fn for_reading(&self, bytes: usize) -> Option<&Buffers> {
+        (bytes > SHORT_BYTES).then_some(self)
+    }
+
+    /// `len` bytes, of which that at `at` begins a page: the kernel takes such bytes page by page.
     pub(crate) fn take(&self, len: usize, at: usize) -> Buffer {
-        if !(SHORT_BYTES + 1..=BUFFER_BYTES - PAGE_BYTES).contains(&len) {
+        if len > BUFFER_BYTES - PAGE_BYTES {
             return Buffer::fresh(len);
         }
         let waiting = self.waiting.lock().pop();
@@ -99,9 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_or_too_long_has_memory_of_its_own() {
+    fn what_may_be_kept_or_is_too_long_has_memory_of_its_own() {
         let buffers = Buffers::default();
-        for len in [0, 1, SHORT_BYTES, BUFFER_BYTES - PAGE_BYTES + 1, BUFFER_BYTES, 4 << 20] {
+        assert!(buffers.for_reading(SHORT_BYTES).is_none());
+        assert!(buffers.for_reading(SHORT_BYTES + 1).is_some());
+        for len in [BUFFER_BYTES - PAGE_BYTES + 1, BUFFER_BYTES, 4 << 20] {
             let buffer = buffers.take(len, 0);
             assert_eq!((buffer.len(), buffer.memory.len()), (len, len));
         }

@@ -61,7 +61,8 @@ impl NearBlocks {
     ) -> Result<Bytes> {
         let file = self.file(place)?;
         let read = |buf: &mut [u8], offset| disk::read_exact_at(&*file, buf, offset).map(|()| true);
-        found(&file, Key { group, block }, place).read_or_fail(range, &read, Some(&self.buffers))
+        let buffers = self.buffers.for_reading(range.len());
+        found(&file, Key { group, block }, place).read_or_fail(range, &read, buffers)
     }
 
     /// As [`NearBlocks::read`] where the bytes are in memory; `None` where not.
@@ -78,7 +79,8 @@ impl NearBlocks {
         let read = |buf: &mut [u8], offset| {
             Ok(file.read_at_nowait(buf, offset)?.is_some_and(|got| got == buf.len()))
         };
-        found(&file, Key { group, block }, place).read(range, &read, Some(&self.buffers))
+        let buffers = self.buffers.for_reading(range.len());
+        found(&file, Key { group, block }, place).read(range, &read, buffers)
     }
 
     /// Opened for each read: one that is kept open takes its space on the disk when it has gone.

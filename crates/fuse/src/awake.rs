@@ -8,7 +8,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 const DEVICE: &str = "/dev/cpu_dma_latency";
 /// Microseconds: what a processor may take to wake.
@@ -18,7 +19,7 @@ const ANY: i32 = -1;
 /// The wish of this process, which goes with it.
 pub struct Awake {
     device: File,
-    is_held: AtomicBool,
+    is_held: Mutex<bool>,
 }
 
 impl Awake {
@@ -28,22 +29,24 @@ impl Awake {
         let device = OpenOptions::new().write(true).open(DEVICE).map_err(|error| {
             io::Error::new(error.kind(), format!("{DEVICE}, for low latency: {error}"))
         })?;
-        Ok(Awake { device, is_held: AtomicBool::new(false) })
+        Ok(Awake { device, is_held: Mutex::new(false) })
     }
 
     pub fn hold(&self) {
-        if !self.is_held.swap(true, Ordering::SeqCst) {
-            self.wish(NONE);
-        }
+        self.set(true);
     }
 
     pub fn release(&self) {
-        if self.is_held.swap(false, Ordering::SeqCst) {
-            self.wish(ANY);
-        }
+        self.set(false);
     }
 
-    fn wish(&self, latency: i32) {
+    fn set(&self, held: bool) {
+        let mut is_held = self.is_held.lock();
+        if *is_held == held {
+            return;
+        }
+        *is_held = held;
+        let latency = if held { NONE } else { ANY };
         if let Err(error) = (&self.device).write_all(&latency.to_ne_bytes()) {
             tracing::debug!(%error, latency, "processors sleep as they like");
         }

@@ -31,7 +31,8 @@ struct Space {
 }
 
 impl Mount {
-    /// Shows an inode; `stays` for a program, that may go by its times.
+    /// Shows an inode. If its times shall stay as they are shown, what little is not written back
+    /// is so first: a program may go by them. The kernel also asks so where it checks rights.
     pub fn getattr(self: &Arc<Mount>, who: Who, ino: Ino, stays: bool, reply: ReplyAttr) {
         let timer = self.time("getattr");
         let moment = self.known.moment();
@@ -49,10 +50,10 @@ impl Mount {
             self.known.show(ino, moment, &mut inode);
             return reply.attr(&self.keeps(moment), &attributes(ino, &inode));
         }
-        let mount = Arc::clone(self);
-        self.work_here(timer, async move {
+        let (mount, flushed) = (Arc::clone(self), to_flush.clone());
+        let work = async move {
             if let Some(node) = to_flush {
-                node.flush_later(|bytes| mount.less_dirty(bytes)).await;
+                mount.write_back_soon(node).await;
             }
             let moment = mount.known.moment();
             let local = node.as_ref().map(|node| node.local(&(0..0)));
@@ -73,7 +74,11 @@ impl Mount {
                 }
                 Err(error) => reply.error(errno::of_inode(&error)),
             }
-        });
+        };
+        match flushed {
+            Some(node) => self.work_on(&node, timer, work),
+            None => self.work_here(timer, work),
+        }
     }
 
     pub fn setattr(

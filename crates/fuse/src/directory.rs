@@ -195,13 +195,27 @@ impl Mount {
             *listing = Listing { pages: vec![(DOTS, None)], first: DOTS, ..Listing::default() };
             self.fetch(who, directory, listing, attributes).await?;
         }
+        let mut is_fresh = at <= DOTS;
         loop {
             let end = listing.first + listing.entries.len() as u64;
-            let fits = listing.has_attributes || !attributes;
-            if at >= listing.first && at < end && fits {
-                return Ok(true);
-            }
-            if at < listing.first || at < end {
+            let is_there = at >= listing.first && at < end;
+            if is_there && (!attributes || listing.has_attributes) {
+                if !attributes || is_fresh || listing.moment == Some(self.known.moment()) {
+                    return Ok(true);
+                }
+                // What the kernel learns from here on is how it is now.
+                let before = (at - listing.first).checked_sub(1);
+                let page = listing.pages.iter().rev().find(|(first, _)| *first <= at);
+                listing.next = match before {
+                    Some(index) => Some(listing.entries[index as usize].cursor()),
+                    None => page.and_then(|(_, after)| after.clone()),
+                };
+                if listing.pages.last().is_none_or(|(first, _)| *first < at) {
+                    listing.pages.push((at, listing.next.clone()));
+                }
+                listing.first = at;
+                listing.entries.clear();
+            } else if at < listing.first || at < end {
                 // Back to where a page began.
                 let found = listing.pages.iter().rev().find(|(first, _)| *first <= at);
                 let Some((first, after)) = found.cloned() else {
@@ -220,6 +234,7 @@ impl Mount {
                 }
             }
             self.fetch(who, directory, listing, attributes).await?;
+            is_fresh = true;
         }
     }
 
@@ -232,15 +247,17 @@ impl Mount {
         listing: &mut Listing,
         attributes: bool,
     ) -> Result<()> {
-        let ino = directory.ino;
-        let after = listing.next.take();
+        let (ino, after) = (directory.ino, listing.next.clone());
         let ahead = listing.ahead.take();
         let ahead = ahead.filter(|ahead| attributes && ahead.who == who && ahead.after == after);
         let found = match ahead {
-            Some(Ahead { found, .. }) => {
-                found.await.unwrap_or_else(|ended| Err(Error::Unavailable(ended.to_string())))?
-            }
-            None => self.ask_page(who, ino, after, attributes).await?,
+            Some(Ahead { found, .. }) => found.await.ok().and_then(Result::ok),
+            None => None,
+        };
+        let found = match found {
+            // It may have been asked for long ago.
+            Some(found) if found.moment == self.known.moment() => found,
+            _ => self.ask_page(who, ino, after, attributes).await?,
         };
         if attributes && let after @ Some(_) = found.page.next.clone() {
             let (mount, from) = (Arc::clone(self), after.clone());

@@ -36,7 +36,7 @@ pub struct Door {
 
 impl Door {
     /// Its requests are taken by so many threads.
-    pub fn new(mount: Arc<Mount>, threads: usize, awake: Option<Awake>) -> Door {
+    pub fn new(mount: Arc<Mount>, threads: usize, awake: Option<Arc<Awake>>) -> Door {
         Door { turns: Turns::new(Arc::clone(&mount.kernel), threads, awake), mount }
     }
 }

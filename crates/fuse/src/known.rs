@@ -30,6 +30,8 @@ struct One {
     lookups: u64,
     /// The last change of it.
     changed: u64,
+    /// The last one that was not this mount's.
+    changed_elsewhere: u64,
     /// The last one of the names in it.
     names_changed: u64,
     /// What the kernel was told last.
@@ -69,7 +71,8 @@ impl Known {
     pub fn enter(&self, ino: Ino) {
         let mut shard = self.shard(ino).lock();
         let now = self.changes.load(Ordering::SeqCst);
-        let fresh = One { changed: now, names_changed: now, ..One::default() };
+        let fresh =
+            One { changed: now, changed_elsewhere: now, names_changed: now, ..One::default() };
         shard.entry(ino.0).or_insert(fresh).lookups += 1;
     }
 
@@ -87,10 +90,22 @@ impl Known {
 
     /// An inode changed elsewhere; `names` in it, if it is a directory.
     pub fn change(&self, ino: Ino, names: bool) {
+        self.note_change(ino, names, true);
+    }
+
+    /// As [`Known::change`], by an operation of this mount.
+    pub fn change_here(&self, ino: Ino, names: bool) {
+        self.note_change(ino, names, false);
+    }
+
+    fn note_change(&self, ino: Ino, names: bool, elsewhere: bool) {
         let mut shard = self.shard(ino).lock();
         let number = self.changes.fetch_add(1, Ordering::SeqCst) + 1;
         if let Some(one) = shard.get_mut(&ino.0) {
             one.changed = number;
+            if elsewhere {
+                one.changed_elsewhere = number;
+            }
             if names {
                 one.names_changed = number;
             }
@@ -148,8 +163,10 @@ impl Known {
             Kind::Directory => shown.true_mtime == true_mtime && shown.mtime != true_mtime,
             _ => {
                 // What was done here gets its number when the server has run it.
-                let got_number =
-                    shown.data_change == Inode::NO_BATCH && self.last_change(one) <= shown.at.0;
+                let changed_elsewhere = one.changed_elsewhere.max(self.all.load(Ordering::SeqCst));
+                let got_number = shown.data_change >= Inode::NO_BATCH
+                    && data_change < Inode::NO_BATCH
+                    && changed_elsewhere <= shown.at.0;
                 shown.data_change != data_change
                     && !got_number
                     && (shown.size, shown.mtime) == (size, true_mtime)
@@ -203,11 +220,15 @@ mod tests {
             known.show(ino, known.moment(), &mut inode);
             inode.mtime.0
         };
-        assert_eq!((show(Inode::NO_BATCH), show(7), show(8)), (100, 100, 101));
-        assert_eq!((show(8), show(Inode::NO_BATCH)), (100, 101));
-        assert_eq!(show(Inode::NO_BATCH), 100);
+        let here = Inode::NO_BATCH;
+        assert_eq!((show(here + 1), show(here + 2)), (100, 101), "two changes");
+        assert_eq!((show(here + 2), show(7), show(8)), (100, 100, 101));
+        assert_eq!((show(8), show(here + 3), show(here + 3)), (100, 101, 100));
+        known.change_here(ino, false);
+        assert_eq!(show(9), 100, "its mode, perhaps");
+        assert_eq!((show(here + 4), show(here + 4)), (101, 100));
         known.change(ino, false);
-        assert_eq!(show(9), 101, "somebody else has changed it");
+        assert_eq!(show(10), 101, "somebody else has changed it");
     }
 
     #[test]

@@ -79,6 +79,7 @@ pub struct Options {
 pub struct Mounted {
     mount: Arc<Mount>,
     session: Session<Door>,
+    awake: Option<Arc<Awake>>,
 }
 
 /// Mounts the store as `caller` sees it. What has to wait does so in tasks of `runtime`.
@@ -104,22 +105,27 @@ pub fn mount(
         MountOption::NoSuid,
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
-    let awake = options.low_latency.then(Awake::new).transpose()?;
-    let session = Session::new(Door::new(Arc::clone(&mount), threads, awake), at, &config)?;
+    let awake = options.low_latency.then(Awake::new).transpose()?.map(Arc::new);
+    let door = Door::new(Arc::clone(&mount), threads, awake.clone());
+    let session = Session::new(door, at, &config)?;
     kernel::read_ahead(at, READ_AHEAD_KIB);
     kernel.connect(session.as_fd().try_clone_to_owned()?);
     mount.follow_changes();
-    Ok(Mounted { mount, session })
+    Ok(Mounted { mount, session, awake })
 }
 
 impl Mounted {
     /// Answers requests until it is unmounted.
     pub fn serve(self) -> io::Result<()> {
-        let swept = Arc::downgrade(&self.mount);
+        let (swept, awake) = (Arc::downgrade(&self.mount), self.awake);
         self.mount.runtime.spawn(async move {
             while let Some(mount) = swept.upgrade() {
                 mount.sweep();
                 drop(mount);
+                // Some requests end without the thread that took them looking out for more.
+                if let Some(awake) = &awake {
+                    awake.release();
+                }
                 tokio::time::sleep(Duration::from_secs(5)).await;
             }
         });

@@ -124,8 +124,8 @@ impl Node {
     /// until it is written back, which gives it the time that stays.
     pub fn is_soon_flushed(&self) -> bool {
         let state = self.state.lock();
-        let is_dirty = !state.dirty.is_empty() || !state.frozen.is_empty();
-        is_dirty && state.dirty.bytes() <= limits::BLOCK_BYTES as u64 && !state.retained
+        let bytes = state.dirty.bytes() + length(&state.frozen);
+        (1..=limits::BLOCK_BYTES as u64).contains(&bytes) && !state.retained
     }
 
     /// Bytes written and not written back.
@@ -211,7 +211,7 @@ impl Node {
     /// # Errors
     /// Also one that was met earlier by a task, once. What failed stays, to be tried again.
     pub async fn flush(&self, done: impl Fn(u64)) -> Result<()> {
-        let written = self.write_back(false, &done).await;
+        let written = self.write_back(false, &done).await.map(drop);
         let earlier = self.state.lock().error.take();
         match (written, earlier) {
             (Ok(()), Some(text)) => Err(Error::Io(std::io::Error::other(text))),
@@ -221,15 +221,21 @@ impl Node {
 
     /// Writes back what is whole.
     pub async fn flush_whole(&self, done: impl Fn(u64)) {
-        let written = self.write_back(true, &done).await;
+        // Who waits to write back gets in between.
+        let written = loop {
+            match self.write_back(true, &done).await {
+                Ok(true) => {}
+                written => break written,
+            }
+        };
         self.state.lock().is_eager = false;
-        self.note(written);
+        self.note(written.map(drop));
     }
 
     /// Writes back everything; whoever syncs next hears of an error.
     pub async fn flush_later(&self, done: impl Fn(u64)) {
         let written = self.write_back(false, &done).await;
-        self.note(written);
+        self.note(written.map(drop));
     }
 
     fn note(&self, written: Result<()>) {
@@ -239,44 +245,49 @@ impl Node {
         }
     }
 
-    async fn write_back(&self, only_whole: bool, done: &impl Fn(u64)) -> Result<()> {
+    /// Writes back what is there when its turn comes. Whether that was anything.
+    async fn write_back(&self, only_whole: bool, done: &impl Fn(u64)) -> Result<bool> {
         let _held = self.writing_back.lock().await;
-        loop {
-            let (frozen, caller) = {
-                let mut state = self.state.lock();
-                let frozen = Arc::new(state.dirty.take(only_whole));
-                let Some(caller) = state.writer.clone() else { return Ok(()) };
-                if frozen.is_empty() {
-                    if state.dirty.is_empty() {
-                        state.written = None;
-                    }
-                    return Ok(());
-                }
-                state.frozen = Arc::clone(&frozen);
-                (frozen, caller)
-            };
-            let bytes: u64 = frozen.iter().map(|(_, run)| run.len() as u64).sum();
-            let sent = self.send(&caller, &frozen).await;
+        let (frozen, caller) = {
             let mut state = self.state.lock();
-            state.frozen = Arc::default();
-            match sent {
-                Ok(()) => {
-                    if state.dirty.is_empty() {
-                        state.written = None;
-                    }
-                    drop(state);
-                    done(bytes);
+            let frozen = Arc::new(state.dirty.take(only_whole));
+            let Some(caller) = state.writer.clone() else { return Ok(false) };
+            if frozen.is_empty() {
+                if state.dirty.is_empty() {
+                    state.written = None;
                 }
-                Err(error) => {
-                    let before = state.dirty.bytes() + bytes;
-                    state.dirty.put_back(&frozen);
-                    let gone = before - state.dirty.bytes();
-                    drop(state);
-                    done(gone);
-                    return Err(error);
+                return Ok(false);
+            }
+            state.frozen = Arc::clone(&frozen);
+            (frozen, caller)
+        };
+        let bytes = length(&frozen);
+        let sent = self.send(&caller, &frozen).await;
+        let mut state = self.state.lock();
+        state.frozen = Arc::default();
+        match sent {
+            Ok(()) => {
+                if state.dirty.is_empty() {
+                    state.written = None;
                 }
+                drop(state);
+                done(bytes);
+                Ok(true)
+            }
+            Err(error) => {
+                let before = state.dirty.bytes() + bytes;
+                state.dirty.put_back(&frozen);
+                let gone = before - state.dirty.bytes();
+                drop(state);
+                done(gone);
+                Err(error)
             }
         }
+    }
+
+    /// Somebody writes back, or waits to.
+    pub fn is_written_back(&self) -> bool {
+        self.writing_back.try_lock().is_err()
     }
 
     async fn send(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
@@ -344,10 +355,14 @@ impl Node {
     }
 }
 
+/// Bytes of runs.
+fn length(runs: &Frozen) -> u64 {
+    runs.iter().map(|(_, run)| run.len() as u64).sum()
+}
+
 /// Which runs go into the metadata, and which share blocks: few small ones, and all others.
 fn pack(frozen: &Frozen) -> (Frozen, Vec<Frozen>) {
-    let bytes: usize = frozen.iter().map(|(_, run)| run.len()).sum();
-    if frozen.len() <= INLINE_RUNS && bytes <= limits::INLINE_BYTES {
+    if frozen.len() <= INLINE_RUNS && length(frozen) <= limits::INLINE_BYTES as u64 {
         return (frozen.clone(), Vec::new());
     }
     let mut packs: Vec<Frozen> = Vec::new();

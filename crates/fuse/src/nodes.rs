@@ -174,7 +174,7 @@ impl Mount {
                 self.kernel.forget_names();
             }
             Changed::OurInode(ino) | Changed::OurTally(ino) => {
-                self.known.change(ino, matches!(changed, Changed::OurTally(_)));
+                self.known.change_here(ino, matches!(changed, Changed::OurTally(_)));
                 self.kernel.forget_attributes(ino);
             }
             Changed::OurEntry(parent, name) => {
@@ -410,12 +410,23 @@ impl Mount {
         self.readers.write().retain(|_, reader| reader.node.sweep());
         for node in nodes {
             node.sweep();
-            if node.is_dirty() {
+            if node.is_dirty() && !node.is_written_back() {
                 let mount = Arc::clone(self);
                 self.spawn(async move {
                     node.flush_later(|bytes| mount.less_dirty(bytes)).await;
                 });
             }
+        }
+    }
+
+    /// Writes back what was written to a file, and waits for that, but not for long. It goes on
+    /// meanwhile and after.
+    pub async fn write_back_soon(self: &Arc<Mount>, node: Arc<Node>) {
+        let mount = Arc::clone(self);
+        let flush = async move { node.flush_later(|bytes| mount.less_dirty(bytes)).await };
+        let mut flush = Box::pin(flush);
+        if futures_util::poll!(flush.as_mut()).is_pending() {
+            let _ = tokio::time::timeout(LOOK, self.runtime.spawn(flush)).await;
         }
     }
 

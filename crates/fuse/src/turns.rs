@@ -42,7 +42,7 @@ pub struct Turns {
     /// There is a processor to look out with.
     looks_out: bool,
     /// Keeps the other processors awake while looking out is worth much.
-    awake: Option<Awake>,
+    awake: Option<Arc<Awake>>,
 }
 
 #[derive(Default)]
@@ -62,7 +62,7 @@ struct Turn {
 pub struct Request<'a>(&'a Turns);
 
 impl Turns {
-    pub fn new(kernel: Arc<Kernel>, threads: usize, awake: Option<Awake>) -> Turns {
+    pub fn new(kernel: Arc<Kernel>, threads: usize, awake: Option<Arc<Awake>>) -> Turns {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Turns {
             kernel,

@@ -49,8 +49,8 @@ impl Way {
     /// Whether somebody serves.
     ///
     /// # Errors
-    /// `Unavailable` if not, or if there is no room for the mount of `user`. The way of this connection leads
-    /// to nobody who serves then, for good: the mount is to open another one.
+    /// `Unavailable` if not, or if there is no room for the mount of `user`. The way of this
+    /// connection leads to nobody who serves then, for good: the mount is to open another one.
     pub async fn open(&self, place: &Place, (user, mount): (UserId, &Peer)) -> Result<()> {
         let Place::Cluster(agent, mounts) = place else { return Ok(()) };
         let was_open = self.0.initialized();

@@ -94,8 +94,9 @@ pub struct Inode {
 }
 
 impl Inode {
-    /// The batch of what a session has done by itself: it gets one when the master has run it.
-    pub const NO_BATCH: u64 = u64::MAX;
+    /// Numbers from here on are no batches: they stand for what a session has done by itself, which
+    /// gets a batch when the master has run it.
+    pub const NO_BATCH: u64 = 1 << 63;
 
     pub fn is_directory(&self) -> bool {
         self.kind == Kind::Directory

@@ -144,7 +144,8 @@ impl Posts {
             return None;
         }
         let time = now.max(state.time);
-        let context = Context { caller: caller.clone(), now: time, batch: Inode::NO_BATCH };
+        let context =
+            Context { caller: caller.clone(), now: time, batch: Inode::NO_BATCH + state.last + 1 };
         let ino = state.reserved.front().map(|(first, _)| *first);
         let local = Local { state: &state, rows, session, ino };
         let mut view = View::new(&local);
