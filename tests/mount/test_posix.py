@@ -136,11 +136,12 @@ def test_times_that_were_shown_stay(here, size, flags):
 
 
 def test_who_looks_at_a_file_does_not_wait_until_nobody_writes(here):
-    ended = threading.Event()
+    ended, until = threading.Event(), time.monotonic() + 60
 
     def write():
         with open(here / "log", "wb", buffering=0) as log:
-            while not ended.is_set():
+            # Who waits for its end would wait for ever.
+            while not ended.is_set() and time.monotonic() < until:
                 log.write(b"x" * 100)
 
     writer = threading.Thread(target=write)
@@ -152,6 +153,7 @@ def test_who_looks_at_a_file_does_not_wait_until_nobody_writes(here):
             if (here / "log").exists():
                 sizes.append(os.stat(here / "log").st_size)
         assert sizes == sorted(sizes) and sizes[-1] > sizes[0]
+        assert writer.is_alive()
     finally:
         ended.set()
         writer.join()

@@ -32,7 +32,9 @@ def test_git_clones_commits_and_finds_nothing_wrong(here, work):
     run(*GIT, "clone", "-q", str(source(work)), str(here / "repo"))
     # By the times that it saw when it wrote them it knows that files have not changed.
     debug = run(*GIT, "ls-files", "--debug", cwd=here / "repo")
-    for name, time in re.findall(r"^(\S+)\n.*\n +mtime: ([0-9:]+)", debug, re.M):
+    listed = re.findall(r"^(\S+)\n.*\n +mtime: ([0-9:]+)", debug, re.M)
+    assert listed
+    for name, time in listed:
         seconds, nanos = map(int, time.split(":"))
         assert os.stat(here / "repo" / name).st_mtime_ns == seconds * 10**9 + nanos, name
     (here / "repo" / "new").write_text("new")

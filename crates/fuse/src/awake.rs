@@ -1,10 +1,9 @@
 //! Processors that stay awake while a program makes one request after another.
 //!
 //! Each request is answered by another thread, so a processor that went to sleep meanwhile has to
-//! be woken. That takes a microsecond or two on some machines; on virtual ones, which have to ask
-//! their host for it, thirty and more: longer than most requests take. The kernel keeps idle
-//! processors from sleeping for whoever asks for a short enough latency (`PM QoS`), which costs
-//! their power, and others on the same host their share of it.
+//! be woken. On virtual machines, which have to ask their host for it, that takes longer than most
+//! requests do. The kernel keeps idle processors from sleeping for whoever asks for a short enough
+//! latency (`PM QoS`), which costs their power, and others on the same host their share of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

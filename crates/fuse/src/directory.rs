@@ -60,6 +60,30 @@ struct Found {
     moment: Moment,
 }
 
+impl Listing {
+    /// Where the page with position `at` began.
+    fn page_with(&self, at: u64) -> Option<(u64, Option<Bytes>)> {
+        self.pages.iter().rev().find(|(first, _)| *first <= at).cloned()
+    }
+
+    /// Where a page with `at`, a position of this one, as its first goes on after.
+    fn before(&self, at: u64) -> Option<Bytes> {
+        match (at - self.first).checked_sub(1) {
+            Some(index) => Some(self.entries[index as usize].cursor()),
+            None => self.page_with(at).and_then(|(_, after)| after),
+        }
+    }
+
+    /// The next page to ask for is one that begins at `first`.
+    fn begin(&mut self, first: u64, after: Option<Bytes>) {
+        if self.pages.last().is_none_or(|(last, _)| *last < first) {
+            self.pages.push((first, after.clone()));
+        }
+        (self.first, self.next) = (first, after);
+        self.entries.clear();
+    }
+}
+
 impl Directory {
     pub fn new(ino: Ino, heard: Heard) -> Directory {
         Directory { ino, listing: Mutex::default(), heard }
@@ -199,40 +223,22 @@ impl Mount {
         loop {
             let end = listing.first + listing.entries.len() as u64;
             let is_there = at >= listing.first && at < end;
-            if is_there && (!attributes || listing.has_attributes) {
+            let (first, after) = if is_there && (!attributes || listing.has_attributes) {
                 if !attributes || is_fresh || listing.moment == Some(self.known.moment()) {
                     return Ok(true);
                 }
                 // What the kernel learns from here on is how it is now.
-                let before = (at - listing.first).checked_sub(1);
-                let page = listing.pages.iter().rev().find(|(first, _)| *first <= at);
-                listing.next = match before {
-                    Some(index) => Some(listing.entries[index as usize].cursor()),
-                    None => page.and_then(|(_, after)| after.clone()),
-                };
-                if listing.pages.last().is_none_or(|(first, _)| *first < at) {
-                    listing.pages.push((at, listing.next.clone()));
-                }
-                listing.first = at;
-                listing.entries.clear();
-            } else if at < listing.first || at < end {
+                (at, listing.before(at))
+            } else if at < end {
                 // Back to where a page began.
-                let found = listing.pages.iter().rev().find(|(first, _)| *first <= at);
-                let Some((first, after)) = found.cloned() else {
-                    return Err(Error::Invalid(format!("position {at}")));
-                };
-                (listing.first, listing.next) = (first, after);
-                listing.entries.clear();
+                let found = listing.page_with(at);
+                found.ok_or_else(|| Error::Invalid(format!("position {at}")))?
+            } else if listing.next.is_some() {
+                (end, listing.next.clone())
             } else {
-                if listing.next.is_none() {
-                    return Ok(false);
-                }
-                listing.first = end;
-                listing.entries.clear();
-                if listing.pages.last().is_none_or(|(first, _)| *first < end) {
-                    listing.pages.push((end, listing.next.clone()));
-                }
-            }
+                return Ok(false);
+            };
+            listing.begin(first, after);
             self.fetch(who, directory, listing, attributes).await?;
             is_fresh = true;
         }

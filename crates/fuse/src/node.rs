@@ -286,7 +286,7 @@ impl Node {
     }
 
     /// Somebody writes back, or waits to.
-    pub fn is_written_back(&self) -> bool {
+    pub fn is_writing_back(&self) -> bool {
         self.writing_back.try_lock().is_err()
     }
 

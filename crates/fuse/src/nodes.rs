@@ -410,7 +410,7 @@ impl Mount {
         self.readers.write().retain(|_, reader| reader.node.sweep());
         for node in nodes {
             node.sweep();
-            if node.is_dirty() && !node.is_written_back() {
+            if node.is_dirty() && !node.is_writing_back() {
                 let mount = Arc::clone(self);
                 self.spawn(async move {
                     node.flush_later(|bytes| mount.less_dirty(bytes)).await;
