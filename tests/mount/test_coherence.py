@@ -59,6 +59,29 @@ def test_an_open_file_shows_what_is_written_elsewhere(mounts):
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR])
+@pytest.mark.parametrize("size", [10, 20_000, 5_000_000])
+def test_what_is_opened_is_read_even_if_it_goes_before_the_first_read(mounts, flags, size):
+    one, two, door = mounts
+
+    def replace():
+        (two / "new").write_bytes(b"new")
+        os.rename(two / "new", two / "file")
+
+    for go in [lambda: door.delete("file"), (two / "file").unlink, replace]:
+        data = os.urandom(size)
+        door.put("file", data)
+        fd = os.open(one / "file", flags)
+        try:
+            go()
+            with open(fd, "rb", closefd=False) as file:
+                assert file.read() == data
+            assert os.fstat(fd).st_nlink == 0
+        finally:
+            os.close(fd)
+        assert read(one / "file") == (b"new" if go is replace else None)
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR])
 @pytest.mark.parametrize("before", [b"", b"abc"])
 @pytest.mark.parametrize("reads_before", [False, True])
 def test_the_first_read_after_a_change_is_right(mounts, flags, before, reads_before):

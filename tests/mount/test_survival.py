@@ -79,6 +79,12 @@ class Syncer(multiprocessing.Process):
         """Looks at what is there after a death, and takes it for the model from then on."""
         error, model, (tried, to) = self.result.get()
         self.join()
+        # What a dead mount had asked for last may come only when its leases have lapsed, but not
+        # after a change that is made to the same.
+        (self.root / "after").touch()
+        (self.root / "after").unlink()
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(self.root / tried)
         for name in model.keys() | {tried}:
             before = model.get(name, (0, 0))
             path = self.root / name

@@ -149,7 +149,7 @@ impl Fs {
             Forgotten::All => changed(Changed::All),
             Forgotten::Rows(keys) => keys.iter().map(Changed::of).for_each(&changed),
             Forgotten::Changing(keys) => keys.iter().map(Changed::by_us).for_each(&changed),
-            Forgotten::Unleased => changed(Changed::Other),
+            Forgotten::Changed | Forgotten::Unleased => changed(Changed::Other),
         }));
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, limits};
 use cairn_fs::rows::Inode;
-use cairn_fs::{Changed, Fs};
+use cairn_fs::{Changed, Fs, Object};
 use fuser::{FileHandle, Generation, ReplyAttr, ReplyEntry};
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle as Runtime;
@@ -296,7 +296,14 @@ impl Mount {
         self.nodes.lock().get(&ino).map(|opened| Arc::clone(&opened.node))
     }
 
-    pub fn open_handle(&self, ino: Ino, caller: Caller, intent: Intent) -> FileHandle {
+    /// `object`: what is read of it even if it is removed elsewhere soon.
+    pub fn open_handle(
+        &self,
+        ino: Ino,
+        caller: Caller,
+        intent: Intent,
+        object: Option<Object>,
+    ) -> FileHandle {
         let node = {
             let mut nodes = self.nodes.lock();
             let fresh = || Opened { node: Arc::new(Node::new(&self.fs, ino)), handles: 0 };
@@ -304,6 +311,9 @@ impl Mount {
             opened.handles += 1;
             Arc::clone(&opened.node)
         };
+        if let Some(object) = &object {
+            node.remember(object);
+        }
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
         let handle = Handle::new(node, caller, intent, self.fs.meta().lost());
         self.handles.write().insert(number, Arc::new(handle));

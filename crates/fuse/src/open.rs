@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
+use cairn_fs::Object;
 use cairn_fs::ops::create::Create;
 use cairn_fs::ops::getattr::Access;
 use cairn_fs::ops::lookup::Lookup;
@@ -80,30 +81,39 @@ impl Mount {
     pub fn open(self: &Arc<Mount>, who: Who, ino: Ino, flags: OpenFlags, reply: ReplyOpen) {
         let timer = self.time("open");
         let intent = Intent::of(flags);
-        let caller = who.caller(&self.user);
-        let access = Access { ino, wanted: intent.wanted };
-        if let Some(Ok((inode, _))) = self.fs.read_now(&caller, &access) {
-            return self.opened(caller, ino, &inode, intent, reply);
-        }
         let mount = Arc::clone(self);
         self.work_here(timer, async move {
-            let mut found = mount.fs.read(&caller, access.clone()).await;
+            let caller = who.caller(&mount.user);
+            let mut found = mount.open_as(&caller, ino, intent).await;
             if matches!(found, Err(Error::Denied(_))) && who.uid != 0 {
-                found = mount.fs.read(&mount.caller(who), access).await;
+                found = mount.open_as(&mount.caller(who), ino, intent).await;
             }
             match found {
-                Ok((inode, _)) => mount.opened(caller, ino, &inode, intent, reply),
+                Ok(object) => {
+                    let handle = mount.open_handle(ino, caller, intent, object);
+                    reply.opened(handle, intent.flags());
+                }
                 Err(error) => reply.error(errno::of_inode(&error)),
             }
         });
     }
 
-    fn opened(&self, caller: Caller, ino: Ino, inode: &Inode, intent: Intent, reply: ReplyOpen) {
-        if inode.kind != Kind::File {
-            return reply.error(errno::of(&Error::Invalid(format!("inode {ino} has no bytes"))));
+    /// What is to be read of a file, as it is now: whoever opens it reads that even if it is
+    /// removed elsewhere before the first read.
+    async fn open_as(&self, caller: &Caller, ino: Ino, intent: Intent) -> Result<Option<Object>> {
+        // Who only reads is checked where it is opened.
+        let is_checked = intent.wanted != READ;
+        if is_checked {
+            let access = Access { ino, wanted: intent.wanted };
+            let (inode, _) = self.fs.read(caller, access).await?;
+            if inode.kind != Kind::File {
+                return Err(Error::Invalid(format!("inode {ino} has no bytes")));
+            }
         }
-        let handle = self.open_handle(ino, caller, intent);
-        reply.opened(handle, intent.flags());
+        match intent.wanted {
+            WRITE => Ok(None),
+            _ => Ok(Some(self.fs.open_inode(caller, ino, is_checked).await?)),
+        }
     }
 
     pub fn create(
@@ -124,14 +134,14 @@ impl Mount {
         let name = Lookup { parent, name: verb.name.clone() };
         if let Some((ino, inode, true)) = self.fs.run_now(&caller, &verb) {
             let created = self.as_leased(who, name, (ino, inode));
-            return self.created(created, moment, (caller, intent), reply);
+            return self.created(created, moment, (caller, intent, None), reply);
         }
         let mount = Arc::clone(self);
         self.work_here(timer, async move {
             match mount.create_or_open(&caller, verb, intent).await {
-                Ok(created) => {
+                Ok((created, object)) => {
                     let created = mount.as_leased(who, name, created);
-                    mount.created(created, moment, (caller, intent), reply);
+                    mount.created(created, moment, (caller, intent, object), reply);
                 }
                 Err(error) => reply.error(errno::of_name(&error)),
             }
@@ -142,7 +152,7 @@ impl Mount {
         &self,
         ((ino, inode), keeps): ((Ino, Inode), Duration),
         moment: Moment,
-        (caller, intent): (Caller, Intent),
+        (caller, intent, object): (Caller, Intent, Option<Object>),
         reply: ReplyCreate,
     ) {
         self.known.enter(ino);
@@ -150,7 +160,7 @@ impl Mount {
         self.known.show(ino, moment, &mut inode);
         let keeps = if has_local { Duration::ZERO } else { self.keeps_name(keeps) };
         let attributes = attributes(ino, &inode);
-        let handle = self.open_handle(ino, caller, intent);
+        let handle = self.open_handle(ino, caller, intent, object);
         reply.created(&keeps, &attributes, GENERATION, handle, intent.flags());
     }
 
@@ -159,15 +169,10 @@ impl Mount {
         caller: &Caller,
         verb: Create,
         intent: Intent,
-    ) -> Result<(Ino, Inode)> {
+    ) -> Result<((Ino, Inode), Option<Object>)> {
         let (ino, inode, made) = self.fs.run(caller, verb).await?;
-        if !made {
-            self.fs.read(caller, Access { ino, wanted: intent.wanted }).await?;
-            if inode.kind != Kind::File {
-                return Err(Error::Invalid(format!("inode {ino} has no bytes")));
-            }
-        }
-        Ok((ino, inode))
+        let object = if made { None } else { self.open_as(caller, ino, intent).await? };
+        Ok(((ino, inode), object))
     }
 
     /// A descriptor was closed: what was written to the file is written back, and whoever closed

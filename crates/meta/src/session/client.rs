@@ -75,6 +75,8 @@ pub enum Forgotten<'a> {
     Rows(&'a [Bytes]),
     /// An operation of this session is about to change them.
     Changing(&'a [Bytes]),
+    /// It has, if it ever will: what was read meanwhile may be from before.
+    Changed,
     /// What is read just now is not leased.
     Unleased,
     All,
@@ -606,6 +608,7 @@ impl Inner {
         if is_over {
             changing.done(rows);
         }
+        self.forgotten(Forgotten::Changed);
         reply
     }
 

@@ -1,9 +1,10 @@
 //! What is kept is recalled before a change is acknowledged.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::net::{LEASE, Net, get, put};
+use crate::net::{LEASE, Net, bucket, get, is_made, make, put};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hot_object_takes_no_call_and_is_never_stale() {
@@ -77,6 +78,30 @@ async fn a_write_waits_for_a_recall_that_is_late() {
     for client in [&third, &reader] {
         assert_eq!(get(client, "key").await.unwrap(), 2);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_keeps_what_it_read_hears_when_its_own_change_is_over() {
+    let net = Net::new().await;
+    let (writer, _) = net.client(1).await;
+    let (reader, cut) = net.client(2).await;
+    bucket(&writer).await.unwrap();
+    assert!(!is_made(&reader, 1).await.unwrap());
+    let heard = Arc::new(AtomicU64::new(0));
+    let hears = Arc::clone(&heard);
+    writer.set_on_forget(Box::new(move |_| drop(hears.fetch_add(1, Ordering::SeqCst))));
+    cut.no_recalls.store(true, Ordering::SeqCst);
+    let change = tokio::spawn({
+        let writer = writer.clone();
+        async move { make(&writer, 1).await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!is_made(&writer, 1).await.unwrap());
+    let before = heard.load(Ordering::SeqCst);
+    assert!(!change.is_finished());
+    cut.no_recalls.store(false, Ordering::SeqCst);
+    change.await.unwrap().unwrap();
+    assert!(heard.load(Ordering::SeqCst) > before, "it would keep what is not true any more");
 }
 
 /// A session has died, and a row that it holds is changed: others read what it was meanwhile, all
