@@ -338,6 +338,7 @@ def main():
     parser.add_argument("--data", type=Path, default=ROOT / "target/bench")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="contenders, by a part of their name")
+    parser.add_argument("--without", default=None, help="likewise, who is left out")
     args = parser.parse_args()
     work = args.data / "mounts"
     shutil.rmtree(work, ignore_errors=True)
@@ -353,7 +354,11 @@ def main():
         "Gluster, two bricks": Gluster(work, "two", 2),
         "Gluster, replica 2": Gluster(work, "pair", 2, "replica", "2"),
     }
-    chosen = {name: it for name, it in every.items() if name == "local" or args.only in name}
+    def is_chosen(name):
+        is_out = args.without is not None and args.without in name
+        return name == "local" or (args.only in name and not is_out)
+
+    chosen = {name: it for name, it in every.items() if is_chosen(name)}
     try:
         for contender in chosen.values():
             contender.start()

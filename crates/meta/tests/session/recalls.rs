@@ -89,7 +89,9 @@ async fn who_keeps_what_it_read_hears_when_its_own_change_is_over() {
     assert!(!is_made(&reader, 1).await.unwrap());
     let heard = Arc::new(AtomicU64::new(0));
     let hears = Arc::clone(&heard);
-    writer.set_on_forget(Box::new(move |_| drop(hears.fetch_add(1, Ordering::SeqCst))));
+    writer.set_on_forget(Box::new(move |_| {
+        hears.fetch_add(1, Ordering::SeqCst);
+    }));
     cut.no_recalls.store(true, Ordering::SeqCst);
     let change = tokio::spawn({
         let writer = writer.clone();
