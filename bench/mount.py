@@ -338,7 +338,7 @@ def main():
     parser.add_argument("--data", type=Path, default=ROOT / "target/bench")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="contenders, by a part of their name")
-    parser.add_argument("--without", default=None, help="likewise, who is left out")
+    parser.add_argument("--without", default="", help="likewise, who is left out")
     args = parser.parse_args()
     work = args.data / "mounts"
     shutil.rmtree(work, ignore_errors=True)
@@ -354,11 +354,10 @@ def main():
         "Gluster, two bricks": Gluster(work, "two", 2),
         "Gluster, replica 2": Gluster(work, "pair", 2, "replica", "2"),
     }
-    def is_chosen(name):
-        is_out = args.without is not None and args.without in name
-        return name == "local" or (args.only in name and not is_out)
-
-    chosen = {name: it for name, it in every.items() if is_chosen(name)}
+    chosen = {name: it for name, it in every.items() if name == "local" or args.only in name}
+    if args.without:
+        chosen = {name: it for name, it in chosen.items()
+                  if name == "local" or args.without not in name}
     try:
         for contender in chosen.values():
             contender.start()
