@@ -31,14 +31,15 @@ mod server;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tikv_jemallocator::Jemalloc;
+use mimalloc::MiMalloc;
 
-/// Gives memory back after a load, where that of the system keeps it; `.cargo/config.toml` has its
-/// settings.
+/// Gives memory back after a load, where the allocator of the system keeps it.
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
+    // For what makes TLS connections without saying by which library. Nothing was installed before.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match cli::Cli::parse().run() {
         Ok(code) => code,
         Err(failure) => failure.report(),

@@ -1,4 +1,5 @@
 //! Chores of Cairn's developers; those that check something are tests, too.
 
 pub mod cluster;
+pub mod proto;
 pub mod tidy;

@@ -1,5 +1,6 @@
 //! `cargo xtask <chore>`.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -17,15 +18,8 @@ struct Arguments {
 enum Chore {
     /// Check what no compiler checks: directions between crates, lengths of functions and lines.
     Tidy,
-    /// Run the property, power-cut and fuzz tests longer than the test command does.
-    Campaign {
-        /// How many times the work of the test command.
-        #[arg(long, default_value_t = 20)]
-        scale: u32,
-        /// Only the tests of this crate, such as cairn-blocks.
-        #[arg(long)]
-        package: Option<String>,
-    },
+    /// Make Rust of the .proto files: `crates/cluster/src/admin/proto.rs`.
+    Proto,
     /// Simulate clusters under faults, each from a seed: what fails is shown, and can be repeated.
     Simulate {
         /// How many seeds.
@@ -49,15 +43,19 @@ enum Chore {
 fn main() -> ExitCode {
     match Arguments::parse().chore {
         Chore::Tidy => tidy(),
-        Chore::Campaign { scale, package } => campaign(scale, package),
+        Chore::Proto => shown("proto", xtask::proto::make(&root())),
         Chore::Simulate { seeds, seed, verbose } => simulate(seeds, seed, verbose),
-        Chore::ClusterUp { dir } => match xtask::cluster::up(&root(), &dir) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("cluster-up: {error}");
-                ExitCode::FAILURE
-            }
-        },
+        Chore::ClusterUp { dir } => shown("cluster-up", xtask::cluster::up(&root(), &dir)),
+    }
+}
+
+fn shown(chore: &str, result: io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{chore}: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -69,16 +67,6 @@ fn tidy() -> ExitCode {
     let findings = xtask::tidy::check(&root());
     findings.iter().for_each(|finding| eprintln!("{finding}"));
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn campaign(scale: u32, package: Option<String>) -> ExitCode {
-    let mut cargo = Command::new("cargo");
-    cargo.arg("test").current_dir(root()).env("CAIRN_TEST_SCALE", scale.to_string());
-    match package {
-        Some(package) => cargo.args(["--package", &package]),
-        None => cargo.arg("--workspace"),
-    };
-    finish(cargo)
 }
 
 fn simulate(seeds: u64, seed: u64, verbose: bool) -> ExitCode {

@@ -41,8 +41,12 @@ const LINE_CHARS: usize = 100;
 /// Everything found below `root`, one line each; nothing if all is tidy.
 pub fn check(root: &Path) -> Vec<String> {
     let mut findings = check_directions(root);
+    findings.extend(crate::proto::check(root));
     for file in rust_files(&root.join("crates")) {
         let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        if name == crate::proto::MADE {
+            continue;
+        }
         match fs::read_to_string(&file) {
             Ok(text) => findings.extend(check_text(&name, &text)),
             Err(error) => findings.push(format!("{name}: {error}")),

@@ -17,8 +17,7 @@ mod server;
 pub use client::AdminClient;
 pub use server::AdminServer;
 
-/// Made of the published interface, by the build.
+/// Made of the published interface by `cargo xtask proto`.
 #[allow(clippy::all, clippy::unwrap_used)]
-pub mod proto {
-    tonic::include_proto!("cairn.admin.v1");
-}
+#[rustfmt::skip]
+pub mod proto;
