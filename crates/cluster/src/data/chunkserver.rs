@@ -88,6 +88,11 @@ impl Chunkserver {
         Arc::new(move |link| server.take(link))
     }
 
+    /// PUTs that have begun and not ended.
+    pub fn puts_in_progress(&self) -> usize {
+        self.running.puts()
+    }
+
     /// Blocks that were replaced by what another member has, since this was made.
     pub fn healed(&self) -> u64 {
         self.healed.load(Ordering::Relaxed)
