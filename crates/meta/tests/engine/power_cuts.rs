@@ -62,7 +62,7 @@ fn check(disk: &SimDisk, acked: u64, states: &[Rows], what: &str) -> u64 {
 
 #[test]
 fn every_sync_point_of_every_workload() {
-    let images_wanted = 40_000 * cairn_sim::scale() as usize;
+    let images_wanted = 10_000 * cairn_sim::scale() as usize;
     let workers = 2;
     let start = std::time::Instant::now();
     let done: usize = std::thread::scope(|scope| {
