@@ -41,9 +41,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         Listed::Object(object) => {
             let (size, modified) = (object.size, &object.modified);
-            output::line(format!("{size:>14}  {modified:<24}  {}", object.key))
+            output::line(format!("{size:>14}  {modified:<24}  {}", output::name(&object.key)))
         }
-        Listed::Prefix(prefix) => output::line(format!("{:>14}  {:<24}  {prefix}", "-", "")),
+        Listed::Prefix(prefix) => {
+            output::line(format!("{:>14}  {:<24}  {}", "-", "", output::name(&prefix)))
+        }
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -20,6 +20,7 @@ use crate::failure::{Failure, Result};
 
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const JSON: &str = "application/json";
 /// What is read of a reply that is not an object, bytes.
 const REPLY_BYTES: u64 = 64 << 20;
 /// Connections that wait to be used again.
@@ -154,11 +155,16 @@ impl Server {
         self.send_body(method, path, None, SendBody::none())
     }
 
+    /// Asks for something to be administered that needs no parameters.
+    pub fn send_order(&self, path: &str) -> Result<Reply> {
+        self.send_json("POST", path, &serde_json::json!({}))
+    }
+
     /// Sends a request with JSON.
     pub fn send_json(&self, method: &str, path: &str, json: &impl Serialize) -> Result<Reply> {
         let json = serde_json::to_vec(json).map_err(|error| Failure::new(error.to_string()))?;
         let length = Some(json.len() as u64);
-        self.send_body(method, path, length, SendBody::from_reader(&mut &json[..]))
+        self.request(method, path, length, SendBody::from_reader(&mut &json[..]), Some(JSON))
     }
 
     /// Sends a request with a body of `length` bytes, or of a length that is not known.
@@ -169,12 +175,26 @@ impl Server {
         length: Option<u64>,
         body: SendBody<'_>,
     ) -> Result<Reply> {
+        self.request(method, path, length, body, None)
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        length: Option<u64>,
+        body: SendBody<'_>,
+        kind: Option<&str>,
+    ) -> Result<Reply> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization.expose().as_str());
         }
         if let Some(length) = length {
             request = request.header("content-length", length);
+        }
+        if let Some(kind) = kind {
+            request = request.header("content-type", kind);
         }
         let what = |error: String| Failure::new(format!("{}: {error}", self.base));
         let request = request.body(body).map_err(|error| what(error.to_string()))?;

@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         output::json(&shown)?;
         return Ok(ExitCode::SUCCESS);
     }
-    output::line(format!("key           {}", shown.key))?;
+    output::line(format!("key           {}", output::name(&shown.key)))?;
     output::line(format!("size          {} ({})", shown.size, output::human_bytes(shown.size)))?;
     output::line(format!("etag          {}", shown.etag))?;
     output::line(format!("modified      {}", shown.modified))?;

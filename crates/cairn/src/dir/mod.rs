@@ -34,7 +34,7 @@ pub struct DataDir {
     path: PathBuf,
     pub format: Format,
     pub sizes: Sizes,
-    _lock: Lock,
+    lock: Lock,
 }
 
 impl DataDir {
@@ -80,7 +80,7 @@ impl DataDir {
             }
         };
         require_place(path, format.meta, meta)?;
-        Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
+        Ok(DataDir { path: path.to_path_buf(), format, sizes, lock })
     }
 
     /// Opens a directory that is a store.
@@ -93,7 +93,7 @@ impl DataDir {
         let lock = Lock::take(path)?;
         let (format, sizes) = (Format::read(path)?, Sizes::of(path)?);
         require_place(path, format.meta, meta)?;
-        Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
+        Ok(DataDir { path: path.to_path_buf(), format, sizes, lock })
     }
 
     /// The key that seals secrets; made if there is no store yet.
@@ -110,6 +110,24 @@ impl DataDir {
     /// Keeps the key that another master has.
     pub fn keep_seal(&self, bytes: &Secret<[u8; 32]>) -> Result<()> {
         secret::keep(&self.path, bytes)
+    }
+
+    /// Checks that the key has opened one of the sealed secrets of the store, if there are some.
+    pub fn require_opened(&self, sealed: usize, opened: bool) -> Result<()> {
+        match opened || sealed == 0 {
+            true => Ok(()),
+            false => Err(secret::opens_none(&self.path, sealed)),
+        }
+    }
+
+    /// Why the key is no good, if there is none.
+    pub fn no_seal(&self) -> Failure {
+        secret::missing(&self.path)
+    }
+
+    /// Waits until the directory may be used by another process: this one must end then.
+    pub async fn lost(&self) -> Failure {
+        self.lock.lost().await
     }
 
     pub fn meta(&self) -> PathBuf {

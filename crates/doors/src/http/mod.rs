@@ -33,6 +33,7 @@ mod redirect;
 mod reply;
 mod route;
 mod seen;
+mod site;
 mod target;
 
 pub use body::Body;
