@@ -79,6 +79,11 @@ impl Failure {
         Failure { text: format!("{what}: {}", self.text), ..self }
     }
 
+    /// The same failure with a remedy behind it.
+    pub fn and(self, remedy: &str) -> Failure {
+        Failure { text: format!("{}: {remedy}", self.text), ..self }
+    }
+
     /// Says it on stderr, on one line.
     pub fn report(self) -> ExitCode {
         if self.code != 0 {

@@ -59,7 +59,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.recursive {
         return get_all(args, &Address::parse(&args.source)?, &target);
     }
-    let source = Address::parse_object(&args.source)?;
+    let source =
+        Address::parse_object(&args.source, [", or -r for all", ", or -r for all below it"])?;
     let server = args.connection.open()?;
     if target == Path::new("-") {
         let bar = ProgressBar::hidden();
@@ -192,7 +193,7 @@ fn fetch(
 ) -> Result<()> {
     // Of chunkservers this client knows neither the certificates nor whether it can reach them.
     let path = format!("{}?no-redirect", source.path());
-    let reply = server.send("GET", &path).map_err(|failure| failure.of(source))?;
+    let reply = server.send("GET", &path).map_err(|failure| hint(server, source, failure))?;
     let (announced, mut reader) = reply.into_reader();
     if bar.length() == Some(0) {
         bar.set_length(announced.unwrap_or(0));
@@ -215,6 +216,21 @@ fn fetch(
             Err(Failure::new(format!("{source}: {copied} of {length} bytes came: try again")))
         }
         _ => Ok(()),
+    }
+}
+
+/// Says what to do about a key that is none, if there are keys below it.
+fn hint(server: &Server, source: &Address, failure: Failure) -> Failure {
+    let mut is_folder = false;
+    if failure.is_not_found() {
+        let below = source.with_key(format!("{}/", source.key));
+        let query = format!("{}?limit=1&recursive=1", below.path());
+        let listed = server.send("GET", &query).and_then(api::has_objects);
+        is_folder = listed.unwrap_or(false);
+    }
+    match is_folder {
+        true => failure.of(source).and("it is a folder: use -r"),
+        false => failure.of(source),
     }
 }
 

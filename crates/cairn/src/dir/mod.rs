@@ -143,6 +143,15 @@ impl DataDir {
     }
 }
 
+/// Where the metadata are, by a directory, and whether that directory has some; `None` where it does
+/// not say.
+pub fn place(path: &Path) -> Result<Option<(MetaPlace, bool)>> {
+    match format::exists(path) {
+        true => Ok(Some((Format::read(path)?.meta, path.join("meta").is_dir()))),
+        false => Ok(None),
+    }
+}
+
 /// With the wrong metadata all blocks would look like garbage.
 fn require_place(path: &Path, known: MetaPlace, given: MetaPlace) -> Result<()> {
     let shown = path.display();

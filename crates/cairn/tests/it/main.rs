@@ -11,6 +11,7 @@ mod killed_servers_lose_nothing;
 mod metadata_is_dumped_and_loaded;
 mod names_of_others_do_no_harm;
 mod objects_go_in_and_out;
+mod operators_are_told;
 mod secrets_are_shown_once;
 mod servers_start_and_stop;
 mod stores_are_private;

@@ -27,6 +27,7 @@ mod link;
 mod list;
 mod mount;
 mod move_object;
+mod parameters;
 mod put;
 mod range;
 mod redirect;

@@ -13,7 +13,8 @@ use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
-    Body, Inner, admin, append, buckets, delete, health, info, list, no_content, put, site,
+    Body, Inner, admin, append, buckets, delete, health, info, list, no_content, parameters, put,
+    site,
 };
 use crate::limits;
 use crate::metrics::VerbStats;
@@ -46,6 +47,9 @@ pub async fn route(
 ) -> Outcome {
     site::refuse_other_sites(request.parts)?;
     let query = Query::parse(request.parts.uri.query())?;
+    if !matches!(target, Target::Admin(_)) {
+        parameters::check(&target, &request.parts.method, &query)?;
+    }
     match target {
         Target::Object { bucket, key } if is_read(request) && query.is_set("list") => {
             let prefix = format!("{key}/");
@@ -68,7 +72,7 @@ pub async fn route(
         Target::Buckets if is_read(request) => {
             Ok(buckets::list(door.fs(), request.caller, &query).await?)
         }
-        Target::Admin(path) => administer(door, request, &path, &query, upload).await,
+        Target::Admin(_) => administer(door, request, &target, &query, upload).await,
         Target::Health | Target::Ready | Target::Metrics if is_read(request) => {
             observe(door, request, &target).await
         }
@@ -183,12 +187,16 @@ async fn whole_bucket(
 async fn administer(
     door: &Inner,
     request: &Request<'_>,
-    path: &str,
+    target: &Target<'_>,
     query: &Query,
     upload: &mut Upload,
 ) -> Outcome {
     cairn_auth::decide_admin(request.caller, "administration")?;
     site::refuse_pages(request.parts)?;
+    parameters::check(target, &request.parts.method, query)?;
+    let Target::Admin(path) = target else {
+        return Err(Error::NotFound("this path".into()).into());
+    };
     let json = append::collect(upload, limits::JSON_BYTES).await?;
     let asked = admin::Request { method: &request.parts.method, path, query, json: &json };
     admin::reply(&door.admit, request.caller, asked).await
