@@ -123,7 +123,8 @@ class Server:
         raise KeyError(field)
 
     def rss_bytes(self):
-        return self._status("VmRSS")
+        """Memory of its own: how much of the program's file is in memory says nothing of it."""
+        return self._status("RssAnon")
 
     def rss_peak_bytes(self):
         return self._status("VmHWM")
