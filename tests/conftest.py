@@ -98,8 +98,9 @@ class Times:
         self.terminal, self.seconds, self.outcomes = terminal, {}, {}
 
     def pytest_report_teststatus(self, report):
-        if report.passed:
-            return ("passed" if report.when == "call" else ""), "", ""
+        if report.passed and report.when != "call":
+            return "", "", ""
+        return report.outcome, "", report.outcome.upper()
 
     def pytest_runtest_logreport(self, report):
         test = report.nodeid

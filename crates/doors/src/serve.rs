@@ -78,12 +78,22 @@ pub struct Serving {
 
 /// Listens on `address` (port 0: any that is free).
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    begin(bind(address)?)
+}
+
+/// Takes an address. Who connects is refused until [`begin`].
+pub fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Takes connections.
+pub fn begin(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(limits::BACKLOG)
 }
 

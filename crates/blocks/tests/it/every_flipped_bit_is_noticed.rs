@@ -79,14 +79,14 @@ fn flip_all(sample: &Sample, file: &str, with_hint: bool) -> u64 {
     let base = base.snapshot();
     let len = sample.disk.contents(file).unwrap().len() as u64;
     let (next, lost) = (AtomicU64::new(0), AtomicU64::new(0));
-    let stride = cairn_sim::stride() as u8;
+    let stride = cairn_sim::stride() as u32;
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             if at >= len {
                 return;
             }
-            for bit in (at as u8 % stride..8).step_by(stride as usize) {
+            for bit in (at as u32 % stride..8).step_by(stride as usize) {
                 let disk = base.kill_image();
                 disk.flip_bit(file, at, bit).unwrap();
                 let result = std::panic::catch_unwind(|| check(sample, &disk));
