@@ -21,8 +21,6 @@ use crate::values;
 const REMOVERS: usize = 16;
 /// In a URL: the number of the request.
 const NUMBER: &str = "{number}";
-/// The same, as it was called before: clap takes it for a new line in help.
-const FORMER: &str = "{n}";
 
 /// One request again and again, by so many connections at once
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::map::Node;
+use cairn_base::map::{Group, Node};
 use cairn_base::{
     BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role, Stage, stage,
 };
