@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let under = Address::parse(prefix)?;
     let mut found = false;
-    let mut show = |listed| match listed {
+    let show = |listed| match listed {
         Listed::Object(object) if args.json => output::json(&object),
         Listed::Prefix(prefix) if args.json => {
             output::json(&serde_json::json!({ "prefix": prefix }))

@@ -20,8 +20,7 @@ fn what_to_ask_for_instead() {
     let server = Server::start(&store, &[]);
     server.ok(&["bucket", "create", "photos"]);
     assert!(server.put("photos/doc/a", b"x"));
-    let mut client =
-        |args: &[&str], code, words: &[&str]| says(&mut server.client(args), code, words);
+    let client = |args: &[&str], code, words: &[&str]| says(&mut server.client(args), code, words);
     client(&["stat", "photos/nope"], 1, &["photos/nope", "not found"]);
     client(&["get", "photos/doc"], 1, &["photos/doc", "it is a folder: use -r"]);
     client(&["get", "photos/nope"], 1, &["photos/nope", "not found"]);
@@ -43,7 +42,7 @@ fn what_to_ask_for_instead() {
     // What the environment says is no part of the command line.
     let (code, _, stderr) = run(&mut server.client(&["put"]));
     assert_eq!(code, 2);
-    assert!(stderr.contains("Usage: cairn put [OPTIONS] <SOURCE> <TARGET>"), "{stderr}");
+    assert!(stderr.contains("<SOURCE> <TARGET>") && !stderr.contains("--server"), "{stderr}");
 }
 
 #[test]
@@ -151,10 +150,7 @@ fn that_nothing_could_be_looked_at() {
 fn that_help_is_what_was_written() {
     let (code, stdout, _) = run(&mut cairn(&["bench", "http", "--help"]));
     assert_eq!(code, 0);
-    assert!(
-        stdout.contains("put-{number}'") && stdout.contains("`{number}` in the path"),
-        "{stdout}"
-    );
+    assert!(stdout.contains("put-{number}'") && stdout.contains("`{number}`"), "{stdout}");
 }
 
 /// Where metadata are in one copy, and no second master can come.
@@ -189,8 +185,14 @@ fn options_in_fstab() {
         ("ro,local_locks", "--read-only --local-locks "),
         ("low_latency,private", "--low-latency --private "),
         ("disk_cache=/ssd,disk_cache_mib=500", "--disk-cache /ssd --disk-cache-mib 500 "),
-        ("cache_mib=1,meta_cache_mib=2,dirty_mib=8", "--cache-mib 1 --meta-cache-mib 2 --dirty-mib 8 "),
-        ("threads=3,profile=nas,ca=/c,log_file=/l", "--threads 3 --profile nas --ca /c --log-file /l "),
+        (
+            "cache_mib=1,meta_cache_mib=2,dirty_mib=8",
+            "--cache-mib 1 --meta-cache-mib 2 --dirty-mib 8 ",
+        ),
+        (
+            "threads=3,profile=nas,ca=/c,log_file=/l",
+            "--threads 3 --profile nas --ca /c --log-file /l ",
+        ),
     ];
     let (_, help, _) = run(&mut cairn(&["mount", "--help"]));
     for (options, expected) in table {
