@@ -2,12 +2,15 @@
 
 use std::sync::OnceLock;
 
+use cairn_doors::limits::Limits;
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, setrlimit, umask};
 
 use super::log;
 use crate::failure::Result;
 
+/// A door takes so many connections however few files may be open.
+const CONNECTIONS_MIN: usize = 8;
 /// Threads for calls that wait for a disk.
 const BLOCKING_THREADS: usize = 128;
 
@@ -38,6 +41,15 @@ pub fn write_for_caller() {
     if let Some(mask) = CALLERS.get() {
         umask(*mask);
     }
+}
+
+/// Connections that each of so many doors may take: of the files that this process may have open a
+/// quarter are for segments and the like, and the rest is divided.
+pub fn connections_of(doors: u64) -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = Limits::default().connections;
+    let each = (files - files / 4) / doors;
+    usize::try_from(each).map_or(most, |each| each.clamp(CONNECTIONS_MIN, most))
 }
 
 /// Each connection and each segment is an open file.
