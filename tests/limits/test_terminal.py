@@ -4,7 +4,7 @@ import os
 import pty
 import subprocess
 
-from harness.doors import Http
+from harness.doors import S3, Http
 from harness.server import KEY, SECRET, binary
 
 HOSTILE = "ok/\x1b]0;owned\x07nl\nFAKE line\u202egpj"
@@ -54,3 +54,20 @@ def test_names_in_a_pipe_are_whole(server, bucket):
         stdin=subprocess.DEVNULL, env=dict(os.environ, CAIRN_KEY=KEY, CAIRN_SECRET=SECRET),
     )  # fmt: skip
     assert HOSTILE.encode() in done.stdout, done
+
+
+def test_names_that_are_no_files_stop_no_download(server, tmp_path):
+    """In a bucket that S3 made keys may be anything."""
+    s3 = S3(server.s3)
+    s3.create_bucket("any-keys")
+    bad = ["..", "../up", "a//b", "/top", "dir/.", "n" * 300]
+    for key in [*bad, "good", "dir/good"]:
+        assert s3.object("PUT", "any-keys", key, body=b"x").status == 200, key
+    done = subprocess.run(
+        [binary(), "get", "-r", "any-keys", tmp_path / "got", "--server", server.http], capture_output=True, text=True,
+        timeout=60, stdin=subprocess.DEVNULL, env=dict(os.environ, CAIRN_KEY=KEY, CAIRN_SECRET=SECRET),
+    )  # fmt: skip
+    assert done.returncode == 1, done
+    assert f"{len(bad)} objects were left out, all others are fetched" in done.stderr, done
+    assert (tmp_path / "got/good").read_bytes() == (tmp_path / "got/dir/good").read_bytes() == b"x"
+    assert sorted(os.listdir(tmp_path)) == ["got"]

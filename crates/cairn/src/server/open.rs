@@ -95,7 +95,7 @@ pub async fn require_opened(dir: &DataDir, master: &Master, seal: &SealKey) -> R
         let Some(key) = found else { continue };
         match seal.open(id, &key.sealed) {
             Ok(_) => return Ok(()),
-            Err(error) => tracing::error!(%error, "an access key cannot be used"),
+            Err(error) => tracing::warn!(%error, "an access key cannot be used"),
         }
     }
     dir.require_opened(ids.len(), false)
