@@ -94,6 +94,8 @@ impl Epochs {
 struct Papers {
     identity: Arc<Identity>,
     directory: Arc<Directory>,
+    /// The epoch of the map whose masters it has.
+    noted: Arc<Mutex<u64>>,
 }
 
 /// Speaks with the master that serves, whichever that is.
@@ -130,7 +132,7 @@ impl Agent {
         if addresses.is_empty() {
             return Err(Error::Invalid("the address of no master is known".into()));
         }
-        let papers = Some(Papers { identity, directory });
+        let papers = Some(Papers { identity, directory, noted: Arc::default() });
         Ok(Agent::over(dialer, terms, addresses, papers, view, clock, rng))
     }
 
@@ -231,15 +233,32 @@ impl Agent {
             of_map.clone().map(|(id, node)| KnownNode { node: *id, pin: node.pin }).collect();
         let mut addresses: Vec<String> = of_map.map(|(_, node)| node.address.clone()).collect();
         addresses.retain(|address| !address.is_empty());
-        let kept = self.papers.as_ref().map(|papers| &papers.directory);
-        let remembered = kept.map(|directory| directory.remember_masters(&masters, &addresses));
-        if let Some(Err(error)) = remembered {
-            tracing::warn!(%error, "the masters were not noted");
-        }
+        self.remember(map.epoch, masters, addresses.clone());
         let further = self.addresses.iter().filter(|address| !addresses.contains(address));
         let further: Vec<String> = further.cloned().collect();
         addresses.extend(further);
         self.reconnect.set_addresses(addresses);
+    }
+
+    /// Notes the masters for the next start. The file is written and synced apart from this
+    /// thread, which answers others meanwhile; of several maps the newest stays.
+    fn remember(&self, epoch: u64, masters: Vec<KnownNode>, addresses: Vec<String>) {
+        let Some(papers) = &self.papers else { return };
+        let (directory, noted) = (Arc::clone(&papers.directory), Arc::clone(&papers.noted));
+        let note = move || {
+            let mut noted = noted.lock();
+            if *noted >= epoch {
+                return;
+            }
+            match directory.remember_masters(&masters, &addresses) {
+                Ok(()) => *noted = epoch,
+                Err(error) => tracing::warn!(%error, "the masters were not noted"),
+            }
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(note)),
+            Err(_) => note(),
+        }
     }
 
     /// Asks the master that serves. What it is asked may be done twice.
