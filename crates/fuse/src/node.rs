@@ -46,8 +46,8 @@ struct State {
     written: Option<Timestamp>,
     /// On whose behalf it is written back.
     writer: Option<Caller>,
-    /// An error of writing back that nobody was told of.
-    error: Option<String>,
+    /// How often bytes were dropped that somebody had written.
+    losses: u64,
     /// A task writes back what is whole.
     is_eager: bool,
     /// Its last name is gone, and the session keeps it.
@@ -85,7 +85,9 @@ impl Node {
         let before = state.dirty.bytes();
         state.dirty.write(offset, data);
         state.written = Some(self.fs.clock().now());
-        if state.writer.as_ref() != Some(caller) {
+        let is_clean = before == 0 && state.frozen.is_empty();
+        // What root writes does not have what others wrote before it written back as if by root.
+        if (is_clean || !is_root(caller)) && state.writer.as_ref() != Some(caller) {
             state.writer = Some(caller.clone());
         }
         let eager = state.dirty.bytes() >= EAGER_BYTES && !state.is_eager;
@@ -117,7 +119,7 @@ impl Node {
 
     pub fn is_dirty(&self) -> bool {
         let state = self.state.lock();
-        !state.dirty.is_empty() || !state.frozen.is_empty() || state.error.is_some()
+        !state.dirty.is_empty() || !state.frozen.is_empty()
     }
 
     /// Something was written, and not so much that whoever wants to know its time could not wait
@@ -194,12 +196,17 @@ impl Node {
         bytes
     }
 
+    pub fn losses(&self) -> u64 {
+        self.state.lock().losses
+    }
+
     /// As [`Node::discard`], of what was written under locks that are lost.
     pub async fn discard_lost(&self) -> u64 {
         // What is being written back comes back first.
         let _held = self.writing_back.lock().await;
         let bytes = self.discard();
         if bytes > 0 {
+            self.state.lock().losses += 1;
             let ino = self.ino;
             tracing::error!(%ino, bytes, "written under locks that are lost, and LOST with them");
         }
@@ -209,14 +216,10 @@ impl Node {
     /// Writes back everything; durable when it returns. `done` is told of bytes that went.
     ///
     /// # Errors
-    /// Also one that was met earlier by a task, once. What failed stays, to be tried again.
+    /// What keeps it from being written back now. What failed stays, to be tried again: so whoever
+    /// asks next hears of it as well, and nobody hears of what was written back after all.
     pub async fn flush(&self, done: impl Fn(u64)) -> Result<()> {
-        let written = self.write_back(false, &done).await.map(drop);
-        let earlier = self.state.lock().error.take();
-        match (written, earlier) {
-            (Ok(()), Some(text)) => Err(Error::Io(std::io::Error::other(text))),
-            (written, _) => written,
-        }
+        self.write_back(false, &done).await.map(drop)
     }
 
     /// Writes back what is whole.
@@ -232,7 +235,7 @@ impl Node {
         self.note(written.map(drop));
     }
 
-    /// Writes back everything; whoever syncs next hears of an error.
+    /// Writes back everything. What fails is tried again by whoever syncs or closes next.
     pub async fn flush_later(&self, done: impl Fn(u64)) {
         let written = self.write_back(false, &done).await;
         self.note(written.map(drop));
@@ -241,7 +244,6 @@ impl Node {
     fn note(&self, written: Result<()>) {
         if let Err(error) = written {
             tracing::warn!(ino = %self.ino, %error, "not written back");
-            self.state.lock().error = Some(error.to_string());
         }
     }
 
@@ -353,6 +355,10 @@ impl Node {
         }
         Ok(())
     }
+}
+
+fn is_root(caller: &Caller) -> bool {
+    caller.posix().is_some_and(|posix| posix.uid == 0)
 }
 
 /// Bytes of runs.

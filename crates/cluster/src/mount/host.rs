@@ -59,6 +59,7 @@ const RUNS: &[u16] = &[
     sessions::ReserveInodes::NUMBER,
     setattr::Setattr::NUMBER,
     symlink::Symlink::NUMBER,
+    truncate::Extend::NUMBER,
     truncate::PunchHole::NUMBER,
     truncate::Truncate::NUMBER,
     unlink::Unlink::NUMBER,
@@ -78,6 +79,7 @@ const READS: &[u16] = &[
     lookup::Lookup::NUMBER,
     readdir::Readdir::NUMBER,
     readlink::Readlink::NUMBER,
+    statfs::Replicas::NUMBER,
     statfs::Statfs::NUMBER,
     xattr::GetXattr::NUMBER,
     xattr::ListXattrs::NUMBER,
@@ -451,6 +453,7 @@ fn check_fields(run: &Run) -> Result<()> {
             let verb: copy_range::CopyRange = wire::decode(fields)?;
             (verb.session, Some(verb.spare))
         }
+        truncate::Extend::NUMBER => (wire::decode::<truncate::Extend>(fields)?.session, None),
         clone::CloneFile::NUMBER => (wire::decode::<clone::CloneFile>(fields)?.session, None),
         coalesce::Coalesce::NUMBER => (wire::decode::<coalesce::Coalesce>(fields)?.session, None),
         sessions::ReserveInodes::NUMBER => {

@@ -318,9 +318,13 @@ fn what_would_lose_data_is_found() {
         let found = report.findings.iter().any(|finding| finding.what.contains(text));
         assert!(found, "{text}: {:?}", report.findings);
     };
-    let freed = crate::rows::Freed { group: GroupId::LOCAL };
+    let freed = crate::rows::Freed::new(GroupId::LOCAL);
     expect(keys::freed(1, block), freed.encode(), "up for freeing");
-    expect(keys::drain_body(body), crate::rows::Drain::Body.encode(), "up for draining");
+    expect(
+        keys::drain_body(body),
+        crate::rows::Draining::from(crate::rows::Drain::Body).encode(),
+        "up for draining",
+    );
     expect(keys::references(body), encode_number(9), "counts 9 references");
     let shorter = Extents { extents: extents[1..].to_vec(), unknown: vec![] };
     expect(key.clone(), shorter.encode(), "bytes from 0 on are missing");

@@ -67,7 +67,6 @@ struct Disk {
 
 /// What operations share that are executed in one go.
 struct Turn<'a> {
-    now: Timestamp,
     inline: Inline<'a>,
 }
 
@@ -172,7 +171,8 @@ impl Executor {
 
     fn execute_some(&mut self, pipe: &mut PipeState) {
         let shared = Arc::clone(&self.shared);
-        let turn = Turn { now: shared.now(), inline: Inline::new(&shared) };
+        shared.now();
+        let turn = Turn { inline: Inline::new(&shared) };
         while !pipe.open.is_full() {
             if let Some(fetched) = self.fetched.pop_front() {
                 self.execute_fetched(fetched, &mut pipe.open, &turn);
@@ -226,7 +226,8 @@ impl Executor {
             let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
             return self.end(job, (Changes::new(), &sight), open, None, None);
         }
-        let outcome = self.attempt(&mut job, pins.as_deref(), open.number, turn.now, inline);
+        let now = self.shared.tick();
+        let outcome = self.attempt(&mut job, pins.as_deref(), open.number, now, inline);
         if job.early.is_none()
             && let Some(directory) = self.obstacle(&job, &outcome)
         {

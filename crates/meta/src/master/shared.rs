@@ -98,6 +98,12 @@ impl Shared {
         Timestamp(self.now.fetch_max(now, Ordering::Relaxed).max(now))
     }
 
+    /// The time of one operation: later than that of each one before, so that two that run within
+    /// one tick of the clock have times of their own.
+    pub fn tick(&self) -> Timestamp {
+        Timestamp(self.now.fetch_add(1, Ordering::Relaxed).saturating_add(1))
+    }
+
     /// Time for measuring.
     pub fn monotonic_us(&self) -> u64 {
         u64::try_from(self.clock.monotonic().as_micros()).unwrap_or(u64::MAX)

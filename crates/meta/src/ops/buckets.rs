@@ -60,7 +60,7 @@ impl Verb for CreateBucket {
         let id = BucketId(ino.0);
         let inode = Inode { implicit: false, ..new_directory(id, Ino::ROOT, context) };
         store(view, keys::inode(ino), &inode);
-        add_entry(view, context, Ino::ROOT, name, &Entry { ino, kind: Kind::Directory })?;
+        add_entry(view, context, Ino::ROOT, name, &Entry::new(ino, Kind::Directory))?;
         let bucket = Bucket {
             name: self.name.clone(),
             kind: self.kind,

@@ -6,7 +6,7 @@ use cairn_base::{BodyId, BucketId, Error, SessionId, Timestamp, UploadId, limits
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
-use super::edit::extents_between;
+use super::edit::{DEPTH, extents_between};
 use super::namespace::{
     Opened, check_key, check_names, chunk_of, count_uploads, load, load_extents, next_ino,
     no_object, open_bucket, release_body, require_session, retain_body, store, store_extents,
@@ -15,8 +15,8 @@ use super::open_object::find;
 use super::put_object::{NewContent, Placement, PutReply, publish_content};
 use super::tags::check_tags;
 use crate::rows::{
-    Algorithm, Checksum, ChecksumKind, Content, Drain, Extent, Extents, ObjectAttributes, Part,
-    Place, Row, Upload,
+    Algorithm, Checksum, ChecksumKind, Content, Drain, Draining, Extent, Extents, ObjectAttributes,
+    Part, Place, Row, Upload,
 };
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -238,7 +238,7 @@ impl CopyPart {
             }
         };
         let mut out = ChunkWriter::new(self.body);
-        for extent in owned_ranges(view, body, start, end)? {
+        for extent in owned_ranges(view, body, (start, end), DEPTH)? {
             let moved = Extent { offset: extent.offset - start, ..extent };
             if let Place::Body { body, .. } = moved.place {
                 let pieces = chunk_of(moved.end() - 1) - chunk_of(moved.offset) + 1;
@@ -275,8 +275,8 @@ impl CopyPart {
 fn owned_ranges(
     view: &mut View<'_>,
     body: BodyId,
-    start: u64,
-    end: u64,
+    (start, end): (u64, u64),
+    depth: u32,
 ) -> Result<Vec<Extent>, Stop> {
     let mut owned: Vec<Extent> = Vec::new();
     for extent in extents_between(view, body, start, end)? {
@@ -287,7 +287,12 @@ fn owned_ranges(
                 vec![Extent { place, ..extent }]
             }
             Place::Body { body: other, offset } => {
-                let mut inner = owned_ranges(view, other, offset, offset + extent.len)?;
+                if depth == 0 {
+                    let what = format!("body {body}");
+                    return Err(Error::corrupt(what, "a deeper chain of bodies", DEPTH).into());
+                }
+                let range = (offset, offset.saturating_add(extent.len));
+                let mut inner = owned_ranges(view, other, range, depth - 1)?;
                 inner.iter_mut().for_each(|one| one.offset = one.offset - offset + extent.offset);
                 inner
             }
@@ -429,7 +434,7 @@ impl Verb for AbortUpload {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let (opened, _) = self.name.open(view, context, Action::Write)?;
         view.delete(self.name.row(opened.id));
-        store(view, keys::drain_upload(self.name.upload), &Drain::Aborted);
+        store(view, keys::drain_upload(self.name.upload), &Draining::from(Drain::Aborted));
         count_uploads(view, opened.id, -1)
     }
 }
@@ -478,7 +483,7 @@ impl Verb for TakeParts {
         require_session(view, self.session)?;
         let (_, upload) = self.name.open(view, context, Action::Write)?;
         self.check_unchanged(&upload)?;
-        let drain = Drain::Prepared { session: self.session };
+        let drain = Draining::from(Drain::Prepared { session: self.session });
         store(view, keys::drain_body(self.body), &drain);
         let keys: Vec<_> =
             self.parts.iter().map(|part| keys::part(self.name.upload, part.number)).collect();
@@ -597,12 +602,14 @@ impl Verb for CompleteUpload {
             return Err(Error::Conflict(format!("upload {id}: a part changed")).into());
         }
         let prepared = keys::drain_body(self.body);
-        if view.get(&prepared)? != Some(Drain::Prepared { session: self.session }.encode()) {
+        let taken = load::<Draining>(view, &prepared)?.map(|found| found.drain);
+        if taken != Some(Drain::Prepared { session: self.session }) {
             return Err(Error::Conflict(format!("upload {id}: parts not taken")).into());
         }
         view.delete(prepared);
         view.delete(self.name.row(opened.id));
-        store(view, keys::drain_upload(*id), &Drain::Completed { body: self.body });
+        let drain = Draining::from(Drain::Completed { body: self.body });
+        store(view, keys::drain_upload(*id), &drain);
         count_uploads(view, opened.id, -1)?;
         let object = ObjectAttributes {
             etag: self.etag.clone(),

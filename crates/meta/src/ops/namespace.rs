@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::posix::is_shown;
 use crate::rows::{
-    Bucket, BucketKind, Content, Drain, Entry, Extents, Inode, Kind, Reserved, Row, Session,
-    SessionState, Tally, Usage, decode_number, encode_number,
+    Bucket, BucketKind, Content, Drain, Draining, Entry, Extents, Inode, Kind, Reserved, Row,
+    Session, SessionState, Tally, Usage, decode_number, encode_number,
 };
 use crate::{Context, Stop, View, keys};
 
@@ -251,7 +251,7 @@ pub fn add_inode(
 ) -> Result<Ino, Stop> {
     let ino = next_ino(view)?;
     store(view, keys::inode(ino), inode);
-    add_entry(view, context, parent, name, &Entry { ino, kind: inode.kind })?;
+    add_entry(view, context, parent, name, &Entry::new(ino, inode.kind))?;
     if !inode.is_directory() {
         count_usage(view, inode.bucket, 1, inode.size as i64)?;
     }
@@ -353,8 +353,7 @@ pub fn drop_link(
 ) -> Result<(), Stop> {
     if inode.nlink > 1 {
         inode.nlink -= 1;
-        inode.ctime = context.now;
-        inode.change = context.batch;
+        inode.touch(context.batch, context.now);
         store(view, keys::inode(ino), &inode);
         return Ok(());
     }
@@ -376,10 +375,15 @@ fn drop_attributes(view: &mut View<'_>, ino: Ino, inode: &Inode) -> Result<(), S
         return Ok(());
     }
     let (start, end) = keys::all_attributes(ino);
-    for (key, _) in view.scan(&start, &end, limits::OP_ROWS)? {
-        view.delete(key);
+    loop {
+        let rows = view.scan(&start, &end, limits::OP_ROWS)?;
+        let more = rows.len() == limits::OP_ROWS;
+        rows.into_iter().for_each(|(key, _)| view.delete(key));
+        // More than one operation may delete is refused as a whole: none stays behind unseen.
+        if !more {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Removes a directory that has no entries left.
@@ -405,7 +409,7 @@ pub fn release_body(view: &mut View<'_>, body: BodyId) -> Result<(), Stop> {
         Some(2) => view.delete(key),
         _ => {
             view.delete(key);
-            store(view, keys::drain_body(body), &Drain::Body);
+            store(view, keys::drain_body(body), &Draining::from(Drain::Body));
         }
     }
     Ok(())

@@ -14,7 +14,9 @@ use super::namespace::{
 };
 use super::posix::without_privileges;
 use super::tags::store_tags;
-use crate::rows::{BucketKind, Content, Drain, Entry, Extents, Inode, Kind, ObjectAttributes, Row};
+use crate::rows::{
+    BucketKind, Content, Drain, Draining, Entry, Extents, Inode, Kind, ObjectAttributes,
+};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Bytes that were written and are about to be published.
@@ -46,7 +48,8 @@ impl Verb for StageExtents {
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         require_session(view, self.session)?;
         check_chunks(&self.chunks, self.session)?;
-        store(view, keys::drain_body(self.body), &Drain::Prepared { session: self.session });
+        let drain = Drain::Prepared { session: self.session };
+        store(view, keys::drain_body(self.body), &Draining::from(drain));
         for (chunk, extents) in &self.chunks {
             store_extents(view, self.body, *chunk, extents)?;
         }
@@ -67,8 +70,9 @@ impl Verb for AbandonBody {
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         let key = keys::drain_body(self.body);
-        if view.get(&key)?.is_some() {
-            store(view, key, &Drain::Prepared { session: SessionId(0) });
+        if let Some(mut found) = load::<Draining>(view, &key)? {
+            found.drain = Drain::Prepared { session: SessionId(0) };
+            store(view, key, &found);
         }
         Ok(())
     }
@@ -93,7 +97,8 @@ pub fn publish_content(
             require_session(view, session)?;
             if *staged {
                 let key = keys::drain_body(*body);
-                if view.get(&key)? != Some(Drain::Prepared { session }.encode()) {
+                let staged = load::<Draining>(view, &key)?.map(|found| found.drain);
+                if staged != Some(Drain::Prepared { session }) {
                     let what = format!("body {body} was not staged by this session");
                     return Err(Error::Conflict(what).into());
                 }
@@ -191,11 +196,11 @@ impl Placement {
             object: Some(Box::new(object)),
             ..new_inode(Kind::File, self.opened.id, context)
         };
-        let entry = Entry { ino, kind: Kind::File };
+        let entry = Entry::new(ino, Kind::File);
         let replaced = self.current.is_some();
         if let Some((former_ino, former)) = self.current {
             // With a list the bits of the group are its mask: one goes with the other.
-            inode.mode = without_privileges(former.mode);
+            inode.mode = without_privileges(context, &former);
             inode.acl = former.acl.clone();
             inode.uid = former.uid;
             inode.gid = former.gid;

@@ -90,7 +90,7 @@ impl Verb for Readdir {
 fn shown(rows: &[(Bytes, Bytes)]) -> Result<Vec<Listed>, Error> {
     let mut entries = Vec::with_capacity(rows.len());
     for (key, row) in rows {
-        let Entry { ino, kind } = Entry::decode(row)?;
+        let Entry { ino, kind, .. } = Entry::decode(row)?;
         let mut name = keys::entry_name(key);
         if kind == Kind::Directory {
             name.truncate(name.len().saturating_sub(1));
