@@ -127,6 +127,11 @@ pub const ADMIN_KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// From when on a request for blocks is logged as slow.
 pub const SLOW: Duration = Duration::from_secs(1);
 
+/// Bytes that the mounts of one user may have written as blocks and not published, here. Those of an
+/// honest mount are what it has just written back, and what it wrote of files that went meanwhile.
+pub const UNPUBLISHED_BYTES: u64 = 16 << 30;
+/// So many bytes each such block counts at least.
+pub const UNPUBLISHED_LEAST: u64 = 16 << 10;
 /// Mounts whose sessions a gateway brings to the master, each with a connection of its own there;
 /// three quarters of them of one user, at most.
 pub const MOUNTS: usize = 512;

@@ -108,7 +108,7 @@ impl HttpDialer {
         let authorization = self.authorization.expose();
         let request = format!(
             "GET /mount HTTP/1.1\r\nHost: {}\r\nConnection: upgrade\r\n\
-             Upgrade: cairn-mount/1\r\nAuthorization: {authorization}\r\n\
+             Upgrade: cairn-mount/2\r\nAuthorization: {authorization}\r\n\
              User-Agent: cairn/{}\r\n\r\n",
             host_header(host, *port),
             env!("CARGO_PKG_VERSION"),

@@ -22,7 +22,7 @@ use crate::serve::Peer;
 use crate::upload::Upload;
 
 /// The protocol that is asked for, with its version.
-const PROTOCOL: &str = "cairn-mount/1";
+const PROTOCOL: &str = "cairn-mount/2";
 const CAIRN_USER: HeaderName = HeaderName::from_static("cairn-user");
 /// How often there is a look whether the credentials still hold.
 const LOOK: Duration = Duration::from_secs(5);

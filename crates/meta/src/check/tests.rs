@@ -127,8 +127,19 @@ fn keep_reply(rig: &Rig) {
     let (session, slot, sequence) = (SESSION, 3, 1);
     let (hasty, ino) = (false, None);
     let posted = None;
-    let once =
-        Once { master, caller, session, slot, sequence, released, lease, hasty, ino, posted };
+    let once = Once {
+        master,
+        caller,
+        session,
+        slot,
+        sequence,
+        released,
+        lease,
+        hasty,
+        ino,
+        posted,
+        to_mount: false,
+    };
     let other = OpenSession { session: SessionId(78) };
     rig.runtime.block_on(rig.master.run_once(once, other)).reply.unwrap();
 }

@@ -1,7 +1,7 @@
 //! Multipart uploads: made of parts that are bodies of their own, completed by a body that refers
 //! to them. No byte moves.
 
-use cairn_auth::Action;
+use cairn_auth::{Action, decide_admin};
 use cairn_base::{BodyId, BucketId, Error, SessionId, Timestamp, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
@@ -415,7 +415,9 @@ impl Verb for PartTable {
     type Reply = (Vec<(u32, Part)>, bool);
     const NAME: &'static str = "part_table";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+    /// The right to read was decided when the object was opened.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "the parts of an object")?;
         scan_parts(view, self.upload, self.after, self.limit)
     }
 }

@@ -1,7 +1,7 @@
 //! Making or replacing an object.
 
 use bytes::Bytes;
-use cairn_auth::Action;
+use cairn_auth::{Action, decide_admin};
 use cairn_base::{BodyId, Error, Ino, SessionId};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,8 @@ impl Verb for StageExtents {
     type Reply = ();
     const NAME: &'static str = "stage_extents";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "staging extents")?;
         require_session(view, self.session)?;
         check_chunks(&self.chunks, self.session)?;
         let drain = Drain::Prepared { session: self.session };
@@ -68,7 +69,8 @@ impl Verb for AbandonBody {
     const NAME: &'static str = "abandon_body";
     const RUNS_WHEN_FULL: bool = true;
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "giving up a body")?;
         let key = keys::drain_body(self.body);
         if let Some(mut found) = load::<Draining>(view, &key)? {
             found.drain = Drain::Prepared { session: SessionId(0) };

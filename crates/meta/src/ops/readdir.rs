@@ -5,6 +5,7 @@ use cairn_auth::{Action, decide};
 use cairn_base::{BucketId, Error, Ino, limits};
 use serde::{Deserialize, Serialize};
 
+use super::buckets::{cursor, named_by};
 use super::namespace::{load, load_known};
 use super::posix::{Directory, READ, SEARCH, check_mode, is_shown, open_directory, present};
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally};
@@ -68,11 +69,15 @@ impl Verb for Readdir {
         if limit == 0 {
             return Err(Error::Invalid("a page of no entries".into()).into());
         }
-        let from = self.after.as_ref().map(|after| [&after[..], b"\0"].concat());
+        let after = self.after(view)?;
+        let from = after.map(|after| [&after[..], b"\0"].concat());
         let (start, end) = keys::entries_from(self.ino, &from.unwrap_or_default());
         let rows = view.scan(&start, &end, limit)?;
         let full = rows.len() == limit;
-        let next = rows.last().filter(|_| full).map(|(key, _)| keys::entry_name(key));
+        let next = match rows.last().filter(|_| full) {
+            Some((key, row)) => Some(self.next(view, context, key, row)?),
+            None => None,
+        };
         let found = rows.len();
         let mut entries = shown(&rows)?;
         drop_hidden(view, &directory, &mut entries)?;
@@ -83,6 +88,39 @@ impl Verb for Readdir {
             add_attributes(view, &mut entries)?;
         }
         Ok(Page { skipped: found - entries.len(), entries, next })
+    }
+}
+
+impl Readdir {
+    /// The entry to go on after.
+    fn after(&self, view: &mut View<'_>) -> Result<Option<Bytes>, Stop> {
+        match &self.after {
+            Some(after) if self.ino == Ino::ROOT => {
+                let Ok(after) = std::str::from_utf8(after) else {
+                    return Err(Error::Invalid("a place in a listing that is none".into()).into());
+                };
+                // A directory's entry has a slash behind its name.
+                let named = named_by(view, after.trim_end_matches('/'))?;
+                Ok(Some(format!("{named}/").into()))
+            }
+            after => Ok(after.clone()),
+        }
+    }
+
+    /// What to go on after, once this entry was looked at.
+    fn next(
+        &self,
+        view: &mut View<'_>,
+        context: &Context,
+        key: &Bytes,
+        row: &Bytes,
+    ) -> Result<Bytes, Stop> {
+        if self.ino != Ino::ROOT {
+            return Ok(keys::entry_name(key));
+        }
+        let id = BucketId(Entry::decode(row)?.ino.0);
+        let bucket: Bucket = load_known(view, &keys::bucket(id), "bucket")?;
+        Ok(format!("{}/", cursor(context, id, &bucket)).into())
     }
 }
 

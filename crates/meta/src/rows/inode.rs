@@ -95,6 +95,9 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// The tag of the bucket in the row.
+    pub const BUCKET_TAG: u32 = 2;
+
     /// Numbers from here on are no batches: they stand for what a session has done by itself, which
     /// gets a batch when the master has run it.
     pub const NO_BATCH: u64 = 1 << 63;
@@ -145,7 +148,7 @@ impl Row for Inode {
         let mut writer = Writer::new(FORMAT);
         writer
             .number(1, self.kind.number())
-            .number(2, self.bucket.0)
+            .number(Inode::BUCKET_TAG, self.bucket.0)
             .number(3, self.parent.0)
             .number(4, u64::from(self.mode))
             .number(5, u64::from(self.uid))

@@ -29,6 +29,8 @@ use crate::{Master, Watched, WireVerb};
 
 /// Rows longer than this are not leased, bytes.
 const LEASED_ROW_BYTES: usize = 256 << 10;
+/// Sessions of mounts that one user has at a time. Each leaves a row.
+pub const SESSIONS_OF_A_USER: usize = 512;
 /// Between two looks for sessions that have lapsed, while the end of one is waited for.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -55,7 +57,7 @@ struct State {
     /// When those that an earlier master knew lapse.
     inherited: BTreeMap<SessionId, Inherited>,
     /// Those that are about to be attached, and when they lapse if that comes to nothing.
-    opening: BTreeMap<SessionId, Duration>,
+    opening: BTreeMap<SessionId, Inherited>,
     /// Those that have lapsed and are not ended yet.
     ending: BTreeSet<SessionId>,
     /// Those that are attached and send again what they keep, and when they lapse if they go on
@@ -63,7 +65,17 @@ struct State {
     replaying: BTreeMap<SessionId, Duration>,
 }
 
-/// A session that lived when this master began.
+impl State {
+    /// How many sessions an owner has besides this one.
+    fn others_of(&self, owner: u64, session: SessionId) -> usize {
+        let live = self.live.iter().map(|(id, one)| (*id, one.peer.owner));
+        let waiting = self.inherited.iter().chain(&self.opening).map(|(id, one)| (*id, one.owner));
+        let others = live.chain(waiting).filter(|(id, of)| *of == owner && *id != session);
+        others.map(|(id, _)| id).collect::<BTreeSet<_>>().len()
+    }
+}
+
+/// A session that lived when this master began, or one that is about to be attached.
 struct Inherited {
     owner: u64,
     lapses: Duration,
@@ -242,7 +254,7 @@ impl Sessions {
     ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
         let session = attach.session;
         self.check_owner(peer, session)?;
-        self.begin_opening(session)?;
+        self.begin_opening(peer, session)?;
         let opened = OpenRemoteSession { session, owner: peer.owner };
         self.master.run(&Caller::system(), opened).await?;
         let (sender, recalls) = unbounded_channel();
@@ -269,12 +281,20 @@ impl Sessions {
     }
 
     /// From here on the session does not lapse before it can be attached.
-    fn begin_opening(&self, session: SessionId) -> Result<()> {
+    fn begin_opening(&self, peer: &Peer, session: SessionId) -> Result<()> {
         let mut state = self.state.lock();
         if state.ending.contains(&session) {
             return Err(lapsed(session));
         }
-        state.opening.insert(session, self.clock.monotonic() + self.lease);
+        if peer.user.is_some() && state.others_of(peer.owner, session) >= SESSIONS_OF_A_USER {
+            let text = format!(
+                "this user has {SESSIONS_OF_A_USER} mounts, which is the most: unmount one; one \
+                 that is gone counts until its lease is over",
+            );
+            return Err(Error::Unavailable(text));
+        }
+        let lapses = self.clock.monotonic() + self.lease;
+        state.opening.insert(session, Inherited { owner: peer.owner, lapses });
         Ok(())
     }
 
@@ -353,7 +373,8 @@ impl Sessions {
         let caller = peer.caller(read.caller);
         let lease = read.lease.then_some(read.session);
         let hasty = self.state.lock().live.get(&read.session).is_some_and(|live| live.hasty);
-        let visitor = Reading { master: &self.master, caller, lease, hasty };
+        let mount = peer.user.map(|_| read.session);
+        let visitor = Reading { master: &self.master, caller, lease, hasty, mount };
         let (reply, mut rows) = wire::visit(read.verb, &read.fields, visitor)?.await;
         if let Err(error @ Error::Unavailable(_)) = reply {
             self.master.check_serving()?;
@@ -399,9 +420,20 @@ impl Sessions {
         }
         let caller = peer.caller(caller);
         let Manner { lease, hasty, ino, .. } = manner;
-        let master = &self.master;
-        let once =
-            Once { master, caller, session, slot, sequence, released, lease, hasty, ino, posted };
+        let (master, to_mount) = (&self.master, peer.user.is_some());
+        let once = Once {
+            master,
+            caller,
+            session,
+            slot,
+            sequence,
+            released,
+            lease,
+            hasty,
+            ino,
+            posted,
+            to_mount,
+        };
         Ok((verb, fields, once))
     }
 
@@ -411,7 +443,7 @@ impl Sessions {
         }
         self.opened().await;
         self.master.check_space()?;
-        self.master.delegate(delegate).await.map(Some)
+        self.master.delegate(delegate, peer.user.map(Caller::verified)).await.map(Some)
     }
 
     /// Those that come after one that fails run all the same.
@@ -545,9 +577,9 @@ impl Sessions {
         let mut state = self.state.lock();
         let State { live, inherited, opening, ending, replaying } = &mut *state;
         let mut lapsed = Vec::new();
-        opening.retain(|session, lapses| {
-            lapsed.extend((now >= *lapses).then_some(*session));
-            now < *lapses
+        opening.retain(|session, one| {
+            lapsed.extend((now >= one.lapses).then_some(*session));
+            now < one.lapses
         });
         live.retain(|session, one| {
             let renewed = now.saturating_sub(one.renewed) < self.lease;
