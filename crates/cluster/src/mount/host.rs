@@ -38,7 +38,10 @@ use super::shares::{Share, Shares};
 use super::told::Told;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
-use crate::limits::{MOUNT_GET_BYTES, MOUNT_READS, MOUNTS_GET_BYTES};
+use crate::limits::{
+    MOUNT_ASKED_TIMES, MOUNT_GET_BYTES, MOUNT_READS, MOUNT_SHORT_BYTES, MOUNTS, MOUNTS_ASKED_BYTES,
+    MOUNTS_GET_BYTES,
+};
 use crate::wire::{Link, Peer, Service, accept};
 
 /// Verbs that a mount may have run.
@@ -97,6 +100,12 @@ pub struct MountHost {
     attached: Attached,
     /// KiB of blocks that were read and are not sent.
     unsent: Arc<Shares>,
+    /// Connections.
+    mounts: Arc<Shares>,
+    /// KiB that requests hold while they run, and those that bring what mounts did by themselves:
+    /// others may wait for these.
+    asked: Arc<Shares>,
+    posted: Arc<Shares>,
 }
 
 /// Answers one connection of a mount, whose user is known. Clones are the same.
@@ -151,16 +160,36 @@ impl MountHost {
     fn at(place: Place, blocks: Arc<dyn Blocks>, directory: Option<String>) -> Arc<MountHost> {
         let (told, attached) = (Told::default(), Attached::default());
         let unsent = Shares::new(MOUNTS_GET_BYTES >> 10);
-        Arc::new(MountHost { place, blocks, directory, told, attached, unsent })
+        let mounts = Shares::new(MOUNTS);
+        let room = || Shares::new(MOUNTS_ASKED_BYTES >> 10);
+        let (asked, posted) = (room(), room());
+        Arc::new(MountHost {
+            place,
+            blocks,
+            directory,
+            told,
+            attached,
+            unsent,
+            mounts,
+            asked,
+            posted,
+        })
     }
 
     /// Serves a mount of `user` over a link, until it ends. `is_near` if it is on this machine.
+    ///
+    /// # Errors
+    /// `Unavailable` if the user has too many here; those of the handshake.
     pub async fn serve(
         self: Arc<MountHost>,
         user: UserId,
         link: Link,
         is_near: bool,
     ) -> Result<()> {
+        let Some(_room) = self.mounts.take_now(user) else {
+            let text = format!("user {user} has all the mounts here that one user may have");
+            return Err(Error::Unavailable(text));
+        };
         let unsent = Arc::new(Semaphore::new(MOUNT_GET_BYTES >> 10));
         let reads = Arc::new(Semaphore::new(MOUNT_READS));
         let line = Line { way: Way::default(), session: Mutex::default(), unsent, reads };
@@ -198,6 +227,7 @@ impl Service for MountService {
                 LOCATE => service.locate(&payload),
                 method => {
                     let method = Method::from_number(method)?;
+                    let _room = service.room_to_ask(method, payload.len()).await?;
                     service.converse(&peer, method, payload).await
                 }
             }
@@ -218,6 +248,27 @@ impl Service for MountService {
 }
 
 impl MountService {
+    /// Room for what a request holds until it is answered.
+    async fn room_to_ask(&self, method: Method, bytes: usize) -> Result<Option<Share>> {
+        let shares = match method {
+            Method::RunPosted => &self.host.posted,
+            Method::Read
+            | Method::Run
+            | Method::Change
+            | Method::Execute
+            | Method::Delegate
+            | Method::Flush => &self.host.asked,
+            // Others wait for these, and they hold nothing.
+            _ if bytes <= MOUNT_SHORT_BYTES => return Ok(None),
+            _ => &self.host.asked,
+        };
+        let most = shares.most();
+        let kib = (bytes * MOUNT_ASKED_TIMES).div_ceil(1 << 10).clamp(1, most);
+        let kib = u32::try_from(kib).unwrap_or(u32::MAX);
+        let stops = |_| Error::Unavailable("the server stops".into());
+        Ok(Some(shares.take(self.user, kib).await.map_err(stops)?))
+    }
+
     async fn converse(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
         let checked = match method {
             Method::Read => return self.read(peer, payload).await,

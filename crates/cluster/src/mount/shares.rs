@@ -28,6 +28,11 @@ impl Shares {
         Arc::new(Shares { all: Arc::new(Semaphore::new(all)), most, users })
     }
 
+    /// What one user may take, at most.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     fn of(&self, user: UserId) -> Arc<Semaphore> {
         let mut users = self.users.lock();
         if let Some(left) = users.get(&user).and_then(Weak::upgrade) {
