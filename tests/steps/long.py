@@ -98,6 +98,11 @@ def sizes(_):
     yield python("kill/test_kill.py", "-k", "many_objects", env=env, timeout=HOUR)
 
 
+def hostile(_):
+    env = {"CAIRN_TEST_HOSTILE_SECONDS": "600"}
+    yield python("hostile/test_hostile.py", "-k", "notice", env=env, timeout=HOUR)
+
+
 def quiet(programs):
     env = {"CAIRN_TEST_DOCTOR": "all"}
     yield python("doctor/test_doctor.py", env=env, timeout=HOUR)
@@ -113,6 +118,7 @@ PARTS = {
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
+    "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
     "quiet": (quiet, "every planted bottleneck, 20 looks at healthy systems, percentiles within 1 %"),
 }
 

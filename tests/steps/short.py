@@ -6,7 +6,7 @@ import time
 
 from steps import jobs, times
 
-FOLDERS = ["bench", "clients", "cluster", "doctor", "kill", "limits", "mount", "timing"]
+FOLDERS = ["bench", "clients", "cluster", "doctor", "hostile", "kill", "limits", "mount", "timing"]
 # Looks at the whole machine, so nothing runs beside it.
 ALONE = "doctor/"
 

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::server::otlp;
+use crate::server::{otlp, process};
 
 /// Where the doors are, and how they are protected.
 #[derive(clap::Args)]
@@ -148,6 +148,9 @@ pub struct Offers {
     pub mounts: Option<Mounts>,
 }
 
+/// They share the files that may be open.
+const DOORS: u64 = 2;
+
 /// Opens the doors.
 pub fn start(
     (fs, admit): (&Fs, &Arc<Admit>),
@@ -160,7 +163,8 @@ pub fn start(
     let ([s3, http], observer) = taken.ok_or_else(|| Failure::new("the doors are open already"))?;
     let connections = Arc::new(Connections::default());
     let metrics = Metrics::new(fs.clone(), Arc::clone(&connections), observer);
-    let serving = Serving { tls: tls.clone(), limits: Limits::default(), connections };
+    let limits = Limits { connections: process::connections_of(DOORS), ..Limits::default() };
+    let serving = Serving { tls: tls.clone(), limits, connections };
     let config = S3Config { domains: sockets.domains.clone(), ..S3Config::default() };
     let s3_door = s3::service(fs.clone(), Arc::clone(admit), &metrics, config);
     let mut http_door = HttpDoor::new(Arc::clone(admit), metrics, offers.redirects);

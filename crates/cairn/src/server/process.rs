@@ -1,11 +1,14 @@
 //! What every process that serves does before all else.
 
+use cairn_doors::limits::Limits;
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, setrlimit, umask};
 
 use super::log;
 use crate::failure::Result;
 
+/// A door takes so many connections however few files may be open.
+const CONNECTIONS_MIN: usize = 8;
 /// Threads for calls that wait for a disk.
 const BLOCKING_THREADS: usize = 128;
 
@@ -27,6 +30,15 @@ pub fn run<T>(log: &log::LogArgs, work: impl Future<Output = Result<T>>) -> Resu
 /// What is stored is for this user's eyes alone.
 pub fn keep_private() {
     umask(Mode::RWXG | Mode::RWXO);
+}
+
+/// Connections that each of so many doors may take: of the files that this process may have open a
+/// quarter are for segments and the like, and the rest is divided.
+pub fn connections_of(doors: u64) -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = Limits::default().connections;
+    let each = (files - files / 4) / doors;
+    usize::try_from(each).map_or(most, |each| each.clamp(CONNECTIONS_MIN, most))
 }
 
 /// Each connection and each segment is an open file.

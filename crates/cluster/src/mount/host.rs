@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::{BlockId, BodyId, Error, Result, SessionId, UserId, limits};
+use cairn_base::{BlockId, BodyId, Error, Party, Result, SessionId, Share, Shares, UserId, limits};
 use cairn_blocks::{Blocks, Wish};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::ops::{
@@ -34,13 +34,12 @@ use tokio::time::{Instant, sleep};
 
 use super::attached::Attached;
 use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space};
-use super::shares::{Share, Shares};
 use super::told::Told;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
 use crate::limits::{
-    MOUNT_ASKED_TIMES, MOUNT_GET_BYTES, MOUNT_READS, MOUNT_SHORT_BYTES, MOUNTS, MOUNTS_ASKED_BYTES,
-    MOUNTS_GET_BYTES,
+    MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_READS, MOUNT_SHORT_BYTES,
+    MOUNTS_ASKED_BYTES, MOUNTS_GET_BYTES,
 };
 use crate::wire::{Link, Peer, Service, accept};
 
@@ -98,11 +97,11 @@ pub struct MountHost {
     directory: Option<String>,
     told: Told,
     attached: Attached,
-    /// KiB of blocks that were read and are not sent.
+    /// Bytes of blocks that were read and are not sent.
     unsent: Arc<Shares>,
-    /// Connections.
-    mounts: Arc<Shares>,
-    /// KiB that requests hold while they run, and those that bring what mounts did by themselves:
+    /// Places for connections.
+    connections: Arc<Shares>,
+    /// Bytes that requests hold while they run, and those that bring what mounts did by themselves:
     /// others may wait for these.
     asked: Arc<Shares>,
     posted: Arc<Shares>,
@@ -159,9 +158,9 @@ impl MountHost {
 
     fn at(place: Place, blocks: Arc<dyn Blocks>, directory: Option<String>) -> Arc<MountHost> {
         let (told, attached) = (Told::default(), Attached::default());
-        let unsent = Shares::new(MOUNTS_GET_BYTES >> 10);
-        let mounts = Shares::new(MOUNTS);
-        let room = || Shares::new(MOUNTS_ASKED_BYTES >> 10);
+        let unsent = Shares::new(MOUNTS_GET_BYTES as u64);
+        let connections = Shares::new(MOUNT_CONNECTIONS as u64);
+        let room = || Shares::new(MOUNTS_ASKED_BYTES as u64);
         let (asked, posted) = (room(), room());
         Arc::new(MountHost {
             place,
@@ -170,7 +169,7 @@ impl MountHost {
             told,
             attached,
             unsent,
-            mounts,
+            connections,
             asked,
             posted,
         })
@@ -186,10 +185,13 @@ impl MountHost {
         link: Link,
         is_near: bool,
     ) -> Result<()> {
-        let Some(_room) = self.mounts.take_now(user) else {
-            let text = format!("user {user} has all the mounts here that one user may have");
-            return Err(Error::Unavailable(text));
-        };
+        let _connected = self.connections.take_now(Party::User(user), 1).ok_or_else(|| {
+            let text = format!(
+                "no place for another connection of a mount of this user: there are \
+                 {MOUNT_CONNECTIONS}, a quarter of them for other users",
+            );
+            Error::Unavailable(text)
+        })?;
         let unsent = Arc::new(Semaphore::new(MOUNT_GET_BYTES >> 10));
         let reads = Arc::new(Semaphore::new(MOUNT_READS));
         let line = Line { way: Way::default(), session: Mutex::default(), unsent, reads };
@@ -227,7 +229,7 @@ impl Service for MountService {
                 LOCATE => service.locate(&payload),
                 method => {
                     let method = Method::from_number(method)?;
-                    let _room = service.room_to_ask(method, payload.len()).await?;
+                    let _room = service.room_to_ask(method, payload.len()).await;
                     service.converse(&peer, method, payload).await
                 }
             }
@@ -249,7 +251,7 @@ impl Service for MountService {
 
 impl MountService {
     /// Room for what a request holds until it is answered.
-    async fn room_to_ask(&self, method: Method, bytes: usize) -> Result<Option<Share>> {
+    async fn room_to_ask(&self, method: Method, bytes: usize) -> Option<Share> {
         let shares = match method {
             Method::RunPosted => &self.host.posted,
             Method::Read
@@ -259,14 +261,11 @@ impl MountService {
             | Method::Delegate
             | Method::Flush => &self.host.asked,
             // Others wait for these, and they hold nothing.
-            _ if bytes <= MOUNT_SHORT_BYTES => return Ok(None),
+            _ if bytes <= MOUNT_SHORT_BYTES => return None,
             _ => &self.host.asked,
         };
-        let most = shares.most();
-        let kib = (bytes * MOUNT_ASKED_TIMES).div_ceil(1 << 10).clamp(1, most);
-        let kib = u32::try_from(kib).unwrap_or(u32::MAX);
-        let stops = |_| Error::Unavailable("the server stops".into());
-        Ok(Some(shares.take(self.user, kib).await.map_err(stops)?))
+        let bytes = (bytes * MOUNT_ASKED_TIMES) as u64;
+        Some(shares.take(Party::User(self.user), bytes).await)
     }
 
     async fn converse(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
@@ -418,7 +417,7 @@ impl MountService {
         let closed = |_| Error::Unavailable("the server stops".into());
         // That of the connection first: one that reads nothing takes no more than its own.
         let own = Arc::clone(&self.line.unsent).acquire_many_owned(kib).await.map_err(closed)?;
-        Ok((own, self.host.unsent.take(self.user, kib).await.map_err(closed)?))
+        Ok((own, self.host.unsent.take(Party::User(self.user), bytes.into()).await))
     }
 
     fn near(&self) -> Result<Bytes> {

@@ -1,7 +1,7 @@
 //! Which verb a request is.
 
-use cairn_auth::Caller;
-use cairn_base::Error;
+use cairn_auth::{Caller, Principal};
+use cairn_base::{Error, Party};
 use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
@@ -15,6 +15,7 @@ use super::target::{Query, Target};
 use super::{Body, Inner, admin, append, buckets, delete, health, info, list, no_content, put};
 use crate::limits;
 use crate::metrics::VerbStats;
+use crate::room::Room;
 use crate::serve::Peer;
 use crate::upload::Upload;
 
@@ -35,6 +36,17 @@ pub struct Request<'a> {
 }
 
 type Outcome = Result<Response<Body>, Failure>;
+
+impl Inner {
+    /// Room for the body of a request that is read whole.
+    fn room(&self, request: &Request<'_>) -> Room {
+        let party = match request.caller.principal() {
+            Principal::User(user) => Party::User(user),
+            _ => Party::at(request.peer.address.ip()),
+        };
+        Room::of(&self.append_memory, party)
+    }
+}
 
 pub async fn route(
     door: &Inner,
@@ -128,8 +140,8 @@ async fn object(
             move_object(fs, caller, place, target, headers).await?
         }
         "POST" => {
-            let memory = &door.append_memory;
-            append::append(fs, memory, caller, place, headers, upload, stats).await?
+            let room = door.room(request);
+            append::append(fs, room, caller, place, headers, upload, stats).await?
         }
         "DELETE" => delete::delete(fs, caller, bucket, key, headers).await?,
         _ => other(request, OBJECT)?,
@@ -189,7 +201,8 @@ async fn whole_bucket(
         "GET" | "HEAD" => buckets::show(fs, caller, bucket).await?,
         "PUT" => buckets::create(fs, caller, bucket, query).await?,
         "PATCH" => {
-            let json = append::collect(upload, limits::JSON_BYTES).await?;
+            let room = &mut door.room(request);
+            let json = append::collect(upload, limits::JSON_BYTES, room).await?;
             buckets::update(fs, caller, bucket, query, &json).await?
         }
         "DELETE" => buckets::delete(fs, caller, bucket).await?,
@@ -206,7 +219,8 @@ async fn administer(
 ) -> Outcome {
     cairn_auth::decide_admin(request.caller, "administration")?;
     refuse_pages(request)?;
-    let json = append::collect(upload, limits::JSON_BYTES).await?;
+    let room = &mut door.room(request);
+    let json = append::collect(upload, limits::JSON_BYTES, room).await?;
     let asked = admin::Request { method: &request.parts.method, path, query, json: &json };
     admin::reply(&door.admit, request.caller, asked).await
 }
@@ -219,8 +233,8 @@ async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Ou
     })
 }
 
-/// Root, and who is on this machine without a proxy between.
+/// Root, and callers without credentials on this machine.
 fn may_see_metrics(request: &Request<'_>) -> bool {
-    let is_local = is_local(request.peer, &request.parts.headers);
+    let is_local = is_local(request.peer, &request.parts.uri, &request.parts.headers);
     request.caller.is_root() || (is_local && *request.caller == Caller::anonymous())
 }

@@ -1,5 +1,6 @@
 //! The way of a request through this door.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use s3s::{Body, S3Error, S3Result};
 
 use super::address::{self, Address};
 use super::counted::counted;
-use super::error::{self, Codes};
+use super::error::{self, Codes, bad_request};
 use super::get_object::{Failure, Reading};
 use super::library::Library;
 use super::operation::Operation;
@@ -24,6 +25,7 @@ use super::store::Store;
 use super::verdict::{Verdict, Verifier};
 use super::{S3Config, headers, operation, owner, sigv2, sigv4};
 use crate::admit::Admit;
+use crate::host;
 use crate::metrics::{Metrics, VerbStats};
 use crate::observe::Observer;
 use crate::serve::{Door, Peer};
@@ -69,6 +71,7 @@ struct Seen {
 
 /// A request taken apart.
 pub(super) struct Parts {
+    from: SocketAddr,
     pub(super) method: Method,
     path: String,
     host: Vec<u8>,
@@ -122,9 +125,9 @@ impl Door for S3Door {
     type Body = Body;
     type Reply = Either<Ready<Response<Body>>, Slow>;
 
-    fn call(&self, _peer: Peer, request: Request<Upload>) -> Self::Reply {
+    fn call(&self, peer: Peer, request: Request<Upload>) -> Self::Reply {
         let mut stages = self.inner.observer.begin(request.headers());
-        let (parts, upload) = match self.inner.take_apart(request) {
+        let (parts, upload) = match self.inner.take_apart(peer, request) {
             Ok(taken) => taken,
             Err(response) => {
                 stages.settle();
@@ -147,17 +150,24 @@ impl Inner {
         format!("{:016X}", self.start.wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    fn take_apart(&self, request: Request<Upload>) -> Result<(Parts, Upload), Box<Response<Body>>> {
+    fn take_apart(
+        &self,
+        peer: Peer,
+        request: Request<Upload>,
+    ) -> Result<(Parts, Upload), Box<Response<Body>>> {
         let request_id = self.next_id();
+        let named = host::check(&request).map_err(|error| bad_request(error.to_string()));
         let (head, upload) = request.into_parts();
         let host = address::host(&head.uri, &head.headers).to_vec();
         let path = head.uri.path().to_owned();
-        let parsed = Address::parse(&path, &host, &self.domains)
+        let parsed = named
+            .and_then(|()| Address::parse(&path, &host, &self.domains))
             .and_then(|address| Ok((address, Query::parse(head.uri.query())?)));
         match parsed {
             Ok((address, query)) => {
                 let (method, headers) = (head.method, head.headers);
-                let parts = Parts { method, path, host, address, query, headers, request_id };
+                let from = peer.address;
+                let parts = Parts { from, method, path, host, address, query, headers, request_id };
                 Ok((parts, upload))
             }
             Err(error) => {
@@ -271,11 +281,14 @@ impl Inner {
             host: &parts.host,
         };
         if let Some(claim) = self.verifier.claim_of_version_2(&request)? {
-            return self.verifier.judge_version_2(&request, &parts.address, claim).await;
+            return self
+                .verifier
+                .judge_version_2(&request, &parts.address, parts.from, claim)
+                .await;
         }
         match self.verifier.claim(&request)? {
             None => Verifier::anonymous(&request),
-            Some(claim) => self.verifier.judge(&request, claim).await,
+            Some(claim) => self.verifier.judge(&request, parts.from, claim).await,
         }
     }
 }

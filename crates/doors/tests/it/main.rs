@@ -14,6 +14,7 @@ mod http_only_the_right_callers_may;
 mod http_over_tls;
 mod http_ranges_match_a_model;
 mod http_redirects_lead_to_the_bytes;
+mod http_slow_clients_are_in_nobodys_way;
 mod http_uploads_are_whole_or_nothing;
 mod s3_bodies_are_verified;
 mod s3_conditions;
