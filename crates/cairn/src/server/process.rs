@@ -1,5 +1,7 @@
 //! What every process that serves does before all else.
 
+use std::sync::OnceLock;
+
 use cairn_doors::limits::Limits;
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, setrlimit, umask};
@@ -15,7 +17,6 @@ const BLOCKING_THREADS: usize = 128;
 /// Starts logging, and runs `work` to its end.
 pub fn run<T>(log: &log::LogArgs, work: impl Future<Output = Result<T>>) -> Result<T> {
     log.start()?;
-    keep_private();
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)
@@ -27,9 +28,19 @@ pub fn run<T>(log: &log::LogArgs, work: impl Future<Output = Result<T>>) -> Resu
     ended
 }
 
-/// What is stored is for this user's eyes alone.
+/// The mask of the shell that started this process.
+static CALLERS: OnceLock<Mode> = OnceLock::new();
+
+/// What is stored is for this user's eyes alone. The first thing that any command does.
 pub fn keep_private() {
-    umask(Mode::RWXG | Mode::RWXO);
+    let _ = CALLERS.set(umask(Mode::RWXG | Mode::RWXO));
+}
+
+/// From here on files are made for the caller, as other programs make them.
+pub fn write_for_caller() {
+    if let Some(mask) = CALLERS.get() {
+        umask(*mask);
+    }
 }
 
 /// Connections that each of so many doors may take: of the files that this process may have open a

@@ -439,7 +439,7 @@ impl MountService {
     }
 
     async fn space(&self) -> Result<Bytes> {
-        let usage = self.host.blocks.usage().await?;
+        let usage = self.host.blocks.room().await?;
         wire::encode(&Space { live_bytes: usage.live_bytes, free_bytes: usage.free_bytes })
     }
 

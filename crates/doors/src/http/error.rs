@@ -126,7 +126,8 @@ fn store(error: &Error, id: &str) -> Response<Body> {
         Error::Io(_) => "input/output error; see the server's log".to_owned(),
         other => other.to_string(),
     };
-    if status.is_server_error() {
+    // That a feature is not there is nothing that went wrong here.
+    if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED {
         let trace = stage::trace().map(tracing::field::display);
         tracing::error!(trace, request_id = id, kind = error.kind(), %error, "request failed");
     }

@@ -176,6 +176,11 @@ impl Source for Linked {
         }
     }
 
+    /// The link is the right to read it.
+    fn is_open(&self) -> bool {
+        true
+    }
+
     fn describe(&self, headers: &mut HeaderMap) {
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

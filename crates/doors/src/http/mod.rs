@@ -27,12 +27,14 @@ mod link;
 mod list;
 mod mount;
 mod move_object;
+mod parameters;
 mod put;
 mod range;
 mod redirect;
 mod reply;
 mod route;
 mod seen;
+mod site;
 mod target;
 
 pub use body::Body;

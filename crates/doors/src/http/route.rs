@@ -12,7 +12,10 @@ use super::move_object::move_object;
 use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
-use super::{Body, Inner, admin, append, buckets, delete, health, info, list, no_content, put};
+use super::{
+    Body, Inner, admin, append, buckets, delete, health, info, list, no_content, parameters, put,
+    site,
+};
 use crate::limits;
 use crate::metrics::VerbStats;
 use crate::room::Room;
@@ -54,8 +57,11 @@ pub async fn route(
     target: Target<'_>,
     upload: &mut Upload,
 ) -> Outcome {
-    refuse_other_sites(request)?;
+    site::refuse_other_sites(request.parts)?;
     let query = Query::parse(request.parts.uri.query())?;
+    if !matches!(target, Target::Admin(_)) {
+        parameters::check(&target, &request.parts.method, &query)?;
+    }
     match target {
         Target::Object { bucket, key } if is_read(request) && query.is_set("list") => {
             let prefix = format!("{key}/");
@@ -78,7 +84,7 @@ pub async fn route(
         Target::Buckets if is_read(request) => {
             Ok(buckets::list(door.fs(), request.caller, &query).await?)
         }
-        Target::Admin(path) => administer(door, request, &path, &query, upload).await,
+        Target::Admin(_) => administer(door, request, &target, &query, upload).await,
         Target::Health | Target::Ready | Target::Metrics if is_read(request) => {
             observe(door, request, &target).await
         }
@@ -93,25 +99,6 @@ pub async fn route(
 
 fn is_read(request: &Request<'_>) -> bool {
     matches!(request.parts.method, Method::GET | Method::HEAD)
-}
-
-/// A browser must not change things with its user's credentials at the wish of another site.
-fn refuse_other_sites(request: &Request<'_>) -> Result<(), Failure> {
-    let site = request.parts.headers.get("sec-fetch-site");
-    if !request.parts.method.is_safe() && site.is_some_and(|site| site == "cross-site") {
-        return Err(Error::Denied("a change asked for by another site".into()).into());
-    }
-    Ok(())
-}
-
-/// Pages may come out of a bucket, from the same origin: none of them may administer with what the
-/// browser knows of root.
-fn refuse_pages(request: &Request<'_>) -> Result<(), Failure> {
-    let site = request.parts.headers.get("sec-fetch-site");
-    if site.is_some_and(|site| site != "none") {
-        return Err(Error::Denied("administration asked for by a page".into()).into());
-    }
-    Ok(())
 }
 
 /// OPTIONS, and methods that a path does not take.
@@ -213,12 +200,16 @@ async fn whole_bucket(
 async fn administer(
     door: &Inner,
     request: &Request<'_>,
-    path: &str,
+    target: &Target<'_>,
     query: &Query,
     upload: &mut Upload,
 ) -> Outcome {
     cairn_auth::decide_admin(request.caller, "administration")?;
-    refuse_pages(request)?;
+    site::refuse_pages(request.parts)?;
+    parameters::check(target, &request.parts.method, query)?;
+    let Target::Admin(path) = target else {
+        return Err(Error::NotFound("this path".into()).into());
+    };
     let room = &mut door.room(request);
     let json = append::collect(upload, limits::JSON_BYTES, room).await?;
     let asked = admin::Request { method: &request.parts.method, path, query, json: &json };

@@ -321,6 +321,10 @@ impl Client {
         if let Some(length) = length {
             head.push_str(&format!("Content-Length: {length}\r\n"));
         }
+        let has_type = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        if method == "POST" && path.starts_with("/admin/") && !has_type {
+            head.push_str("Content-Type: application/json\r\n");
+        }
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }

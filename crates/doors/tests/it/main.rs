@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod http_a_damaged_object_is_never_a_short_one;
+mod http_api_is_as_documented;
 mod http_buckets_and_listings;
 mod http_connections_are_kept_and_bounded;
 mod http_harness;
@@ -16,6 +17,7 @@ mod http_ranges_match_a_model;
 mod http_redirects_lead_to_the_bytes;
 mod http_slow_clients_are_in_nobodys_way;
 mod http_uploads_are_whole_or_nothing;
+mod http_users_are_disabled;
 mod s3_bodies_are_verified;
 mod s3_conditions;
 mod s3_harness;
