@@ -20,6 +20,9 @@ const PARALLEL_BLOCKS: usize = 4;
 const TRIES: u32 = 16;
 /// How long a file that was removed elsewhere can still be read by who goes on reading it.
 const LINGER: Duration = Duration::from_secs(30);
+/// And how long at most: the server ends a session that holds deleted blocks for longer than twice
+/// that.
+const FORMER: Duration = Duration::from_secs(60);
 /// Runs that go into the metadata in place of a block, if they are short together.
 const INLINE_RUNS: usize = 4;
 /// Small writes to one chunk after which it is rewritten.
@@ -55,7 +58,15 @@ struct State {
     /// The chunk that was written to last in small runs, and how often.
     small_writes: (u32, u32),
     /// As it was read last.
-    last: Option<(Object, Instant)>,
+    last: Option<Last>,
+}
+
+/// A file as it was read last.
+struct Last {
+    object: Object,
+    read: Instant,
+    /// Since when it is kept as it was then.
+    opened: Instant,
 }
 
 /// What is here of a file, over what the store says.
@@ -150,21 +161,23 @@ impl Node {
 
     /// It was read: this can be read for a while even if it is removed elsewhere.
     pub fn remember(&self, object: &Object) {
-        self.state.lock().last = Some((object.clone(), Instant::now()));
+        let now = Instant::now();
+        self.state.lock().last = Some(Last { object: object.clone(), read: now, opened: now });
     }
 
     /// As it was when it was read last.
     pub fn last(&self) -> Option<Object> {
         let mut state = self.state.lock();
-        let (object, at) = state.last.as_mut()?;
-        *at = Instant::now();
-        Some(object.clone())
+        let last = state.last.as_mut()?;
+        last.read = Instant::now();
+        Some(last.object.clone())
     }
 
     /// Forgets what was not read for a while. Whether it was read since.
     pub fn sweep(&self) -> bool {
         let mut state = self.state.lock();
-        if state.last.as_ref().is_some_and(|(_, at)| at.elapsed() > LINGER) {
+        let is_over = |last: &Last| last.read.elapsed() > LINGER || last.opened.elapsed() > FORMER;
+        if state.last.as_ref().is_some_and(is_over) {
             state.last = None;
         }
         state.last.is_some()

@@ -41,7 +41,10 @@ use super::told::Told;
 use super::unpublished::Unpublished;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
-use crate::limits::{MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_READS, MOUNTS_GET_BYTES};
+use crate::limits::{
+    MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_READS, MOUNT_SHORT_BYTES,
+    MOUNTS_ASKED_BYTES, MOUNTS_GET_BYTES,
+};
 use crate::wire::{Link, Peer, Service, accept};
 
 /// How long it is kept what a session was told of, after its connection was lost.
@@ -61,6 +64,10 @@ pub struct MountHost {
     unsent: Arc<Shares>,
     /// Places for connections.
     connections: Arc<Shares>,
+    /// Bytes that requests hold while they run, and those that bring what mounts did by themselves:
+    /// others may wait for these.
+    asked: Arc<Shares>,
+    posted: Arc<Shares>,
 }
 
 /// Answers one connection of a mount, whose user is known. Clones are the same.
@@ -126,20 +133,30 @@ impl MountHost {
         blocks: Arc<dyn Blocks>,
         directory: Option<String>,
     ) -> Arc<MountHost> {
+        let (told, attached) = (Told::default(), Attached::default());
+        let unsent = Shares::new(MOUNTS_GET_BYTES as u64);
+        let connections = Shares::new(MOUNT_CONNECTIONS as u64);
+        let room = || Shares::new(MOUNTS_ASKED_BYTES as u64);
+        let (asked, posted) = (room(), room());
         Arc::new(MountHost {
             place,
             blocks,
             directory,
-            told: Told::default(),
+            told,
             unpublished: Unpublished::default(),
             rights: Rights::new(meta),
-            attached: Attached::default(),
-            unsent: Shares::new(MOUNTS_GET_BYTES as u64),
-            connections: Shares::new(MOUNT_CONNECTIONS as u64),
+            attached,
+            unsent,
+            connections,
+            asked,
+            posted,
         })
     }
 
     /// Serves a mount of `user` over a link, until it ends. `is_near` if it is on this machine.
+    ///
+    /// # Errors
+    /// `Unavailable` if the user has too many here; those of the handshake.
     pub async fn serve(
         self: Arc<MountHost>,
         user: UserId,
@@ -191,6 +208,7 @@ impl Service for MountService {
                 LOCATE => service.locate(&payload).await,
                 method => {
                     let method = Method::from_number(method)?;
+                    let _room = service.room_to_ask(method, payload.len()).await;
                     service.converse(&peer, method, payload).await
                 }
             }
@@ -211,6 +229,24 @@ impl Service for MountService {
 }
 
 impl MountService {
+    /// Room for what a request holds until it is answered.
+    async fn room_to_ask(&self, method: Method, bytes: usize) -> Option<Share> {
+        let shares = match method {
+            Method::RunPosted => &self.host.posted,
+            Method::Read
+            | Method::Run
+            | Method::Change
+            | Method::Execute
+            | Method::Delegate
+            | Method::Flush => &self.host.asked,
+            // Others wait for these, and they hold nothing.
+            _ if bytes <= MOUNT_SHORT_BYTES => return None,
+            _ => &self.host.asked,
+        };
+        let bytes = (bytes * MOUNT_ASKED_TIMES) as u64;
+        Some(shares.take(Party::User(self.user), bytes).await)
+    }
+
     async fn converse(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
         match method {
             Method::Read => self.read(peer, payload).await,

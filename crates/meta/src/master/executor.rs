@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cairn_base::{Error, Ino, Timestamp};
 use parking_lot::MutexGuard;
 
+use super::asked::Step;
 use super::batch::{Batch, PipeState, Verdict};
 use super::delegations::Delegations;
 use super::fetcher::Lacking;
@@ -78,9 +79,11 @@ enum Outcome {
 
 impl Executor {
     pub fn new(shared: Arc<Shared>) -> Executor {
-        let leases = Leases::new(shared.config.leases, Arc::clone(&shared.unsettled));
+        let asked = || Arc::clone(&shared.asked);
+        let unsettled = || Arc::clone(&shared.unsettled);
+        let leases = Leases::new(shared.config.leases, unsettled(), asked());
         Executor {
-            delegations: Delegations::new(Arc::clone(&shared.unsettled)),
+            delegations: Delegations::new(unsettled(), asked()),
             shared,
             leases,
             overlay: Overlay::default(),
@@ -97,8 +100,10 @@ impl Executor {
         let shared = Arc::clone(&self.shared);
         while shared.failure().is_none() {
             if !self.has_work() {
+                shared.working.rest(Step::Execute);
                 self.wait().await;
             }
+            shared.working.begin(Step::Execute);
             self.gather();
             let mut pipe = shared.pipe.lock_with_room().await;
             if let Some(verdict) = pipe.verdict.take() {
