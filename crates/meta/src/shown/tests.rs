@@ -41,7 +41,7 @@ fn rows(visibility: Visibility) -> BTreeMap<Bytes, Bytes> {
     let content = Content::Inline(Bytes::from_static(b"secret"));
     let file = Inode { bucket: id, content, ..Inode::default() };
     let directory = Inode { kind: Kind::Directory, bucket: id, ..Inode::default() };
-    let entry = |ino, kind| Entry { ino, kind }.encode();
+    let entry = |ino, kind| Entry { ino, kind, unknown: Vec::new() }.encode();
     BTreeMap::from([
         (keys::bucket(id), bucket.encode()),
         (keys::usage(id), Usage::default().encode()),
