@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::{Caller, Principal};
+use cairn_fs::Digester;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -15,11 +16,12 @@ use tokio::sync::Semaphore;
 
 use super::address::Address;
 use super::door::Parts;
-use super::error::{self, bad_request, internal, refuse};
+use super::document;
+use super::error::{bad_request, internal, refuse};
 use super::integrity::Integrity;
-use super::operation::{Input, Operation};
 use super::payload::{Mode, Payload, decoded_length};
 use super::store::Store;
+use super::table::{Input, Operation};
 use super::verdict::Verdict;
 use super::{attributes, sigv4, xml};
 use crate::upload::Upload;
@@ -37,6 +39,10 @@ pub(super) struct Asked {
     /// As the client sent them.
     pub(super) headers: Arc<HeaderMap>,
     pub(super) payload: Arc<Mutex<Option<Payload>>>,
+    /// The body, where a verb reads more of it than the library does.
+    pub(super) body: Bytes,
+    /// The URL of the object, where the reply tells it.
+    pub(super) url: Option<String>,
 }
 
 /// The library, and what it is given.
@@ -63,31 +69,40 @@ impl Library {
         parts: &Parts,
         operation: &Operation,
         verdict: Verdict,
-        upload: Upload,
+        upload: &mut Option<Upload>,
     ) -> S3Result<Response<Body>> {
         let decoded = decoded_length(&parts.headers)?;
-        check_framing(&parts.headers, operation, &verdict, decoded, &upload)?;
+        if let Some(upload) = &*upload {
+            check_framing(&parts.headers, operation, &verdict, decoded, upload)?;
+        }
+        let upload = upload.take().ok_or_else(|| bad_request("the body was read already"))?;
         let mut payload = Payload::new(upload, verdict.mode, decoded);
         let body = match operation.input {
-            Input::Bytes => Bytes::new(),
-            Input::Xml => self.read_xml(&mut payload, &verdict.caller, &parts.headers).await?,
-            Input::None => payload.read_all(0).await?,
+            Input::Bytes => Ok(Bytes::new()),
+            Input::Xml | Input::None => {
+                self.read_short(operation, &mut payload, &verdict.caller, &parts.headers).await
+            }
+        };
+        let body = match body {
+            Ok(body) => body,
+            Err(error) => {
+                let mut response = document::response(&error, &parts.told());
+                leave(payload, parts, &mut response);
+                return Ok(response);
+            }
         };
         let payload = Arc::new(Mutex::new(Some(payload)));
         let asked = Asked {
             caller: verdict.caller,
             headers: Arc::new(parts.headers.clone()),
             payload: Arc::clone(&payload),
+            body: if operation.name == "CreateBucket" { body.clone() } else { Bytes::new() },
+            url: (operation.name == "CompleteMultipartUpload").then(|| parts.url()).flatten(),
         };
         let mut response = self.service.call(library_request(parts, asked, body)?).await;
         let left = payload.lock().take();
-        if let Some(left) = left
-            && !parts.headers.contains_key(http::header::EXPECT)
-            && !left.drain().await
-            && let Ok(response) = &mut response
-        {
-            // Over HTTP/2, where it says nothing, it is not sent.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        if let (Some(left), Ok(response)) = (left, &mut response) {
+            leave(left, parts, response);
         }
         match response {
             Ok(response) => Ok(complete(parts, operation, response)),
@@ -98,13 +113,24 @@ impl Library {
         }
     }
 
-    async fn read_xml(
+    /// A body that is XML, or nothing.
+    async fn read_short(
         &self,
+        operation: &Operation,
         payload: &mut Payload,
         caller: &Caller,
         headers: &HeaderMap,
     ) -> S3Result<Bytes> {
-        let integrity = Integrity::parse(headers)?;
+        // That of a completion is of the object, not of the list of its parts.
+        let integrity = match (operation.input, operation.name) {
+            (Input::None, _) | (_, "CompleteMultipartUpload") => Integrity::only_md5(headers)?,
+            _ => Integrity::parse(headers)?,
+        };
+        if operation.input == Input::None {
+            let body = payload.read_all(0).await?;
+            integrity.verify(payload, &Digester::new(true, &[]).finish())?;
+            return Ok(body);
+        }
         let is_anonymous = caller.principal() == Principal::Anonymous;
         let limit = if is_anonymous { XML_BYTES_ANONYMOUS } else { XML_BYTES };
         let kib = payload.announced().map_or(limit, |len| limit.min(len as usize)) >> 10;
@@ -114,22 +140,34 @@ impl Library {
         let mut digester = integrity.digester(None);
         digester.update(&body);
         integrity.verify(payload, &digester.finish())?;
-        xml::prepare(body)
+        let body = xml::prepare(body)?;
+        xml::check_elements(&body, operation.elements())?;
+        Ok(body)
+    }
+}
+
+/// What the verb did not read of a body.
+fn leave(left: Payload, parts: &Parts, response: &mut Response<Body>) {
+    if !parts.headers.contains_key(http::header::EXPECT) && !left.linger() {
+        // Over HTTP/2, where it says nothing, it is not sent.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
 }
 
 /// What the library leaves out of its replies.
 fn complete(parts: &Parts, operation: &Operation, mut response: Response<Body>) -> Response<Body> {
     let Some(mut body) = response.body().bytes() else {
-        let (resource, request_id) = (parts.address.resource(), parts.request_id.clone());
+        let told = parts.told();
         return response.map(|body| {
             Body::http_body_unsync(body.map_frame(move |frame| {
-                frame.map_data(|data| error::late(data, &resource, &request_id))
+                frame.map_data(|data| document::late(data, &told))
             }))
         });
     };
     if !response.status().is_success() {
-        body = error::extend(&body, &parts.address.resource(), &parts.request_id);
+        body = document::rewrite(&body, &parts.told());
+    } else if operation.name == "PutBucketTagging" {
+        *response.status_mut() = StatusCode::NO_CONTENT;
     } else if operation.name == "GetObjectAttributes" {
         // Here alone an ETag has no quotes.
         let text = String::from_utf8_lossy(&body);
