@@ -20,7 +20,7 @@ from harness.doors import Http  # noqa: E402
 from harness.server import Server  # noqa: E402
 
 NGINX, PROXY = 18091, 18092
-CONTROL = ROOT / "target/release/examples/control_bench"
+CONTROL = ROOT / "target/dist/examples/control_bench"
 
 
 class Bench:

@@ -49,10 +49,9 @@ class Bench:
         self.plain = self.tls = self.writes = self.nginx = None
         self.stores = 0
 
-    def prepare(self):
-        self.remove_stores()
+    def make_files(self):
+        """The files that are read, and a certificate."""
         shutil.rmtree(WORK / "root", ignore_errors=True)
-        settle()
         (WORK / "root").mkdir(parents=True)
         for name, size in FILES.items():
             (WORK / "root" / name).write_bytes(hashlib.shake_128(name.encode()).digest(size))
@@ -60,6 +59,11 @@ class Bench:
                "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj", "/CN=localhost",
                "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
                "-keyout", WORK / "key.pem", "-out", WORK / "cert.pem")  # fmt: skip
+
+    def prepare(self):
+        self.remove_stores()
+        settle()
+        self.make_files()
         self.start_nginx()
         self.plain = self.start_cairn("plain")
         tls = ["--tls-cert", str(WORK / "cert.pem"), "--tls-key", str(WORK / "key.pem")]
@@ -120,10 +124,9 @@ class Bench:
         self.remove_stores()
 
     def remove_stores(self):
-        for path in WORK.glob("writes-*"):
-            shutil.rmtree(path)
-        for name in ("plain", "tls", "master", "fio-4k", "fio-1m"):
-            shutil.rmtree(WORK / name, ignore_errors=True)
+        for name in ("writes-*", "plain*", "tls*", "master", "fio-4k", "fio-1m"):
+            for path in WORK.glob(name):
+                shutil.rmtree(path, ignore_errors=True)
 
     # What is measured: each returns one number.
 

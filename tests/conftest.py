@@ -91,11 +91,29 @@ def shell(server, work):
     return Shell(server, home)
 
 
-def pytest_terminal_summary(terminalreporter):
-    stats = terminalreporter.stats
-    passed = len(stats.get("passed", []))
-    failed = len(stats.get("failed", [])) + len(stats.get("error", []))
-    skipped = [report.longreprtext for report in stats.get("skipped", [])]
-    for reason in skipped:
-        terminalreporter.write_line(f"NOT RUN: {reason}")
-    terminalreporter.write_line(f"{passed} passed, {failed} failed")
+class Times:
+    """Prints how each test ended and how long it took, as the test command reads it."""
+
+    def __init__(self, terminal):
+        self.terminal, self.seconds, self.outcomes = terminal, {}, {}
+
+    def pytest_report_teststatus(self, report):
+        if report.passed and report.when != "call":
+            return "", "", ""
+        return report.outcome, "", report.outcome.upper()
+
+    def pytest_runtest_logreport(self, report):
+        test = report.nodeid
+        self.seconds[test] = self.seconds.get(test, 0) + report.duration
+        if report.outcome != "passed":
+            self.outcomes[test] = {"failed": "FAILED"}.get(report.outcome, report.outcome)
+        if report.when == "teardown":
+            outcome = self.outcomes.get(test, "ok")
+            self.terminal.ensure_newline()
+            self.terminal.write_line(f"{self.seconds[test]:8.2f} s {outcome:7} {test}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    config.pluginmanager.register(Times(terminal), "times")

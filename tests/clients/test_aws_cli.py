@@ -7,8 +7,8 @@ import urllib.parse
 from harness import hashes, tree
 from harness.doors import Http
 
-TREE_FILES = int(os.environ.get("CAIRN_TEST_TREE_FILES", 5200))
-BIG_BYTES = int(os.environ.get("CAIRN_TEST_BIG_MIB", 1024)) << 20
+TREE_FILES = int(os.environ.get("CAIRN_TEST_TREE_FILES", 1300))
+BIG_BYTES = int(os.environ.get("CAIRN_TEST_BIG_MIB", 256)) << 20
 
 
 def random_file(path, size, seed=7):

@@ -16,7 +16,7 @@ from harness.cluster import Cluster
 from harness.server import KEY, REGION, SECRET
 from kill.model import content
 
-EPISODES = int(os.environ.get("CAIRN_TEST_EPISODES", 10))
+EPISODES = int(os.environ.get("CAIRN_TEST_EPISODES", 2))
 # The same faults every time; episodes.py by itself draws others.
 SEED = int(os.environ.get("CAIRN_TEST_SEED", 2))
 ROUNDS = 150

@@ -164,6 +164,7 @@ def test_a_single_connection_to_each_chunkserver():
     assert "--peer-connections" in found["remedy"]
 
 
+@long
 def test_one_reader_thread_of_a_mount():
     with Server() as server, mounted(server, "--threads", "1") as (mount, paths):
         with read_directly(paths):

@@ -39,11 +39,12 @@ class ServerFailed(Exception):
 class Server:
     """`with Server() as server:` starts on free ports over a directory of its own."""
 
-    def __init__(self, directory=None, args=(), env=None, log=None):
+    def __init__(self, directory=None, args=(), env=None, log=None, wrapper=()):
         self.owns_directory = directory is None
         self.work = scratch("server") if directory is None else Path(directory).parent
         self.directory = self.work / "data" if directory is None else Path(directory)
         self.args = list(args)
+        self.wrapper = list(wrapper)  # a program that starts it, with its arguments
         self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET, **(env or {}))
         self.log_path = log or self.directory.with_name(self.directory.name + ".log")
         self.process = None
@@ -53,7 +54,8 @@ class Server:
     def start(self):
         s3 = self.s3.split("//")[1] if self.s3 else "127.0.0.1:0"
         http = self.http.split("//")[1] if self.http else "127.0.0.1:0"
-        command = [binary(), "server", str(self.directory), "--s3", s3, "--http", http, *self.args]
+        command = [*self.wrapper, binary(), "server", str(self.directory)]
+        command += ["--s3", s3, "--http", http, *self.args]
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
@@ -123,7 +125,8 @@ class Server:
         raise KeyError(field)
 
     def rss_bytes(self):
-        return self._status("VmRSS")
+        """Memory of its own: how much of the program's file is in memory says nothing of it."""
+        return self._status("RssAnon")
 
     def rss_peak_bytes(self):
         return self._status("VmHWM")

@@ -103,7 +103,7 @@ def step(rng, names, number):
     mode, umask = rng.randrange(0o1000), rng.choice((0, 0o022, 0o027, 0o077))
     kind = rng.choice(("file", "file", "directory", "directory", "fifo", "link"))
     which, value = rng.choice((ACCESS, DEFAULT)), some_list(rng)
-    setgid, gid = rng.choice((0, 0, 0o2000)), rng.choice(GIDS)
+    setgid, gid = rng.choice((0, 0, 0o6000)), rng.choice(GIDS)
     made = fresh if kind not in ("link", "fifo") else None
     actions = {
         f"make {kind} {fresh} {mode:o} less {umask:o}":
@@ -136,7 +136,7 @@ def test_lists_are_obeyed_as_by_a_local_file_system(here):
         os.mkdir(f"{root}/top", 0o777)
     names = ["top"]
     denied = done = 0
-    for number in range(int(os.environ.get("CAIRN_TEST_ACL_STEPS", 600))):
+    for number in range(int(os.environ.get("CAIRN_TEST_ACL_STEPS", 400))):
         what, action, made = step(rng, names, number)
         uid = rng.choice((0, *UIDS))
         gids = rng.sample(GIDS, 2) if uid else [0]
@@ -149,7 +149,7 @@ def test_lists_are_obeyed_as_by_a_local_file_system(here):
         if number % 10 == 0:
             assert state(roots[0]) == state(roots[1]), f"after step {number}"
     assert state(roots[0]) == state(roots[1])
-    assert denied > 50 and done > 100, (denied, done)
+    assert denied > 50 and done > 80, (denied, done)
 
 
 def test_a_list_set_here_holds_there(mounts):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from harness.mount import Door, Mount
 from harness.server import Server, scratch
 
-ENTRIES = int(os.environ.get("CAIRN_TEST_DIRECTORY_ENTRIES", "100000"))
+ENTRIES = int(os.environ.get("CAIRN_TEST_DIRECTORY_ENTRIES", "20000"))
 WORKERS = 4
 # One of so many is removed.
 REMOVED = 5

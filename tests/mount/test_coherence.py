@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-OPERATIONS = int(os.environ.get("CAIRN_TEST_MOUNT_CHANGES", "10000"))
+OPERATIONS = int(os.environ.get("CAIRN_TEST_MOUNT_CHANGES", "2500"))
 
 
 def read(path):

@@ -8,7 +8,7 @@ import pytest
 
 from harness.server import scratch
 
-OPERATIONS = int(os.environ.get("CAIRN_TEST_MOUNT_OPERATIONS", "100000"))
+OPERATIONS = int(os.environ.get("CAIRN_TEST_MOUNT_OPERATIONS", "20000"))
 NAMES = [f"n{i}" for i in range(6)]
 DIRECTORIES = ["", "d1", "d1/e", "d2"]
 

@@ -18,7 +18,7 @@ from harness.disk import SmallDisk, Unavailable
 from harness.mount import Door, Mount, environment, eventually, is_mounted
 from harness.server import Server, binary, scratch
 
-ROUNDS = int(os.environ.get("CAIRN_TEST_MOUNT_KILLS", "10"))
+ROUNDS = int(os.environ.get("CAIRN_TEST_MOUNT_KILLS", "3"))
 
 
 @pytest.fixture

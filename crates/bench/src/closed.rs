@@ -20,7 +20,7 @@ use crate::values;
 /// Requests that a clean-up has under way at the same time.
 const REMOVERS: usize = 16;
 /// In a URL: the number of the request.
-const NUMBER: &str = "{n}";
+const NUMBER: &str = "{number}";
 
 /// One request again and again, by so many connections at once
 ///
@@ -31,7 +31,7 @@ const NUMBER: &str = "{n}";
   cairn bench http http://127.0.0.1:8080/storage/photos/cat.jpg --concurrency 1,10,100
   cairn bench http http://10.0.0.1/x --tls on,off --tls-port 443 --keep-alive on,off
   cairn bench http http://10.0.0.1:8080/x --compare nginx=http://10.0.0.2/x --html result.html
-  cairn bench http 'http://10.0.0.1:8080/storage/b/put-{n}' --method PUT --body 1m -H 'Author...'")]
+  cairn bench http 'http://10.0.0.1:8080/storage/b/put-{number}' --method PUT --body 1m -H 'Author...'")]
 pub struct Args {
     #[command(flatten)]
     pub asking: Asking,
@@ -61,8 +61,8 @@ pub struct Args {
 /// What is asked, and whom.
 #[derive(clap::Args)]
 pub struct Asking {
-    /// What to ask for, with credentials if need be: http://USER:PASSWORD@HOST/. `{n}` in the path
-    /// is the number of the request
+    /// What to ask for, with credentials if need be: http://USER:PASSWORD@HOST/. `{number}` in the
+    /// path is the number of the request
     url: String,
     /// How the URL is named in results
     #[arg(long, value_name = "NAME", default_value = "target")]

@@ -235,6 +235,14 @@ impl Blocks for KeptBlocks {
         self.elsewhere.usage().await
     }
 
+    async fn room(&self) -> Result<Usage> {
+        self.elsewhere.room().await
+    }
+
+    fn available(&self) -> Result<()> {
+        self.elsewhere.available()
+    }
+
     fn patience(&self) -> Duration {
         self.elsewhere.patience()
     }

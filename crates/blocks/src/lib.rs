@@ -87,6 +87,20 @@ pub trait Blocks: Send + Sync + 'static {
 
     async fn usage(&self) -> Result<Usage>;
 
+    /// As `usage`, with every byte counted once, however many copies there are: what whoever stores
+    /// something may reckon with.
+    async fn room(&self) -> Result<Usage> {
+        self.usage().await
+    }
+
+    /// Whether blocks can be read and written, as far as that is known without asking.
+    ///
+    /// # Errors
+    /// `Unavailable` with the reason.
+    fn available(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// For how long a write is tried again, as another block, if it could not be done just now.
     fn patience(&self) -> Duration {
         Duration::ZERO

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::bench;
-use crate::client::{bucket, gc, get, key, ls, put, rm, stat};
+use crate::client::{bucket, gc, get, key, ls, put, rm, stat, user};
 use crate::cluster;
 use crate::doctor;
 use crate::failure::Result;
@@ -48,6 +48,7 @@ enum Command {
     Stat(stat::Args),
     Bucket(bucket::Args),
     Key(key::Args),
+    User(user::Args),
     Gc(gc::Args),
     Fsck(fsck::Args),
     Scrub(scrub::Args),
@@ -73,6 +74,7 @@ impl Cli {
             Command::Stat(args) => stat::run(args),
             Command::Bucket(args) => bucket::run(args),
             Command::Key(args) => key::run(args),
+            Command::User(args) => user::run(args),
             Command::Gc(args) => gc::run(args),
             Command::Fsck(args) => fsck::run(args),
             Command::Scrub(args) => scrub::run(args),

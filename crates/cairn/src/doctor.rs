@@ -69,11 +69,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     std::thread::sleep(Duration::from_secs(args.seconds));
     let after = patient.look();
     let report = findings::report(&Pair { before: &before, after: &after });
+    let seen = after.nodes.iter().any(|node| node.metrics.is_ok());
     match args.json {
         true => output::json(&report)?,
-        false => print(&report)?,
+        false => print(&report, seen)?,
     }
-    let seen = after.nodes.iter().any(|node| node.metrics.is_ok());
     let is_well = report.findings.is_empty() && seen;
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -204,9 +204,14 @@ fn cluster(dir: &Path) -> Result<Cluster> {
     Ok(Cluster { stores: stores.collect(), degraded_groups: degraded.count() as u64 })
 }
 
-fn print(report: &Report) -> Result<()> {
+fn print(report: &Report, seen: bool) -> Result<()> {
     let Report { seconds, requests, findings, limit, blind } = report;
-    output::line(format!("{requests:.0} requests in {seconds:.0} s"))?;
+    if seen {
+        output::line(format!("{requests:.0} requests in {seconds:.0} s"))?;
+    } else {
+        output::line("NO SERVER COULD BE LOOKED AT: what follows is of this machine alone")?;
+        blind.iter().try_for_each(|what| output::line(format!("not seen: {what}")))?;
+    }
     for (number, finding) in findings.iter().enumerate() {
         let (number, cost) = (number + 1, finding.cost_percent);
         output::line(format!("\n{number}. {} (costs about {cost:.0} %)", finding.what))?;
@@ -215,12 +220,12 @@ fn print(report: &Report) -> Result<()> {
         }
         output::line(format!("   do:   {}", finding.remedy))?;
     }
-    if findings.is_empty() {
+    if findings.is_empty() && seen {
         output::line("nothing is wrong")?;
     }
     output::line(format!("\nlimit: {}", limit.what))?;
-    for what in blind {
-        output::line(format!("not seen: {what}"))?;
+    if seen {
+        blind.iter().try_for_each(|what| output::line(format!("not seen: {what}")))?;
     }
     Ok(())
 }

@@ -14,11 +14,13 @@ pub struct Failure {
     code: u8,
     is_not_found: bool,
     is_passing: bool,
+    /// Of the operating system, if it is of a file.
+    kind: Option<io::ErrorKind>,
 }
 
 impl Failure {
     fn with_code(text: impl Into<String>, code: u8) -> Failure {
-        Failure { text: text.into(), code, is_not_found: false, is_passing: false }
+        Failure { text: text.into(), code, is_not_found: false, is_passing: false, kind: None }
     }
 
     /// What the command is about does not exist.
@@ -35,6 +37,27 @@ impl Failure {
         self.is_passing
     }
 
+    /// What a file should be called is no name of a file.
+    pub fn of_a_name(text: impl Into<String>) -> Failure {
+        Failure { kind: Some(io::ErrorKind::InvalidFilename), ..Failure::new(text) }
+    }
+
+    /// A file cannot have the name that it should get, beside the others that are there.
+    pub fn is_of_a_name(&self) -> bool {
+        use io::ErrorKind as Kind;
+        self.kind.is_some_and(|kind| {
+            matches!(
+                kind,
+                Kind::NotADirectory
+                    | Kind::IsADirectory
+                    | Kind::AlreadyExists
+                    | Kind::DirectoryNotEmpty
+                    | Kind::InvalidFilename
+                    | Kind::InvalidInput
+            )
+        })
+    }
+
     /// The command could not do it: exit code 1.
     pub fn new(text: impl Into<String>) -> Failure {
         Failure::with_code(text, 1)
@@ -47,12 +70,18 @@ impl Failure {
 
     /// Something failed on a file of the operating system.
     pub fn file(path: &Path, error: &io::Error) -> Failure {
-        Failure::new(format!("{}: {error}", path.display()))
+        let text = format!("{}: {error}", path.display());
+        Failure { kind: Some(error.kind()), ..Failure::new(text) }
     }
 
     /// The same failure with what was being done before it.
     pub fn of(self, what: impl fmt::Display) -> Failure {
         Failure { text: format!("{what}: {}", self.text), ..self }
+    }
+
+    /// The same failure with a remedy behind it.
+    pub fn and(self, remedy: &str) -> Failure {
+        Failure { text: format!("{}: {remedy}", self.text), ..self }
     }
 
     /// Says it on stderr, on one line.

@@ -38,6 +38,7 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
+    server::process::keep_private();
     // For what makes TLS connections without saying by which library. Nothing was installed before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match cli::Cli::parse().run() {

@@ -122,7 +122,7 @@ impl Metadata {
     pub fn foreign(&self, what: &str) -> Failure {
         let shown = &self.shown;
         let remedy = match self.embedded {
-            Some(_) => "put back the one that was here",
+            Some(_) => "put back the one that was here, or load a dump (cairn meta load)",
             None => "name the database and the schema that this directory was begun with",
         };
         Failure::new(format!("{shown}: {what}: {remedy}"))

@@ -1,6 +1,7 @@
 //! What commands print: lines and columns on stdout, progress on stderr if that is a terminal.
 
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -10,9 +11,45 @@ use crate::failure::{Failure, Result};
 /// Prints one line at once, also where stdout is a pipe.
 pub fn line(text: impl AsRef<str>) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_ref().as_bytes())?;
+    let text = match out.is_terminal() {
+        true => escaped(text.as_ref(), |c| c == '\n'),
+        false => Cow::Borrowed(text.as_ref()),
+    };
+    out.write_all(text.as_bytes())?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
+}
+
+/// A name that somebody else has chosen, as it may be part of a line: on a terminal it begins no
+/// line of its own.
+pub fn name(text: &str) -> Cow<'_, str> {
+    match io::stdout().is_terminal() {
+        true => escaped(text, |_| false),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// Text without what a terminal takes for more than text, unless it is `kept`. Escapes are those of
+/// JSON, so that JSON stays what it is.
+fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let is_bad = |c: char| (c.is_control() || is_turn(c)) && !kept(c);
+    if !text.contains(is_bad) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_bad(c) {
+            true => plain.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => plain.push(c),
+        }
+    }
+    Cow::Owned(plain)
+}
+
+/// Whether it turns the direction of the text around it.
+fn is_turn(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}')
 }
 
 /// Prints a value as one line of JSON.
@@ -71,5 +108,27 @@ pub fn human_bytes(bytes: u64) -> String {
 
 /// Says something on stderr, on one line. Where stderr takes nothing (a full disk), nobody hears.
 pub fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "cairn: {}", text.replace('\n', " "));
+    let text = text.replace('\n', " ");
+    let text = match io::stderr().is_terminal() {
+        true => escaped(&text, |_| false),
+        false => Cow::Borrowed(text.as_str()),
+    };
+    let _ = writeln!(io::stderr(), "cairn: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_a_terminal_but_text() {
+        let all = |text| escaped(text, |_| false).into_owned();
+        assert_eq!(all("grün 日本 a\\b"), "grün 日本 a\\b");
+        assert_eq!(
+            all("a\x1b[2J\x07\nFAKE\t\u{9b}\u{7f}"),
+            "a\\u001b[2J\\u0007\\u000aFAKE\\u0009\\u009b\\u007f"
+        );
+        assert_eq!(all("gpj\u{202e}.exe"), "gpj\\u202e.exe");
+        assert_eq!(escaped("a\nb\r", |c| c == '\n'), "a\nb\\u000d");
+    }
 }

@@ -20,13 +20,16 @@ pub const WINDOW_CALLS: u32 = 4096;
 /// The bytes of these requests, headers included.
 pub const WINDOW_BYTES: u32 = 32 << 20;
 
-/// Connections of one listener, and how many of them may be in their handshake.
+/// Connections of one listener, and how many of them may be in their handshake: of one address three
+/// quarters of these, at most.
 pub const CONNECTIONS: usize = 4096;
 pub const HANDSHAKES: usize = 256;
-/// Nodes that join at the same moment.
+/// Nodes that join at the same moment, three quarters of them from one address, at most.
 pub const JOINS: usize = 16;
-/// From the first byte to the end of all handshakes.
+/// From the first byte to the end of all handshakes; and how long each part of one may take while
+/// others wait for its place.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
+pub const HANDSHAKE_WANTED: Duration = Duration::from_secs(2);
 /// Dialing one address, handshakes included.
 pub const DIAL: Duration = Duration::from_secs(5);
 /// After so long without an answer the next address is tried as well.
@@ -127,6 +130,8 @@ pub const SLOW: Duration = Duration::from_secs(1);
 /// Mounts whose sessions a gateway brings to the master, each with a connection of its own there;
 /// three quarters of them of one user, at most.
 pub const MOUNTS: usize = 512;
+/// Connections of mounts at a gateway or server; three quarters of them of one user, at most.
+pub const MOUNT_CONNECTIONS: usize = 4096;
 /// Questions about the metadata that are asked at the same time for a connection of a mount, until
 /// the answers are sent: each up to 8 MiB.
 pub const MOUNT_READS: usize = 16;

@@ -1,20 +1,21 @@
 //! Who is asking: from credentials on the wire to a `Caller`, before anything else is looked at.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cairn_auth::{Caller, NewCredential, SealKey, SecretKey};
-use cairn_base::{Error, Result, Rng, Secret, UserId};
+use cairn_base::{Error, Party, Result, Rng, Secret, UserId};
 use cairn_fs::ops::credentials::{AddAccessKey, FindAccessKey, FindToken, ListCredentials};
 use cairn_fs::rows::{AccessKey, Token};
 use cairn_fs::{Fs, WireVerb};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use parking_lot::Mutex;
+use tokio::time::sleep;
 
 use crate::limits;
 
@@ -26,10 +27,10 @@ pub struct Admit {
     fs: Fs,
     seal: SealKey,
     rng: Arc<dyn Rng>,
-    failures: Mutex<HashMap<IpAddr, Failures>>,
+    failures: Mutex<HashMap<(Party, String), Failures>>,
 }
 
-/// Wrong credentials that came from one source.
+/// Wrong credentials that came with one key id from one network.
 struct Failures {
     since: Duration,
     count: u32,
@@ -40,8 +41,6 @@ struct Failures {
 pub enum Refused {
     /// Credentials were sent and they are no good. Says nothing about which part.
     Credentials,
-    /// Too many wrong ones came from there.
-    TooMany,
     /// It could not be decided.
     Failed(Error),
 }
@@ -77,17 +76,16 @@ impl Admit {
     }
 
     /// Who sent a request with these headers. Without `Authorization` that is nobody in
-    /// particular; with one that is wrong in any way it is an error, never nobody.
+    /// particular; with one that is wrong in any way it is an error, never nobody. Right ones are
+    /// never refused or held up for wrong ones that came before.
     pub async fn caller(&self, headers: &HeaderMap, source: SocketAddr) -> Result<Caller, Refused> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else { return Ok(Caller::anonymous()) };
-        if self.is_held_off(source) {
-            return Err(Refused::TooMany);
-        }
         let presented = match values.next() {
             None => value.to_str().ok().and_then(parse),
             Some(_) => None,
         };
+        let id = presented.as_ref().map_or_else(String::new, |presented| presented.id().to_owned());
         let verified = match presented {
             Some(presented) => self.verify(presented).await?,
             None => None,
@@ -95,7 +93,7 @@ impl Admit {
         match verified {
             Some(user) => Ok(Caller::verified(user)),
             None => {
-                self.failed(source);
+                self.failed(source, &id).await;
                 Err(Refused::Credentials)
             }
         }
@@ -139,15 +137,16 @@ impl Admit {
         self.seal.seal(&*self.rng, &credential.id, &credential.secret)
     }
 
-    /// Whether a source has sent so many wrong credentials that it must wait.
-    pub fn is_held_off(&self, source: SocketAddr) -> bool {
-        let failures = self.failures.lock();
-        let Some(known) = failures.get(&network(source)) else { return false };
-        known.count >= limits::FAILURES && !self.is_over(known)
+    /// Notes that wrong credentials came with a key id, and waits where many did from that network:
+    /// so guessing takes long, and nobody else is kept out.
+    pub async fn failed(&self, source: SocketAddr, id: &str) {
+        if self.count(source, id) > limits::FAILURES {
+            sleep(limits::FAILURES_DELAY).await;
+        }
     }
 
-    /// Notes that a source sent wrong credentials.
-    pub fn failed(&self, source: SocketAddr) {
+    /// Counts wrong credentials.
+    fn count(&self, source: SocketAddr, id: &str) -> u32 {
         let since = self.fs.clock().monotonic();
         let mut failures = self.failures.lock();
         if failures.len() >= limits::FAILURE_SOURCES {
@@ -156,11 +155,14 @@ impl Admit {
         if failures.len() >= limits::FAILURE_SOURCES {
             failures.clear();
         }
-        let known = failures.entry(network(source)).or_insert(Failures { since, count: 0 });
+        let id: String = id.chars().take(limits::FAILURE_ID_CHARS).collect();
+        let known = failures.entry((Party::at(source.ip()), id));
+        let known = known.or_insert(Failures { since, count: 0 });
         if self.is_over(known) {
             *known = Failures { since, count: 0 };
         }
         known.count = known.count.saturating_add(1);
+        known.count
     }
 
     fn is_over(&self, known: &Failures) -> bool {
@@ -169,14 +171,10 @@ impl Admit {
     }
 }
 
-/// Who is counted as one source: an IPv4 address, or the half of an IPv6 address that a network
-/// hands out.
-fn network(source: SocketAddr) -> IpAddr {
-    match source.ip().to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(network))
+impl Presented {
+    fn id(&self) -> &str {
+        match self {
+            Presented::Token { id, .. } | Presented::Basic { id, .. } => id,
         }
     }
 }
@@ -241,14 +239,6 @@ async fn add_root_key(admit: &Admit, credential: &NewCredential, replace: bool) 
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn sources_are_networks() {
-        let of = |text: &str| network(text.parse().unwrap());
-        assert_eq!(of("1.2.3.4:5"), of("[::ffff:1.2.3.4]:6"));
-        assert_eq!(of("[2001:db8::1]:5"), of("[2001:db8::2]:5"));
-        assert_ne!(of("[2001:db8::1]:5"), of("[2001:db8:0:1::1]:5"));
-    }
 
     #[test]
     fn only_the_two_schemes_are_parsed() {

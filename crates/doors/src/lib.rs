@@ -10,11 +10,13 @@
 //! ```
 
 pub mod admit;
+mod host;
 pub mod http;
 pub mod limits;
 pub mod metrics;
 pub mod observe;
 mod pulse;
+mod room;
 pub mod s3;
 pub mod serve;
 mod timing;

@@ -23,18 +23,36 @@ pub const JSON_BYTES: usize = 64 << 10;
 /// and takes no longer: a client that is still sending gets to see why, and the connection lives.
 pub const LINGER_BYTES: u64 = 16 << 20;
 pub const LINGER: Duration = Duration::from_secs(5);
-/// Memory for the records of all appends in progress, KiB.
-pub const APPEND_KIB: usize = 64 << 10;
+/// Memory for all bodies that are read whole, bytes: records to append and JSON; XML. No user takes
+/// the last quarter of it.
+pub const APPEND_BYTES: u64 = 64 << 20;
+pub const XML_BYTES: u64 = 64 << 20;
+/// It is taken as bytes come: as much again as there is, but no less and no more at once, bytes.
+pub const BODY_STEP_MIN: usize = 16 << 10;
+pub const BODY_STEP_MAX: usize = 256 << 10;
+/// An upload that holds room while others wait for it comes at least this fast, bytes a second, by
+/// what came within [`Limits::upload_window`].
+pub const UPLOAD_LEAST_RATE: u64 = 16 << 10;
+/// Parameters of a query, and headers that a signature covers.
+pub const QUERY_PARAMETERS: usize = 64;
+pub const SIGNED_HEADERS: usize = 100;
 /// Bytes of an object that are looked at to find out its type.
 pub const SNIFF_BYTES: usize = 512;
 /// User metadata of an object: how many.
 pub const USER_METADATA: usize = 64;
 
-/// Wrong credentials of one source within [`FAILURES_WINDOW`], before it has to wait.
+/// Wrong credentials with one key id from one network within [`FAILURES_WINDOW`], after which the
+/// reply to each further one is held back for [`FAILURES_DELAY`]. Right ones never wait.
 pub const FAILURES: u32 = 100;
 pub const FAILURES_WINDOW: Duration = Duration::from_secs(60);
-/// Sources whose failures are remembered.
+pub const FAILURES_DELAY: Duration = Duration::from_secs(2);
+/// How many networks and key ids are remembered.
 pub const FAILURE_SOURCES: usize = 4096;
+/// What is remembered of a key id, characters: those that exist are no longer.
+pub const FAILURE_ID_CHARS: usize = 64;
+
+/// A handshake may take this part of its time while others wait for its place.
+pub const HANDSHAKE_WANTED: u32 = 4;
 
 /// The path of a link to an object, bytes: with the host still far below what clients and proxies
 /// take.
@@ -55,14 +73,18 @@ pub const PART_BLOCKS: usize = 64;
 pub struct Limits {
     /// Connections at the same time, of one listener; more wait to be accepted.
     pub connections: usize,
-    /// TLS handshakes at the same time.
+    /// TLS handshakes at the same time; no network takes the last quarter of them.
     pub handshakes: usize,
     pub handshake: Duration,
     /// A connection without a request in progress, on which nothing is sent, is closed: so is one
     /// that sends its headers too slowly or does not read its reply.
     pub idle: Duration,
+    /// The same while others wait to be accepted.
+    pub idle_wanted: Duration,
     /// How long the next bytes of an upload may take to come.
     pub upload_idle: Duration,
+    /// The time over which it is looked whether an upload comes fast enough while others wait.
+    pub upload_window: Duration,
     /// How long requests in progress may take when the server stops.
     pub drain: Duration,
 }
@@ -74,7 +96,9 @@ impl Default for Limits {
             handshakes: 64,
             handshake: Duration::from_secs(10),
             idle: Duration::from_secs(75),
+            idle_wanted: Duration::from_secs(5),
             upload_idle: Duration::from_secs(60),
+            upload_window: Duration::from_secs(30),
             drain: Duration::from_secs(30),
         }
     }

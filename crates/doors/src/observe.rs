@@ -64,13 +64,13 @@ impl Observer {
     }
 
     fn is_logged(&self, status: u16, stages: &Stages) -> bool {
-        stages.total() >= self.slow || is_failure(status)
+        stages.total() >= self.slow || has_failed(status)
     }
 
     pub(crate) fn end(&self, ended: &Ended) {
         let (stages, total) = (&ended.stages, ended.stages.total());
         if self.is_logged(ended.status, stages) {
-            let what = if is_failure(ended.status) { "request failed" } else { "slow request" };
+            let what = if has_failed(ended.status) { "request failed" } else { "slow request" };
             tracing::warn!(
                 trace = %stages.trace,
                 door = ended.door,
@@ -89,7 +89,8 @@ impl Observer {
     }
 }
 
-/// A feature that is not there (501) is no failure: clients ask for some to see whether they are.
-fn is_failure(status: u16) -> bool {
+/// Whether something went wrong here. That a feature is not there (501) is no failure: clients that
+/// probe for it would fill the log.
+fn has_failed(status: u16) -> bool {
     status >= 500 && status != 501
 }

@@ -2,7 +2,7 @@
 //!
 //! A connection has no timer of its own per request. It has a pulse, which beats when a request
 //! begins and when bytes are sent; a connection that has neither a pulse nor a request in progress
-//! for [`Limits::idle`] is closed, whatever it is doing.
+//! for [`Limits::idle`] is closed, whatever it is doing: much sooner where others wait for its slot.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_base::{Party, Shares};
 use futures_util::FutureExt;
 use http::header::{CONNECTION, EXPECT, HeaderValue};
 use http::{Request, Response};
@@ -25,7 +26,9 @@ use rustls::HandshakeKind;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, interval_at, sleep, timeout};
+use tokio_rustls::server::TlsStream;
 
 use crate::limits::{self, Limits};
 use crate::metrics::{Connections, Handshake};
@@ -74,12 +77,22 @@ pub struct Serving {
 
 /// Listens on `address` (port 0: any that is free).
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    begin(bind(address)?)
+}
+
+/// Takes an address. Who connects is refused until [`begin`].
+pub fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Takes connections.
+pub fn begin(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(limits::BACKLOG)
 }
 
@@ -96,7 +109,8 @@ pub async fn serve<D: Door>(
     let shared = Arc::new(Shared {
         door,
         serving,
-        handshakes: Semaphore::new(limits.handshakes),
+        slots: Arc::clone(&slots),
+        handshakes: Shares::new(limits.handshakes as u64),
         shutdown: shutdown.clone(),
     });
     loop {
@@ -162,7 +176,8 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 struct Shared<D> {
     door: D,
     serving: Serving,
-    handshakes: Semaphore,
+    slots: Arc<Semaphore>,
+    handshakes: Arc<Shares>,
     shutdown: watch::Receiver<bool>,
 }
 
@@ -172,15 +187,11 @@ impl<D: Door> Shared<D> {
         let limits = &self.serving.limits;
         let peer = Peer { address, tls: self.serving.tls.is_some() };
         let Some(tls) = &self.serving.tls else {
-            let is_http2 = timeout(limits.idle, begins_http2(&stream)).await??;
+            let is_http2 = self.while_unwanted(begins_http2(&stream)).await??;
             return self.converse(stream, is_http2, peer).await;
         };
-        let handshake = async {
-            let _permit = self.handshakes.acquire().await?;
-            Ok::<_, BoxError>(tls.acceptor().accept(stream).await?)
-        };
         let begun = Instant::now();
-        let shaken = timeout(limits.handshake, handshake).await;
+        let shaken = timeout(limits.handshake, self.shake(tls, stream, address)).await;
         let kind = match &shaken {
             Ok(Ok(stream)) => match stream.get_ref().1.handshake_kind() {
                 Some(HandshakeKind::Resumed) => Handshake::Resumed,
@@ -194,16 +205,66 @@ impl<D: Door> Shared<D> {
         self.converse(stream, is_http2, peer).await
     }
 
+    /// A handshake. It takes its place when the client has said all of its hello, and may take
+    /// less time while others wait for that place: a stranger that says nothing is in nobody's way.
+    async fn shake(
+        &self,
+        tls: &Tls,
+        stream: TcpStream,
+        address: SocketAddr,
+    ) -> Result<TlsStream<TcpStream>, BoxError> {
+        self.while_unwanted(first_bytes::<HELLO_BYTES>(&stream, is_hello)).await??;
+        let place = self.handshakes.take(Party::at(address.ip()), 1).await;
+        let soon = self.serving.limits.handshake / limits::HANDSHAKE_WANTED;
+        let mut shaking = pin!(tls.acceptor().accept(stream));
+        loop {
+            match timeout(soon, shaking.as_mut()).await {
+                Ok(shaken) => return Ok(shaken?),
+                Err(late) if place.is_wanted() => return Err(late.into()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Waits for something, but not as long as a connection may be idle: nor as long as that where
+    /// others wait for its slot.
+    async fn while_unwanted<F: Future>(&self, work: F) -> Result<F::Output, Elapsed> {
+        let (period, looks) = self.looks();
+        let mut work = pin!(work);
+        for look in 1.. {
+            match timeout(period, work.as_mut()).await {
+                Ok(done) => return Ok(done),
+                Err(late) if look >= looks || self.is_full() => return Err(late),
+                Err(_) => {}
+            }
+        }
+        unreachable!("it ends with the last look")
+    }
+
+    /// How often there is a look whether a connection is idle, and how many of them make it so.
+    fn looks(&self) -> (Duration, u32) {
+        /// At least so many.
+        const LOOKS: u32 = 4;
+        let Limits { idle, idle_wanted, .. } = self.serving.limits;
+        let period = (idle / LOOKS).min(idle_wanted).max(Duration::from_millis(1));
+        (period, idle.as_millis().div_ceil(period.as_millis()) as u32)
+    }
+
+    /// Whether there is no slot for a further connection.
+    fn is_full(&self) -> bool {
+        self.slots.available_permits() == 0
+    }
+
     async fn converse<T>(&self, stream: T, is_http2: bool, peer: Peer) -> Result<(), BoxError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let pulse = Arc::new(Pulse::default());
         let io = Watched::new(TokioIo::new(stream), Arc::clone(&pulse));
-        let (door, idle) = (self.door.clone(), self.serving.limits.upload_idle);
+        let (door, limits) = (self.door.clone(), self.serving.limits.clone());
         let beats = Arc::clone(&pulse);
         let service = service_fn(move |request: Request<Incoming>| {
-            let mut request = request.map(|incoming| Upload::new(incoming, idle));
+            let mut request = request.map(|incoming| Upload::new(incoming, &limits));
             let waits = !is_http2 && request.headers().contains_key(EXPECT);
             let continued = waits.then(|| request.body_mut().watch_continue());
             let in_progress = Pulse::begin(&beats);
@@ -236,10 +297,8 @@ impl<D: Door> Shared<D> {
         finish: fn(Pin<&mut C>),
         pulse: &Pulse,
     ) -> Result<(), BoxError> {
-        /// Looks at the pulse before a connection counts as dead.
-        const LOOKS: u32 = 4;
         let mut shutdown = self.shutdown.clone();
-        let period = self.serving.limits.idle / LOOKS;
+        let (period, looks) = self.looks();
         let mut watchdog = interval_at(Instant::now() + period, period);
         let mut silent = 0;
         let mut stopping = false;
@@ -253,7 +312,7 @@ impl<D: Door> Shared<D> {
                 }
                 _ = watchdog.tick() => {
                     silent = if pulse.take() { 0 } else { silent + 1 };
-                    if silent >= LOOKS {
+                    if silent >= looks || silent > 0 && self.is_full() {
                         return Ok(());
                     }
                 }
@@ -262,12 +321,49 @@ impl<D: Door> Shared<D> {
     }
 }
 
+/// What of a client's first message is looked at, bytes: all of it is longer now and then.
+const HELLO_BYTES: usize = 512;
+
+/// Whether these are the first bytes of a whole hello of TLS, as far as they are looked at; or of
+/// something that is none.
+fn is_hello(head: &[u8]) -> bool {
+    const HANDSHAKE_RECORD: u8 = 22;
+    if head.first().is_some_and(|kind| *kind != HANDSHAKE_RECORD) {
+        return true;
+    }
+    let Some((header, _)) = head.split_first_chunk::<5>() else { return false };
+    let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    head.len() >= HELLO_BYTES.min(header.len() + length)
+}
+
 /// Whether a client without TLS speaks HTTP/2 at once (its preface is `PRI * HTTP/2.0`). Takes
 /// nothing off the stream.
 async fn begins_http2(stream: &TcpStream) -> io::Result<bool> {
-    let mut head = [0; 4];
-    let len = stream.peek(&mut head).await?;
-    Ok(&head[..len] == b"PRI ")
+    const PREFACE: &[u8; 4] = b"PRI ";
+    let is_enough = |head: &[u8]| head.len() == PREFACE.len() || !PREFACE.starts_with(head);
+    let (head, len) = first_bytes::<4>(stream, is_enough).await?;
+    Ok(len == PREFACE.len() && head == *PREFACE)
+}
+
+/// What a connection begins with, and how much of it has come: all that is sent, or enough. Takes
+/// nothing off the stream.
+async fn first_bytes<const N: usize>(
+    stream: &TcpStream,
+    is_enough: impl Fn(&[u8]) -> bool,
+) -> io::Result<([u8; N], usize)> {
+    /// Until there is another look, after one that found too little. A socket does not tell when
+    /// more is there than before.
+    const PAUSES: [u64; 4] = [1, 10, 100, 500];
+    let mut head = [0; N];
+    let mut pauses = PAUSES.into_iter();
+    loop {
+        let len = stream.peek(&mut head).await?;
+        if len == 0 || len == N || is_enough(&head[..len]) {
+            return Ok((head, len));
+        }
+        let pause = pauses.next().unwrap_or(PAUSES[PAUSES.len() - 1]);
+        sleep(Duration::from_millis(pause)).await;
+    }
 }
 
 /// Without `pipeline_flush`: that would copy every body behind its head instead of `writev`.
@@ -291,4 +387,20 @@ fn http2_builder() -> http2::Builder<TokioExecutor> {
         .initial_connection_window_size(limits::CONNECTION_WINDOW_BYTES)
         .max_send_buf_size(limits::BUFFER_BYTES);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hello_is_whole_or_not() {
+        assert!(!is_hello(b"\x16\x03\x01\x00"));
+        assert!(!is_hello(b"\x16\x03\x01\x00\x03ab"));
+        assert!(is_hello(b"\x16\x03\x01\x00\x03abc"));
+        let long = [&b"\x16\x03\x01\x20\x00"[..], &[0; HELLO_BYTES - 5]].concat();
+        assert!(is_hello(&long) && !is_hello(&long[..HELLO_BYTES - 1]));
+        // What is none is not waited for.
+        assert!(is_hello(b"G"));
+    }
 }

@@ -1,4 +1,5 @@
-//! The body of a request, with a limit on how long its next bytes may take.
+//! The body of a request, with a limit on how long its next bytes may take, and a least rate while
+//! others wait for the room that it holds.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,21 +9,25 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::Stage;
 use cairn_base::stage::{self, Entered};
+use cairn_base::{Party, Shares, Stage};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use crate::limits;
+use crate::limits::{self, Limits};
 
 /// A request's body as it comes in.
 pub struct Upload {
     incoming: Incoming,
     idle: Duration,
-    /// Only while bytes are waited for.
+    window: Duration,
+    /// Only while bytes are waited for: since when, and until when at most.
+    since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// Of an upload that takes room which it shares with others.
+    pace: Option<Pace>,
     /// As long as there is one.
     waiting: Option<Entered>,
     /// Told when bytes are asked for, of a client that waits for that.
@@ -34,6 +39,8 @@ pub struct Upload {
 pub enum UploadError {
     /// No bytes came for this long.
     Idle(Duration),
+    /// Fewer bytes came in this time than may while others wait for room.
+    Slow(Duration, u64),
     /// The connection broke, or what came was no body.
     Broken(hyper::Error),
 }
@@ -42,6 +49,12 @@ impl fmt::Display for UploadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UploadError::Idle(idle) => write!(f, "the body stalled for {} s", idle.as_secs()),
+            UploadError::Slow(window, least) => write!(
+                f,
+                "others wait for the room that this upload holds, and fewer than {least} bytes of \
+                 it came in {} s: send it again, faster or later",
+                window.as_secs()
+            ),
             UploadError::Broken(error) => write!(f, "the body was cut short: {error}"),
         }
     }
@@ -49,9 +62,127 @@ impl fmt::Display for UploadError {
 
 impl std::error::Error for UploadError {}
 
+/// How fast an upload comes, while its bytes are waited for: what the store takes for its own work
+/// does not count against it.
+struct Pace {
+    room: Arc<Shares>,
+    party: Party,
+    window: Duration,
+    /// Since when it is waited, and for how long before, within this window.
+    since: Option<Instant>,
+    waited: Duration,
+    /// Of this window.
+    bytes: u64,
+    has_begun: bool,
+}
+
+impl Pace {
+    fn least(&self) -> u64 {
+        (self.window.as_secs_f64() * limits::UPLOAD_LEAST_RATE as f64) as u64
+    }
+
+    /// When the window is over if nothing comes.
+    fn over(&mut self, now: Instant) -> Instant {
+        let since = *self.since.get_or_insert(now);
+        since + self.window.saturating_sub(self.waited)
+    }
+
+    /// Counts what came after a wait, which may be nothing. `Err`: it is too slow.
+    fn count(&mut self, bytes: u64, now: Instant) -> Result<(), UploadError> {
+        if let Some(since) = self.since.take() {
+            self.waited += now - since;
+        }
+        self.bytes += bytes;
+        self.has_begun |= bytes > 0;
+        if self.waited < self.window {
+            return Ok(());
+        }
+        let least = self.least();
+        let is_slow = self.has_begun && self.bytes < least;
+        (self.waited, self.bytes) = (Duration::ZERO, 0);
+        match is_slow && self.room.is_wanted_of(self.party) {
+            true => Err(UploadError::Slow(self.window, least)),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Upload {
-    pub fn new(incoming: Incoming, idle: Duration) -> Upload {
-        Upload { incoming, idle, timer: None, waiting: None, asked: None }
+    pub fn new(incoming: Incoming, limits: &Limits) -> Upload {
+        Upload {
+            incoming,
+            idle: limits.upload_idle,
+            window: limits.upload_window,
+            since: None,
+            timer: None,
+            pace: None,
+            waiting: None,
+            asked: None,
+        }
+    }
+
+    /// Says that this upload takes part of `room`: then it has to come fast enough while others
+    /// wait for that.
+    pub fn shares(&mut self, room: &Arc<Shares>, party: Party) {
+        self.pace = Some(Pace {
+            room: Arc::clone(room),
+            party,
+            window: self.window,
+            since: None,
+            waited: Duration::ZERO,
+            bytes: 0,
+            has_begun: false,
+        });
+    }
+
+    /// Counts a frame that has come.
+    fn counted(
+        &mut self,
+        frame: Option<Result<Frame<Bytes>, hyper::Error>>,
+    ) -> Option<Result<Frame<Bytes>, UploadError>> {
+        let has_waited = self.since.is_some();
+        (self.timer, self.waiting, self.since) = (None, None, None);
+        let frame = match frame? {
+            Ok(frame) => frame,
+            Err(error) => return Some(Err(UploadError::Broken(error))),
+        };
+        if let Some(pace) = &mut self.pace {
+            let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+            match has_waited {
+                true => {
+                    if let Err(slow) = pace.count(bytes, Instant::now()) {
+                        return Some(Err(slow));
+                    }
+                }
+                false => {
+                    pace.bytes += bytes;
+                    pace.has_begun |= bytes > 0;
+                }
+            }
+        }
+        Some(Ok(frame))
+    }
+
+    /// Waits for the next bytes, but not for ever.
+    fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<UploadError> {
+        loop {
+            let now = Instant::now();
+            let since = *self.since.get_or_insert(now);
+            let idle = since + self.idle;
+            let until = self.pace.as_mut().map_or(idle, |pace| pace.over(now).min(idle));
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.timer = None;
+            let now = Instant::now();
+            if now >= idle {
+                return Poll::Ready(UploadError::Idle(self.idle));
+            }
+            if let Some(Err(slow)) = self.pace.as_mut().map(|pace| pace.count(0, now)) {
+                return Poll::Ready(slow);
+            }
+        }
     }
 
     /// Becomes true once `100 Continue` was sent. It never is for an empty body.
@@ -102,13 +233,10 @@ impl Body for Upload {
             asked.store(!self.incoming.is_end_stream(), Ordering::Relaxed);
         }
         if let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context) {
-            (self.timer, self.waiting) = (None, None);
-            return Poll::Ready(frame.map(|frame| frame.map_err(UploadError::Broken)));
+            return Poll::Ready(self.counted(frame));
         }
         self.waiting.get_or_insert_with(|| stage::enter(Stage::Receive));
-        let idle = self.idle;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
-        timer.as_mut().poll(context).map(|()| Some(Err(UploadError::Idle(idle))))
+        self.poll_late(context).map(|late| Some(Err(late)))
     }
 
     fn is_end_stream(&self) -> bool {

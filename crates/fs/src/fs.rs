@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cairn_auth::Caller;
-use cairn_base::{BlockId, BodyId, Clock, Result, Rng, SessionId};
+use cairn_auth::{Caller, Principal};
+use cairn_base::{BlockId, BodyId, Clock, Party, Result, Rng, SessionId, Shares};
 use cairn_blocks::Blocks;
 use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
 use cairn_meta::rows::SessionState;
@@ -14,7 +14,6 @@ use cairn_meta::session::client;
 use cairn_meta::session::host::Sessions;
 use cairn_meta::{Master, Meta, WireVerb};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
 use crate::gc::Looks;
@@ -61,8 +60,8 @@ pub(crate) struct Inner {
     pub(crate) cache: Cache,
     pub(crate) opened: OpenedCache,
     pub(crate) readers: Readers,
-    /// Memory for uploads, in units of KiB.
-    pub(crate) upload_memory: Arc<Semaphore>,
+    /// Memory for uploads, bytes.
+    pub(crate) upload_memory: Arc<Shares>,
     /// What this session wrote and will not publish.
     pub(crate) abandoned: Mutex<Vec<Abandoned>>,
     /// Sessions that have ended and were looked through at least once.
@@ -121,7 +120,7 @@ impl Fs {
     pub fn over(meta: Meta, blocks: Arc<dyn Blocks>, clock: Arc<dyn Clock>, config: Config) -> Fs {
         let inner = Inner {
             reads_floor: OnceLock::new(),
-            upload_memory: Arc::new(Semaphore::new(config.upload_bytes >> 10)),
+            upload_memory: Shares::new(config.upload_bytes as u64),
             cache: Cache::new(config.cache_bytes),
             opened: opened::new(),
             readers: Readers::default(),
@@ -180,6 +179,11 @@ impl Fs {
         self.inner.meta.session()
     }
 
+    /// The memory that all uploads share, bytes.
+    pub fn upload_memory(&self) -> &Arc<Shares> {
+        &self.inner.upload_memory
+    }
+
     pub fn blocks(&self) -> &Arc<dyn Blocks> {
         &self.inner.blocks
     }
@@ -194,6 +198,14 @@ impl Fs {
 
     pub fn stats(&self) -> Stats {
         self.inner.cache.stats()
+    }
+}
+
+/// As whom a caller takes part of what all share.
+pub fn party_of(caller: &Caller) -> Party {
+    match caller.principal() {
+        Principal::User(user) => Party::User(user),
+        _ => Party::Other,
     }
 }
 

@@ -31,7 +31,7 @@ pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};
 pub use digest::{Digester, Digests, combine_checksums, hex};
 pub use file::{Changed, FileWriter, PACKED_RUNS, Piece, Uploaded};
-pub use fs::{Config, Fs, Stats, end_own_sessions};
+pub use fs::{Config, Fs, Stats, end_own_sessions, party_of};
 pub use gc::GcReport;
 pub use layout::{BlockReader, Layout};
 pub use multipart::{Completed, CopiedPart, PartSource};

@@ -7,14 +7,14 @@ use futures_util::TryStreamExt;
 
 use crate::Fs;
 use crate::digest::{Digester, combine_checksums};
+use crate::object::Object;
 use crate::ops::buckets::{DeleteBucket, DropUploads};
 use crate::ops::conditions::{Conditions, Current};
+use crate::ops::copy_object::{CopyCheckedObject, CopyObject, CopyReply, SourceState};
 use crate::ops::multipart::{
     CompleteUpload, CopyCheckedPart, CopyPart, GetUpload, PartTable, TAKE_PARTS, TakeParts, Taken,
     TakenPart, UploadName,
 };
-use crate::object::Object;
-use crate::ops::copy_object::{CopyCheckedObject, CopyObject, CopyReply, SourceState};
 use crate::ops::put_object::{AbandonBody, MayWrite, PutReply};
 use crate::rows::{Algorithm, Checksum, ChecksumKind, Content, Part, Upload};
 
@@ -279,9 +279,7 @@ fn range_of(object: &Object, range: Option<(u64, u64)>) -> Result<std::ops::Rang
         Some(_) => return Err(Error::RangeNotSatisfiable { size }),
     };
     match range.end - range.start {
-        len if len > limits::PART_BYTES_MAX => {
-            Err(Error::TooLarge(format!("part of {len} bytes")))
-        }
+        len if len > limits::PART_BYTES_MAX => Err(Error::TooLarge(format!("part of {len} bytes"))),
         _ => Ok(range),
     }
 }
@@ -295,9 +293,10 @@ impl Object {
     ) -> Result<Checksum> {
         if range == (0..self.size())
             && let Some(attributes) = self.attributes()
-            && let Some(own) = attributes.checksums.iter().find(|own| {
-                own.algorithm == algorithm && own.kind == ChecksumKind::FullObject
-            })
+            && let Some(own) = attributes
+                .checksums
+                .iter()
+                .find(|own| own.algorithm == algorithm && own.kind == ChecksumKind::FullObject)
         {
             return Ok(own.clone());
         }

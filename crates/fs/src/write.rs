@@ -2,6 +2,7 @@
 //! operation when all of them are durable.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
@@ -9,20 +10,23 @@ use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::stage::Scope;
 use cairn_base::{
-    BlockId, BodyId, Error, GroupId, Owner, Result, SessionId, Stage, Stages, limits, stage,
+    BlockId, BodyId, Error, GroupId, Owner, Party, Result, SessionId, Share, Stage, Stages, limits,
+    stage,
 };
 use cairn_blocks::Wish;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use crate::Fs;
+use crate::fs::party_of;
 use crate::ops::conditions::Conditions;
 use crate::ops::multipart::{PutPart, UploadName};
 use crate::ops::put_object::{MayWrite, NewContent, PutObject, PutReply, StageExtents};
 use crate::rows::{Checksum, Extent, Extents, ObjectAttributes, Place};
 
-/// Memory is taken for an upload in steps of this, bytes.
-const MEMORY_STEP: usize = 256 << 10;
+/// Memory is taken for an upload as its bytes come: as much again as it has, but no less and no
+/// more than this at once, bytes.
+const MEMORY_STEP_MIN: usize = 16 << 10;
+const MEMORY_STEP_MAX: usize = 256 << 10;
 /// Chunk rows sent ahead of publication in one operation, so that no operation is large.
 const STAGE_CHUNKS: usize = 256;
 
@@ -38,8 +42,11 @@ pub(crate) enum Abandoned {
 pub struct BodyWriter {
     fs: Fs,
     buffer: BytesMut,
-    /// Memory that `buffer` may use.
-    permits: Vec<OwnedSemaphorePermit>,
+    /// Whose bytes these are.
+    party: Party,
+    /// Memory that `buffer` may use, and how much that is.
+    shares: Vec<Share>,
+    granted: usize,
     puts: JoinSet<(Result<Extent>, Option<Stages>)>,
     draft: Draft,
 }
@@ -89,7 +96,9 @@ impl Fs {
         Ok(BodyWriter {
             fs: self.clone(),
             buffer: BytesMut::new(),
-            permits: Vec::new(),
+            party: party_of(caller),
+            shares: Vec::new(),
+            granted: 0,
             puts: JoinSet::new(),
             draft,
         })
@@ -147,7 +156,7 @@ impl BodyWriter {
         }
         while !bytes.is_empty() {
             let room = self.block_room();
-            let granted = self.permits.len() * MEMORY_STEP - self.buffer.len();
+            let granted = self.granted - self.buffer.len();
             if granted == 0 {
                 self.take_memory().await?;
                 continue;
@@ -177,20 +186,20 @@ impl BodyWriter {
         limits::BLOCK_BYTES.min(to_border as usize) - self.buffer.len()
     }
 
-    /// Waits for memory with empty hands: who waits holds none that another upload waits for.
+    /// Waits for memory with empty hands: an upload that waits holds none that another waits for.
     async fn take_memory(&mut self) -> Result<()> {
-        let memory = self.fs.inner.upload_memory.clone();
-        let step = (MEMORY_STEP >> 10) as u32;
-        let permit = match memory.clone().try_acquire_many_owned(step) {
-            Ok(permit) => permit,
-            Err(_) => {
+        let memory = &Arc::clone(&self.fs.inner.upload_memory);
+        let step = self.buffer.len().clamp(MEMORY_STEP_MIN, MEMORY_STEP_MAX);
+        let share = match memory.take_now(self.party, step as u64) {
+            Some(share) => share,
+            None => {
                 self.flush().await?;
-                let closed = |_| Error::Unavailable("the store is stopping".into());
-                let granted = stage::time(Stage::Write, memory.acquire_many_owned(step));
-                granted.await.map_err(closed)?
+                let taken = memory.take(self.party, MEMORY_STEP_MIN as u64);
+                stage::time(Stage::Write, taken).await
             }
         };
-        self.permits.push(permit);
+        self.granted += share.amount() as usize;
+        self.shares.push(share);
         Ok(())
     }
 
@@ -202,10 +211,10 @@ impl BodyWriter {
         while self.puts.len() >= self.fs.inner.config.parallel_blocks {
             self.join().await?;
         }
-        let (put, permits) = self.next_put()?;
+        let (put, shares) = self.next_put()?;
         let mut put = Scope::new(stage::of_task(), Box::pin(put));
         self.puts.spawn(async move {
-            let _held = permits;
+            let _held = shares;
             let outcome = (&mut put).await;
             (outcome, put.stages)
         });
@@ -215,8 +224,7 @@ impl BodyWriter {
     /// Names the next block and prepares its writing. What comes of it is told to the draft.
     fn next_put(
         &mut self,
-    ) -> Result<(impl Future<Output = Result<Extent>> + Send + use<>, Vec<OwnedSemaphorePermit>)>
-    {
+    ) -> Result<(impl Future<Output = Result<Extent>> + Send + use<>, Vec<Share>)> {
         let inner = self.fs.inner.clone();
         let (offset, len) = (self.draft.size, self.buffer.len() as u64);
         let (block, owner) = self.draft.add_block(self.buffer.len())?;
@@ -226,7 +234,8 @@ impl BodyWriter {
             let group = inner.blocks.write(wish, block, owner, data).await?;
             Ok(Extent { offset, len, place: Place::Block { group, block, offset: 0 } })
         };
-        Ok((put, std::mem::take(&mut self.permits)))
+        self.granted = 0;
+        Ok((put, std::mem::take(&mut self.shares)))
     }
 
     async fn join(&mut self) -> Result<()> {

@@ -153,7 +153,7 @@ impl Mount {
 
     /// Of the store, or what a quota leaves of it to the bucket of an inode.
     async fn space(&self, who: Who, ino: Ino) -> Result<Space> {
-        let disk = self.fs.blocks().usage().await?;
+        let disk = self.fs.blocks().room().await?;
         let bytes = disk.free_bytes.saturating_add(disk.live_bytes);
         let free_bytes = disk.free_bytes;
         let mut space = Space { bytes, free_bytes, files: FILES, free_files: FILES };

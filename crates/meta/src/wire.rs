@@ -80,6 +80,8 @@ verbs! {
     52 => credentials::RemoveCredential,
     53 => credentials::ListCredentials,
     54 => credentials::UserName,
+    55 => credentials::ListUsers,
+    56 => credentials::DisableUser,
     64 => open_object::OpenObject,
     65 => open_object::ReadExtents,
     66 => open_object::OpenInode,

@@ -137,7 +137,9 @@ fn axes(out: &mut String, plot: &Plot, frame: &Frame) {
     }
     let mut ticks = plot.x_ticks.clone();
     if ticks.is_empty() {
-        let points = plot.lines.iter().flat_map(|line| &line.points);
+        // Of what was measured: a dashed line is cut off wherever the plot ends.
+        let measured = plot.lines.iter().filter(|line| !line.is_dashed);
+        let points = measured.flat_map(|line| &line.points);
         ticks = points.map(|(x, _)| (*x, short(*x))).collect();
         ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
         ticks.dedup_by(|a, b| a.0 == b.0);
@@ -222,6 +224,15 @@ mod tests {
         let text = render(&plot(vec![(1.0, 1.0), (2.0, 10.0), (3.0, 100.0)], true));
         let middle = f64::midpoint(TOP, HEIGHT - BOTTOM);
         assert!(text.contains(&format!("347.0,{middle:.1}")), "{text}");
+    }
+
+    #[test]
+    fn ticks_are_of_what_was_measured() {
+        let mut both = plot(vec![(1.0, 10.0), (100.0, 90.0)], false);
+        let points = vec![(1.0, 10.0), (5.855895, 100.0)];
+        both.lines.push(Line { name: "ideal".to_owned(), points, color: 1, is_dashed: true });
+        let text = render(&both);
+        assert!(text.contains(">100</text>") && !text.contains("5.855895"), "{text}");
     }
 
     #[test]

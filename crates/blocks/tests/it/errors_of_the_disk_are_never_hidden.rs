@@ -130,12 +130,12 @@ fn sweep(call: Option<Call>, sticky: bool, workloads: std::ops::Range<u64>) {
 
 #[test]
 fn at_any_call_once() {
-    sweep(None, false, 0..30);
+    sweep(None, false, 0..8 * cairn_sim::scale());
 }
 
 #[test]
 fn from_any_call_on() {
-    sweep(None, true, 0..6);
+    sweep(None, true, 0..2 * cairn_sim::scale());
 }
 
 #[test]

@@ -11,6 +11,7 @@ use cairn_bench::Error;
 use clap::Subcommand;
 
 use crate::failure::{Failure, Result};
+use crate::server::process;
 
 /// Measure a server, a store or a file system, of any make; or a layer of Cairn alone
 #[derive(clap::Args)]
@@ -30,7 +31,10 @@ enum Command {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let outcome = match &args.command {
-        Command::Any(command) => cairn_bench::run(command),
+        Command::Any(command) => {
+            process::write_for_caller();
+            cairn_bench::run(command)
+        }
         Command::Meta(args) => meta::run(args),
         Command::Blocks(args) => blocks::run(args),
         Command::Doors(args) => return doors::run(args),

@@ -24,10 +24,14 @@ impl Address {
     }
 
     /// As [`Address::parse`], of an object.
-    pub fn parse_object(text: &str) -> Result<Address> {
+    ///
+    /// `of_bucket` and `of_folder` say what else there is for these.
+    pub fn parse_object(text: &str, [of_bucket, of_folder]: [&str; 2]) -> Result<Address> {
         let address = Address::parse(text)?;
         if address.key.is_empty() || address.key.ends_with('/') {
-            return Err(Failure::usage(format!("{text:?} names no object: use BUCKET/KEY")));
+            let hint = if address.key.is_empty() { of_bucket } else { of_folder };
+            let text = format!("{text:?} names no object: use BUCKET/KEY{hint}");
+            return Err(Failure::usage(text));
         }
         Ok(address)
     }
@@ -74,7 +78,7 @@ mod tests {
         assert_eq!(path("b/a b/ü?#%.txt"), "/storage/b/a%20b/%C3%BC%3F%23%25.txt");
         assert_eq!(path("b/../x//y/"), "/storage/b/%2E%2E/x//y/");
         assert!(Address::parse("/x").is_err());
-        assert!(Address::parse_object("b/x/").is_err());
-        assert!(Address::parse_object("b").is_err());
+        assert!(Address::parse_object("b/x/", ["", ""]).is_err());
+        assert!(Address::parse_object("b", ["", ""]).is_err());
     }
 }

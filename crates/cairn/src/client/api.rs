@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::address::{Address, escape};
-use super::server::Server;
+use super::server::{Reply, Server};
 use crate::failure::Result;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,6 +62,11 @@ pub fn each_listed(
     }
 }
 
+/// Whether there is an object in a page of a listing.
+pub fn has_objects(reply: Reply) -> Result<bool> {
+    Ok(!reply.json::<ObjectPage>()?.objects.is_empty())
+}
+
 fn name(listed: &Listed) -> &str {
     match listed {
         Listed::Object(object) => &object.key,
@@ -95,6 +100,15 @@ pub struct Bucket {
     pub uploads: u64,
     pub quota_objects: u64,
     pub quota_bytes: u64,
+    /// What other users may do, if the caller administers the bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grants: Option<Vec<Grant>>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    pub user: String,
+    pub rights: String,
 }
 
 #[derive(Deserialize)]

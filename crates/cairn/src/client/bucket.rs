@@ -100,6 +100,12 @@ struct Change<'a> {
     quota_bytes: Option<u64>,
 }
 
+impl Change<'_> {
+    fn is_empty(&self) -> bool {
+        serde_json::to_value(self).is_ok_and(|value| value == serde_json::json!({}))
+    }
+}
+
 #[derive(Serialize)]
 struct Grant<'a> {
     user: &'a str,
@@ -134,6 +140,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 quota_objects: *quota_files,
                 quota_bytes: *quota,
             };
+            if change.is_empty() {
+                let text = "nothing to set: name an option, see cairn bucket set --help";
+                return Err(Failure::usage(text));
+            }
             server.send_json("PATCH", &bucket_path(name), &change)?;
         }
         Command::Rm { name } => {
@@ -183,6 +193,9 @@ fn show(bucket: &Bucket) -> Result<()> {
     output::line(format!("visibility     {}", bucket.visibility))?;
     output::line(format!("cache control  {}", bucket.cache_control))?;
     output::line(format!("redirect       {}", bucket.redirect))?;
+    for grant in bucket.grants.iter().flatten() {
+        output::line(format!("grant          {}:{}", grant.user, grant.rights))?;
+    }
     output::line(format!("created        {}", bucket.created))?;
     output::line(format!("files          {}", bucket.objects))?;
     output::line(format!("size           {} ({size})", bucket.bytes))?;

@@ -39,7 +39,7 @@ struct Report {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let server = args.connection.open()?;
     let path = if args.dry_run { "/admin/gc?dry_run=1" } else { "/admin/gc" };
-    let report: Report = server.send("POST", path)?.json()?;
+    let report: Report = server.send_order(path)?.json()?;
     if args.json {
         output::json(&report)?;
         return Ok(ExitCode::SUCCESS);

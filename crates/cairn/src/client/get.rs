@@ -4,17 +4,24 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use indicatif::ProgressBar;
+use parking_lot::Mutex;
 
 use super::address::Address;
 use super::server::{Connection, Server};
 use super::{api, pool};
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::server::process;
 
 /// Bytes copied at a time.
 const BUFFER: usize = 256 << 10;
+/// Failures of single objects that are told one by one.
+const SHOWN: usize = 20;
+/// Files that were begun.
+static PARTS: AtomicU64 = AtomicU64::new(0);
 
 /// Fetch objects into files
 ///
@@ -47,11 +54,13 @@ struct Job {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    process::write_for_caller();
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
     if args.recursive {
         return get_all(args, &Address::parse(&args.source)?, &target);
     }
-    let source = Address::parse_object(&args.source)?;
+    let source =
+        Address::parse_object(&args.source, [", or -r for all", ", or -r for all below it"])?;
     let server = args.connection.open()?;
     if target == Path::new("-") {
         let bar = ProgressBar::hidden();
@@ -71,6 +80,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn get_all(args: &Args, source: &Address, target: &Path) -> Result<ExitCode> {
     let server = args.connection.open()?;
+    fs::create_dir_all(target).map_err(|error| Failure::file(target, &error))?;
+    let left = Left::default();
     // Names are taken from behind the last slash of the prefix on.
     let skip = source.key.rfind('/').map_or(0, |slash| slash + 1);
     let bar = output::bytes_bar(0, &args.source);
@@ -80,17 +91,59 @@ fn get_all(args: &Args, source: &Address, target: &Path) -> Result<ExitCode> {
             if name.is_empty() {
                 return Ok(());
             }
-            let file = target.join(safe(name)?);
+            let file = match safe(name) {
+                Ok(name) => target.join(name),
+                Err(failure) => return left.unless_of_one(Err(failure)),
+            };
             if name.ends_with('/') {
-                return fs::create_dir_all(&file).map_err(|error| Failure::file(&file, &error));
+                let made = fs::create_dir_all(&file);
+                let made = made.map_err(|error| Failure::file(&file, &error));
+                return left.unless_of_one(made);
             }
             bar.inc_length(object.size);
             send(Job { source: source.with_key(&object.key), file })
         })
     };
-    pool::run(usize::from(args.jobs), feed, |job| get_file(&server, &job, &bar, false))?;
+    let work = |job| left.unless_of_one(get_file(&server, &job, &bar, false));
+    pool::run(usize::from(args.jobs), feed, work)?;
     bar.finish_and_clear();
-    Ok(ExitCode::SUCCESS)
+    left.report()
+}
+
+/// Objects that were not fetched for a reason of their own. Whoever may write one key must not keep
+/// others from fetching the rest.
+#[derive(Default)]
+struct Left(Mutex<(u64, Vec<Failure>)>);
+
+impl Left {
+    /// Notes a failure that is of one object alone, and goes on.
+    fn unless_of_one(&self, done: Result<()>) -> Result<()> {
+        match done {
+            Err(failure) if failure.is_of_a_name() || failure.is_not_found() => {
+                let mut left = self.0.lock();
+                left.0 += 1;
+                if left.1.len() < SHOWN {
+                    left.1.push(failure);
+                }
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn report(self) -> Result<ExitCode> {
+        let (count, shown) = self.0.into_inner();
+        for failure in &shown {
+            output::complain(&failure.to_string());
+        }
+        match count {
+            0 => Ok(ExitCode::SUCCESS),
+            1 => Err(Failure::new("1 object was left out, all others are fetched")),
+            _ => {
+                Err(Failure::new(format!("{count} objects were left out, all others are fetched")))
+            }
+        }
+    }
 }
 
 /// A key as a path below a directory; refused where it would lead out of it or lose a part.
@@ -101,7 +154,7 @@ fn safe(key: &str) -> Result<PathBuf> {
     if plain && whole && !key.contains('\0') {
         return Ok(path.to_path_buf());
     }
-    Err(Failure::new(format!("key {key:?} is no path of files: fetch it alone, to a file")))
+    Err(Failure::of_a_name(format!("key {key:?} is no path of files: fetch it alone, to a file")))
 }
 
 fn get_file(server: &Server, job: &Job, bar: &ProgressBar, sizes_bar: bool) -> Result<()> {
@@ -111,11 +164,12 @@ fn get_file(server: &Server, job: &Job, bar: &ProgressBar, sizes_bar: bool) -> R
     {
         fs::create_dir_all(directory).map_err(|error| fail(directory, error))?;
     }
-    let name = job
-        .file
-        .file_name()
-        .ok_or_else(|| Failure::usage(format!("{}: not a file's name", job.file.display())))?;
-    let part = job.file.with_file_name(format!(".{}.cairn-part", name.to_string_lossy()));
+    if job.file.file_name().is_none() {
+        return Err(Failure::usage(format!("{}: not a file's name", job.file.display())));
+    }
+    // Not made of the name: that may be as long as names can be.
+    let (process, number) = (std::process::id(), PARTS.fetch_add(1, Ordering::Relaxed));
+    let part = job.file.with_file_name(format!(".{process}-{number}.cairn-part"));
     let mut file = File::create(&part).map_err(|error| fail(&part, error))?;
     let bar_of_one = if sizes_bar { Some(bar) } else { None };
     if let Some(bar) = bar_of_one {
@@ -139,7 +193,7 @@ fn fetch(
 ) -> Result<()> {
     // Of chunkservers this client knows neither the certificates nor whether it can reach them.
     let path = format!("{}?no-redirect", source.path());
-    let reply = server.send("GET", &path).map_err(|failure| failure.of(source))?;
+    let reply = server.send("GET", &path).map_err(|failure| hint(server, source, failure))?;
     let (announced, mut reader) = reply.into_reader();
     if bar.length() == Some(0) {
         bar.set_length(announced.unwrap_or(0));
@@ -162,6 +216,21 @@ fn fetch(
             Err(Failure::new(format!("{source}: {copied} of {length} bytes came: try again")))
         }
         _ => Ok(()),
+    }
+}
+
+/// Says what to do about a key that is none, if there are keys below it.
+fn hint(server: &Server, source: &Address, failure: Failure) -> Failure {
+    let mut is_folder = false;
+    if failure.is_not_found() {
+        let below = source.with_key(format!("{}/", source.key));
+        let query = format!("{}?limit=1&recursive=1", below.path());
+        let listed = server.send("GET", &query).and_then(api::has_objects);
+        is_folder = listed.unwrap_or(false);
+    }
+    match is_folder {
+        true => failure.of(source).and("it is a folder: use -r"),
+        false => failure.of(source),
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::address::Address;
 use super::api::{self, Listed};
 use super::server::Connection;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output;
 
 /// List buckets, or what is below a prefix
@@ -34,16 +34,27 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let under = Address::parse(prefix)?;
-    api::each_listed(&server, &under, args.recursive, &mut |listed| match listed {
+    let mut found = false;
+    let show = |listed| match listed {
         Listed::Object(object) if args.json => output::json(&object),
         Listed::Prefix(prefix) if args.json => {
             output::json(&serde_json::json!({ "prefix": prefix }))
         }
         Listed::Object(object) => {
             let (size, modified) = (object.size, &object.modified);
-            output::line(format!("{size:>14}  {modified:<24}  {}", object.key))
+            output::line(format!("{size:>14}  {modified:<24}  {}", output::name(&object.key)))
         }
-        Listed::Prefix(prefix) => output::line(format!("{:>14}  {:<24}  {prefix}", "-", "")),
+        Listed::Prefix(prefix) => {
+            output::line(format!("{:>14}  {:<24}  {}", "-", "", output::name(&prefix)))
+        }
+    };
+    api::each_listed(&server, &under, args.recursive, &mut |listed| {
+        found = true;
+        show(listed)
     })?;
+    // A bucket may be empty; of a prefix that is nowhere the name is wrong.
+    if !found && !under.key.is_empty() {
+        return Err(Failure::not_found(format!("{prefix}: nothing is there")));
+    }
     Ok(ExitCode::SUCCESS)
 }

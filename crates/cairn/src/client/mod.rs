@@ -13,3 +13,4 @@ pub mod put;
 pub mod rm;
 pub mod server;
 pub mod stat;
+pub mod user;

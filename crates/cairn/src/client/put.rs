@@ -93,21 +93,47 @@ fn put_directory(args: &Args, server: &Server, target: &Address) -> Result<ExitC
         prefix.push('/');
     }
     let bar = output::bytes_bar(0, &args.target);
+    let mut found = Found::default();
     let feed = |send: &mut dyn FnMut(Job) -> Result<()>| {
-        each_file(&args.source, "", &mut |file, name| {
+        each_file(&args.source, "", &mut found, &mut |file, name| {
             bar.inc_length(file.metadata().map_or(0, |metadata| metadata.len()));
             send(Job { file, target: target.with_key(format!("{prefix}{name}")) })
         })
     };
     pool::run(usize::from(args.jobs), feed, |job| put_file(server, &job, &bar))?;
     bar.finish_and_clear();
+    found.show(bar.position())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a directory holds.
+#[derive(Default)]
+struct Found {
+    files: u64,
+    /// Neither files nor directories, and the first of them.
+    others: u64,
+    first: Option<PathBuf>,
+}
+
+impl Found {
+    fn show(&self, bytes: u64) -> Result<()> {
+        let Found { files, others, first } = self;
+        let mut text = format!("{files} files, {}", output::human_bytes(bytes));
+        if let Some(first) = first {
+            let first = first.display().to_string();
+            let first = output::name(&first);
+            let what = "left out: neither files nor directories";
+            text += &format!("; {others} {what}, such as {first}");
+        }
+        output::line(text)
+    }
 }
 
 /// Calls `visit` with every file below a directory and its name there, with `/` between parts.
 fn each_file(
     directory: &Path,
     above: &str,
+    found: &mut Found,
     visit: &mut dyn FnMut(PathBuf, String) -> Result<()>,
 ) -> Result<()> {
     let fail = |error| Failure::file(directory, &error);
@@ -119,12 +145,13 @@ fn each_file(
         };
         let name = format!("{above}{name}");
         if kind.is_dir() {
-            each_file(&path, &format!("{name}/"), visit)?;
+            each_file(&path, &format!("{name}/"), found, visit)?;
         } else if kind.is_file() {
+            found.files += 1;
             visit(path, name)?;
         } else {
-            let path = path.display();
-            crate::output::complain(&format!("{path}: neither file nor directory, left out"));
+            found.others += 1;
+            found.first.get_or_insert(path);
         }
     }
     Ok(())

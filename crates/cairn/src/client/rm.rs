@@ -1,17 +1,23 @@
 //! `cairn rm`
 
+use std::io::{self, BufRead, IsTerminal, Write};
+
 use std::process::ExitCode;
 
 use super::address::Address;
 use super::server::{Connection, Server};
 use super::{api, pool};
 use crate::failure::{Failure, Result};
+use crate::output;
 
 /// Delete objects
+///
+/// With -r it counts first and asks. There is no way back.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn rm photos/2024/cat.jpg
-  cairn rm -r photos/2023/")]
+  cairn rm -r photos/2023/ --dry-run
+  cairn rm -r photos/2023/ --yes")]
 pub struct Args {
     /// BUCKET/KEY, or with -r BUCKET/PREFIX
     #[arg(required = true)]
@@ -19,6 +25,12 @@ pub struct Args {
     /// Delete everything below a prefix
     #[arg(short, long)]
     recursive: bool,
+    /// Do not ask before deleting; needed with -r where there is no terminal
+    #[arg(short, long)]
+    yes: bool,
+    /// Only say what would be deleted
+    #[arg(long)]
+    dry_run: bool,
     /// Requests at the same time, with -r
     #[arg(short, long, value_name = "N", default_value_t = 8)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -28,18 +40,63 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let parse = if args.recursive { Address::parse } else { Address::parse_object };
-    let targets: Vec<Address> =
-        args.target.iter().map(|text| parse(text)).collect::<Result<_>>()?;
+    let asks = args.recursive && !args.yes && !args.dry_run;
+    if asks && !io::stdin().is_terminal() {
+        let text = "rm -r deletes for good: see what by --dry-run, then say --yes";
+        return Err(Failure::usage(text));
+    }
+    let parse = |text: &String| match args.recursive {
+        true => Address::parse(text),
+        false => Address::parse_object(text, [", or cairn bucket rm", ", or -r for all below it"]),
+    };
+    let targets: Vec<Address> = args.target.iter().map(parse).collect::<Result<_>>()?;
     let server = args.connection.open()?;
     for target in targets {
-        if args.recursive {
-            remove_all(&server, &target, usize::from(args.jobs))?;
-        } else {
-            remove(&server, &target)?;
+        match args.recursive {
+            true => remove_below(args, &server, &target)?,
+            false if args.dry_run => {
+                server.send("HEAD", &target.path()).map_err(|failure| failure.of(&target))?;
+                output::line(format!("would delete {}", output::name(&target.to_string())))?;
+            }
+            false => remove(&server, &target)?,
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn remove_below(args: &Args, server: &Server, target: &Address) -> Result<()> {
+    if args.yes && !args.dry_run {
+        return remove_all(server, target, usize::from(args.jobs));
+    }
+    let (mut objects, mut bytes) = (0u64, 0u64);
+    api::each_object(server, target, &mut |object| {
+        (objects, bytes) = (objects + 1, bytes + object.size);
+        match args.dry_run {
+            true => output::line(format!("would delete {}", output::name(&object.key))),
+            false => Ok(()),
+        }
+    })?;
+    let what = format!("{objects} objects, {}, below {target}", output::human_bytes(bytes));
+    if args.dry_run {
+        return output::line(format!("{what}: would be deleted"));
+    }
+    if objects == 0 {
+        return output::line(format!("nothing is below {target}"));
+    }
+    if !asked(&what)? {
+        return Err(Failure::new("nothing was deleted"));
+    }
+    remove_all(server, target, usize::from(args.jobs))
+}
+
+/// Whether the one at the terminal wants it.
+fn asked(what: &str) -> Result<bool> {
+    let mut stderr = io::stderr().lock();
+    write!(stderr, "delete {}, for good? [y/N] ", output::name(what))?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 fn remove_all(server: &Server, under: &Address, jobs: usize) -> Result<()> {

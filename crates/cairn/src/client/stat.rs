@@ -25,6 +25,8 @@ pub struct Args {
     connection: Connection,
 }
 
+const HINTS: [&str; 2] = [", or cairn bucket stat", ", or cairn ls"];
+
 #[derive(Serialize)]
 struct Shown {
     key: String,
@@ -60,7 +62,7 @@ impl Shown {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let address = Address::parse_object(&args.object)?;
+    let address = Address::parse_object(&args.object, HINTS)?;
     let server = args.connection.open()?;
     let reply = server.send("HEAD", &address.path()).map_err(|failure| failure.of(&args.object))?;
     let shown = Shown::of(&address, &reply);
@@ -68,7 +70,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         output::json(&shown)?;
         return Ok(ExitCode::SUCCESS);
     }
-    output::line(format!("key           {}", shown.key))?;
+    output::line(format!("key           {}", output::name(&shown.key)))?;
     output::line(format!("size          {} ({})", shown.size, output::human_bytes(shown.size)))?;
     output::line(format!("etag          {}", shown.etag))?;
     output::line(format!("modified      {}", shown.modified))?;

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
 use crate::node::host_and_port;
 use crate::output;
-use crate::server::{process, welcome};
+use crate::server::welcome;
 
 /// Make a new cluster, with a first master in DIR
 ///
@@ -58,7 +58,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if minimum > args.replicas {
         return Err(Failure::usage("--minimum is more than --replicas"));
     }
-    process::keep_private();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rng: Arc<dyn Rng> = Arc::new(RealRng);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());

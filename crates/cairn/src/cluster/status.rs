@@ -1,21 +1,23 @@
 //! `cairn cluster status`: who is there, and whether everything is whole.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use cairn_base::map::Node;
-use cairn_base::{ClusterMap, NodeId};
+use cairn_base::{ClusterMap, NodeId, Role};
 use cairn_cluster::control::{NodeStatus, Status};
 use serde_json::{Value, json};
 
 use super::reach;
+use crate::dir::{self, MetaPlace};
 use crate::failure::Result;
 use crate::output;
 
 /// Show nodes, groups and sessions of a cluster
 ///
-/// Exit code 1 if anything is not as it should be: a node is down, a group lacks a replica.
+/// Exit code 1 if anything is not as it should be: a node is down, a group lacks a replica. It warns
+/// while there is one copy of the metadata, if DIR is that of the master.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster status /srv/cairn-master
@@ -58,23 +60,71 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let status = reach::status(&args.dir)?;
     let map = &status.map;
     let health = health(map);
+    let copies = Copies::of(&args.dir, map)?;
     match args.json {
         true => output::line(
-            serde_json::to_string_pretty(&to_json(&status, health))
+            serde_json::to_string_pretty(&to_json(&status, health, copies))
                 .map_err(|error| crate::failure::Failure::new(error.to_string()))?,
         )?,
-        false => print(&status, health)?,
+        false => print(&status, health, copies)?,
     }
     let all_up = map.nodes.values().all(|node| node.is_up);
     let good = all_up && health.degraded == 0 && health.unreadable == 0;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// How many copies of the metadata there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Copies {
+    /// In the directory of the one master.
+    One,
+    /// As many as the database has.
+    OfDatabase,
+    /// Only a master's directory says whether there is a database.
+    Unknown,
+}
+
+impl Copies {
+    fn of(dir: &Path, map: &ClusterMap) -> Result<Copies> {
+        let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
+        if masters.count() > 1 {
+            return Ok(Copies::OfDatabase);
+        }
+        Ok(match dir::place(dir)? {
+            Some((MetaPlace::Directory, true)) => Copies::One,
+            Some((MetaPlace::Postgres, _)) => Copies::OfDatabase,
+            _ => Copies::Unknown,
+        })
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Copies::One => "one",
+            Copies::OfDatabase => "database",
+            Copies::Unknown => "unknown",
+        }
+    }
+
+    fn warning(self) -> Option<&'static str> {
+        match self {
+            Copies::One => Some(
+                "WARNING: one copy of the metadata: all names, and objects of up to 16 KiB, are on \
+                 the disk of the master alone; docs/cluster.md says how to back them up",
+            ),
+            Copies::OfDatabase => None,
+            Copies::Unknown => Some(
+                "one master: unless its metadata are in a database, all names, and objects of up to \
+                 16 KiB, are on its disk alone (ask with its directory)",
+            ),
+        }
+    }
+}
+
 fn groups_of(map: &ClusterMap, node: NodeId) -> usize {
     map.groups.values().filter(|group| group.has(node)).count()
 }
 
-fn to_json(status: &Status, health: Health) -> Value {
+fn to_json(status: &Status, health: Health, copies: Copies) -> Value {
     let map = &status.map;
     let said: BTreeMap<NodeId, &NodeStatus> =
         status.nodes.iter().map(|one| (one.node, one)).collect();
@@ -112,6 +162,7 @@ fn to_json(status: &Status, health: Health) -> Value {
         "minimum": map.minimum,
         "master": status.master.to_string(),
         "batch": status.batch,
+        "metadata_copies": copies.word(),
         "health": {
             "whole": health.whole,
             "degraded": health.degraded,
@@ -148,7 +199,7 @@ fn node_json(map: &ClusterMap, id: NodeId, node: &Node, said: Option<&NodeStatus
     })
 }
 
-fn print(status: &Status, health: Health) -> Result<()> {
+fn print(status: &Status, health: Health, copies: Copies) -> Result<()> {
     let map = &status.map;
     let said: BTreeMap<NodeId, &NodeStatus> =
         status.nodes.iter().map(|one| (one.node, one)).collect();
@@ -161,6 +212,9 @@ fn print(status: &Status, health: Health) -> Result<()> {
         health.whole, health.degraded, health.unreadable, health.writable
     ))?;
     output::line(format!("sessions: {}", status.sessions.len()))?;
+    if let Some(warning) = copies.warning() {
+        output::line(warning)?;
+    }
     output::line("")?;
     let row = |cells: [&str; 8]| {
         let [node, state, roles, address, groups, blocks, free, copying] = cells;

@@ -10,6 +10,7 @@ use cairn_base::{Clock, Role, Roles, Timestamp};
 use cairn_cluster::identity::JoinToken;
 
 use super::reach;
+use crate::dir::{self, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::node::ThisNode;
 use crate::output;
@@ -36,6 +37,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let roles: cairn_base::Result<Roles> =
         args.role.iter().map(|role| role.parse::<Role>()).collect();
     let roles = roles?;
+    let in_directory = matches!(dir::place(&args.dir)?, Some((MetaPlace::Directory, _)));
+    if roles.contains(Role::Master) && in_directory {
+        let text = "several masters need their metadata in a database: there is one master where \
+                    cairn cluster init had no --meta";
+        return Err(Failure::new(text));
+    }
     let map = reach::status(&args.dir)?.map;
     let masters = map.nodes.values().filter(|node| node.pin.roles.contains(Role::Master));
     let addresses: Vec<String> = masters

@@ -1,33 +1,113 @@
-//! One process at a time: a lock that the kernel gives back when its holder ends, however it ends.
+//! One process at a time: locks that the kernel gives back when their holder ends, however it ends.
+//!
+//! Two are taken. The lock of the directory itself cannot be removed without the store. That of the
+//! file `lock` is the only one that former versions know, and the file says which process has it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::failure::{Failure, Result};
 
 pub const NAME: &str = "lock";
+/// Between two looks whether the locks are still those of the directory.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The lock of a data directory, held until it is dropped.
 pub struct Lock {
-    _file: File,
+    path: PathBuf,
+    directory: File,
+    file: Mutex<File>,
 }
 
 impl Lock {
     pub fn take(directory: &Path) -> Result<Lock> {
+        let of_directory = |error| Failure::file(directory, &error);
+        let own = File::open(directory).map_err(of_directory)?;
+        match flock(&own, FlockOperation::NonBlockingLockExclusive) {
+            // Network file systems lock no directory: there the file alone has to do.
+            Ok(()) | Err(Errno::BADF) => {}
+            Err(Errno::WOULDBLOCK) => return Err(in_use(directory)),
+            Err(error) => return Err(of_directory(error.into())),
+        }
         let path = directory.join(NAME);
         let file = open(&path).map_err(|error| Failure::file(&path, &error))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(in_use(directory, &path)),
+            Err(Errno::WOULDBLOCK) => return Err(in_use(directory)),
             Err(error) => return Err(Failure::file(&path, &error.into())),
         }
         // For the text of the error alone; on a read-only file system nobody reads it.
         let _ = note_pid(&file);
-        Ok(Lock { _file: file })
+        Ok(Lock { path: directory.to_path_buf(), directory: own, file: Mutex::new(file) })
     }
+
+    /// Waits until the directory, or its file `lock`, is not the one that was locked: then another
+    /// process may be using the store. A file that was removed is put back.
+    pub async fn lost(&self) -> Failure {
+        loop {
+            if let Err(failure) = tokio::task::block_in_place(|| self.look()) {
+                return failure;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn look(&self) -> Result<()> {
+        let is_it = |held: &File, path: &Path| match (held.metadata(), fs::metadata(path)) {
+            (Ok(held), Ok(found)) => Ok(is_same(&held, &found)),
+            (Err(error), _) | (_, Err(error)) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(path = %path.display(), %error, "the lock was not looked at");
+                Ok(true)
+            }
+            _ => Err(()),
+        };
+        let shown = self.path.display();
+        if is_it(&self.directory, &self.path) != Ok(true) {
+            let text = format!("{shown}: is not the directory that was locked at the start");
+            return Err(Failure::new(text));
+        }
+        let path = self.path.join(NAME);
+        let mut file = self.file.lock();
+        match is_it(&file, &path) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(replaced(&path)),
+            Err(()) => {
+                *file = put_back(&path)?;
+                tracing::warn!(path = %path.display(), "was removed, and is put back");
+                Ok(())
+            }
+        }
+    }
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+fn put_back(path: &Path) -> Result<File> {
+    let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+    let file = match made {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(replaced(path)),
+        Err(error) => return Err(Failure::file(path, &error)),
+    };
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(replaced(path));
+    }
+    let _ = note_pid(&file);
+    Ok(file)
+}
+
+fn replaced(path: &Path) -> Failure {
+    let shown = path.display();
+    Failure::new(format!("{shown}: was replaced: another process may be using the directory"))
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -43,8 +123,8 @@ fn note_pid(mut file: &File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-fn in_use(directory: &Path, path: &Path) -> Failure {
-    let pid = fs::read_to_string(path).unwrap_or_default();
+fn in_use(directory: &Path) -> Failure {
+    let pid = fs::read_to_string(directory.join(NAME)).unwrap_or_default();
     let pid = pid.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (pid {pid})"));
     let shown = directory.display();
     Failure::new(format!(

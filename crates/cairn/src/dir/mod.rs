@@ -34,7 +34,7 @@ pub struct DataDir {
     path: PathBuf,
     pub format: Format,
     pub sizes: Sizes,
-    _lock: Lock,
+    lock: Lock,
 }
 
 impl DataDir {
@@ -80,7 +80,7 @@ impl DataDir {
             }
         };
         require_place(path, format.meta, meta)?;
-        Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
+        Ok(DataDir { path: path.to_path_buf(), format, sizes, lock })
     }
 
     /// Opens a directory that is a store.
@@ -93,7 +93,7 @@ impl DataDir {
         let lock = Lock::take(path)?;
         let (format, sizes) = (Format::read(path)?, Sizes::of(path)?);
         require_place(path, format.meta, meta)?;
-        Ok(DataDir { path: path.to_path_buf(), format, sizes, _lock: lock })
+        Ok(DataDir { path: path.to_path_buf(), format, sizes, lock })
     }
 
     /// The key that seals secrets; made if there is no store yet.
@@ -112,6 +112,24 @@ impl DataDir {
         secret::keep(&self.path, bytes)
     }
 
+    /// Checks that the key has opened one of the sealed secrets of the store, if there are some.
+    pub fn require_opened(&self, sealed: usize, opened: bool) -> Result<()> {
+        match opened || sealed == 0 {
+            true => Ok(()),
+            false => Err(secret::opens_none(&self.path, sealed)),
+        }
+    }
+
+    /// Why the key is no good, if there is none.
+    pub fn no_seal(&self) -> Failure {
+        secret::missing(&self.path)
+    }
+
+    /// Waits until the directory may be used by another process: this one must end then.
+    pub async fn lost(&self) -> Failure {
+        self.lock.lost().await
+    }
+
     pub fn meta(&self) -> PathBuf {
         self.path.join("meta")
     }
@@ -122,6 +140,15 @@ impl DataDir {
 
     pub fn scrub(&self) -> PathBuf {
         self.path.join("scrub")
+    }
+}
+
+/// Where the metadata are, by a directory, and whether that directory has some; `None` where it does
+/// not say.
+pub fn place(path: &Path) -> Result<Option<(MetaPlace, bool)>> {
+    match format::exists(path) {
+        true => Ok(Some((Format::read(path)?.meta, path.join("meta").is_dir()))),
+        false => Ok(None),
     }
 }
 

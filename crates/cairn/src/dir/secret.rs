@@ -1,4 +1,12 @@
 //! The key that seals secrets in the metadata: 32 random bytes, readable by the owner alone.
+//!
+//! ```text
+//! cairn-secret-key 2
+//! key 64 hexadecimal digits
+//! crc32c 8 hexadecimal digits, of the 32 bytes
+//! ```
+//!
+//! Version 1 was the 32 bytes alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -6,21 +14,24 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use cairn_auth::SealKey;
+use cairn_base::checksum::crc32c;
 use cairn_base::{Rng, Secret};
 
 use crate::failure::{Failure, Result};
 
 const NAME: &str = "secret.key";
+const MAGIC: &str = "cairn-secret-key ";
+/// The version that is written.
+const VERSION: &str = "2";
+/// More than any version has.
+const FILE_BYTES: u64 = 4096;
 
 /// Reads the key. Where there is none it is made, but never for a store that is there already: all
 /// its secrets are sealed with the key that is missing.
 pub fn load_or_create(directory: &Path, has_store: bool, rng: &dyn Rng) -> Result<SealKey> {
     match load(directory)? {
         Some(bytes) => Ok(SealKey::new(&bytes)),
-        None if has_store => Err(Failure::new(format!(
-            "{}: missing, and all secrets are sealed with it: restore it from a backup",
-            directory.join(NAME).display()
-        ))),
+        None if has_store => Err(missing(directory)),
         None => {
             let mut bytes = [0; 32];
             rng.fill(&mut bytes);
@@ -29,6 +40,22 @@ pub fn load_or_create(directory: &Path, has_store: bool, rng: &dyn Rng) -> Resul
             Ok(SealKey::new(&bytes))
         }
     }
+}
+
+pub fn missing(directory: &Path) -> Failure {
+    Failure::new(format!(
+        "{}: missing, and all secrets are sealed with it: restore it from a backup",
+        directory.join(NAME).display()
+    ))
+}
+
+/// The key is whole as far as its file says, and yet opens nothing.
+pub fn opens_none(directory: &Path, sealed: usize) -> Failure {
+    Failure::new(format!(
+        "{}: opens none of the {sealed} sealed secrets of access keys: it is the key of another \
+         store, or damaged: restore it from a backup",
+        directory.join(NAME).display()
+    ))
 }
 
 /// Keeps a key where there is none.
@@ -47,7 +74,7 @@ pub fn load(directory: &Path) -> Result<Option<Secret<[u8; 32]>>> {
     }
 }
 
-fn read(path: &Path, mut file: File) -> Result<Secret<[u8; 32]>> {
+fn read(path: &Path, file: File) -> Result<Secret<[u8; 32]>> {
     let fail = |error: io::Error| Failure::file(path, &error);
     let shown = path.display();
     let mode = file.metadata().map_err(fail)?.permissions().mode();
@@ -57,18 +84,49 @@ fn read(path: &Path, mut file: File) -> Result<Secret<[u8; 32]>> {
             "{shown}: mode {mode:04o} lets others read it: chmod 600 {shown}"
         )));
     }
-    let mut bytes = [0; 33];
-    let mut len = 0;
-    while len < bytes.len() {
-        match file.read(&mut bytes[len..]).map_err(fail)? {
-            0 => break,
-            more => len += more,
-        }
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES).read_to_end(&mut bytes).map_err(fail)?;
+    let parsed = parse(&Secret::new(bytes));
+    parsed.map_err(|what| Failure::new(format!("{shown}: {what}")))
+}
+
+fn parse(bytes: &Secret<Vec<u8>>) -> Result<Secret<[u8; 32]>, &'static str> {
+    let bytes = bytes.expose();
+    if !bytes.starts_with(MAGIC.as_bytes()) {
+        let former = bytes.first_chunk::<32>().filter(|_| bytes.len() == 32);
+        return former.map(|key| Secret::new(*key)).ok_or("not a key: restore it from a backup");
     }
-    let Some(key) = bytes.first_chunk::<32>().filter(|_| len == 32) else {
-        return Err(Failure::new(format!("{shown}: not 32 bytes: restore it from a backup")));
-    };
-    Ok(Secret::new(*key))
+    let cut = "cut off, or damaged: restore it from a backup";
+    let text = std::str::from_utf8(bytes).map_err(|_| cut)?;
+    let (version, rest) = text[MAGIC.len()..].split_once('\n').ok_or(cut)?;
+    if version != VERSION {
+        return Err("of another version: use the cairn that wrote it");
+    }
+    let rest = rest.strip_prefix("key ").and_then(|rest| rest.split_once("\ncrc32c "));
+    let (digits, crc) = rest.ok_or(cut)?;
+    let key = unhex(digits).ok_or(cut)?;
+    if crc.strip_suffix('\n') != Some(&format!("{:08x}", crc32c(&key))) {
+        return Err("its checksum does not match: it is damaged: restore it from a backup");
+    }
+    Ok(Secret::new(key))
+}
+
+fn unhex(digits: &str) -> Option<[u8; 32]> {
+    let digits: &[u8; 64] = digits.as_bytes().try_into().ok()?;
+    let (pairs, _) = digits.as_chunks::<2>();
+    let mut key = [0; 32];
+    for (byte, [high, low]) in key.iter_mut().zip(pairs) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(*high)? * 16 + digit(*low)?) as u8;
+    }
+    Some(key)
+}
+
+fn text(bytes: &Secret<[u8; 32]>) -> Secret<String> {
+    let key = bytes.expose();
+    let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let crc = crc32c(key);
+    Secret::new(format!("{MAGIC}{VERSION}\nkey {digits}\ncrc32c {crc:08x}\n"))
 }
 
 /// The name appears with the bytes in it: a start that was cut off leaves no half a key.
@@ -79,10 +137,39 @@ fn create(directory: &Path, path: &Path, bytes: &Secret<[u8; 32]>) -> io::Result
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(bytes.expose())?;
+    file.write_all(text(bytes).expose().as_bytes())?;
     file.sync_all()?;
     // Unlike a rename it never replaces a key.
     fs::hard_link(&new, path)?;
     fs::remove_file(&new)?;
     File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let key = [0x5a; 32];
+        let whole = text(&Secret::new(key)).expose().clone().into_bytes();
+        let parsed = |bytes: &[u8]| parse(&Secret::new(bytes.to_vec()));
+        assert_eq!(parsed(&whole).unwrap().expose(), &key);
+        assert_eq!(parsed(&key).unwrap().expose(), &key, "version 1");
+        for at in 0..whole.len() {
+            assert!(parsed(&whole[..at]).is_err(), "{at}");
+            for bit in 0..8 {
+                let mut bad = whole.clone();
+                bad[at] ^= 1 << bit;
+                // The case of a digit says nothing.
+                assert!(
+                    parsed(&bad).is_ok_and(|same| *same.expose() == key) || parsed(&bad).is_err()
+                );
+            }
+        }
+        let mut other = whole.clone();
+        other[25] = if other[25] == b'0' { b'1' } else { b'0' };
+        assert!(parsed(&other).unwrap_err().contains("checksum"));
+        assert!(parsed(b"cairn-secret-key 3\n").unwrap_err().contains("version"));
+    }
 }

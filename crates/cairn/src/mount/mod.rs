@@ -17,11 +17,13 @@ use cairn_base::{Clock, Rng, Role};
 use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::mount::{Agent, MountBlocks};
 use cairn_cluster::wire::Dial;
+use cairn_doors::admit::Refused;
 use cairn_fs::Fs;
 use cairn_fuse::{Mounted, Options};
 use cairn_meta::Meta;
 use cairn_meta::session::client::{self, Client};
 use rustix::mount::{UnmountFlags, unmount};
+use tokio::runtime::{Handle, Runtime};
 use tokio::task::block_in_place;
 use ureq::http::HeaderMap;
 use ureq::http::header::{AUTHORIZATION, HeaderValue};
@@ -174,15 +176,12 @@ async fn run_mount(args: &Args) -> Result<ExitCode> {
     };
     let Reached { fs, user, source, .. } = &reached;
     // Apart from the session: requests that wait never keep it from being renewed.
-    let requests = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .thread_name("cairn-requests")
-        .enable_all()
-        .build()?;
+    let requests = Requests::start()?;
     let at =
         args.mount_point().canonicalize().map_err(|e| Failure::file(args.mount_point(), &e))?;
     let options = args.options(source.clone());
-    let runtime = requests.handle().clone();
+    let runtime =
+        requests.0.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone());
     let mounted = cairn_fuse::mount(fs.clone(), user.clone(), runtime, &at, &options);
     let mounted = mounted.map_err(|error| Failure::file(&at, &error).of("mount"))?;
     output::line(format!("mounted {source} on {}", at.display()))?;
@@ -191,9 +190,32 @@ async fn run_mount(args: &Args) -> Result<ExitCode> {
     if let Meta::Remote(session) = fs.meta() {
         session.close().await;
     }
-    requests.shutdown_background();
+    drop(requests);
     tracing::info!("unmounted");
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Threads for requests that wait. A runtime may not be dropped within another one, as it would be
+/// when the mount fails: this one is left behind.
+struct Requests(Option<Runtime>);
+
+impl Requests {
+    fn start() -> Result<Requests> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .thread_name("cairn-requests")
+            .enable_all()
+            .build()?;
+        Ok(Requests(Some(runtime)))
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Serves the kernel until it is unmounted, or this process is told to end.
@@ -284,7 +306,10 @@ async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached>
     headers.insert(AUTHORIZATION, value.map_err(|_| Failure::new("credentials of odd letters"))?);
     let here = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let user = admit.caller(&headers, here).await;
-    let user = user.map_err(|_| Failure::new("the credentials are not those of a user"))?;
+    let user = user.map_err(|refused| match refused {
+        Refused::Failed(error) => Failure::from(error),
+        _ => Failure::new("the credentials are not those of a user"),
+    })?;
     let cluster = node.loaded.identity.cluster();
     Ok(Reached { fs, user, source: format!("cairn:{cluster}"), _locks: [Some(own), lock] })
 }

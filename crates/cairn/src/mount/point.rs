@@ -1,12 +1,16 @@
 //! Where a file system can be mounted.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use rustix::fs::makedev;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::failure::{Failure, Result};
+
+const DEVICE: &str = "/dev/fuse";
 
 /// Checks a mount point. One whose process has died is taken away first.
 pub fn check(at: &Path, nonempty: bool) -> Result<()> {
@@ -27,10 +31,26 @@ pub fn check(at: &Path, nonempty: bool) -> Result<()> {
         let shown = at.display();
         return Err(Failure::new(format!("{shown}: is not empty: choose another, or --nonempty")));
     }
-    if !Path::new("/dev/fuse").exists() {
-        return Err(Failure::new("/dev/fuse: does not exist: modprobe fuse"));
-    }
-    Ok(())
+    check_device(Path::new(DEVICE))
+}
+
+/// Checks that the kernel can be asked to mount. Where root mounts, the device is opened by this
+/// process; other users need `fusermount3`.
+fn check_device(device: &Path) -> Result<()> {
+    let opened = OpenOptions::new().read(true).write(true).open(device);
+    let found = opened.and_then(|file| file.metadata());
+    let why = match found {
+        Ok(found) if found.file_type().is_char_device() && found.rdev() == makedev(10, 229) => {
+            return Ok(());
+        }
+        Ok(_) => "is not the device of FUSE".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Failure::new(format!(
+        "cannot open {}: {why}: load the module (modprobe fuse), install fuse3; a container needs \
+         --device /dev/fuse --cap-add SYS_ADMIN",
+        device.display()
+    )))
 }
 
 /// Takes away what a process that died left mounted there.
@@ -40,5 +60,19 @@ pub fn clean_up(at: &Path) {
     if fs::metadata(at).is_err_and(is_dead) {
         // Whoever has files open there gets errors until they are closed.
         let _ = unmount(at, UnmountFlags::DETACH);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_the_device_is_told_with_a_remedy() {
+        for (device, why) in [("/dev/null", "is not the device"), ("/nonexistent", "No such file")]
+        {
+            let said = check_device(Path::new(device)).unwrap_err().to_string();
+            assert!(said.contains(why) && said.contains("--device /dev/fuse"), "{said}");
+        }
     }
 }

@@ -99,7 +99,10 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
         work.spawn(files.serve(agent, clock, near, stopped.clone()));
     }
     tracing::info!(node = %own, "serving blocks");
-    signals.stop(tls.as_deref()).await;
+    let ended = tokio::select! {
+        () = signals.stop(tls.as_deref()) => Ok(()),
+        lost = dir.lost() => Err(lost),
+    };
     tracing::info!("stopping");
     let _ = stop.send(true);
     let drained = async {
@@ -114,7 +117,7 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let closing = tokio::task::spawn_blocking(move || store.close());
     closing.await.map_err(|error| Failure::new(format!("closing: {error}")))??;
     tracing::info!("stopped");
-    Ok(ExitCode::SUCCESS)
+    ended.map(|()| ExitCode::SUCCESS)
 }
 
 async fn open(dir: &DataDir) -> Result<Store> {

@@ -26,6 +26,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use crate::failure::{Failure, Result};
+use crate::server::process;
 
 /// How long downloads in progress have when the chunkserver stops.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -123,7 +124,9 @@ impl Files {
             // Never ends by itself.
             tokio::spawn(Arc::clone(tls).watch());
         }
-        let limits = Limits { drain: DRAIN, ..Limits::default() };
+        // The other connections are those of nodes.
+        let most = process::connections_of(2);
+        let limits = Limits { connections: most, drain: DRAIN, ..Limits::default() };
         let serving = Serving { tls: self.tls.clone(), limits, connections };
         tracing::info!(url = self.url, "serving clients");
         // Nobody else sets it.

@@ -95,7 +95,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     let tls = args.doors.load_tls()?;
     let sockets = args.doors.listen(tls.is_some())?;
     let node = ThisNode::open(&args.dir, Role::Gateway)?;
-    let _lock = Lock::take(&args.dir)?;
+    let lock = Lock::take(&args.dir)?;
     let url = sockets.http_url();
     node.beat(move || super::this::with_url(beat_of(String::new()), &url));
     let sizes = Sizes {
@@ -114,10 +114,11 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
-    tokio::select! {
-        () = signals.stop(tls.as_deref()) => {}
-        () = clean(&fs) => {}
-    }
+    let ended = tokio::select! {
+        () = signals.stop(tls.as_deref()) => Ok(()),
+        () = clean(&fs) => Ok(()),
+        lost = lock.lost() => Err(lost),
+    };
     tracing::info!("stopping");
     let _ = stop.send(true);
     tokio::select! {
@@ -131,7 +132,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
         session.close().await;
     }
     tracing::info!("stopped");
-    Ok(ExitCode::SUCCESS)
+    ended.map(|()| ExitCode::SUCCESS)
 }
 
 /// Opens a session with whatever master serves; goes on trying until there is one.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_auth::{Caller, LinkKey};
+use cairn_auth::{Caller, LinkKey, SealKey};
 use cairn_base::{Role, Secret, SessionId};
 use cairn_cluster::admin::AdminServer;
 use cairn_cluster::control::messages::{Method, Secrets};
@@ -30,7 +30,7 @@ use super::this::beat_of;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
-use crate::server::{duties, log, process, signals::Signals};
+use crate::server::{duties, log, open::require_opened, process, signals::Signals};
 
 /// How long requests in progress have when the master stops.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -99,6 +99,7 @@ async fn run_master(args: &Args) -> Result<ExitCode> {
     let ended = tokio::select! {
         ended = office.take_turns() => ended,
         () = signals.stop(None) => Ok(()),
+        lost = dir.lost() => Err(lost),
     };
     tracing::info!("stopping");
     service.serve(None);
@@ -180,6 +181,10 @@ impl Office<'_> {
         let starting = tokio::task::spawn_blocking(move || Master::start(engine, clock, config));
         let ended = |error| Failure::new(format!("starting: {error}"));
         let master = starting.await.map_err(ended)??;
+        if let Some(seal) = &self.secrets.seal {
+            let seal = SealKey::new(&Secret::new(*seal));
+            require_opened(self.dir, &master, &seal).await?;
+        }
         let controller = self.controller(&master).await?;
         self.service.serve(Some(Arc::clone(&controller)));
         tracing::info!(metadata = metadata.shown, "this master serves");

@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use cairn_auth::SealKey;
 use cairn_base::{BlockId, GroupId, Ino, Owner, SessionId};
 use cairn_blocks::Store;
 use cairn_meta::check::{self, About, Chunk};
 use cairn_meta::engine::{Snapshot, embedded};
 use cairn_meta::keys;
-use cairn_meta::rows::Place;
+use cairn_meta::rows::{AccessKey, Place, Row};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -72,6 +73,13 @@ struct Report {
     damaged: Vec<Damaged>,
 }
 
+impl Report {
+    fn found(&mut self, about: &str, what: String) {
+        self.finding_count += 1;
+        self.findings.push(Finding { about: about.to_owned(), what });
+    }
+}
+
 /// Something in the metadata that does not fit.
 #[derive(Debug, Serialize)]
 struct Finding {
@@ -87,6 +95,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let store = Frozen::open(&args.dir, &args.meta)?;
     let snapshot = store.snapshot()?;
     check_rows(&*snapshot, &mut report)?;
+    check_secrets(&*snapshot, &store.dir, &mut report)?;
     let bad = check_blocks(&*snapshot, &store.blocks, args.quick, &mut report)?;
     count_orphans(&*snapshot, &store.blocks, &mut report)?;
     report.damaged_segments = store.blocks.open_report().damaged_segments;
@@ -145,6 +154,47 @@ fn check_rows(snapshot: &dyn Snapshot, report: &mut Report) -> Result<()> {
             other => other.to_string(),
         };
         report.findings.push(Finding { about, what: finding.what });
+    }
+    Ok(())
+}
+
+/// Opens every sealed secret with the key that is kept beside the metadata.
+fn check_secrets(snapshot: &dyn Snapshot, dir: &DataDir, report: &mut Report) -> Result<()> {
+    let key = match dir.seal_bytes() {
+        Ok(Some(bytes)) => Some(SealKey::new(&bytes)),
+        Ok(None) => {
+            report.found("secret.key", dir.no_seal().to_string());
+            None
+        }
+        Err(failure) => {
+            report.found("secret.key", failure.to_string());
+            None
+        }
+    };
+    let Some(key) = key else { return Ok(()) };
+    let (mut start, end) = keys::credentials(b'a');
+    let (mut sealed, mut closed) = (0, Vec::new());
+    loop {
+        let page = snapshot.scan(&start, &end, PAGE)?;
+        let Some((last, _)) = page.last() else { break };
+        start = [last, &b"\0"[..]].concat().into();
+        for (row, value) in &page {
+            let id = String::from_utf8_lossy(row.get(2..).unwrap_or_default()).into_owned();
+            // One that cannot be read is a finding of the rows already.
+            let Ok(access_key) = AccessKey::decode(value) else { continue };
+            sealed += 1;
+            if key.open(&id, &access_key.sealed).is_err() {
+                closed.push(id);
+            }
+        }
+    }
+    if let Err(failure) = dir.require_opened(sealed, closed.len() < sealed) {
+        report.found("secret.key", failure.to_string());
+        return Ok(());
+    }
+    for id in closed {
+        let what = "its sealed secret does not open: remove it and make another".to_owned();
+        report.found(&format!("access key {id}"), what);
     }
     Ok(())
 }
@@ -255,9 +305,11 @@ fn knows(
 fn print(report: &Report) -> Result<()> {
     for damaged in &report.damaged {
         let Damaged { object, start, end, what } = damaged;
+        let object = output::name(object);
         output::line(format!("damaged: {object}: bytes {start} to {end}: {what}"))?;
     }
     for Finding { about, what } in &report.findings {
+        let about = output::name(about);
         output::line(format!("metadata: {about}: {what}"))?;
     }
     let further = report.finding_count - report.findings.len() as u64;

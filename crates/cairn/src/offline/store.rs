@@ -16,7 +16,7 @@ use crate::metadata::{MetaArgs, Metadata};
 pub struct Frozen {
     pub blocks: Store,
     engine: Arc<dyn Engine>,
-    _dir: DataDir,
+    pub dir: DataDir,
 }
 
 impl Frozen {
@@ -38,7 +38,7 @@ impl Frozen {
         let config = cairn_blocks::Config::new(dir.format.cluster, dir.format.disk);
         let blocks = Store::open(Arc::new(FrozenDisk::open(&dir.blocks())), config)
             .map_err(|error| Failure::from(error).of(dir.blocks().display()))?;
-        Ok(Frozen { blocks, engine, _dir: dir })
+        Ok(Frozen { blocks, engine, dir })
     }
 
     pub fn snapshot(&self) -> Result<Box<dyn Snapshot>> {

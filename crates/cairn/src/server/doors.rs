@@ -1,5 +1,6 @@
 //! The doors of a server: sockets, TLS, and what answers on them.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
 use cairn_fs::Fs;
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::server::otlp;
+use crate::server::{otlp, process};
 
 /// Where the doors are, and how they are protected.
 #[derive(clap::Args)]
@@ -42,8 +43,8 @@ pub struct DoorArgs {
     /// A domain under which buckets are host names (bucket.DOMAIN); may be given several times
     #[arg(long, value_name = "DOMAIN")]
     domain: Vec<String>,
-    /// What becomes of S3 storage classes other than STANDARD that clients ask for: refused, or taken
-    /// and kept as STANDARD
+    /// What becomes of S3 storage classes other than STANDARD that clients ask for: refused, or
+    /// taken and kept as STANDARD
     #[arg(long, value_name = "refuse|standard", value_parser = storage_classes)]
     #[arg(default_value = "refuse")]
     s3_storage_classes: Classes,
@@ -75,8 +76,8 @@ pub struct Sockets {
     domains: Vec<String>,
     classes: Classes,
     observer: Mutex<Option<Observer>>,
-    /// Taken when the doors open.
-    listeners: Mutex<Option<[TcpListener; 2]>>,
+    /// Taken when the doors open. Until then nobody is let wait: connections are refused.
+    sockets: Mutex<Option<[TcpSocket; 2]>>,
 }
 
 /// Doors that are open.
@@ -93,6 +94,9 @@ impl DoorArgs {
     pub fn load_tls(&self) -> Result<Option<Arc<Tls>>> {
         match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
+                for file in [certificate, key] {
+                    File::open(file).map_err(|error| Failure::file(file, &error))?;
+                }
                 let what = format!("TLS with {} and {}", certificate.display(), key.display());
                 let loaded = Tls::load(certificate, key);
                 Ok(Some(loaded.map_err(|error| Failure::from(error).of(what))?))
@@ -115,9 +119,9 @@ impl DoorArgs {
     /// Binds both addresses. Must be called within a runtime.
     pub fn listen(&self, has_tls: bool) -> Result<Sockets> {
         let bind = |door: &str, address: SocketAddr| {
-            let listener = serve::listen(address)
+            let socket = serve::bind(address)
                 .map_err(|error| Failure::new(format!("{door} door on {address}: {error}")))?;
-            let bound = listener.local_addr()?;
+            let bound = socket.local_addr()?;
             if !has_tls && !bound.ip().is_loopback() {
                 tracing::warn!(
                     address = %bound,
@@ -125,7 +129,7 @@ impl DoorArgs {
                      way reads all that is sent; use --tls-cert and --tls-key, or a proxy with TLS"
                 );
             }
-            Ok::<_, Failure>((listener, bound))
+            Ok::<_, Failure>((socket, bound))
         };
         let ((s3, s3_bound), (http, http_bound)) = (bind("S3", self.s3)?, bind("HTTP", self.http)?);
         Ok(Sockets {
@@ -135,7 +139,7 @@ impl DoorArgs {
             domains: self.domain.clone(),
             classes: self.s3_storage_classes,
             observer: Mutex::new(Some(self.observer()?)),
-            listeners: Mutex::new(Some([s3, http])),
+            sockets: Mutex::new(Some([s3, http])),
         })
     }
 }
@@ -163,6 +167,9 @@ pub struct Offers {
     pub mounts: Option<Mounts>,
 }
 
+/// They share the files that may be open.
+const DOORS: u64 = 2;
+
 /// Opens the doors.
 pub fn start(
     (fs, admit): (&Fs, &Arc<Admit>),
@@ -171,11 +178,14 @@ pub fn start(
     tls: Option<Arc<Tls>>,
     stopped: &watch::Receiver<bool>,
 ) -> Result<Served> {
-    let taken = sockets.listeners.lock().take().zip(sockets.observer.lock().take());
-    let ([s3, http], observer) = taken.ok_or_else(|| Failure::new("the doors are open already"))?;
+    let taken = sockets.sockets.lock().take().zip(sockets.observer.lock().take());
+    let (bound, observer) = taken.ok_or_else(|| Failure::new("the doors are open already"))?;
+    let [s3, http] = bound.map(serve::begin);
+    let (s3, http) = (s3?, http?);
     let connections = Arc::new(Connections::default());
     let metrics = Metrics::new(fs.clone(), Arc::clone(&connections), observer);
-    let serving = Serving { tls: tls.clone(), limits: Limits::default(), connections };
+    let limits = Limits { connections: process::connections_of(DOORS), ..Limits::default() };
+    let serving = Serving { tls: tls.clone(), limits, connections };
     let (domains, classes) = (sockets.domains.clone(), sockets.classes);
     let config = S3Config { domains, classes, ..S3Config::default() };
     let s3_door = s3::service(fs.clone(), Arc::clone(admit), &metrics, config);

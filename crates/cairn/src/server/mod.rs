@@ -4,7 +4,7 @@ pub mod doors;
 pub mod duties;
 pub mod log;
 pub mod mounts;
-mod open;
+pub mod open;
 mod otlp;
 pub mod process;
 pub mod signals;
@@ -109,6 +109,7 @@ async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let reason = tokio::select! {
         () = signals.stop(tls.as_deref()) => None,
         reason = failed => Some(reason),
+        lost = parts.dir.lost() => Some(lost.to_string()),
     };
     // The receivers live as long as the tasks do.
     let _ = stop.send(true);

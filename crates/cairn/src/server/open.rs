@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use cairn_auth::Caller;
+use cairn_auth::{Caller, SealKey};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
 use cairn_base::{Clock, RealDisk, Rng};
 use cairn_blocks::Store;
 use cairn_doors::admit::Admit;
+use cairn_fs::ops::credentials::{FindAccessKey, ListCredentials};
 use cairn_fs::ops::sessions::Format;
 use cairn_fs::{Fs, end_own_sessions};
 use cairn_meta::Master;
@@ -47,6 +48,7 @@ impl Parts {
         if cluster != dir.format.cluster_number() {
             return Err(metadata.foreign("is the metadata of another store"));
         }
+        require_opened(&dir, &master, &seal).await?;
         let Metadata { engine, embedded, .. } = metadata;
         let config =
             cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
@@ -80,6 +82,23 @@ impl Parts {
             Err(error) => Err(Failure::new(format!("closing the store: {error}"))),
         }
     }
+}
+
+/// Refuses a key that opens no secret of the store: nobody could be let in.
+pub async fn require_opened(dir: &DataDir, master: &Master, seal: &SealKey) -> Result<()> {
+    let system = Caller::system();
+    let listed = master.read(&system, ListCredentials).await?;
+    let ids: Vec<String> =
+        listed.into_iter().filter(|one| !one.is_token).map(|one| one.id).collect();
+    for id in &ids {
+        let found = master.read(&system, FindAccessKey { id: id.clone() }).await?;
+        let Some(key) = found else { continue };
+        match seal.open(id, &key.sealed) {
+            Ok(_) => return Ok(()),
+            Err(error) => tracing::warn!(%error, "an access key cannot be used"),
+        }
+    }
+    dir.require_opened(ids.len(), false)
 }
 
 /// A join that failed.

@@ -1,18 +1,22 @@
 //! What every process that serves does before all else.
 
+use std::sync::OnceLock;
+
+use cairn_doors::limits::Limits;
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, setrlimit, umask};
 
 use super::log;
 use crate::failure::Result;
 
+/// A door takes so many connections however few files may be open.
+const CONNECTIONS_MIN: usize = 8;
 /// Threads for calls that wait for a disk.
 const BLOCKING_THREADS: usize = 128;
 
 /// Starts logging, and runs `work` to its end.
 pub fn run<T>(log: &log::LogArgs, work: impl Future<Output = Result<T>>) -> Result<T> {
     log.start()?;
-    keep_private();
     raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)
@@ -24,9 +28,28 @@ pub fn run<T>(log: &log::LogArgs, work: impl Future<Output = Result<T>>) -> Resu
     ended
 }
 
-/// What is stored is for this user's eyes alone.
+/// The mask of the shell that started this process.
+static CALLERS: OnceLock<Mode> = OnceLock::new();
+
+/// What is stored is for this user's eyes alone. The first thing that any command does.
 pub fn keep_private() {
-    umask(Mode::RWXG | Mode::RWXO);
+    let _ = CALLERS.set(umask(Mode::RWXG | Mode::RWXO));
+}
+
+/// From here on files are made for the caller, as other programs make them.
+pub fn write_for_caller() {
+    if let Some(mask) = CALLERS.get() {
+        umask(*mask);
+    }
+}
+
+/// Connections that each of so many doors may take: of the files that this process may have open a
+/// quarter are for segments and the like, and the rest is divided.
+pub fn connections_of(doors: u64) -> usize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = Limits::default().connections;
+    let each = (files - files / 4) / doors;
+    usize::try_from(each).map_or(most, |each| each.clamp(CONNECTIONS_MIN, most))
 }
 
 /// Each connection and each segment is an open file.

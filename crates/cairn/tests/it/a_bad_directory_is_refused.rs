@@ -67,9 +67,52 @@ fn without_its_secret_key_or_with_one_that_others_read() {
     }
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&key, &bytes[..31]).unwrap();
-    refused(&store, "not 32 bytes");
+    refused(&store, "cut off, or damaged");
+    fs::write(&key, &bytes[..12]).unwrap();
+    refused(&store, "not a key");
     fs::remove_file(&key).unwrap();
     refused(&store, "secret.key: missing");
+}
+
+/// With a key that is damaged, or of another store, in either version of the file: the server says
+/// so at once, not when somebody comes; and so does fsck.
+#[test]
+fn with_a_secret_key_that_opens_nothing() {
+    let (_directory, store) = directory();
+    assert_eq!(Server::start(&store, &[]).stop(), 0);
+    let path = store.to_str().unwrap();
+    let key = store.join("secret.key");
+    let whole = fs::read_to_string(&key).unwrap();
+    let digits = whole.lines().nth(1).unwrap().strip_prefix("key ").unwrap();
+    let raw: Vec<u8> =
+        (0..32).map(|at| u8::from_str_radix(&digits[2 * at..][..2], 16).unwrap()).collect();
+    let finds = |text: &str| {
+        let (code, stdout, stderr) = run(&mut cairn(&["fsck", path]));
+        assert_eq!(code, 1, "{stdout}{stderr}");
+        assert!(stdout.contains(text) && stdout.ends_with("DAMAGED\n"), "{text}: {stdout}");
+        refused(&store, text);
+    };
+    let other = if digits.starts_with('0') { "1" } else { "0" };
+    fs::write(&key, whole.replace(digits, &format!("{other}{}", &digits[1..]))).unwrap();
+    finds("its checksum does not match");
+    // The former version has no checksum, and is good as long as it opens what it sealed.
+    fs::write(&key, &raw).unwrap();
+    assert_eq!(run(&mut cairn(&["fsck", path])).0, 0);
+    assert_eq!(Server::start(&store, &[]).stop(), 0);
+    let mut flipped = raw.clone();
+    flipped[7] ^= 1;
+    fs::write(&key, &flipped).unwrap();
+    finds("opens none of the 1 sealed secrets");
+    let second = store.with_file_name("second");
+    assert_eq!(Server::start(&second, &[]).stop(), 0);
+    fs::copy(second.join("secret.key"), &key).unwrap();
+    finds("opens none of the 1 sealed secrets");
+    fs::remove_file(&key).unwrap();
+    finds("secret.key: missing");
+    fs::write(&key, whole).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let (code, stdout, stderr) = run(&mut cairn(&["fsck", path]));
+    assert_eq!(code, 0, "{stdout}{stderr}");
 }
 
 #[test]

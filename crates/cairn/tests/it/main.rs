@@ -4,12 +4,16 @@
 
 mod a_bad_directory_is_refused;
 mod a_flipped_bit_is_named;
+mod a_lock_is_not_a_file_that_can_be_removed;
 mod benchmarks_run_and_clean_up;
 mod clusters_redirect_clients;
 mod killed_servers_lose_nothing;
 mod metadata_is_dumped_and_loaded;
+mod names_of_others_do_no_harm;
 mod objects_go_in_and_out;
+mod operators_are_told;
 mod secrets_are_shown_once;
 mod servers_start_and_stop;
+mod stores_are_private;
 mod support;
 mod usage;

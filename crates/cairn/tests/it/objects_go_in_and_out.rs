@@ -74,10 +74,10 @@ fn whole_directories() {
     let (code, _, stderr) = run(&mut server.client(&["put", source.to_str().unwrap(), "www/x"]));
     assert_eq!(code, 2, "{stderr}");
     server.ok(&["rm", "www/new/d0/e0/file 0.txt"]);
-    server.ok(&["rm", "-r", "www/new/d1"]);
+    server.ok(&["rm", "-r", "--yes", "www/new/d1"]);
     assert_eq!(server.ok(&["ls", "-r", "www"]).lines().count(), 79);
     assert!(server.fails(&["bucket", "rm", "www"]).contains("not empty"));
-    server.ok(&["rm", "-r", "www/"]);
+    server.ok(&["rm", "-r", "--yes", "www/"]);
     server.ok(&["bucket", "rm", "www"]);
     assert_eq!(server.ok(&["ls"]), "");
 }

@@ -1,6 +1,6 @@
 use crate::support::{cairn, directory, run};
 
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 28] = [
     &[],
     &["server"],
     &["put"],
@@ -19,6 +19,10 @@ const COMMANDS: [&[&str]; 24] = [
     &["key", "ls"],
     &["key", "rm"],
     &["key", "token"],
+    &["user"],
+    &["user", "ls"],
+    &["user", "disable"],
+    &["user", "enable"],
     &["gc"],
     &["fsck"],
     &["scrub"],

@@ -69,29 +69,37 @@ impl AdminClient {
 
     async fn ask<R>(&self, call: impl AsyncFn(Stub) -> Result<Response<R>, Status>) -> Result<R> {
         let deadline = Instant::now() + self.within;
-        let mut said = Vec::new();
+        // Of the last round in which masters said why they do not serve.
+        let mut heard = Vec::new();
         loop {
-            match timeout_at(deadline, self.ask_all(&call, &mut said)).await {
-                Ok(Some(answer)) => return answer,
-                Ok(None) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
-                Ok(None) => break,
-                Err(_) => {
-                    said.push(format!("no answer within {:?}", self.within));
-                    break;
-                }
+            let mut said = Vec::new();
+            let asked = timeout_at(deadline, self.ask_all(&call, &mut said)).await;
+            if let Ok(Some(answer)) = asked {
+                return answer;
             }
+            // A round that the deadline cuts short does not make the reasons of the last one void.
+            if !said.is_empty() {
+                heard = said;
+            }
+            if asked.is_err() {
+                heard.push(format!("no answer within {:?}", self.within));
+                break;
+            }
+            if Instant::now() + PAUSE >= deadline {
+                break;
+            }
+            sleep(PAUSE).await;
         }
-        Err(Error::Unavailable(format!("nobody serves: {}", said.join("; "))))
+        Err(Error::Unavailable(format!("nobody serves: {}", heard.join("; "))))
     }
 
-    /// Asks each master once, and notes what those said that do not serve. Who says nothing holds
-    /// up nobody: the next is asked meanwhile.
+    /// Asks each master once, and notes in `said` why those do not serve that answered. A silent
+    /// master holds up nobody: the next is asked meanwhile.
     async fn ask_all<R>(
         &self,
         call: &impl AsyncFn(Stub) -> Result<Response<R>, Status>,
         said: &mut Vec<String>,
     ) -> Option<Result<R>> {
-        said.clear();
         let mut left = self.addresses.iter().map(|address| self.ask_one(address, call));
         let mut asking: FuturesUnordered<_> = left.next().into_iter().collect();
         while !asking.is_empty() {
@@ -124,7 +132,7 @@ impl AdminClient {
             .max_encoding_message_size(ADMIN_REQUEST_BYTES);
         match call(stub).await.map_err(|status| from_status(&status)) {
             Err(Error::Unavailable(why)) => {
-                Err(elsewhere(match timeout(PAUSE, connection).await {
+                Err(elsewhere(match timeout(HELD_UP, connection).await {
                     Ok(Ok(Err(error))) => format!("{why}: {}", cause(&error)),
                     _ => why,
                 }))

@@ -95,7 +95,7 @@ impl Chunkserver {
         if map.epoch >= epoch {
             return Ok(map);
         }
-        let late = || Error::Unavailable(format!("node {}: no map of epoch {epoch}", self.own));
+        let late = || Error::Unavailable(format!("no map of epoch {epoch}"));
         timeout(DATA_CALL, self.map.at_least(epoch)).await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -132,8 +132,8 @@ impl Chunkserver {
         if map.nodes.get(&self.own).is_some_and(|node| node.disk == self.store.disk()) {
             return Ok(());
         }
-        let text = format!("node {}: its disk is new, and the map tells of the former", self.own);
-        Err(Error::Unavailable(text))
+        let text = "its disk is new, and the map tells of the former";
+        Err(Error::Unavailable(text.into()))
     }
 
     /// Bytes of a block that is here. Who asks sees to it that they are not too many.

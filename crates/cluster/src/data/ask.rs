@@ -180,7 +180,7 @@ impl Pool {
         let limit = if head.status.is_success() { limit } else { ERROR_BYTES };
         let length = form::length(&head.headers).map_err(failed)? as usize;
         if length > limit {
-            let text = format!("node {node} answers with {length} bytes: {limit} at most");
+            let text = format!("it answers with {length} bytes: {limit} at most");
             return Err(failed(Error::Unavailable(text)));
         }
         let bytes = body::read(&mut incoming, length, None).await.map_err(failed)?;
@@ -188,7 +188,7 @@ impl Pool {
         if head.status.is_success() {
             return Ok((head.headers, bytes));
         }
-        let unclear = |_| Error::Unavailable(format!("node {node} answers {}", head.status));
+        let unclear = |_| Error::Unavailable(format!("it answers {}", head.status));
         let stale = form::stale(&head.headers);
         Err(Refused {
             error: Error::from_bytes(&bytes).unwrap_or_else(unclear),
@@ -200,6 +200,6 @@ impl Pool {
 }
 
 pub(super) fn late(node: NodeId, within: Duration) -> Refused {
-    let text = format!("node {node} did not answer within {within:?}");
+    let text = format!("no answer within {within:?}");
     Refused::by(node, Error::Unavailable(text))
 }

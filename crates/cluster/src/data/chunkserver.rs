@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cairn_base::map::REPLICAS_MAX;
 use cairn_base::{BlockId, Error, GroupId, NodeId, Result, Role};
 use cairn_blocks::Store;
 use hyper::server::conn::http1;
@@ -18,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, interval_at, timeout};
 
+use super::form::CHAIN_NODES;
 use super::running::{Copying, Running};
 use super::{MapSource, Pool};
 use crate::limits::{DATA_BUFFER_BYTES, DATA_CONNECTIONS, DATA_IDLE, GET_BYTES, PUT_BYTES};
@@ -40,7 +40,7 @@ pub struct Chunkserver {
     pub(super) copying: Copying,
     /// Room for blocks that are being received, one for each place in a chain: who waits for the
     /// next in its chain waits for room of a later place only, so that no two wait for each other.
-    pub(super) puts: [Semaphore; REPLICAS_MAX as usize],
+    pub(super) puts: [Semaphore; CHAIN_NODES],
     pub(super) gets: Arc<Semaphore>,
     pub(super) healed: AtomicU64,
     on_corrupt: Option<mpsc::Sender<Sick>>,
@@ -73,7 +73,7 @@ impl Chunkserver {
             pool,
             running: Running::default(),
             copying: Copying::default(),
-            puts: [const { Semaphore::const_new(PUT_BYTES) }; REPLICAS_MAX as usize],
+            puts: [const { Semaphore::const_new(PUT_BYTES) }; CHAIN_NODES],
             gets: Arc::new(Semaphore::new(GET_BYTES)),
             healed: AtomicU64::new(0),
             on_corrupt,
@@ -86,6 +86,11 @@ impl Chunkserver {
     pub fn taker(self: &Arc<Self>) -> Taker {
         let server = Arc::clone(self);
         Arc::new(move |link| server.take(link))
+    }
+
+    /// PUTs that have begun and not ended.
+    pub fn puts_in_progress(&self) -> usize {
+        self.running.puts()
     }
 
     /// Blocks that were replaced by what another member has, since this was made.

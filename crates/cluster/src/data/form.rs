@@ -40,7 +40,7 @@ pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent"
 const INFO_BYTES: usize = 40;
 const ID_BYTES: usize = 16;
 /// Members a group can have while it moves.
-const CHAIN_NODES: usize = 2 * REPLICAS_MAX as usize;
+pub(super) const CHAIN_NODES: usize = 2 * REPLICAS_MAX as usize;
 
 /// Why a node did not do what it was asked.
 #[derive(Debug)]

@@ -66,7 +66,7 @@ impl Pool {
         match self.kept(node, address).await {
             Some(mut kept) => {
                 let answer = kept.sender.send_request(request).await;
-                Ok((answer.map_err(|error| gone(node, &error))?, kept))
+                Ok((answer.map_err(|error| gone(&error))?, kept))
             }
             None => self.send_fresh(node, address, request).await,
         }
@@ -80,7 +80,7 @@ impl Pool {
     ) -> Result<Answered> {
         let mut fresh = self.dial(node, address).await?;
         let answer = fresh.sender.send_request(request).await;
-        Ok((answer.map_err(|error| gone(node, &error))?, fresh))
+        Ok((answer.map_err(|error| gone(&error))?, fresh))
     }
 
     async fn dial(&self, node: NodeId, address: &str) -> Result<Connection> {
@@ -93,7 +93,7 @@ impl Pool {
             .max_buf_size(DATA_BUFFER_BYTES)
             .handshake(TokioIo::new(link.stream))
             .await
-            .map_err(|error| gone(node, &error))?;
+            .map_err(|error| gone(&error))?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%node, %error, "connection for blocks ended");
@@ -131,12 +131,13 @@ impl Pool {
 }
 
 fn address(map: &ClusterMap, node: NodeId) -> Result<&str> {
-    let unknown = || Error::Unavailable(format!("node {node} has no address in the cluster map"));
+    let unknown = || Error::Unavailable("no address in the cluster map".into());
     let found = map.nodes.get(&node).ok_or_else(unknown)?;
     if found.address.is_empty() { Err(unknown()) } else { Ok(&found.address) }
 }
 
-pub(super) fn gone(node: NodeId, error: &hyper::Error) -> Error {
+/// The node of a connection that broke is told by whoever asked it.
+pub(super) fn gone(error: &hyper::Error) -> Error {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-    Error::Unavailable(format!("node {node}: {error}{}", cause.unwrap_or_default()))
+    Error::Unavailable(format!("{error}{}", cause.unwrap_or_default()))
 }

@@ -18,7 +18,7 @@ use super::Chunkserver;
 use super::answer::stale;
 use super::ask::{Key, late};
 use super::body::{self, Outgoing};
-use super::form::{Kept, Order, Refused};
+use super::form::{CHAIN_NODES, Kept, Order, Refused};
 use crate::limits::{HOP, PUT, PUT_BYTES_MIN};
 
 /// Between two looks at a block that somebody else is writing.
@@ -59,7 +59,8 @@ impl Chunkserver {
         self.adopt(epoch).await.map_err(failed)?;
         let (map, _ticket) = self.running.begin(key.group, &*self.map);
         let at = self.admit(&map, key, epoch, &order)?;
-        let room = self.puts.get(at).or(self.puts.last()).expect("there is a place");
+        let too_long = || failed(Error::Invalid(format!("a chain of more than {CHAIN_NODES}")));
+        let room = self.puts.get(at).ok_or_else(too_long)?;
         let bytes = order.length.max(PUT_BYTES_MIN) as u32;
         let _room = room
             .acquire_many(bytes)

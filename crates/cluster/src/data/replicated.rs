@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use cairn_base::map::{Group, Node};
 use cairn_base::{
     BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role, Stage, stage,
 };
@@ -239,6 +240,43 @@ impl Blocks for Replicated {
             sum.corrupt_reads += usage.corrupt_reads;
         }
         Ok(sum)
+    }
+
+    /// Every byte is on as many chunkservers as there are replicas.
+    async fn room(&self) -> Result<Usage> {
+        let map = self.shared.map.current();
+        let is_one = |node: &Node| node.is_up && node.pin.roles.contains(Role::Chunkserver);
+        if !map.nodes.values().any(is_one) {
+            return Err(Error::Unavailable("no chunkserver is up".into()));
+        }
+        let replicas = u64::from(map.replicas.max(1));
+        let mut usage = self.usage().await?;
+        usage.live_bytes /= replicas;
+        usage.dead_bytes /= replicas;
+        usage.free_bytes /= replicas;
+        Ok(usage)
+    }
+
+    fn available(&self) -> Result<()> {
+        let map = self.shared.map.current();
+        let unreadable = |group: &&Group| !group.in_sync().any(|node| map.is_up(node));
+        let lost = map.groups.values().filter(unreadable).count();
+        if lost > 0 {
+            let all = map.groups.len();
+            let text = format!("blocks: {lost} of {all} groups have no member that is up");
+            return Err(Error::Unavailable(text));
+        }
+        // While groups are formed anew none may take writes for some seconds: that passes. A cluster
+        // that is being made has too few of them yet.
+        let is_one = |node: &&Node| node.pin.roles.contains(Role::Chunkserver);
+        let all = map.nodes.values().filter(is_one).count();
+        let up = map.nodes.values().filter(is_one).filter(|node| node.is_up).count();
+        let least = usize::from(map.minimum);
+        if all >= least && up < least {
+            let text = format!("blocks: {up} of {all} chunkservers are up, writes need {least}");
+            return Err(Error::Unavailable(text));
+        }
+        Ok(())
     }
 
     fn peers(&self) -> Peers {

@@ -53,6 +53,11 @@ impl Running {
         (map, Ticket { running: self, key })
     }
 
+    /// How many PUTs have begun and not ended.
+    pub(super) fn puts(&self) -> usize {
+        self.puts.lock().epochs.len()
+    }
+
     /// Waits until no PUT to the group is left that began under a map older than `epoch`, which
     /// must have been adopted.
     pub(super) async fn settled(&self, group: GroupId, epoch: u64) {

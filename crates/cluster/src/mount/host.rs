@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::{BlockId, BodyId, Error, Result, SessionId, UserId, limits};
+use cairn_base::{BlockId, BodyId, Error, Party, Result, SessionId, Share, Shares, UserId, limits};
 use cairn_blocks::{Blocks, Wish};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::ops::{
@@ -34,11 +34,10 @@ use tokio::time::{Instant, sleep};
 
 use super::attached::Attached;
 use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space};
-use super::shares::{Share, Shares};
 use super::told::Told;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
-use crate::limits::{MOUNT_GET_BYTES, MOUNT_READS, MOUNTS_GET_BYTES};
+use crate::limits::{MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_READS, MOUNTS_GET_BYTES};
 use crate::wire::{Link, Peer, Service, accept};
 
 /// Verbs that a mount may have run.
@@ -95,8 +94,10 @@ pub struct MountHost {
     directory: Option<String>,
     told: Told,
     attached: Attached,
-    /// KiB of blocks that were read and are not sent.
+    /// Bytes of blocks that were read and are not sent.
     unsent: Arc<Shares>,
+    /// Places for connections.
+    connections: Arc<Shares>,
 }
 
 /// Answers one connection of a mount, whose user is known. Clones are the same.
@@ -150,8 +151,9 @@ impl MountHost {
 
     fn at(place: Place, blocks: Arc<dyn Blocks>, directory: Option<String>) -> Arc<MountHost> {
         let (told, attached) = (Told::default(), Attached::default());
-        let unsent = Shares::new(MOUNTS_GET_BYTES >> 10);
-        Arc::new(MountHost { place, blocks, directory, told, attached, unsent })
+        let unsent = Shares::new(MOUNTS_GET_BYTES as u64);
+        let connections = Shares::new(MOUNT_CONNECTIONS as u64);
+        Arc::new(MountHost { place, blocks, directory, told, attached, unsent, connections })
     }
 
     /// Serves a mount of `user` over a link, until it ends. `is_near` if it is on this machine.
@@ -161,6 +163,13 @@ impl MountHost {
         link: Link,
         is_near: bool,
     ) -> Result<()> {
+        let _connected = self.connections.take_now(Party::User(user), 1).ok_or_else(|| {
+            let text = format!(
+                "no place for another connection of a mount of this user: there are \
+                 {MOUNT_CONNECTIONS}, a quarter of them for other users",
+            );
+            Error::Unavailable(text)
+        })?;
         let unsent = Arc::new(Semaphore::new(MOUNT_GET_BYTES >> 10));
         let reads = Arc::new(Semaphore::new(MOUNT_READS));
         let line = Line { way: Way::default(), session: Mutex::default(), unsent, reads };
@@ -367,7 +376,7 @@ impl MountService {
         let closed = |_| Error::Unavailable("the server stops".into());
         // That of the connection first: one that reads nothing takes no more than its own.
         let own = Arc::clone(&self.line.unsent).acquire_many_owned(kib).await.map_err(closed)?;
-        Ok((own, self.host.unsent.take(self.user, kib).await.map_err(closed)?))
+        Ok((own, self.host.unsent.take(Party::User(self.user), bytes.into()).await))
     }
 
     fn near(&self) -> Result<Bytes> {
@@ -389,7 +398,7 @@ impl MountService {
     }
 
     async fn space(&self) -> Result<Bytes> {
-        let usage = self.host.blocks.usage().await?;
+        let usage = self.host.blocks.room().await?;
         wire::encode(&Space { live_bytes: usage.live_bytes, free_bytes: usage.free_bytes })
     }
 

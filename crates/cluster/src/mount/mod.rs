@@ -21,7 +21,6 @@ mod blocks;
 mod host;
 mod messages;
 mod near;
-mod shares;
 mod told;
 mod way;
 

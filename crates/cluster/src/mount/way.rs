@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::{Error, Result, UserId};
+use cairn_base::{Error, Party, Result, Share, Shares, UserId};
 use cairn_meta::session::Method;
 use cairn_meta::session::host::{self, Answer, Sessions};
 use tokio::sync::OnceCell;
 
-use super::shares::{Share, Shares};
 use crate::control::messages::{self, Vouched};
 use crate::control::{Agent, forward, join, relay};
 use crate::limits::MOUNTS;
@@ -32,7 +31,7 @@ pub enum Place {
 
 impl Place {
     pub fn of_cluster(agent: Arc<Agent>) -> Place {
-        Place::Cluster(agent, Shares::new(MOUNTS))
+        Place::Cluster(agent, Shares::new(MOUNTS as u64))
     }
 }
 
@@ -65,7 +64,7 @@ impl Way {
     async fn upstream(
         &self,
         agent: &Agent,
-        mounts: &Shares,
+        mounts: &Arc<Shares>,
         (user, mount): (UserId, &Peer),
     ) -> Result<&Peer> {
         let open = async {
@@ -76,7 +75,7 @@ impl Way {
                 );
                 Error::Unavailable(text)
             };
-            let room = mounts.take_now(user).ok_or_else(full)?;
+            let room = mounts.take_now(Party::User(user), 1).ok_or_else(full)?;
             let (master, recalls) = agent.connect(PATIENCE).await?;
             tokio::spawn(relay(mount.clone(), recalls));
             Ok::<_, Error>(Upstream { master, _room: room })

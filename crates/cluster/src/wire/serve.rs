@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::connect::{Terms, accept};
 use super::link::{Handshake, Listen};
 use super::service::Service;
-use crate::limits::{CONNECTIONS, HANDSHAKE, HANDSHAKES};
+use crate::limits::{CONNECTIONS, HANDSHAKE};
 
 /// Serves until `shutdown` becomes true (or its sender is gone); then tells every peer to go away
 /// and answers what they have asked, for at most `drain`.
@@ -22,25 +22,19 @@ pub async fn serve<S: Service>(
     mut shutdown: watch::Receiver<bool>,
 ) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
-    let shared = Arc::new(Shared {
-        terms,
-        service,
-        drain,
-        handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
-        shutdown: shutdown.clone(),
-    });
+    let shared = Arc::new(Shared { terms, service, drain, shutdown: shutdown.clone() });
     loop {
         let accepted = tokio::select! {
             biased;
             _ = shutdown.wait_for(|stop| *stop) => break,
-            accepted = next(&*listener, &slots, &shared.handshakes) => accepted,
+            accepted = next(&*listener, &slots) => accepted,
         };
         match accepted {
-            Ok((handshake, slot, permit)) => {
+            Ok((handshake, slot)) => {
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
                     let _slot = slot;
-                    if let Err(error) = shared.converse(handshake, permit).await {
+                    if let Err(error) = shared.converse(handshake).await {
                         tracing::debug!(%error, "connection refused");
                     }
                 });
@@ -59,34 +53,28 @@ pub async fn serve<S: Service>(
 
 type Slot = OwnedSemaphorePermit;
 
-/// The next connection, once there is a slot for it and for its handshake.
-async fn next(
-    listener: &dyn Listen,
-    slots: &Arc<Semaphore>,
-    handshakes: &Arc<Semaphore>,
-) -> Result<(Handshake, Slot, Slot)> {
+/// The next connection, once there is a slot for it. Its handshake takes a place of its own when it
+/// begins, and not before.
+async fn next(listener: &dyn Listen, slots: &Arc<Semaphore>) -> Result<(Handshake, Slot)> {
     let closed = |_| Error::Unavailable("stopped".into());
     let slot = Arc::clone(slots).acquire_owned().await.map_err(closed)?;
-    let permit = Arc::clone(handshakes).acquire_owned().await.map_err(closed)?;
-    Ok((listener.accept().await?, slot, permit))
+    Ok((listener.accept().await?, slot))
 }
 
 struct Shared<S> {
     terms: Terms,
     service: S,
     drain: Duration,
-    handshakes: Arc<Semaphore>,
     shutdown: watch::Receiver<bool>,
 }
 
 impl<S: Service> Shared<S> {
-    async fn converse(&self, handshake: Handshake, permit: Slot) -> Result<()> {
+    async fn converse(&self, handshake: Handshake) -> Result<()> {
         let late = |_| Error::Unavailable(format!("no handshake within {HANDSHAKE:?}"));
         let Some(link) = timeout(HANDSHAKE, handshake).await.map_err(late)?? else {
             return Ok(());
         };
         let peer = accept(link, &self.terms, self.service.clone()).await?;
-        drop(permit);
         let mut shutdown = self.shutdown.clone();
         let stop = async { shutdown.wait_for(|stop| *stop).await.map(drop) };
         tokio::select! {

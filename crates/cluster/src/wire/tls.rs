@@ -7,12 +7,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cairn_base::{Clock, Error, Result};
+use cairn_base::{Clock, Error, Party, Result, Share, Shares};
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -23,7 +24,6 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, ServerConfig};
 use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsConnector, TlsStream, client};
 
@@ -32,7 +32,7 @@ use super::link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Taker}
 use crate::identity::{
     Applying, ByToken, Clocked, Desk, Identity, JoinToken, Mutual, NodeKey, Pins, PublicKey, Usage,
 };
-use crate::limits::{DIAL, JOINS, READ_BYTES};
+use crate::limits::{DIAL, HANDSHAKE_WANTED, HANDSHAKES, JOINS, READ_BYTES};
 
 const WIRE: &[u8] = b"cairn-wire/1";
 const JOIN: &[u8] = b"cairn-join/1";
@@ -209,7 +209,8 @@ struct Shared {
     wire: Arc<ServerConfig>,
     takers: Vec<(&'static [u8], Arc<ServerConfig>, Taker)>,
     join: Option<(Arc<ServerConfig>, Arc<Desk>)>,
-    joins: Semaphore,
+    joins: Arc<Shares>,
+    handshakes: Arc<Shares>,
 }
 
 impl TlsListener {
@@ -235,7 +236,8 @@ impl TlsListener {
                 taken.push((protocol, config, taker));
             }
         }
-        let shared = Shared { trust, wire, takers: taken, join, joins: Semaphore::new(JOINS) };
+        let (joins, handshakes) = (Shares::new(JOINS as u64), Shares::new(HANDSHAKES as u64));
+        let shared = Shared { trust, wire, takers: taken, join, joins, handshakes };
         Ok(TlsListener { tcp, shared: Arc::new(shared) })
     }
 
@@ -270,12 +272,50 @@ impl Listen for TlsListener {
     }
 }
 
+/// Waits for something, but not for long where others wait for its place.
+async fn while_unwanted<F: Future>(place: &Share, work: F) -> Result<F::Output> {
+    let mut work = pin!(work);
+    loop {
+        match timeout(HANDSHAKE_WANTED, work.as_mut()).await {
+            Ok(done) => return Ok(done),
+            Err(_) if place.is_wanted() => {
+                let text = "handshake: too slow while others wait for its place";
+                return Err(Error::Unavailable(text.into()));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
 impl Shared {
+    /// A handshake takes its place when the first bytes of a hello have come, and may take less
+    /// time while others wait for that place: a stranger that says nothing is in nobody's way.
     async fn shake(&self, stream: TcpStream, address: SocketAddr) -> Result<Option<Link>> {
+        stream.set_nodelay(true).map_err(lost("handshake"))?;
+        stream.peek(&mut [0]).await.map_err(lost("handshake"))?;
+        let party = Party::at(address.ip());
+        let place = self.handshakes.take(party, 1).await;
+        let start = LazyConfigAcceptor::new(
+            Acceptor::default(),
+            BufReader::with_capacity(READ_BYTES, stream),
+        );
+        let start = while_unwanted(&place, start).await?.map_err(lost("handshake"))?;
+        let is_to_join = start.client_hello().alpn().is_some_and(|asked| asked.eq([JOIN]));
+        if is_to_join && self.join.is_some() {
+            // What is done at the desk is not broken off for others.
+            let _turn = self.joins.take(party, 1).await;
+            drop(place);
+            return self.go_on(start, address).await;
+        }
+        while_unwanted(&place, self.go_on(start, address)).await?
+    }
+
+    async fn go_on(
+        &self,
+        start: StartHandshake<Buffered>,
+        address: SocketAddr,
+    ) -> Result<Option<Link>> {
         let lost = || lost("handshake");
-        stream.set_nodelay(true).map_err(lost())?;
-        let stream = BufReader::with_capacity(READ_BYTES, stream);
-        let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await.map_err(lost())?;
         let asks_for = |protocol: &[u8]| {
             let hello = start.client_hello();
             hello.alpn().is_some_and(|asked| asked.eq([protocol]))
@@ -289,8 +329,6 @@ impl Shared {
         }
         match &self.join {
             Some((config, desk)) if asks_for(JOIN) => {
-                let turn = self.joins.acquire().await;
-                let _turn = turn.map_err(|_| Error::Unavailable("stopped".into()))?;
                 let mut stream = start.into_stream(Arc::clone(config)).await.map_err(lost())?;
                 let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
                 let public = shown.map(PublicKey::of);

@@ -8,7 +8,7 @@ use cairn_cluster::wire::Peer;
 use futures_util::future::{join_all, ready};
 use tokio::sync::Notify;
 
-use crate::support::{Cluster, GATEWAY, MASTER, SECOND, echo, pair, unavailable};
+use crate::support::{Cluster, GATEWAY, MASTER, PATIENCE, SECOND, echo, pair, unavailable};
 
 #[tokio::test]
 async fn ten_thousand_at_once_each_get_their_own_answer() {
@@ -25,7 +25,7 @@ async fn ten_thousand_at_once_each_get_their_own_answer() {
         tokio::spawn(async move {
             let payload = Bytes::from(vec![number as u8; (number % 300) as usize]);
             let asked = [&number.to_le_bytes()[..], &payload].concat();
-            let reply = gateway.call(number as u16, asked.clone().into(), 60 * SECOND).await;
+            let reply = gateway.call(number as u16, asked.clone().into(), PATIENCE).await;
             assert_eq!(reply.unwrap(), asked);
         })
     });
@@ -41,14 +41,14 @@ async fn both_sides_ask_over_one_connection() {
     // The master asks back before it answers.
     let service = |peer: &Peer, method: u16, payload: Bytes| {
         let peer = peer.clone();
-        async move { peer.call(method, [&b"recall "[..], &payload].concat().into(), SECOND).await }
+        async move { peer.call(method, [&b"recall "[..], &payload].concat().into(), PATIENCE).await }
     };
     let address = master.listen_with(None, service).await;
     let gateway = cluster.node(GATEWAY, Role::Gateway);
     let peer = gateway.dial(&address).await.unwrap();
     assert_eq!(peer.info().authenticated.node, MASTER);
     assert_eq!((peer.info().role, peer.info().version), (Role::Master, 1));
-    let reply = peer.call(1, "lease".into(), 10 * SECOND).await.unwrap();
+    let reply = peer.call(1, "lease".into(), PATIENCE).await.unwrap();
     assert_eq!(reply, "recall lease");
 }
 
@@ -61,10 +61,10 @@ async fn payloads_of_any_length_pass() {
     let calls = lengths.iter().flat_map(|length| [*length; 2]).map(async |length| {
         let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + at / 251) as u8).collect();
         let payload = Bytes::from(bytes);
-        assert_eq!(peer.call(1, payload.clone(), 60 * SECOND).await.unwrap(), payload);
+        assert_eq!(peer.call(1, payload.clone(), PATIENCE).await.unwrap(), payload);
     });
     join_all(calls).await;
-    let long = peer.call(1, vec![0; (8 << 20) + 1].into(), SECOND).await;
+    let long = peer.call(1, vec![0; (8 << 20) + 1].into(), PATIENCE).await;
     assert!(matches!(long, Err(Error::TooLarge(_))));
 }
 
@@ -80,7 +80,7 @@ async fn errors_are_of_the_same_kind_on_the_other_side() {
         })
     };
     let (gateway, _master) = pair(service).await;
-    let ask = |method| gateway.call(method, "it".into(), SECOND);
+    let ask = |method| gateway.call(method, "it".into(), PATIENCE);
     assert!(matches!(ask(1).await, Err(Error::NotFound(text)) if text == "it"));
     assert!(matches!(ask(2).await, Err(Error::Corrupt { what, got, expected })
         if (what.as_str(), got.as_str(), expected.as_str()) == ("it", "1", "2")));
@@ -104,16 +104,16 @@ async fn a_cancelled_call_harms_no_other() {
     };
     let (gateway, _master) = pair(service).await;
     for round in 0..100 {
-        let held = gateway.call(1, "held".into(), 60 * SECOND);
+        let held = gateway.call(1, "held".into(), PATIENCE);
         let cancelled = tokio::time::timeout(Duration::from_millis(1), held).await;
         assert!(cancelled.is_err(), "round {round}: nobody answered");
-        let reply = gateway.call(2, "quick".into(), 60 * SECOND).await;
+        let reply = gateway.call(2, "quick".into(), PATIENCE).await;
         assert_eq!(reply.unwrap(), "quick");
     }
     // The answers that come now find nobody, and that is fine.
     gate.notify_waiters();
     for _ in 0..100 {
-        assert_eq!(gateway.call(2, "after".into(), 60 * SECOND).await.unwrap(), "after");
+        assert_eq!(gateway.call(2, "after".into(), PATIENCE).await.unwrap(), "after");
     }
 }
 
@@ -144,10 +144,10 @@ async fn what_is_told_arrives() {
     };
     let (gateway, _master) = pair(service).await;
     for _ in 0..10_000 {
-        gateway.tell(5, Bytes::new(), 60 * SECOND).await.unwrap();
+        gateway.tell(5, Bytes::new(), PATIENCE).await.unwrap();
     }
     // Answered in order, so all were told before.
-    gateway.call(1, Bytes::new(), 60 * SECOND).await.unwrap();
+    gateway.call(1, Bytes::new(), PATIENCE).await.unwrap();
     assert_eq!(told.load(Ordering::Relaxed), 10_000);
 }
 
@@ -170,7 +170,7 @@ async fn a_service_learns_of_its_peers() {
     let counts = Counts::default();
     let now = || (counts.0.0.load(Ordering::Relaxed), counts.0.1.load(Ordering::Relaxed));
     let (gateway, master) = pair(counts.clone()).await;
-    gateway.call(1, Bytes::new(), SECOND).await.unwrap();
+    gateway.call(1, Bytes::new(), PATIENCE).await.unwrap();
     assert_eq!(now(), (1, 0));
     drop(gateway);
     master.closed().await;

@@ -18,6 +18,7 @@ mod only_nodes_of_the_map_are_admitted;
 mod stale_maps_are_refused;
 mod strange_bytes_end_the_connection;
 mod strange_requests_for_blocks_change_nothing;
+mod strangers_take_no_places;
 mod the_one_that_serves_is_found_again;
 mod tokens_admit_once;
 mod what_nodes_did_is_counted;

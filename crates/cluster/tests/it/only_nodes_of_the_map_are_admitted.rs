@@ -8,7 +8,9 @@ use rustls::pki_types::{PrivateKeyDer, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{CLUSTER, Cluster, GATEWAY, MASTER, Node, SECOND, denied, echo, unavailable};
+use crate::support::{
+    CLUSTER, Cluster, GATEWAY, MASTER, Node, PATIENCE, denied, echo, unavailable,
+};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -244,7 +246,7 @@ async fn a_removed_node_is_refused_and_its_connection_ends() {
     let gateway = cluster.node(GATEWAY, Role::Gateway);
     let peer = gateway.dial_and_call(&address).await.unwrap();
     cluster.map.remove(GATEWAY);
-    let ended = tokio::time::timeout(10 * SECOND, peer.closed()).await;
+    let ended = tokio::time::timeout(PATIENCE, peer.closed()).await;
     ended.expect("the master ends the connection of a removed node");
     denied(gateway.dial_and_call(&address).await, "the peer refuses this node");
 }
@@ -254,7 +256,7 @@ async fn a_connection_does_not_outlive_its_certificate() {
     let (cluster, address) = world().await;
     let peer = cluster.node(GATEWAY, Role::Gateway).dial_and_call(&address).await.unwrap();
     cluster.clock.advance(31 * DAY);
-    let ended = tokio::time::timeout(10 * SECOND, peer.closed()).await.unwrap();
+    let ended = tokio::time::timeout(PATIENCE, peer.closed()).await.unwrap();
     assert!(ended.to_string().contains("certificate") || ended.to_string().contains("closed"));
 }
 

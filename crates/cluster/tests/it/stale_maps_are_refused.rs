@@ -111,14 +111,12 @@ async fn a_writer_waits_for_a_group_and_says_what_is_missing() {
     world.set_up(12, false);
     world.set_up(13, false);
     world.refresh();
-    let start = tokio::time::Instant::now();
     let bytes = data(1, 100);
     let refused = world.write(1, &bytes).await.unwrap_err();
     assert!(matches!(refused, Error::Unavailable(_)));
     let text = refused.to_string();
     let missing = "no group of at least 2 in-sync replicas takes writes: 1 of 3 chunkservers is up";
     assert!(text.contains(missing), "{text}");
-    assert!(start.elapsed() < Duration::from_secs(11));
     // A smaller group is made while another writer waits.
     let later = async {
         sleep(Duration::from_millis(700)).await;
@@ -142,7 +140,7 @@ async fn an_inventory_waits_for_the_puts_of_older_maps() {
     open.send(&bytes[..500]).await;
     // By the same map nobody waits.
     let list = |limit| world.blocks.inventory(GroupId(1), None, limit);
-    sleep(Duration::from_millis(100)).await;
+    until(|| [11, 12].iter().all(|id| world.servers[id].chunkserver.puts_in_progress() == 1)).await;
     assert!(list(5).await.unwrap().is_empty());
     // By a newer one, all wait until it has ended.
     world.change(|_| {});

@@ -4,7 +4,9 @@ use cairn_cluster::wire::frame::{Kind, header};
 use cairn_cluster::wire::{Link, MAGIC, Peer, Service, Window, accept, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{End, GATEWAY, MASTER, SECOND, echo, ends, pair::link, terms, unavailable};
+use crate::support::{
+    End, GATEWAY, MASTER, PATIENCE, SECOND, echo, ends, pair::link, terms, unavailable,
+};
 
 /// The dialing side of a connection, byte by byte.
 pub struct Raw {
@@ -52,7 +54,7 @@ impl Raw {
         self.stream.write_all(bytes).await.unwrap();
         let reason = self.peer.closed().await.to_string();
         assert!(reason.contains(why), "{reason}, not {why}");
-        let late = self.peer.call(1, Bytes::new(), SECOND).await;
+        let late = self.peer.call(1, Bytes::new(), PATIENCE).await;
         unavailable(late, "not sent");
     }
 }
@@ -124,7 +126,7 @@ async fn a_half_closed_connection_fails_its_calls_at_once() {
     raw.stream.shutdown().await.unwrap();
     let failed = call.await.unwrap();
     unavailable(failed, "closed by the peer; whether the call was carried out is unknown");
-    unavailable(raw.peer.call(1, Bytes::new(), SECOND).await, "not sent");
+    unavailable(raw.peer.call(1, Bytes::new(), PATIENCE).await, "not sent");
 }
 
 #[tokio::test]

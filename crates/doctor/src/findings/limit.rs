@@ -9,6 +9,9 @@ const WAITING: f64 = 0.5;
 const FUSE: &str = "door=\"fuse\"";
 
 pub fn of(pair: &Pair<'_>) -> Limit {
+    if pair.servers().next().is_none() {
+        return Limit { kind: "none", what: "no server could be looked at".to_owned() };
+    }
     let requests: f64 = pair.servers().map(|server| server.requests()).sum();
     // Its own look at the metrics is one.
     if requests <= 2.0 * pair.after.nodes.len() as f64 {

@@ -52,7 +52,8 @@ pub fn report(pair: &Pair<'_>) -> Report {
     findings.sort_by(|one, other| other.cost_percent.total_cmp(&one.cost_percent));
     Report {
         seconds: pair.seconds(),
-        requests: pair.servers().map(|server| server.requests()).sum(),
+        // A sum of nothing is -0.
+        requests: pair.servers().map(|server| server.requests()).sum::<f64>() + 0.0,
         findings,
         limit: limit::of(pair),
         blind: blind(pair),

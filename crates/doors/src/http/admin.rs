@@ -2,7 +2,9 @@
 
 use cairn_auth::{Caller, NewCredential, decide_admin};
 use cairn_base::{Error, Result, Secret, Timestamp};
-use cairn_fs::ops::credentials::{AddAccessKey, AddToken, ListCredentials, RemoveCredential};
+use cairn_fs::ops::credentials::{
+    AddAccessKey, AddToken, DisableUser, ListCredentials, ListUsers, RemoveCredential,
+};
 use cairn_fs::{GcReport, MetaStats};
 use http::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -42,6 +44,13 @@ pub async fn reply(
             admit.fs().run(caller, removed).await?;
             Ok(no_content())
         }
+        ("GET", ("users", "")) => Ok(list_users(admit, caller).await?),
+        ("PATCH", ("users", name)) if !name.is_empty() => {
+            let Change { disabled } = parse(request.json)?;
+            let verb = DisableUser { name: name.to_owned(), disabled };
+            admit.fs().run(caller, verb).await?;
+            Ok(no_content())
+        }
         ("POST", ("tokens", "")) => Ok(add_token(admit, caller, parse(request.json)?).await?),
         ("GET", ("status", "")) => Ok(status(admit).await?),
         ("GET", ("meta", "dump")) => Ok(dump::reply(admit.fs(), caller).await?),
@@ -52,6 +61,8 @@ pub async fn reply(
         }
         (_, ("keys", "")) => Err(Failure::Method { allow: "GET, POST" }),
         (_, ("keys" | "tokens", id)) if !id.is_empty() => Err(Failure::Method { allow: "DELETE" }),
+        (_, ("users", "")) => Err(Failure::Method { allow: "GET" }),
+        (_, ("users", _)) => Err(Failure::Method { allow: "PATCH" }),
         (_, ("tokens" | "gc", "")) => Err(Failure::Method { allow: "POST" }),
         (_, ("status", "") | ("meta", "dump")) => Err(Failure::Method { allow: "GET" }),
         _ => Err(Error::NotFound(format!("/admin/{path}")).into()),
@@ -86,6 +97,36 @@ async fn list_keys(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
         })
         .collect();
     Ok(json_of(StatusCode::OK, &serde_json::json!({ "keys": keys })))
+}
+
+#[derive(Serialize)]
+struct ShownUser {
+    name: String,
+    created: String,
+    disabled: bool,
+    access_keys: u64,
+    tokens: u64,
+}
+
+/// What may be changed of a user.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    disabled: bool,
+}
+
+async fn list_users(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
+    let users = admit.fs().read(caller, ListUsers).await?.into_iter();
+    let users: Vec<ShownUser> = users
+        .map(|user| ShownUser {
+            name: user.name,
+            created: rfc3339(user.created),
+            disabled: user.disabled,
+            access_keys: user.access_keys,
+            tokens: user.tokens,
+        })
+        .collect();
+    Ok(json_of(StatusCode::OK, &serde_json::json!({ "users": users })))
 }
 
 /// No `Debug`: it has a secret in it.

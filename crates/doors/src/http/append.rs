@@ -9,13 +9,13 @@ use http::header::{ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINC
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use serde::Serialize;
-use tokio::sync::Semaphore;
 
 use super::digest::Expected;
-use super::put::broken;
+use super::error::Failure;
 use super::target::check_new;
 use super::{Body, headers, json_of};
 use crate::metrics::VerbStats;
+use crate::room::Room;
 use crate::upload::Upload;
 
 pub const X_CAIRN_OFFSET: HeaderName = HeaderName::from_static("x-cairn-offset");
@@ -31,24 +31,21 @@ struct Appended {
 
 pub async fn append(
     fs: &Fs,
-    memory: &Semaphore,
+    mut room: Room,
     caller: &Caller,
     (bucket, key): (&str, &str),
     headers: &HeaderMap,
     upload: &mut Upload,
     stats: &VerbStats,
-) -> Result<Response<Body>> {
+) -> Result<Response<Body>, Failure> {
     check_new(key)?;
     if [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
     {
-        return Err(Error::NotImplemented("conditions on an append".into()));
+        return Err(Error::NotImplemented("conditions on an append".into()).into());
     }
     let expected = Expected::parse(headers)?;
     fs.read(caller, MayWrite { bucket: bucket.to_owned() }).await?;
-    let kib = upload.announced().unwrap_or(u64::MAX).min(store_limits::BLOCK_BYTES as u64) >> 10;
-    let closed = |_| Error::Unavailable("the server is stopping".into());
-    let _held = memory.acquire_many(kib as u32 + 1).await.map_err(closed)?;
-    let record = collect(upload, store_limits::BLOCK_BYTES).await?;
+    let record = collect(upload, store_limits::BLOCK_BYTES, &mut room).await?;
     stats.received(record.len() as u64);
     if let Some(mut digester) = expected.digester() {
         digester.update(&record);
@@ -63,18 +60,24 @@ pub async fn append(
     Ok(reply)
 }
 
-/// A whole body of at most `most` bytes.
-pub async fn collect(upload: &mut Upload, most: usize) -> Result<Bytes> {
+/// A whole body of at most `most` bytes, in room that is taken for it as it comes.
+pub async fn collect(upload: &mut Upload, most: usize, room: &mut Room) -> Result<Bytes, Failure> {
     let too_large = || Error::TooLarge(format!("the body: at most {most} bytes here"));
     let announced = upload.announced().unwrap_or(0);
     if announced > most as u64 {
-        return Err(too_large());
+        return Err(too_large().into());
     }
-    let mut whole = BytesMut::with_capacity(announced as usize);
+    upload.shares(room.all(), room.party());
+    let mut whole = BytesMut::new();
     while let Some(frame) = upload.frame().await {
-        let Ok(bytes) = frame.map_err(broken)?.into_data() else { continue };
+        let Ok(bytes) = frame?.into_data() else { continue };
         if whole.len() + bytes.len() > most {
-            return Err(too_large());
+            return Err(too_large().into());
+        }
+        room.hold(whole.len() + bytes.len()).await;
+        if whole.is_empty() {
+            // Memory that is not written to costs nothing.
+            whole.reserve((announced as usize).max(bytes.len()));
         }
         whole.extend_from_slice(&bytes);
     }

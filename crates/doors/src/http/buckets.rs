@@ -1,12 +1,12 @@
 //! Buckets: listing, making, showing, changing and deleting them.
 
-use cairn_auth::{Caller, Rights, Visibility};
+use cairn_auth::{Action, Caller, Rights, Visibility, decide};
 use cairn_base::{Error, Result};
 use cairn_fs::Fs;
 use cairn_fs::ops::buckets::{CreateBucket, GetBucket, ListBuckets, UpdateBucket};
 use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::namespace::Opened;
-use cairn_fs::rows::{BucketKind, Usage};
+use cairn_fs::rows::{Bucket, BucketKind, Usage};
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,15 @@ struct ShownBucket {
     uploads: u32,
     quota_objects: u64,
     quota_bytes: u64,
+    /// What other users may do: for those who administer the bucket, of one bucket at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grants: Option<Vec<ShownGrant>>,
+}
+
+#[derive(Serialize)]
+struct ShownGrant {
+    user: String,
+    rights: String,
 }
 
 #[derive(Serialize)]
@@ -53,7 +62,20 @@ async fn shown(fs: &Fs, opened: Opened, usage: Usage) -> Result<ShownBucket> {
         uploads: usage.uploads,
         quota_objects: usage.quota_objects,
         quota_bytes: usage.quota_bytes,
+        grants: None,
     })
+}
+
+async fn grants(fs: &Fs, caller: &Caller, bucket: &Bucket) -> Result<Option<Vec<ShownGrant>>> {
+    if decide(caller, bucket.access(), Action::Administer).is_err() {
+        return Ok(None);
+    }
+    let mut shown = Vec::with_capacity(bucket.grants.len());
+    for (user, rights) in &bucket.grants {
+        let name = fs.read(&Caller::system(), UserName { user: *user }).await?;
+        shown.push(ShownGrant { user: name.unwrap_or_default(), rights: rights.to_string() });
+    }
+    Ok(Some(shown))
 }
 
 /// The buckets the caller may look into; query: `prefix`, `after`, `limit`.
@@ -71,7 +93,9 @@ pub async fn list(fs: &Fs, caller: &Caller, query: &Query) -> Result<Response<Bo
 /// Settings and usage of a bucket.
 pub async fn show(fs: &Fs, caller: &Caller, name: &str) -> Result<Response<Body>> {
     let (opened, usage) = fs.read(caller, GetBucket { name: name.to_owned() }).await?;
-    Ok(json_of(StatusCode::OK, &shown(fs, opened, usage).await?))
+    let grants = grants(fs, caller, &opened.bucket).await?;
+    let shown = ShownBucket { grants, ..shown(fs, opened, usage).await? };
+    Ok(json_of(StatusCode::OK, &shown))
 }
 
 /// Makes a bucket of kind `posix`; query: `visibility`.
@@ -113,6 +137,10 @@ impl Change {
     /// From JSON, or where there is none from the query, with `grant=<user>:<rights>`.
     fn parse(json: &[u8], query: &Query) -> Result<Change> {
         if !json.is_empty() {
+            if !query.is_empty() {
+                let what = "changes in the query beside JSON: use one of the two";
+                return Err(Error::Invalid(what.into()));
+            }
             return serde_json::from_slice(json)
                 .map_err(|error| Error::Invalid(format!("JSON of the body: {error}")));
         }

@@ -9,12 +9,15 @@ use serde::Serialize;
 
 use super::{Body, X_REQUEST_ID, json_of};
 use crate::admit::Refused;
+use crate::upload::UploadError;
 
 /// Why a request is not done.
 #[derive(Debug)]
 pub enum Failure {
     Store(Error),
     Refused(Refused),
+    /// The body came too slowly.
+    Slow(String),
     /// The verb is none of those that the path takes.
     Method {
         allow: &'static str,
@@ -24,6 +27,16 @@ pub enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::Store(error)
+    }
+}
+
+/// A body that did not come to its end is the client's doing.
+impl From<UploadError> for Failure {
+    fn from(error: UploadError) -> Failure {
+        match error {
+            UploadError::Idle(_) | UploadError::Slow(..) => Failure::Slow(error.to_string()),
+            UploadError::Broken(_) => Failure::Store(Error::Invalid(error.to_string())),
+        }
     }
 }
 
@@ -94,11 +107,9 @@ pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
             reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
             reply
         }
-        Failure::Refused(Refused::TooMany) => {
-            let text = "too many wrong credentials came from your network; try again in a minute";
-            let status = StatusCode::TOO_MANY_REQUESTS;
-            let mut reply = json(status, "too_many_attempts", text, id);
-            reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
+        Failure::Slow(text) => {
+            let mut reply = json(StatusCode::REQUEST_TIMEOUT, "too_slow", &text, id);
+            reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             reply
         }
         Failure::Refused(Refused::Failed(error)) => store(&error, id),
@@ -115,7 +126,8 @@ fn store(error: &Error, id: &str) -> Response<Body> {
         Error::Io(_) => "input/output error; see the server's log".to_owned(),
         other => other.to_string(),
     };
-    if status.is_server_error() {
+    // That a feature is not there is nothing that went wrong here.
+    if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED {
         let trace = stage::trace().map(tracing::field::display);
         tracing::error!(trace, request_id = id, kind = error.kind(), %error, "request failed");
     }

@@ -12,13 +12,14 @@ use cairn_fs::{BlockReader, ByteStream};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, ETAG, LAST_MODIFIED, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 
 use super::error::{self, Failure, RequestIds};
 use super::get::{self, Read, Source};
 use super::link::{self, Link};
 use super::seen::{Seen, is_local};
 use super::{Body, Reply, headers, health};
+use crate::host;
 use crate::metrics::{Metrics, VerbStats};
 use crate::serve::{Door, Peer};
 use crate::upload::Upload;
@@ -71,10 +72,14 @@ impl Door for FilesDoor {
 
 impl Inner {
     async fn answer(&self, peer: Peer, request: Request<Upload>) -> Response<Body> {
+        let named = host::check(&request);
         let (parts, upload) = request.into_parts();
         let (method, path) = (&parts.method, parts.uri.path());
         let is_anonymous = false;
-        let outcome = self.route(method, path, &parts.headers, peer).await;
+        let outcome = match named {
+            Ok(()) => self.route(method, &parts.uri, &parts.headers, peer).await,
+            Err(error) => Err(error.into()),
+        };
         let reply = outcome.unwrap_or_else(|failure| {
             let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
             if !upload.linger() {
@@ -97,10 +102,11 @@ impl Inner {
     async fn route(
         &self,
         method: &Method,
-        path: &str,
+        uri: &Uri,
         headers: &HeaderMap,
         peer: Peer,
     ) -> Result<Response<Body>, Failure> {
+        let path = uri.path();
         let token = path.strip_prefix(link::PATH);
         if token.is_none() && !["/healthz", "/metrics"].contains(&path) {
             return Err(Error::NotFound("this path: here are only files with a link".into()).into());
@@ -110,7 +116,7 @@ impl Inner {
         }
         match token {
             None if path == "/metrics" => {
-                Ok(health::metrics(&self.metrics, is_local(peer, headers)).await?)
+                Ok(health::metrics(&self.metrics, is_local(peer, uri, headers)).await?)
             }
             None => Ok(health::health()),
             Some(token) => Ok(self.file(token, method, headers, peer).await?),
@@ -168,6 +174,11 @@ impl Source for Linked {
         if let Some(value) = self.link.headers.get(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, value.clone());
         }
+    }
+
+    /// The link is the right to read it.
+    fn is_open(&self) -> bool {
+        true
     }
 
     fn describe(&self, headers: &mut HeaderMap) {

@@ -4,15 +4,28 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use cairn_auth::Visibility;
 use cairn_base::{Error, Result, Timestamp};
 use cairn_fs::{ByteStream, Object};
 use futures_util::{StreamExt, stream};
-use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
+use http::header::{
+    AUTHORIZATION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, HeaderName, RANGE, VARY,
+};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use super::range::Wanted;
 use super::target::Query;
 use super::{Body, OCTET_STREAM, conditions, content_type, headers, range};
+
+/// What users store is never a program: a browser that shows it runs no script of it, sends no form
+/// of it, and keeps it apart from the origin whose credentials it knows. Styles, pictures and sound
+/// of the same door are shown.
+const INERT: HeaderValue = HeaderValue::from_static(
+    "sandbox; default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+     media-src 'self'; font-src 'self'",
+);
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// What of a request matters to a read.
 pub struct Read<'a> {
@@ -30,6 +43,8 @@ pub trait Source: Clone + Send + 'static {
     fn size(&self) -> u64;
     /// Sets what is said of it whether it is sent or not: what a 304 has, too.
     fn validators(&self, etag: &str, headers: &mut HeaderMap);
+    /// Whether anybody may read it who has its address.
+    fn is_open(&self) -> bool;
     /// Sets what is said of it where it is sent, but for its length.
     fn describe(&self, headers: &mut HeaderMap);
     /// The bytes of `range`, if they are in memory in one piece.
@@ -54,6 +69,10 @@ impl Source for Object {
         headers::validators(self, etag, headers);
     }
 
+    fn is_open(&self) -> bool {
+        self.bucket().visibility == Visibility::Public
+    }
+
     fn describe(&self, headers: &mut HeaderMap) {
         headers::describe(self, headers);
     }
@@ -75,8 +94,9 @@ pub fn reply<S: Source>(
 ) -> Result<Reply> {
     let etag = object.etag();
     let mut reply = Response::new(Body::empty());
-    reply.headers_mut().reserve(12);
+    reply.headers_mut().reserve(16);
     object.validators(&etag, reply.headers_mut());
+    keep_apart(object, reply.headers_mut());
     match conditions::check_read(read.headers, &etag, object.modified(), object.size()) {
         Err(Error::NotModified(_)) => {
             *reply.status_mut() = StatusCode::NOT_MODIFIED;
@@ -85,6 +105,7 @@ pub fn reply<S: Source>(
         checked => checked?,
     }
     object.describe(reply.headers_mut());
+    reply.headers_mut().insert(CONTENT_SECURITY_POLICY, INERT);
     if let Some(query) = read.query {
         disposition(&Query::parse(Some(query))?, read.key, reply.headers_mut());
     }
@@ -107,6 +128,16 @@ pub fn reply<S: Source>(
 }
 
 pub type Reply = Response<Body>;
+
+/// What is not open to anybody is shown by no page of another site, and a cache between keeps it
+/// for the same credentials only.
+fn keep_apart<S: Source>(object: &S, headers: &mut HeaderMap) {
+    let policy = if object.is_open() { "cross-origin" } else { "same-origin" };
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static(policy));
+    if !object.is_open() {
+        headers.insert(VARY, HeaderValue::from(AUTHORIZATION));
+    }
+}
 
 fn unsayable() -> Error {
     Error::Invalid("a header that cannot be sent".into())

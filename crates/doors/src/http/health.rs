@@ -40,6 +40,9 @@ pub async fn ready(fs: &Fs) -> Response<Body> {
             reasons.push(format!("the block store: {}", error.kind()));
         }
     }
+    if let Err(error) = fs.blocks().available() {
+        reasons.push(error.to_string());
+    }
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json_of(status, &Shown { ready, reasons })

@@ -27,12 +27,14 @@ mod link;
 mod list;
 mod mount;
 mod move_object;
+mod parameters;
 mod put;
 mod range;
 mod redirect;
 mod reply;
 mod route;
 mod seen;
+mod site;
 mod target;
 
 pub use body::Body;
@@ -45,14 +47,14 @@ use std::sync::Arc;
 
 use cairn_auth::Caller;
 use cairn_base::stage::{self, Scope};
-use cairn_base::{Stage, Stages};
+use cairn_base::{Shares, Stage, Stages};
 use cairn_fs::Fs;
 use http::header::{CONNECTION, EXPECT, HeaderName};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
-use tokio::sync::Semaphore;
 
 use crate::admit::Admit;
+use crate::host;
 use crate::limits;
 use crate::metrics::{Metrics, VerbStats};
 use crate::serve::{Door, Peer};
@@ -79,8 +81,9 @@ struct Inner {
     metrics: Arc<Metrics>,
     stats: [Arc<VerbStats>; Kind::NAMES.len()],
     ids: RequestIds,
-    /// Memory for records on their way to the end of an object, KiB.
-    append_memory: Semaphore,
+    /// Memory for bodies that are read whole: records on their way to the end of an object, and
+    /// JSON.
+    append_memory: Arc<Shares>,
     /// Where clients may be sent; none where all is here.
     redirects: Option<Redirects>,
     /// Takes mounts; none where they cannot be served.
@@ -128,7 +131,7 @@ impl HttpDoor {
     pub fn new(admit: Arc<Admit>, metrics: Arc<Metrics>, redirects: Option<Redirects>) -> HttpDoor {
         let stats = Kind::NAMES.map(|verb| metrics.verb("http", verb));
         let ids = RequestIds::new(admit.rng().next_u64());
-        let append_memory = Semaphore::new(limits::APPEND_KIB);
+        let append_memory = Shares::new(limits::APPEND_BYTES);
         let mounts = None;
         let inner = Inner { admit, metrics, stats, ids, append_memory, redirects, mounts };
         HttpDoor { inner: Arc::new(inner) }
@@ -175,6 +178,7 @@ impl Inner {
         if !matches!(*method, Method::GET | Method::HEAD) || uri.query().is_some() {
             return None;
         }
+        host::check(request).ok()?;
         let caller = self.admit.caller_now(headers)?;
         let Ok(Target::Object { bucket, key }) = Target::parse(uri.path()) else { return None };
         let opened = self.fs().open_now(&caller, &bucket, &key)?;
@@ -196,6 +200,7 @@ impl Inner {
     }
 
     async fn answer(&self, peer: Peer, mut request: Request<Upload>) -> Response<Body> {
+        let named = host::check(&request);
         let upgrade = mount::wanted(&mut request);
         let (parts, mut upload) = request.into_parts();
         let parsed = Target::parse(parts.uri.path());
@@ -209,7 +214,7 @@ impl Inner {
             Err(refused) => Err(Failure::from(refused)),
             Ok(caller) => {
                 is_anonymous = caller == Caller::anonymous();
-                match parsed {
+                match named.and(parsed) {
                     Err(error) => Err(error.into()),
                     Ok(Target::Mount) if upgrade.is_some() => {
                         let asked = (&parts, &caller);

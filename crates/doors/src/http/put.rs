@@ -2,17 +2,18 @@
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Result, limits as store_limits};
-use cairn_fs::{BodyWriter, Digests, Fs, PutRequest};
+use cairn_fs::{BodyWriter, Digests, Fs, PutRequest, party_of};
 use http::header::{CONTENT_RANGE, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;
 
 use super::digest::Expected;
+use super::error::Failure;
 use super::target::check_new;
 use super::{Body, conditions, content_type, headers};
 use crate::limits;
 use crate::metrics::VerbStats;
-use crate::upload::{Upload, UploadError};
+use crate::upload::Upload;
 
 /// Takes an object in and publishes it. Rights and headers are decided before the first byte of
 /// the body is asked for (so a client that expects `100 Continue` sends none in vain).
@@ -23,16 +24,18 @@ pub async fn put(
     headers: &HeaderMap,
     upload: &mut Upload,
     stats: &VerbStats,
-) -> Result<Response<Body>> {
+) -> Result<Response<Body>, Failure> {
     check_new(key)?;
     check_length(upload)?;
     if headers.contains_key(CONTENT_RANGE) {
-        return Err(Error::Invalid("a PUT takes whole objects, not a Content-Range".into()));
+        let what = "a PUT takes whole objects, not a Content-Range";
+        return Err(Error::Invalid(what.into()).into());
     }
     let expected = Expected::parse(headers)?;
     let mut object = headers::stored(headers)?;
     let conditions = conditions::of_change(headers);
     let mut writer = fs.begin(caller, bucket).await?;
+    upload.shares(fs.upload_memory(), party_of(caller));
     let received = receive(upload, &mut writer, &expected).await?;
     stats.received(writer.size());
     expected.check(&received.digests)?;
@@ -67,11 +70,11 @@ async fn receive(
     upload: &mut Upload,
     writer: &mut BodyWriter,
     expected: &Expected,
-) -> Result<Received> {
+) -> Result<Received, Failure> {
     let mut digester = expected.digester();
     let mut head = Vec::new();
     while let Some(frame) = upload.frame().await {
-        let Ok(bytes) = frame.map_err(broken)?.into_data() else { continue };
+        let Ok(bytes) = frame?.into_data() else { continue };
         let missing = limits::SNIFF_BYTES - head.len();
         head.extend_from_slice(&bytes[..missing.min(bytes.len())]);
         if let Some(digester) = &mut digester {
@@ -80,11 +83,6 @@ async fn receive(
         writer.push(bytes).await?;
     }
     Ok(Received { head, digests: digester.map(|digester| digester.finish()).unwrap_or_default() })
-}
-
-/// A body that did not come to its end is the client's doing.
-pub fn broken(error: UploadError) -> Error {
-    Error::Invalid(error.to_string())
 }
 
 fn check_length(upload: &Upload) -> Result<()> {

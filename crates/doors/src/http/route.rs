@@ -1,7 +1,7 @@
 //! Which verb a request is.
 
-use cairn_auth::Caller;
-use cairn_base::Error;
+use cairn_auth::{Caller, Principal};
+use cairn_base::{Error, Party};
 use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
@@ -12,9 +12,13 @@ use super::move_object::move_object;
 use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
-use super::{Body, Inner, admin, append, buckets, delete, health, info, list, no_content, put};
+use super::{
+    Body, Inner, admin, append, buckets, delete, health, info, list, no_content, parameters, put,
+    site,
+};
 use crate::limits;
 use crate::metrics::VerbStats;
+use crate::room::Room;
 use crate::serve::Peer;
 use crate::upload::Upload;
 
@@ -36,14 +40,28 @@ pub struct Request<'a> {
 
 type Outcome = Result<Response<Body>, Failure>;
 
+impl Inner {
+    /// Room for the body of a request that is read whole.
+    fn room(&self, request: &Request<'_>) -> Room {
+        let party = match request.caller.principal() {
+            Principal::User(user) => Party::User(user),
+            _ => Party::at(request.peer.address.ip()),
+        };
+        Room::of(&self.append_memory, party)
+    }
+}
+
 pub async fn route(
     door: &Inner,
     request: &Request<'_>,
     target: Target<'_>,
     upload: &mut Upload,
 ) -> Outcome {
-    refuse_other_sites(request)?;
+    site::refuse_other_sites(request.parts)?;
     let query = Query::parse(request.parts.uri.query())?;
+    if !matches!(target, Target::Admin(_)) {
+        parameters::check(&target, &request.parts.method, &query)?;
+    }
     match target {
         Target::Object { bucket, key } if is_read(request) && query.is_set("list") => {
             let prefix = format!("{key}/");
@@ -66,7 +84,7 @@ pub async fn route(
         Target::Buckets if is_read(request) => {
             Ok(buckets::list(door.fs(), request.caller, &query).await?)
         }
-        Target::Admin(path) => administer(door, request, &path, &query, upload).await,
+        Target::Admin(_) => administer(door, request, &target, &query, upload).await,
         Target::Health | Target::Ready | Target::Metrics if is_read(request) => {
             observe(door, request, &target).await
         }
@@ -81,25 +99,6 @@ pub async fn route(
 
 fn is_read(request: &Request<'_>) -> bool {
     matches!(request.parts.method, Method::GET | Method::HEAD)
-}
-
-/// A browser must not change things with its user's credentials at the wish of another site.
-fn refuse_other_sites(request: &Request<'_>) -> Result<(), Failure> {
-    let site = request.parts.headers.get("sec-fetch-site");
-    if !request.parts.method.is_safe() && site.is_some_and(|site| site == "cross-site") {
-        return Err(Error::Denied("a change asked for by another site".into()).into());
-    }
-    Ok(())
-}
-
-/// Pages may come out of a bucket, from the same origin: none of them may administer with what the
-/// browser knows of root.
-fn refuse_pages(request: &Request<'_>) -> Result<(), Failure> {
-    let site = request.parts.headers.get("sec-fetch-site");
-    if site.is_some_and(|site| site != "none") {
-        return Err(Error::Denied("administration asked for by a page".into()).into());
-    }
-    Ok(())
 }
 
 /// OPTIONS, and methods that a path does not take.
@@ -128,8 +127,8 @@ async fn object(
             move_object(fs, caller, place, target, headers).await?
         }
         "POST" => {
-            let memory = &door.append_memory;
-            append::append(fs, memory, caller, place, headers, upload, stats).await?
+            let room = door.room(request);
+            append::append(fs, room, caller, place, headers, upload, stats).await?
         }
         "DELETE" => delete::delete(fs, caller, bucket, key, headers).await?,
         _ => other(request, OBJECT)?,
@@ -189,7 +188,8 @@ async fn whole_bucket(
         "GET" | "HEAD" => buckets::show(fs, caller, bucket).await?,
         "PUT" => buckets::create(fs, caller, bucket, query).await?,
         "PATCH" => {
-            let json = append::collect(upload, limits::JSON_BYTES).await?;
+            let room = &mut door.room(request);
+            let json = append::collect(upload, limits::JSON_BYTES, room).await?;
             buckets::update(fs, caller, bucket, query, &json).await?
         }
         "DELETE" => buckets::delete(fs, caller, bucket).await?,
@@ -200,13 +200,18 @@ async fn whole_bucket(
 async fn administer(
     door: &Inner,
     request: &Request<'_>,
-    path: &str,
+    target: &Target<'_>,
     query: &Query,
     upload: &mut Upload,
 ) -> Outcome {
     cairn_auth::decide_admin(request.caller, "administration")?;
-    refuse_pages(request)?;
-    let json = append::collect(upload, limits::JSON_BYTES).await?;
+    site::refuse_pages(request.parts)?;
+    parameters::check(target, &request.parts.method, query)?;
+    let Target::Admin(path) = target else {
+        return Err(Error::NotFound("this path".into()).into());
+    };
+    let room = &mut door.room(request);
+    let json = append::collect(upload, limits::JSON_BYTES, room).await?;
     let asked = admin::Request { method: &request.parts.method, path, query, json: &json };
     admin::reply(&door.admit, request.caller, asked).await
 }
@@ -219,8 +224,8 @@ async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Ou
     })
 }
 
-/// Root, and who is on this machine without a proxy between.
+/// Root, and callers without credentials on this machine.
 fn may_see_metrics(request: &Request<'_>) -> bool {
-    let is_local = is_local(request.peer, &request.parts.headers);
+    let is_local = is_local(request.peer, &request.parts.uri, &request.parts.headers);
     request.caller.is_root() || (is_local && *request.caller == Caller::anonymous())
 }

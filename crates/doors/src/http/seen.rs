@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use cairn_base::Stages;
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, Method, Response, Uri};
 
 use super::{Body, reply};
+use crate::host;
 use crate::metrics::VerbStats;
 use crate::serve::Peer;
 use crate::timing;
@@ -41,10 +42,12 @@ impl Seen<'_> {
     }
 }
 
-/// Whether who asks is on this machine, without a proxy between.
-pub fn is_local(peer: Peer, headers: &HeaderMap) -> bool {
-    let is_forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"]
-        .iter()
-        .any(|name| headers.contains_key(*name));
-    peer.address.ip().to_canonical().is_loopback() && !is_forwarded
+/// Whether a request comes from this machine, was meant for it, and went through no proxy.
+pub fn is_local(peer: Peer, uri: &Uri, headers: &HeaderMap) -> bool {
+    let is_forwarded = |name: &str| {
+        name.starts_with("x-forwarded-") || ["forwarded", "x-real-ip", "via"].contains(&name)
+    };
+    peer.address.ip().to_canonical().is_loopback()
+        && host::is_loopback(uri, headers)
+        && !headers.keys().any(|name| is_forwarded(name.as_str()))
 }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use cairn_base::{Error, Result, limits};
 
+use crate::limits::QUERY_PARAMETERS;
+
 /// What a path names. Text is percent-decoded, once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target<'a> {
@@ -122,19 +124,32 @@ pub struct Query(Vec<(String, String)>);
 
 impl Query {
     /// # Errors
-    /// `Invalid` for a malformed escape, text that is not UTF-8, or a parameter given twice.
+    /// `Invalid` for a malformed escape, text that is not UTF-8, a parameter given twice, or too
+    /// many of them: each is compared with all others.
     pub fn parse(query: Option<&str>) -> Result<Query> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let text = |text: &str| decode(&text.replace('+', " ")).map(Cow::into_owned);
             let (name, value) = (text(name)?, text(value)?);
+            if pairs.len() == QUERY_PARAMETERS {
+                let what = format!("more than {QUERY_PARAMETERS} query parameters");
+                return Err(Error::Invalid(what));
+            }
             if pairs.iter().any(|(known, _)| *known == name) {
                 return Err(Error::Invalid(format!("query parameter {name:?} given twice")));
             }
             pairs.push((name, value));
         }
         Ok(Query(pairs))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -213,7 +228,9 @@ mod tests {
         assert_eq!(query.get("c"), Some("x y+"));
         assert!(query.is_set("b") && query.is_set("d") && !query.is_set("e"));
         assert!(!Query::parse(Some("a=0")).unwrap().is_set("a"));
-        for bad in ["a&a=1", "a=%", "a=%00"] {
+        let many = |count: usize| (0..count).map(|at| format!("a{at}&")).collect::<String>();
+        assert!(Query::parse(Some(&many(QUERY_PARAMETERS))).is_ok());
+        for bad in ["a&a=1", "a=%", "a=%00", &many(QUERY_PARAMETERS + 1)] {
             assert!(Query::parse(Some(bad)).is_err(), "{bad}");
         }
     }

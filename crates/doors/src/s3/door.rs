@@ -1,5 +1,6 @@
 //! The way of a request through this door.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,16 +17,17 @@ use s3s::{Body, S3Error, S3Result};
 use super::address::{self, Address};
 use super::counted::counted;
 use super::document::{self, Told};
-use super::error::{Codes, invalid, refuse_with};
+use super::error::{Codes, bad_request, invalid, refuse_with};
 use super::get_object::{Failure, Reading};
 use super::library::Library;
 use super::query::Query;
 use super::store::Store;
 use super::table::{Answer, Operation};
-use super::verdict::{Verdict, Verifier};
 use super::verbs::get_bucket;
+use super::verdict::{Verdict, Verifier};
 use super::{Classes, S3Config, headers, operation, owner, sigv2, sigv4};
 use crate::admit::Admit;
+use crate::host;
 use crate::metrics::{Metrics, VerbStats};
 use crate::observe::Observer;
 use crate::serve::{Door, Peer};
@@ -74,6 +76,7 @@ struct Seen {
 
 /// A request taken apart.
 pub(super) struct Parts {
+    from: SocketAddr,
     pub(super) method: Method,
     path: String,
     host: Vec<u8>,
@@ -202,16 +205,19 @@ impl Inner {
         request: Request<Upload>,
     ) -> Result<(Parts, Upload), Box<Response<Body>>> {
         let request_id = self.next_id();
+        let named = host::check(&request).map_err(|error| bad_request(error.to_string()));
         let (head, upload) = request.into_parts();
         let host = address::host(&head.uri, &head.headers).to_vec();
         let path = head.uri.path().to_owned();
-        let parsed = Address::parse(&path, &host, &self.domains)
+        let parsed = named
+            .and_then(|()| Address::parse(&path, &host, &self.domains))
             .and_then(|address| Ok((address, Query::parse(head.uri.query())?)));
         match parsed {
             Ok((address, query)) => {
                 let (method, headers) = (head.method, head.headers);
                 let (host_id, is_tls) = (self.host_id.clone(), peer.tls);
                 let parts = Parts {
+                    from: peer.address,
                     method,
                     path,
                     host,
@@ -385,11 +391,14 @@ impl Inner {
             host: &parts.host,
         };
         if let Some(claim) = self.verifier.claim_of_version_2(&request)? {
-            return self.verifier.judge_version_2(&request, &parts.address, claim).await;
+            return self
+                .verifier
+                .judge_version_2(&request, &parts.address, parts.from, claim)
+                .await;
         }
         match self.verifier.claim(&request)? {
             None => Verifier::anonymous(&request),
-            Some(claim) => self.verifier.judge(&request, claim).await,
+            Some(claim) => self.verifier.judge(&request, parts.from, claim).await,
         }
     }
 }

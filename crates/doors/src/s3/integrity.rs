@@ -45,7 +45,9 @@ impl Integrity {
         }
         match text(headers, "x-amz-checksum-type")? {
             None | Some("FULL_OBJECT") => Ok((integrity, wanted)),
-            Some(_) => Err(bad_request("x-amz-checksum-type: an object in one piece has FULL_OBJECT")),
+            Some(_) => {
+                Err(bad_request("x-amz-checksum-type: an object in one piece has FULL_OBJECT"))
+            }
         }
     }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::{Caller, Principal};
-use cairn_fs::Digester;
+use cairn_base::Shares;
+use cairn_fs::ops::buckets::GetBucket;
+use cairn_fs::ops::put_object::MayWrite;
+use cairn_fs::{Digester, party_of};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -12,25 +15,24 @@ use parking_lot::Mutex;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, S3ErrorCode, S3Result};
-use tokio::sync::Semaphore;
 
 use super::address::Address;
-use super::door::Parts;
 use super::document;
-use super::error::{bad_request, internal, refuse};
+use super::door::Parts;
+use super::error::{Codes, bad_request, internal, refuse};
 use super::integrity::Integrity;
 use super::payload::{Mode, Payload, decoded_length};
 use super::store::Store;
 use super::table::{Input, Operation};
 use super::verdict::Verdict;
 use super::{attributes, sigv4, xml};
+use crate::limits;
+use crate::room::Room;
 use crate::upload::Upload;
 
-/// A body that is XML, bytes; and one of a caller without credentials, who may do nothing with it.
+/// A body that is XML, bytes; and one of a caller who may do nothing with it.
 const XML_BYTES: usize = 2 << 20;
-const XML_BYTES_ANONYMOUS: usize = 4 << 10;
-/// All such bodies that are in memory, KiB.
-const XML_MEMORY_KIB: usize = 64 << 10;
+const XML_BYTES_REFUSED: usize = 4 << 10;
 
 /// What was established about a request before the library saw it; given to the verbs.
 #[derive(Clone)]
@@ -48,7 +50,8 @@ pub(super) struct Asked {
 /// The library, and what it is given.
 pub(super) struct Library {
     service: S3Service,
-    xml_memory: Semaphore,
+    store: Store,
+    xml_memory: Arc<Shares>,
 }
 
 impl Library {
@@ -57,10 +60,9 @@ impl Library {
         config.xml_max_body_size = XML_BYTES;
         // Forms never come as far as this.
         config.post_object_max_file_size = 0;
-        let mut builder = S3ServiceBuilder::new(store);
+        let mut builder = S3ServiceBuilder::new(store.clone());
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        let xml_memory = Semaphore::new(XML_MEMORY_KIB);
-        Library { service: builder.build(), xml_memory }
+        Library { service: builder.build(), store, xml_memory: Shares::new(limits::XML_BYTES) }
     }
 
     /// All other operations: the library reads what they ask and writes what they reply.
@@ -77,11 +79,14 @@ impl Library {
         }
         let upload = upload.take().ok_or_else(|| bad_request("the body was read already"))?;
         let mut payload = Payload::new(upload, verdict.mode, decoded);
+        let mut room = Room::of(&self.xml_memory, party_of(&verdict.caller));
         let body = match operation.input {
             Input::Bytes => Ok(Bytes::new()),
-            Input::Xml | Input::None => {
-                self.read_short(operation, &mut payload, &verdict.caller, &parts.headers).await
+            Input::Xml => {
+                let may = self.may_ask(&verdict.caller, operation, &parts.address).await;
+                read_xml(operation, &mut payload, may, &parts.headers, &mut room).await
             }
+            Input::None => read_nothing(&mut payload, &parts.headers).await,
         };
         let body = match body {
             Ok(body) => body,
@@ -113,37 +118,69 @@ impl Library {
         }
     }
 
-    /// A body that is XML, or nothing.
-    async fn read_short(
+    /// Whether a caller may change anything at all in what the request names: who may not gets no
+    /// room for what it sends.
+    async fn may_ask(
         &self,
-        operation: &Operation,
-        payload: &mut Payload,
         caller: &Caller,
-        headers: &HeaderMap,
-    ) -> S3Result<Bytes> {
-        // That of a completion is of the object, not of the list of its parts.
-        let integrity = match (operation.input, operation.name) {
-            (Input::None, _) | (_, "CompleteMultipartUpload") => Integrity::only_md5(headers)?,
-            _ => Integrity::parse(headers)?,
-        };
-        if operation.input == Input::None {
-            let body = payload.read_all(0).await?;
-            integrity.verify(payload, &Digester::new(true, &[]).finish())?;
-            return Ok(body);
+        operation: &Operation,
+        address: &Address,
+    ) -> S3Result<()> {
+        let store = &self.store;
+        if caller.principal() == Principal::Anonymous {
+            return Err(refuse(S3ErrorCode::AccessDenied, "a change without credentials"));
         }
-        let is_anonymous = caller.principal() == Principal::Anonymous;
-        let limit = if is_anonymous { XML_BYTES_ANONYMOUS } else { XML_BYTES };
-        let kib = payload.announced().map_or(limit, |len| limit.min(len as usize)) >> 10;
-        let permit = self.xml_memory.acquire_many(kib as u32).await;
-        let _held = permit.map_err(|_| refuse(S3ErrorCode::ServiceUnavailable, "stopping"))?;
-        let body = payload.read_all(limit).await?;
-        let mut digester = integrity.digester(None);
-        digester.update(&body);
-        integrity.verify(payload, &digester.finish())?;
-        let body = xml::prepare(body)?;
-        xml::check_elements(&body, operation.elements())?;
-        Ok(body)
+        let codes = Codes::bucket();
+        match (operation.name, address) {
+            ("CreateBucket", _) | (_, Address::Root) => Ok(()),
+            ("DeleteObjects", Address::Bucket(bucket)) | (_, Address::Object { bucket, .. }) => {
+                let may = MayWrite { bucket: bucket.clone() };
+                store.read(caller, bucket, codes, may).await.map(drop)
+            }
+            // The settings of a bucket.
+            (_, Address::Bucket(bucket)) => {
+                let named = GetBucket { name: bucket.clone() };
+                store.read(caller, bucket, codes, named).await.map(drop)
+            }
+        }
     }
+}
+
+/// A body of XML, in room that is taken for it if its sender may ask for something with it.
+async fn read_xml(
+    operation: &Operation,
+    payload: &mut Payload,
+    may: S3Result<()>,
+    headers: &HeaderMap,
+    room: &mut Room,
+) -> S3Result<Bytes> {
+    // The checksum of a completion is of the object, not of the list of its parts.
+    let integrity = match operation.name {
+        "CompleteMultipartUpload" => Integrity::only_md5(headers)?,
+        _ => Integrity::parse(headers)?,
+    };
+    let is_short = |length| length <= XML_BYTES_REFUSED as u64;
+    let body = match may {
+        Ok(()) => payload.read_all(XML_BYTES, Some(room)).await?,
+        // It is the verb that refuses, where there is no need for room.
+        Err(_) if payload.announced().is_some_and(is_short) => {
+            payload.read_all(XML_BYTES_REFUSED, None).await?
+        }
+        Err(refused) => return Err(refused),
+    };
+    let mut digester = integrity.digester(None);
+    digester.update(&body);
+    integrity.verify(payload, &digester.finish())?;
+    let body = xml::prepare(body)?;
+    xml::check_elements(&body, operation.elements())?;
+    Ok(body)
+}
+
+async fn read_nothing(payload: &mut Payload, headers: &HeaderMap) -> S3Result<Bytes> {
+    let integrity = Integrity::only_md5(headers)?;
+    let body = payload.read_all(0, None).await?;
+    integrity.verify(payload, &Digester::new(true, &[]).finish())?;
+    Ok(body)
 }
 
 /// What the verb did not read of a body.
@@ -159,9 +196,9 @@ fn complete(parts: &Parts, operation: &Operation, mut response: Response<Body>) 
     let Some(mut body) = response.body().bytes() else {
         let told = parts.told();
         return response.map(|body| {
-            Body::http_body_unsync(body.map_frame(move |frame| {
-                frame.map_data(|data| document::late(data, &told))
-            }))
+            Body::http_body_unsync(
+                body.map_frame(move |frame| frame.map_data(|data| document::late(data, &told))),
+            )
         });
     };
     if !response.status().is_success() {

@@ -5,6 +5,7 @@ use s3s::{S3ErrorCode, S3Result};
 
 use super::error::refuse;
 use super::sigv4::encode_into;
+use crate::limits::QUERY_PARAMETERS;
 
 /// Name and value pairs as sent. No name comes twice: S3 knows none that may.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,6 +19,11 @@ impl Query {
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
+            // Each is compared with all others.
+            if pairs.len() == QUERY_PARAMETERS {
+                let what = format!("more than {QUERY_PARAMETERS} query parameters");
+                return Err(refuse(S3ErrorCode::InvalidArgument, what));
+            }
             if pairs.iter().any(|(other, _)| *other == name) {
                 let what = format!("query parameter {name} given twice");
                 return Err(refuse(S3ErrorCode::InvalidArgument, what));
@@ -93,5 +99,12 @@ mod tests {
         assert!(Query::parse(Some("a=1&a=1")).is_err());
         assert!(Query::parse(Some("a=1&%61=1")).is_err());
         assert!(Query::parse(Some("a=%FF")).is_err());
+    }
+
+    #[test]
+    fn refuses_more_than_anybody_needs() {
+        let many = |count: usize| (0..count).map(|at| format!("a{at}&")).collect::<String>();
+        assert!(Query::parse(Some(&many(QUERY_PARAMETERS))).is_ok());
+        assert!(Query::parse(Some(&many(QUERY_PARAMETERS + 1))).is_err());
     }
 }

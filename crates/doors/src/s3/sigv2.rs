@@ -153,7 +153,8 @@ impl Claim {
 fn is_hoisted(name: &str, value: &str) -> bool {
     let is_amz = name.starts_with("x-amz-") && !sigv4::is_parameter(name);
     let is_header = is_amz || IN_QUERY.contains(&name);
-    is_header && !name.bytes().any(|byte| byte.is_ascii_uppercase())
+    is_header
+        && !name.bytes().any(|byte| byte.is_ascii_uppercase())
         && !value.contains(char::is_control)
 }
 
@@ -217,8 +218,7 @@ pub(super) fn strip(query: &mut Query) {
     if !query.has(KEY_ID) {
         return;
     }
-    let gone = |name: &str| {
-        [KEY_ID, SIGNATURE, EXPIRES].contains(&name) || IN_QUERY.contains(&name)
-    };
+    let gone =
+        |name: &str| [KEY_ID, SIGNATURE, EXPIRES].contains(&name) || IN_QUERY.contains(&name);
     query.retain(|name| !gone(name));
 }

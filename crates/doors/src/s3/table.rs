@@ -210,7 +210,12 @@ pub(super) static TABLE: [Operation; 47] = [
         "NoSuchCORSConfiguration",
         "The CORS configuration does not exist",
     ),
-    missing("GetBucketPolicy", &["policy"], "NoSuchBucketPolicy", "The bucket policy does not exist"),
+    missing(
+        "GetBucketPolicy",
+        &["policy"],
+        "NoSuchBucketPolicy",
+        "The bucket policy does not exist",
+    ),
     missing(
         "GetBucketLifecycleConfiguration",
         &["lifecycle"],
@@ -301,10 +306,7 @@ pub(super) static TABLE: [Operation; 47] = [
         &[CHANGE, KIND, &["x-amz-mp-object-size"]],
         taking(Xml, op("CompleteMultipartUpload", "POST", Object, &["uploadId"], &[])),
     ),
-    with(
-        &[CHANGE, &["x-amz-if-match-size"]],
-        op("DeleteObject", "DELETE", Object, &[], VERSION),
-    ),
+    with(&[CHANGE, &["x-amz-if-match-size"]], op("DeleteObject", "DELETE", Object, &[], VERSION)),
     op("DeleteObjectTagging", "DELETE", Object, &["tagging"], VERSION),
     op("AbortMultipartUpload", "DELETE", Object, &["uploadId"], &[]),
 ];
@@ -356,9 +358,8 @@ mod tests {
 
     /// The matrix as `docs/s3.md` has it.
     fn matrix() -> String {
-        let mut out = String::from(
-            "| operation | request | parameters | headers |\n|---|---|---|---|\n",
-        );
+        let mut out =
+            String::from("| operation | request | parameters | headers |\n|---|---|---|---|\n");
         for operation in &TABLE {
             let place = match operation.level {
                 Level::Service => "/",

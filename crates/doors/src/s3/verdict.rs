@@ -3,6 +3,7 @@
 //! This is the only place where a request becomes a [`Caller`], and where the [`Mode`] its body is
 //! read in is made.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cairn_auth::{Caller, SecretKey};
@@ -11,9 +12,7 @@ use http::StatusCode;
 use s3s::{S3ErrorCode, S3Result};
 
 use super::address::Address;
-use super::error::{
-    Codes, bad_request, invalid, not_implemented, refuse, refuse_with, translate,
-};
+use super::error::{Codes, bad_request, invalid, not_implemented, refuse, refuse_with, translate};
 use super::payload::{ChunkSigner, Chunked, Mode};
 use super::sigv2;
 use super::sigv4::{Claim, KeyCache, Request, SigningKey, content_sha256, payload_of};
@@ -60,9 +59,35 @@ impl Verifier {
 
     /// The verdict on a claim. Anything but a valid signature of an access key that exists now is
     /// an error.
-    pub(super) async fn judge(&self, request: &Request<'_>, claim: Claim) -> S3Result<Verdict> {
-        let found = self.admit.secret_of(&claim.access_key_id).await;
-        self.decide(request, claim, found.map_err(|error| translate(error, Codes::bucket()))?)
+    pub(super) async fn judge(
+        &self,
+        request: &Request<'_>,
+        from: SocketAddr,
+        claim: Claim,
+    ) -> S3Result<Verdict> {
+        let id = claim.access_key_id.clone();
+        let found = self.admit.secret_of(&id).await;
+        let found = found.map_err(|error| translate(error, Codes::bucket()))?;
+        let verdict = self.decide(request, claim, found);
+        self.held_back(from, &id, verdict).await
+    }
+
+    /// Counts wrong credentials, and holds the reply to them back if there were many.
+    async fn held_back(
+        &self,
+        from: SocketAddr,
+        id: &str,
+        verdict: S3Result<Verdict>,
+    ) -> S3Result<Verdict> {
+        if let Err(error) = &verdict
+            && matches!(
+                error.code(),
+                S3ErrorCode::InvalidAccessKeyId | S3ErrorCode::SignatureDoesNotMatch
+            )
+        {
+            self.admit.failed(from, id).await;
+        }
+        verdict
     }
 
     /// As [`Verifier::claim`], of a presigned URL of Signature Version 2.
@@ -78,19 +103,14 @@ impl Verifier {
         &self,
         request: &Request<'_>,
         address: &Address,
+        from: SocketAddr,
         claim: sigv2::Claim,
     ) -> S3Result<Verdict> {
-        let found = self.admit.secret_of(&claim.access_key_id).await;
+        let id = claim.access_key_id.clone();
+        let found = self.admit.secret_of(&id).await;
         let found = found.map_err(|error| translate(error, Codes::bucket()))?;
-        let (secret, user) = found.ok_or_else(unknown_key)?;
-        if !claim.holds(request, address, &secret) {
-            return Err(mismatch());
-        }
-        if has_session_token(request) {
-            return Err(session_token());
-        }
-        let mode = presigned_mode(request)?;
-        Ok(Verdict { caller: Caller::verified(user), mode, is_presigned: true })
+        let verdict = decide_version_2(request, address, &claim, found);
+        self.held_back(from, &id, verdict).await
     }
 
     fn decide(
@@ -114,6 +134,23 @@ impl Verifier {
         };
         Ok(Verdict { caller: Caller::verified(user), mode, is_presigned })
     }
+}
+
+fn decide_version_2(
+    request: &Request<'_>,
+    address: &Address,
+    claim: &sigv2::Claim,
+    found: Option<(SecretKey, UserId)>,
+) -> S3Result<Verdict> {
+    let (secret, user) = found.ok_or_else(unknown_key)?;
+    if !claim.holds(request, address, &secret) {
+        return Err(mismatch());
+    }
+    if has_session_token(request) {
+        return Err(session_token());
+    }
+    let mode = presigned_mode(request)?;
+    Ok(Verdict { caller: Caller::verified(user), mode, is_presigned: true })
 }
 
 fn unknown_key() -> s3s::S3Error {

@@ -16,8 +16,8 @@ pub(super) fn prepare(body: Bytes) -> S3Result<Bytes> {
     Ok(resolve_references(&body).unwrap_or(body))
 }
 
-/// Refuses what the library would pass over without a word: elements right below the root other than
-/// these.
+/// Refuses what the library would pass over without a word: elements right below the root other
+/// than these.
 pub(super) fn check_elements(xml: &[u8], known: &[&str]) -> S3Result<()> {
     let mut depth = 0usize;
     let mut rest = xml;
@@ -133,7 +133,8 @@ mod tests {
         for good in ["", "<R/>", "<R><A><X/></A><B a='1'/></R>", "<R><!-- <X> --><A>1</A></R>"] {
             assert!(check(good), "{good}");
         }
-        for bad in ["<R><C/></R>", "<?xml?><R><A/><C>1</C></R>", "<R><A><A/></A><C a='b'></C></R>"] {
+        for bad in ["<R><C/></R>", "<?xml?><R><A/><C>1</C></R>", "<R><A><A/></A><C a='b'></C></R>"]
+        {
             assert!(!check(bad), "{bad}");
         }
     }

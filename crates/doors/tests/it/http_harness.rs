@@ -85,6 +85,8 @@ fn runtime(log: &Log) -> Runtime {
 #[derive(Default)]
 pub struct Setup {
     pub limits: Limits,
+    /// Memory for uploads, unless it is as much as usual.
+    pub upload_bytes: Option<usize>,
     /// Whether it has a certificate (see [`Server::certificate`]).
     pub tls: bool,
     /// Whether clients can be sent to a door for links, that of a chunkserver.
@@ -100,7 +102,7 @@ impl Server {
         let log = Log::default();
         let runtime = runtime(&log);
         let dir = tempfile::tempdir().unwrap();
-        let (admit, root) = runtime.block_on(store(dir.path()));
+        let (admit, root) = runtime.block_on(store(dir.path(), setup.upload_bytes));
         let connections = Arc::new(Connections::default());
         let metrics = Metrics::new(
             admit.fs().clone(),
@@ -210,7 +212,7 @@ async fn files(
     (Some(address), Some(redirects))
 }
 
-async fn store(dir: &Path) -> (Arc<Admit>, NewCredential) {
+async fn store(dir: &Path, upload_bytes: Option<usize>) -> (Arc<Admit>, NewCredential) {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
     let engine = Arc::new(Memory::new());
     let master = Master::start(engine, Arc::clone(&clock), Default::default()).unwrap();
@@ -221,7 +223,10 @@ async fn store(dir: &Path) -> (Arc<Admit>, NewCredential) {
     config.durability = cairn_blocks::Durability::Async;
     let blocks = Arc::new(Store::open(disk, config).unwrap());
     let rng = Arc::new(SeededRng::new(7));
-    let fs = Fs::start(master, blocks, clock, &*rng, Default::default()).await.unwrap();
+    let usual = cairn_fs::Config::default();
+    let upload_bytes = upload_bytes.unwrap_or(usual.upload_bytes);
+    let config = cairn_fs::Config { upload_bytes, ..usual };
+    let fs = Fs::start(master, blocks, clock, &*rng, config).await.unwrap();
     let admit = Arc::new(Admit::new(fs, SealKey::new(&Secret::new([9; 32])), rng));
     let root = ensure_root(&admit, None).await.unwrap().unwrap();
     (admit, root)
@@ -309,12 +314,16 @@ impl Client {
         headers: &[(&str, &str)],
         length: Option<usize>,
     ) -> Vec<u8> {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.address);
         if let Some(authorization) = &self.authorization {
             head.push_str(&format!("Authorization: {authorization}\r\n"));
         }
         if let Some(length) = length {
             head.push_str(&format!("Content-Length: {length}\r\n"));
+        }
+        let has_type = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        if method == "POST" && path.starts_with("/admin/") && !has_type {
+            head.push_str("Content-Type: application/json\r\n");
         }
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));

@@ -1,6 +1,6 @@
 //! Paths that try to be more than names, and headers that try to be more than headers.
 
-use crate::http_harness::Server;
+use crate::http_harness::{Server, Setup};
 
 #[test]
 fn no_path_leaves_its_bucket() {
@@ -173,5 +173,91 @@ fn headers_stay_headers() {
     }
     for (site, status) in [("cross-site", 403), ("same-origin", 403), ("none", 200)] {
         root.get_with("/admin/keys", &[("Sec-Fetch-Site", site)]).expect(status);
+    }
+}
+
+/// Every request that changes something, as a page of another site makes it with the credentials
+/// that the browser knows: those of root. Nothing is changed, and nothing administered.
+#[test]
+fn pages_of_other_sites_change_nothing() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/storage/bucket", b"").expect(201);
+    root.put("/storage/bucket/a", b"kept").expect(201);
+    let key = br#"{"user":"root","id":"CSRFKEY","secret":"secret-of-another-site"}"#;
+    let changes: [(&str, &str, &[u8]); 11] = [
+        ("PUT", "/storage/other", b""),
+        ("PATCH", "/storage/bucket?visibility=public", b""),
+        ("DELETE", "/storage/bucket", b""),
+        ("PUT", "/storage/bucket/b", b"x"),
+        ("POST", "/storage/bucket/a", b"x"),
+        ("POST", "/storage/bucket/a?move-to=b", b""),
+        ("DELETE", "/storage/bucket/a", b""),
+        ("POST", "/admin/keys", key),
+        ("POST", "/admin/tokens", br#"{"user":"root"}"#),
+        ("POST", "/admin/gc", b""),
+        ("DELETE", "/admin/keys/none", b""),
+    ];
+    for origin in ["http://evil.example", "null", "http://test:81", "https://test.evil"] {
+        for kind in ["text/plain;charset=UTF-8", "application/json"] {
+            let headers = [("Origin", origin), ("Content-Type", kind)];
+            for (method, path, body) in changes {
+                root.call(method, path, &headers, body).expect(403);
+            }
+        }
+        root.get_with("/admin/keys", &[("Origin", origin)]).expect(403);
+        root.get_with("/storage/bucket/a", &[("Origin", origin)]).expect(200);
+    }
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+        for path in ["/admin/keys", "/admin/tokens", "/admin/gc"] {
+            root.call("POST", path, &[("Content-Type", kind)], key).expect(400);
+        }
+    }
+    let keys = root.get("/admin/keys").expect(200).json();
+    assert_eq!(keys["keys"].as_array().map(Vec::len), Some(1), "{keys}");
+    assert_eq!(root.get("/storage/bucket/a").expect(200).body, b"kept");
+    root.get("/storage/bucket/b").expect(404);
+    root.get("/storage/other").expect(404);
+    // Pages of this very host may change objects, as their readers may.
+    root.call("PUT", "/storage/bucket/b", &[("Origin", "http://test")], b"x").expect(201);
+}
+
+/// Whatever kind of content it says it is, however it is read, and at the door for links too.
+#[test]
+fn content_of_users_is_no_program() {
+    let server = Server::with(Setup { redirects: true, ..Setup::default() });
+    let root = server.root();
+    for (bucket, policy, vary) in
+        [("private", "same-origin", Some("authorization")), ("public", "cross-origin", None)]
+    {
+        root.put(&format!("/storage/{bucket}?visibility={bucket}"), b"").expect(201);
+        let path = format!("/storage/{bucket}/page");
+        for kind in ["text/html", "image/svg+xml", "application/xhtml+xml", "text/xml", "x/y"] {
+            let page = [b"<script>alert(1)</script>".as_slice(), &[b' '; 40_000]].concat();
+            root.call("PUT", &path, &[("Content-Type", kind)], &page);
+            let etag = root.get(&path).header("etag").unwrap();
+            let link =
+                root.get(&format!("{path}?redirect")).expect(307).header("location").unwrap();
+            let link = link.splitn(4, '/').nth(3).map(|path| format!("/{path}")).unwrap();
+            let replies = [
+                root.get(&path).expect(200),
+                root.call("HEAD", &path, &[], b"").expect(200),
+                root.get_with(&path, &[("Range", "bytes=0-9")]).expect(206),
+                root.get_with(&path, &[("Range", "bytes=0-1,5-9")]).expect(206),
+                root.get(&format!("{path}?download")).expect(200),
+                server.linked().get(&link).expect(200),
+            ];
+            for reply in &replies {
+                let security = reply.header("content-security-policy").unwrap_or_default();
+                assert!(security.starts_with("sandbox; default-src 'none';"), "{reply:?}");
+                assert_eq!(reply.header("x-content-type-options").unwrap(), "nosniff");
+            }
+            let same = root.get_with(&path, &[("If-None-Match", &etag)]).expect(304);
+            for reply in replies[..5].iter().chain([&same]) {
+                let said = reply.header("cross-origin-resource-policy");
+                assert_eq!(said.as_deref(), Some(policy));
+                assert_eq!(reply.header("vary").as_deref(), vary);
+            }
+        }
     }
 }

@@ -93,6 +93,32 @@ fn a_stalled_handshake_is_dropped() {
     ask(&server, &client(&certificate(&server), &[b"http/1.1"]), "first.test").unwrap();
 }
 
+#[test]
+fn handshakes_of_the_silent_take_no_place() {
+    let mut setup = Setup { tls: true, ..Setup::default() };
+    setup.limits.handshake = Duration::from_secs(8);
+    setup.limits.handshakes = 4;
+    let server = Server::with(setup);
+    let config = client(&certificate(&server), &[b"http/1.1"]);
+    let mut hello = Vec::new();
+    let name = ServerName::try_from("first.test").unwrap();
+    let mut session = ClientConnection::new(Arc::clone(&config), name).unwrap();
+    session.write_tls(&mut hello).unwrap();
+    // Nothing, or half of a hello.
+    let mut held: Vec<TcpStream> =
+        (0..30).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let half = hello.len() / 2;
+    for stream in held.iter_mut().step_by(3) {
+        stream.write_all(&hello[..half]).unwrap();
+    }
+    ask(&server, &config, "first.test").unwrap();
+    // Clients that say all of it and no more have their places for a part of the time only.
+    for stream in held.iter_mut().step_by(3) {
+        stream.write_all(&hello[half..]).unwrap();
+    }
+    ask(&server, &config, "first.test").unwrap();
+}
+
 /// Requests over one HTTP/2 connection, some at the same time.
 async fn converse<T>(stream: T, authorization: String)
 where

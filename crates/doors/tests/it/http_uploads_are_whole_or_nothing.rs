@@ -155,7 +155,7 @@ fn an_upload_that_stalls_is_given_up() {
     connection.send(&root.head("PUT", "/storage/bucket/a", &[], Some(10)));
     connection.send(b"hello");
     let started = Instant::now();
-    let reply = connection.reply("PUT").expect(400);
+    let reply = connection.reply("PUT").expect(408);
     assert!(reply.text().contains("stalled"), "{}", reply.text());
     assert!(started.elapsed() < Duration::from_secs(10));
     root.get("/storage/bucket/a").expect(404);

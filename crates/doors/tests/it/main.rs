@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod http_a_damaged_object_is_never_a_short_one;
+mod http_api_is_as_documented;
 mod http_buckets_and_listings;
 mod http_connections_are_kept_and_bounded;
 mod http_harness;
@@ -14,7 +15,9 @@ mod http_only_the_right_callers_may;
 mod http_over_tls;
 mod http_ranges_match_a_model;
 mod http_redirects_lead_to_the_bytes;
+mod http_slow_clients_are_in_nobodys_way;
 mod http_uploads_are_whole_or_nothing;
+mod http_users_are_disabled;
 mod s3_answers_are_those_of_s3;
 mod s3_bodies_are_verified;
 mod s3_conditions;

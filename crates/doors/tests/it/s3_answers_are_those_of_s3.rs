@@ -100,7 +100,8 @@ fn what_is_off_is_said_to_be() {
     }
     // What browsers and encrypting clients ask for is refused clearly.
     let form = b"--x\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\na\r\n--x--\r\n";
-    let post = root.ask("POST", "/photos").header("content-type", "multipart/form-data; boundary=x");
+    let post =
+        root.ask("POST", "/photos").header("content-type", "multipart/form-data; boundary=x");
     post.body(form).send().fails(501, "NotImplemented");
     root.ask("OPTIONS", "/photos/a").send().fails(405, "MethodNotAllowed");
     let put = root.ask("PUT", "/photos/a").header("x-amz-server-side-encryption", "AES256");

@@ -1,6 +1,6 @@
 //! Every way to send a body, right and wrong. Whatever is wrong, the object stays as it was.
 
-use crate::s3_harness::{Ask, Mode, Server};
+use crate::s3_harness::{Ask, Connection, Mode, Server};
 
 const BEFORE: &[u8] = b"what was there before";
 const CRC: (&str, &str) = ("x-amz-checksum-crc32c", "yZRlqg==");
@@ -436,7 +436,7 @@ fn a_connection_goes_on_after_a_refused_body() {
     let server = Server::start();
     let root = server.root();
     root.put("/photos", b"").ok();
-    let mut connection = crate::s3_harness::Connection::open(server.address);
+    let mut connection = Connection::open(server.address);
     for _ in 0..3 {
         connection.send(&root.ask("PUT", "/nosuch/a").body(&vec![1; 100_000]).wire());
         connection.reply("PUT").fails(404, "NoSuchBucket");
@@ -457,4 +457,46 @@ fn one_chunk_of_many_megabytes_is_not_held_in_memory() {
         ask.send().ok();
         assert_eq!(root.head("/photos/a").header("content-length"), Some("41943040"));
     }
+}
+
+/// Bodies of XML that are announced and do not come take no room, whoever sends them.
+#[test]
+fn xml_that_does_not_come_keeps_nobody_waiting() {
+    let server = Server::start();
+    let (slow, alice) = (server.user("slow"), server.user("alice"));
+    assert_eq!(alice.put("/alice", b"").status, 200);
+    assert_eq!(slow.put("/slow", b"").status, 200);
+    let body = vec![b' '; 2 << 20];
+    let mut held = Vec::new();
+    for (bucket, count) in [("slow", 40), ("alice", 40), ("nosuch", 40)] {
+        for _ in 0..count {
+            let mut ask = slow.ask("POST", &format!("/{bucket}?delete=")).body(&body);
+            ask.lie.cut = Some(1);
+            let mut connection = Connection::open(server.address);
+            connection.send(&ask.wire());
+            held.push(connection);
+        }
+    }
+    // Where the caller may do nothing, no byte of a long body is waited for.
+    assert_eq!(held[40].try_reply("POST").unwrap().status, 403);
+    assert_eq!(held[80].try_reply("POST").unwrap().status, 404);
+    let keys = "<Delete><Object><Key>a</Key></Object></Delete>";
+    let long = format!("{}{keys}", " ".repeat(100_000));
+    assert_eq!(alice.post("/alice?delete=", &long).status, 200);
+    assert_eq!(slow.post("/slow?delete=", &long).status, 200);
+}
+
+#[test]
+fn a_query_has_few_parameters_and_a_request_one_host() {
+    let server = Server::start();
+    let many: String = (0..65).map(|at| format!("a{at}=&")).collect();
+    let ask = |head: String| {
+        let mut connection = Connection::open(server.address);
+        connection.send(head.as_bytes());
+        connection.try_reply("GET").unwrap().status
+    };
+    assert_eq!(ask(format!("GET /bucket/a?{many} HTTP/1.1\r\nHost: a\r\n\r\n")), 400);
+    assert_eq!(ask("GET /bucket/a HTTP/1.1\r\n\r\n".into()), 400);
+    assert_eq!(ask("GET /bucket/a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".into()), 400);
+    assert_eq!(ask("GET /bucket/a HTTP/1.1\r\nHost: a\r\n\r\n".into()), 404);
 }

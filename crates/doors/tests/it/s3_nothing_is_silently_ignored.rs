@@ -80,14 +80,14 @@ const OPERATIONS: &[(&str, &str, &str)] = &[
     (
         "PUT",
         "/photos/a",
-        "if-match if-none-match x-amz-acl x-amz-checksum-algorithm x-amz-checksum-type x-amz-meta-a \
-         x-amz-storage-class x-amz-tagging",
+        "if-match if-none-match x-amz-acl x-amz-checksum-algorithm x-amz-checksum-type \
+         x-amz-meta-a x-amz-storage-class x-amz-tagging",
     ),
     (
         "POST",
         "/photos/a?uploads",
-        "if-match if-none-match x-amz-acl x-amz-checksum-algorithm x-amz-checksum-type x-amz-meta-a \
-         x-amz-storage-class x-amz-tagging",
+        "if-match if-none-match x-amz-acl x-amz-checksum-algorithm x-amz-checksum-type \
+         x-amz-meta-a x-amz-storage-class x-amz-tagging",
     ),
     ("DELETE", "/photos/a", "if-match if-none-match x-amz-if-match-size"),
     ("DELETE", "/photos/a?tagging", ""),
@@ -175,8 +175,7 @@ fn a_bucket_is_made_as_it_is_asked_for() {
     let server = Server::start();
     let root = server.root();
     let with = |inside: &str| {
-        let text =
-            format!("<CreateBucketConfiguration>{inside}</CreateBucketConfiguration>");
+        let text = format!("<CreateBucketConfiguration>{inside}</CreateBucketConfiguration>");
         root.put("/tagged", text.as_bytes())
     };
     let tags = |key: &str| format!("<Tags><Tag><Key>{key}</Key><Value>b</Value></Tag></Tags>");
@@ -303,7 +302,8 @@ fn the_owner_of_a_private_bucket_is_not_told() {
             assert_eq!(told(&owner), told(&wrong), "{method} {path}");
         }
     }
-    let ask = |guess: &str| root.ask("GET", "/photos/a").header("x-amz-expected-bucket-owner", guess);
+    let ask =
+        |guess: &str| root.ask("GET", "/photos/a").header("x-amz-expected-bucket-owner", guess);
     ask(&owner).send().ok();
     // As ids were written before.
     ask(&format!("0{}", &owner[1..])).send().ok();

@@ -13,7 +13,7 @@ fn buckets() {
     root.put("/photos", b"").ok();
     server.user("other").put("/photos", b"").fails(409, "BucketAlreadyExists");
     root.put("/Photos", b"").fails(400, "InvalidBucketName");
-    let located = "<CreateBucketConfiguration><LocationConstraint>eu-west-1\
+    let located = "<CreateBucketConfiguration><LocationConstraint>eu-test-1\
                    </LocationConstraint></CreateBucketConfiguration>";
     root.put("/other", located.as_bytes()).ok();
     let list = root.get("/").ok();

@@ -20,12 +20,21 @@ struct Url<'a> {
 
 impl<'a> Url<'a> {
     fn new(method: &'a str, path: &'a str) -> Url<'a> {
-        Url { method, path, signed: path.into(), expires: NOW + 60, query: Vec::new(), lines: "\n\n", headers: Vec::new() }
+        Url {
+            method,
+            path,
+            signed: path.into(),
+            expires: NOW + 60,
+            query: Vec::new(),
+            lines: "\n\n",
+            headers: Vec::new(),
+        }
     }
 
     fn send(&self, server: &Server, anonymous: &Client) -> Reply {
         let key = Key::new(HMAC_SHA1_FOR_LEGACY_USE_ONLY, server.root.secret.expose().as_bytes());
-        let (fixed, amz) = self.lines.split_at(self.lines.match_indices('\n').nth(1).unwrap().0 + 1);
+        let (fixed, amz) =
+            self.lines.split_at(self.lines.match_indices('\n').nth(1).unwrap().0 + 1);
         let text = format!("{}\n{fixed}{}\n{amz}{}", self.method, self.expires, self.signed);
         let signature = STANDARD.encode(sign(&key, text.as_bytes()));
         let mut ask = anonymous.ask(self.method, self.path);

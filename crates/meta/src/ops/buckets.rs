@@ -4,11 +4,11 @@ use cairn_auth::{Action, Principal, Rights, Visibility, decide};
 use cairn_base::{BucketId, Error, Ino, UserId, limits};
 use serde::{Deserialize, Serialize};
 
+use super::multipart::abort_uploads;
 use super::namespace::{
     Opened, add_entry, drop_directory, load, load_inode, load_known, new_directory, next_ino,
     open_bucket, remove_entry, store,
 };
-use super::multipart::abort_uploads;
 use super::tags::check_tags;
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally, Usage};
 use crate::{Context, Stop, Verb, View, keys};
@@ -32,8 +32,8 @@ pub fn check_bucket_name(name: &str) -> Result<(), Error> {
     )))
 }
 
-/// As [`check_bucket_name`], of a bucket that is not there yet: each label of a host name begins and
-/// ends with a letter or digit.
+/// As [`check_bucket_name`], of a bucket that is not there yet: each label of a host name begins
+/// and ends with a letter or digit.
 fn check_new_name(name: &str) -> Result<(), Error> {
     check_bucket_name(name)?;
     match name.contains(".-") || name.contains("-.") {

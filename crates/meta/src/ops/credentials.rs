@@ -1,5 +1,7 @@
 //! Users, access keys and tokens. Only root may manage them.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use cairn_auth::decide_admin;
 use cairn_base::{Error, Timestamp, UserId, limits};
@@ -116,7 +118,10 @@ impl Verb for FindAccessKey {
     const NAME: &'static str = "find_access_key";
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
-        load(view, &keys::access_key(&self.id))
+        match load::<AccessKey>(view, &keys::access_key(&self.id))? {
+            Some(key) if is_disabled(view, key.user)? => Ok(None),
+            found => Ok(found),
+        }
     }
 }
 
@@ -131,7 +136,80 @@ impl Verb for FindToken {
     const NAME: &'static str = "find_token";
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
-        load(view, &keys::token(&self.id))
+        match load::<Token>(view, &keys::token(&self.id))? {
+            Some(token) if is_disabled(view, token.user)? => Ok(None),
+            found => Ok(found),
+        }
+    }
+}
+
+/// The credentials of a user who is disabled are as if they were not there, for every door.
+fn is_disabled(view: &mut View<'_>, user: UserId) -> Result<bool, Stop> {
+    Ok(load::<User>(view, &keys::user(user))?.is_some_and(|user| user.disabled))
+}
+
+/// Refuses the credentials of a user from now on, or takes them again. They stay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DisableUser {
+    pub name: String,
+    pub disabled: bool,
+}
+
+impl Verb for DisableUser {
+    type Reply = ();
+    const NAME: &'static str = "disable_user";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "disabling a user")?;
+        let id = find_user(view, &self.name)?;
+        if id == UserId::ROOT && self.disabled {
+            return Err(Error::Conflict("root cannot be disabled".into()).into());
+        }
+        let key = keys::user(id);
+        let user: User = load_known(view, &key, "user by name")?;
+        store(view, key, &User { disabled: self.disabled, ..user });
+        Ok(())
+    }
+}
+
+/// A user as a listing shows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ListedUser {
+    pub name: String,
+    pub created: Timestamp,
+    pub disabled: bool,
+    pub access_keys: u64,
+    pub tokens: u64,
+}
+
+/// Lists all users.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListUsers;
+
+impl Verb for ListUsers {
+    type Reply = Vec<ListedUser>;
+    const NAME: &'static str = "list_users";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "listing users")?;
+        let (mut keys_of, mut tokens_of) = (BTreeMap::new(), BTreeMap::new());
+        for (_, row) in scan_sort(view, b'a')? {
+            *keys_of.entry(AccessKey::decode(&row)?.user).or_default() += 1;
+        }
+        for (_, row) in scan_sort(view, b't')? {
+            *tokens_of.entry(Token::decode(&row)?.user).or_default() += 1;
+        }
+        let mut users = Vec::new();
+        for (key, row) in scan_sort(view, b'u')? {
+            let User { name, created, disabled, .. } = User::decode(&row)?;
+            let number = key.get(2..).and_then(|number| number.try_into().ok());
+            let id = UserId(number.map_or(0, u64::from_be_bytes));
+            let of = |map: &BTreeMap<UserId, u64>| map.get(&id).copied().unwrap_or_default();
+            let (access_keys, tokens) = (of(&keys_of), of(&tokens_of));
+            users.push(ListedUser { name, created, disabled, access_keys, tokens });
+        }
+        Ok(users)
     }
 }
 

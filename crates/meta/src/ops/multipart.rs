@@ -594,9 +594,7 @@ impl Verb for TakeParts {
 impl TakeParts {
     fn check_unchanged(&self, upload: &Upload) -> Result<(), Error> {
         match self.change {
-            Some(change) if change != upload.change => {
-                Err(changed(self.name.upload))
-            }
+            Some(change) if change != upload.change => Err(changed(self.name.upload)),
             _ => Ok(()),
         }
     }

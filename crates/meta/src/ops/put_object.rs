@@ -12,6 +12,7 @@ use super::namespace::{
     next_ino, no_bucket, open_bucket, require_session, split_key, store, store_extents,
     walk_or_make,
 };
+use super::posix::without_privileges;
 use super::tags::store_tags;
 use crate::rows::{BucketKind, Content, Drain, Entry, Extents, Inode, Kind, ObjectAttributes, Row};
 use crate::{Context, Stop, Verb, View, keys};
@@ -193,7 +194,9 @@ impl Placement {
         let entry = Entry { ino, kind: Kind::File };
         let replaced = self.current.is_some();
         if let Some((former_ino, former)) = self.current {
-            inode.mode = former.mode;
+            // With a list the bits of the group are its mask: one goes with the other.
+            inode.mode = without_privileges(former.mode);
+            inode.acl = former.acl.clone();
             inode.uid = former.uid;
             inode.gid = former.gid;
             drop_link(view, context, former_ino, former)?;

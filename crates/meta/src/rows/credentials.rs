@@ -13,13 +13,19 @@ use super::{FORMAT, Row, array, unexpected, unzigzag, zigzag};
 pub struct User {
     pub name: String,
     pub created: Timestamp,
+    /// Whether its credentials are refused.
+    pub disabled: bool,
     pub unknown: Vec<u8>,
 }
 
 impl Row for User {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
-        writer.text(1, &self.name).number(2, zigzag(self.created.0)).raw(&self.unknown);
+        writer.text(1, &self.name).number(2, zigzag(self.created.0));
+        if self.disabled {
+            writer.number(3, 1);
+        }
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
@@ -30,6 +36,7 @@ impl Row for User {
             match field.tag {
                 1 => user.name = field.text()?,
                 2 => user.created = Timestamp(unzigzag(field.number()?)),
+                3 => user.disabled = field.number()? != 0,
                 _ => field.keep(&mut user.unknown),
             }
         }

@@ -62,7 +62,7 @@ fn check(disk: &SimDisk, acked: u64, states: &[Rows], what: &str) -> u64 {
 
 #[test]
 fn every_sync_point_of_every_workload() {
-    let images_wanted = 40_000 * cairn_sim::scale() as usize;
+    let images_wanted = 10_000 * cairn_sim::scale() as usize;
     let workers = 2;
     let start = std::time::Instant::now();
     let done: usize = std::thread::scope(|scope| {
@@ -93,7 +93,7 @@ fn every_sync_point_of_every_workload() {
 /// A cut, a start, a few commits, another cut, ...: what recovery itself writes is cut too.
 #[test]
 fn cuts_during_recovery_and_after() {
-    for seed in 1000..1080 {
+    for seed in 1000..1000 + 20 * cairn_sim::scale() {
         let rng = SeededRng::new(seed);
         let mut disk = SimDisk::new(seed);
         let mut states = vec![Rows::new()];
@@ -135,7 +135,7 @@ fn cuts_during_recovery_and_after() {
 
 #[test]
 fn cuts_while_an_engine_is_made() {
-    for seed in 0..40 {
+    for seed in 0..10 * cairn_sim::scale() {
         let disk = SimDisk::new(seed);
         disk.record();
         open(&disk, small(seed)).unwrap().abandon();
@@ -158,7 +158,7 @@ fn cuts_while_an_engine_is_made() {
 #[test]
 fn cuts_while_commits_and_checkpoints_overlap() {
     let mut images = 0;
-    for seed in 2000..2040_u64 {
+    for seed in 2000..2000 + 10 * cairn_sim::scale() {
         let config = if seed.is_multiple_of(2) { small(seed) } else { short_log(seed) };
         let config = Config { background: true, ..config };
         let history = record(seed, 60, &SimDisk::new(seed), config);

@@ -30,7 +30,7 @@ struct Run {
 
 #[test]
 fn with_rows_fetched_by_threads() {
-    for seed in 1..1 + 3 * cairn_sim::scale() {
+    for seed in 1..1 + cairn_sim::scale() {
         check(seed, Config { inline_us: 0, ..config(seed) }, 64, true);
     }
 }

@@ -3,16 +3,19 @@
 use cairn_auth::{Caller, Posix};
 use cairn_base::{BucketId, Ino, UserId};
 use cairn_meta::keys;
+use cairn_meta::ops::conditions::Conditions;
 use cairn_meta::ops::create::Create;
 use cairn_meta::ops::getattr::{Access, Getattr};
 use cairn_meta::ops::lookup::Lookup;
 use cairn_meta::ops::mkdir::Mkdir;
+use cairn_meta::ops::put_object::{NewContent, PutObject};
 use cairn_meta::ops::readdir::Readdir;
 use cairn_meta::ops::rename::{Rename, RenameMode};
 use cairn_meta::ops::setattr::Setattr;
 use cairn_meta::ops::unlink::Unlink;
 use cairn_meta::ops::write::{Data, Write};
-use cairn_meta::rows::{Bucket, BucketKind, Row};
+use cairn_meta::ops::xattr::{SetXattr, XattrMode};
+use cairn_meta::rows::{Bucket, BucketKind, ObjectAttributes, Row};
 
 use crate::harness::{OWNER, SESSION, Store, fails};
 
@@ -149,4 +152,45 @@ fn setgid_is_inherited() {
     let create = Create { parent, name: b"f".to_vec(), mode: 0o2755, umask: 0, exclusive: true };
     let file = store.run(create).unwrap().1;
     assert_eq!((file.uid, file.gid, file.mode), (2, 50, 0o755));
+}
+
+/// An object that replaces a file gives nobody more than the file did: the list goes with the bits
+/// of the group, which are its mask, and nothing runs as somebody else.
+#[test]
+fn an_object_in_place_of_a_file_widens_no_right() {
+    let mut store = Store::new(31);
+    let parent = store.bucket("bucket", BucketKind::Posix);
+    let ino = store.file(parent, "f");
+    let set = Setattr { ino, mode: Some(0o6750), gid: Some(50), ..Setattr::default() };
+    store.run(set).unwrap();
+    // The owner all, uid 9 reads and writes, the group nothing, the mask reads and writes.
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 7, u32::MAX), (2, 6, 9), (4, 0, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+    let mut value = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        value.extend(tag.to_le_bytes());
+        value.extend(permissions.to_le_bytes());
+        value.extend(id.to_le_bytes());
+    }
+    let name = b"system.posix_acl_access".to_vec();
+    store.run(SetXattr { ino, name, value: value.into(), mode: XattrMode::Set }).unwrap();
+    let before = store.inode(ino).unwrap();
+    let put = PutObject {
+        bucket: "bucket".into(),
+        key: "f".into(),
+        session: SESSION,
+        content: NewContent::Inline(b"new".to_vec().into()),
+        size: 3,
+        object: ObjectAttributes::default(),
+        tags: vec![],
+        conditions: Conditions::default(),
+    };
+    let ino = store.run(put).unwrap().ino;
+    let after = store.inode(ino).unwrap();
+    assert_eq!((after.acl, after.mode & 0o777), (before.acl, before.mode & 0o777));
+    assert_eq!((after.uid, after.gid, after.mode & 0o4000), (before.uid, before.gid, 0));
+    for (uid, gid, allowed) in [(9, 9, true), (8, 50, false), (8, 8, false)] {
+        store.act_as(uid, gid, &[]);
+        assert_eq!(store.run(Access { ino, wanted: 4 }).is_ok(), allowed, "uid {uid}, gid {gid}");
+    }
 }

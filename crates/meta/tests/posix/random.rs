@@ -30,7 +30,7 @@ use crate::listing::{PutObject, read_all};
 use crate::model::{Actor, Model, Name, Node, Outcome};
 use crate::runs::{Runs, symbol};
 
-const RUNS: u64 = 160;
+const RUNS: u64 = 60;
 const STEPS: u64 = 2_000;
 
 /// What a block holds and whose it is.

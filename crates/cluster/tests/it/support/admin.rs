@@ -1,6 +1,7 @@
 //! A master that is administered, over the metadata of a small cluster in memory.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
@@ -24,7 +25,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use super::{CLUSTER, Cluster, GATEWAY, MASTER, Node, SECOND};
+use super::{CLUSTER, Cluster, GATEWAY, MASTER, Node, PATIENCE, SECOND};
 
 pub const CHUNKSERVER: NodeId = NodeId(3);
 
@@ -77,8 +78,29 @@ impl Office {
     }
 
     pub fn client_of(&self, node: &Node, addresses: &[&str]) -> AdminClient {
+        self.client_within(PATIENCE, node, addresses)
+    }
+
+    /// One that asks for so long while no master serves it.
+    fn client_within(&self, within: Duration, node: &Node, addresses: &[&str]) -> AdminClient {
         let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
-        AdminClient::new(node.trust.clone(), addresses, SECOND).unwrap()
+        AdminClient::new(node.trust.clone(), addresses, within).unwrap()
+    }
+
+    /// That no master serves this node, and that one says why, with this word. On a busy machine
+    /// there may be no answer at all in time: then it is asked again.
+    pub async fn unserved(&self, node: &Node, addresses: &[&str], word: &str) {
+        let client = self.client_within(SECOND, node, addresses);
+        let asking = async {
+            loop {
+                match client.status().await {
+                    Err(Error::Unavailable(text)) if text.contains(word) => return,
+                    Err(Error::Unavailable(text)) if text.contains("no answer") => {}
+                    other => panic!("expected unavailable with {word:?}, got {other:?}"),
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking).await.expect("a master says why");
     }
 
     /// Another master, which stands by: its address.
@@ -96,11 +118,11 @@ impl Office {
     pub async fn tell<M: Serialize>(&self, node: &Node, method: Method, message: &M) {
         let peer = node.dial(&self.address).await.unwrap();
         let message = wire::encode(message).unwrap();
-        peer.call(method as u16, message, 10 * SECOND).await.unwrap();
+        peer.call(method as u16, message, PATIENCE).await.unwrap();
     }
 
     pub async fn stop(&self) {
-        self.server.stop(10 * SECOND).await;
+        self.server.stop(PATIENCE).await;
     }
 }
 
@@ -181,7 +203,7 @@ impl Raw {
                 tokio::time::sleep(SECOND / 100).await;
             }
         };
-        tokio::time::timeout(10 * SECOND, ended).await.expect("the connection ends");
+        tokio::time::timeout(PATIENCE, ended).await.expect("the connection ends");
     }
 }
 

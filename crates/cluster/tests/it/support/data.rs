@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{Cluster, GATEWAY, MASTER, Node};
+use super::{Cluster, GATEWAY, MASTER, Node, PATIENCE};
 
 /// The map as the master has it.
 pub type Truth = Arc<Mutex<Arc<ClusterMap>>>;
@@ -263,5 +263,5 @@ pub async fn until(what: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it becomes so");
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it becomes so");
 }

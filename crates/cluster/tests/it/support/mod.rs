@@ -25,6 +25,8 @@ pub const CLUSTER: ClusterId = ClusterId(0xc1);
 pub const MASTER: NodeId = NodeId(1);
 pub const GATEWAY: NodeId = NodeId(2);
 pub const SECOND: Duration = Duration::from_secs(1);
+/// How long a test waits for what comes at once on a machine that has nothing else to do.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A clock that stands still until it is moved.
 pub struct Fake(Mutex<Timestamp>);
@@ -160,13 +162,13 @@ impl Node {
     /// Dials and calls: a refusal may show only then.
     pub async fn dial_and_call(&self, address: &str) -> Result<Peer, Error> {
         let peer = self.dial(address).await?;
-        peer.call(1, "hello".into(), 10 * SECOND).await?;
+        peer.call(1, "hello".into(), PATIENCE).await?;
         Ok(peer)
     }
 
     pub async fn dial_and_call_with(&self, method: u16, address: &str) -> Peer {
         let peer = self.dial(address).await.unwrap();
-        peer.call(method, "hello".into(), 10 * SECOND).await.unwrap();
+        peer.call(method, "hello".into(), PATIENCE).await.unwrap();
         peer
     }
 }

@@ -6,8 +6,11 @@
 
 mod chunked;
 
+use std::sync::Arc;
+
 use aws_lc_rs::digest::{self, SHA256};
 use bytes::{Bytes, BytesMut};
+use cairn_base::{Party, Shares};
 use http_body_util::BodyExt;
 use s3s::{S3ErrorCode, S3Result};
 
@@ -15,6 +18,7 @@ pub(super) use chunked::{ChunkSigner, Chunked};
 
 use super::error::{bad_request, refuse, refuse_with};
 use super::sigv4::{hex, same};
+use crate::room::Room;
 use crate::upload::{Upload, UploadError};
 
 /// How the bytes on the wire are to be taken.
@@ -49,6 +53,11 @@ impl Payload {
         let hash = matches!(mode, Mode::Hashed(_)).then(|| digest::Context::new(&SHA256));
         let input = Bytes::new();
         Payload { upload, mode, hash, input, announced, seen: 0, is_done: false }
+    }
+
+    /// Says of which room it takes a part.
+    pub(super) fn shares(&mut self, room: &Arc<Shares>, party: Party) {
+        self.upload.shares(room, party);
     }
 
     /// Bytes of content the client said it would send.
@@ -113,8 +122,12 @@ impl Payload {
         }
     }
 
-    /// All of a body that has to be short.
-    pub(super) async fn read_all(&mut self, limit: usize) -> S3Result<Bytes> {
+    /// All of a body that has to be short, in room that is taken for it as it comes.
+    pub(super) async fn read_all(
+        &mut self,
+        limit: usize,
+        mut room: Option<&mut Room>,
+    ) -> S3Result<Bytes> {
         let too_long = || {
             let what = format!("the body is longer than {limit} bytes");
             refuse(S3ErrorCode::MaxMessageLengthExceeded, what)
@@ -122,10 +135,16 @@ impl Payload {
         if self.announced.is_some_and(|announced| announced > limit as u64) {
             return Err(too_long());
         }
+        if let Some(room) = &room {
+            self.shares(room.all(), room.party());
+        }
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next().await? {
             if whole.len() + piece.len() > limit {
                 return Err(too_long());
+            }
+            if let Some(room) = &mut room {
+                room.hold(whole.len() + piece.len()).await;
             }
             whole.extend_from_slice(&piece);
         }
@@ -145,7 +164,9 @@ fn incomplete(what: &'static str) -> s3s::S3Error {
 
 fn broken(error: &UploadError) -> s3s::S3Error {
     match error {
-        UploadError::Idle(_) => refuse(S3ErrorCode::RequestTimeout, error.to_string()),
+        UploadError::Idle(_) | UploadError::Slow(..) => {
+            refuse(S3ErrorCode::RequestTimeout, error.to_string())
+        }
         UploadError::Broken(_) => incomplete("the body was cut short"),
     }
 }

@@ -8,6 +8,7 @@ use s3s::{S3ErrorCode, S3Result};
 use super::canonical::{PathForm, canonical_request};
 use super::key::{hex_sha256, same};
 use super::{ALGORITHM, SKEW_SECS, SignedAt, SigningKey, presigned};
+use crate::limits::SIGNED_HEADERS;
 use crate::s3::error::{bad_request, invalid, not_implemented, refuse};
 use crate::s3::query::Query;
 
@@ -75,6 +76,11 @@ impl Claim {
     /// Every header that means something to S3 must be covered by the signature, and every
     /// header that is said to be covered must be there.
     fn check_signed_headers(&self, request: &Request<'_>) -> S3Result<()> {
+        // Each of them may be compared with each header, and its value is a part of what is hashed.
+        if self.signed_headers.split(';').count() > SIGNED_HEADERS {
+            let what = format!("more than {SIGNED_HEADERS} signed headers");
+            return Err(refuse(S3ErrorCode::InvalidArgument, what));
+        }
         let signed: Vec<&str> = self.signed_headers.split(';').collect();
         if !signed.contains(&"host") {
             return Err(unsigned("host"));

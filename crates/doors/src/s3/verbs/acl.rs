@@ -90,8 +90,7 @@ fn listed(policy: AccessControlPolicy, owner: UserId) -> S3Result<Visibility> {
             None => return Err(beyond_canned()),
         };
         match (id.as_deref(), uri.as_deref(), email_address, permission) {
-            (Some(id), None, None, Some(Permission::FULL_CONTROL)) if owner::is_id(id, owner) =>
-            {
+            (Some(id), None, None, Some(Permission::FULL_CONTROL)) if owner::is_id(id, owner) => {
                 owner_has_all = true;
             }
             (None, Some(ALL_USERS), None, Some(Permission::READ)) => {

@@ -1,8 +1,8 @@
 use cairn_fs::ops::conditions::Conditions;
 use cairn_fs::ops::delete_object::DeleteObject;
 use http::HeaderMap;
-use s3s::{S3ErrorCode, S3Result};
 use s3s::dto::{DeleteObjectInput, DeleteObjectOutput};
+use s3s::{S3ErrorCode, S3Result};
 
 use super::super::conditions;
 use super::super::error::{Codes, invalid};

@@ -1,8 +1,8 @@
 //! Taking the bytes of an object or part.
 
 use cairn_base::limits;
-use cairn_fs::Written;
 use cairn_fs::rows::{Algorithm, Checksum};
+use cairn_fs::{Written, party_of};
 use s3s::{S3ErrorCode, S3Result};
 
 use super::super::error::{Codes, bad_request, refuse, translate};
@@ -56,6 +56,7 @@ async fn read(
             return Err(store.refused(&asked.caller, &[bucket], error, codes).await);
         }
     };
+    payload.shares(store.fs.upload_memory(), party_of(&asked.caller));
     let mut digester = integrity.digester(further);
     while let Some(piece) = payload.next().await? {
         digester.update(&piece);

@@ -58,8 +58,5 @@ pub(crate) async fn run(
         ..CopyPartResult::default()
     };
     fill_checksums!(result, &copied.checksums, 0);
-    Ok(UploadPartCopyOutput {
-        copy_part_result: Some(result),
-        ..UploadPartCopyOutput::default()
-    })
+    Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() })
 }

@@ -34,8 +34,8 @@ use parking_lot::Mutex;
 use world::{MAKING, Report, run};
 
 /// Seeds of the test command.
-const SEEDS: u64 = 200;
-const MAKING_SEEDS: u64 = 50;
+const SEEDS: u64 = 40;
+const MAKING_SEEDS: u64 = 10;
 /// Of so many seeds one is run twice.
 const TWICE: u64 = 10;
 /// Seeds in which a bug must be found.

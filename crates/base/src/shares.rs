@@ -1,0 +1,401 @@
+//! Room that many parties share: memory for uploads, places for handshakes, mounts.
+//!
+//! No party takes the last quarter of it, and parties that wait are served in turn: so others come
+//! in, whatever one party does. It needs no runtime; the futures here wake whatever polls them.
+//!
+//! ```text
+//!   take ──► a Share, once there is room and the party has not taken its part
+//!   grow ──► more for a Share that holds some: before all that hold nothing
+//! ```
+//!
+//! Shares that all hold some and all wait for more would wait for ever. So one of them, the leader,
+//! gets more than there is until it is dropped: a caller bounds what one share may grow to.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::Future;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::UserId;
+
+/// What counts as one where room is shared.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Party {
+    User(UserId),
+    /// The addresses that one network hands out; see [`Party::at`].
+    Network(IpAddr),
+    /// The store itself, and requests without credentials whose address does not matter.
+    Other,
+}
+
+impl Party {
+    /// The party at an address: an IPv4 address, or the half of an IPv6 address that a network
+    /// hands out.
+    pub fn at(address: IpAddr) -> Party {
+        Party::Network(match address.to_canonical() {
+            IpAddr::V4(address) => IpAddr::V4(address),
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
+        })
+    }
+}
+
+pub struct Shares {
+    /// All the room there is.
+    room: u64,
+    /// What one party may take of it.
+    most: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    taken: u64,
+    /// Only those that hold or wait for something.
+    parties: HashMap<Party, Account>,
+    /// Parties in which shares are waited for, the next one first.
+    turns: VecDeque<Party>,
+    /// Shares that wait for more, the eldest first.
+    growing: VecDeque<Ask>,
+    /// What was granted and not fetched yet.
+    granted: HashSet<u64>,
+    /// The share that gets more than there is.
+    leader: Option<u64>,
+    next: u64,
+}
+
+#[derive(Default)]
+struct Account {
+    taken: u64,
+    waiting: VecDeque<Ask>,
+}
+
+/// Somebody who waits.
+struct Ask {
+    id: u64,
+    party: Party,
+    /// The share that is to grow, or a new one.
+    share: u64,
+    amount: u64,
+    waker: Waker,
+}
+
+/// A part of the room, which is given back when this is dropped.
+pub struct Share {
+    of: Arc<Shares>,
+    party: Party,
+    id: u64,
+    amount: u64,
+}
+
+impl Shares {
+    pub fn new(room: u64) -> Arc<Shares> {
+        let most = (room - room / 4).max(1);
+        Arc::new(Shares { room: room.max(1), most, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for room. More than one party may have counts as all that it may have.
+    pub fn take(self: &Arc<Self>, party: Party, amount: u64) -> Take {
+        let amount = amount.min(self.most);
+        let id = self.state().next_id();
+        Take { of: Arc::clone(self), party, share: id, grows: false, amount, waits: None }
+    }
+
+    /// Room, if there is some right now.
+    pub fn take_now(self: &Arc<Self>, party: Party, amount: u64) -> Option<Share> {
+        let amount = amount.min(self.most);
+        let mut state = self.state();
+        let id = state.next_id();
+        let is_free = self.is_free(&state, party, amount);
+        is_free.then(|| {
+            state.add(party, amount);
+            Share { of: Arc::clone(self), party, id, amount }
+        })
+    }
+
+    /// Whether it can be had without passing by others that wait.
+    fn is_free(&self, state: &State, party: Party, amount: u64) -> bool {
+        let waits = |account: &Account| !account.waiting.is_empty();
+        self.fits(state, party, amount)
+            && !state.parties.get(&party).is_some_and(waits)
+            && !self.is_short(state)
+    }
+
+    fn fits(&self, state: &State, party: Party, amount: u64) -> bool {
+        state.taken.saturating_add(amount) <= self.room && self.is_due(state, party, amount)
+    }
+
+    /// Whether the party may have so much more.
+    fn is_due(&self, state: &State, party: Party, amount: u64) -> bool {
+        let taken = state.parties.get(&party).map_or(0, |account| account.taken);
+        taken.saturating_add(amount) <= self.most
+    }
+
+    /// Whether anybody waits who has not taken its part: for want of room.
+    fn is_short(&self, state: &State) -> bool {
+        let is_due = |ask: &Ask| self.is_due(state, ask.party, ask.amount);
+        state.growing.iter().any(is_due)
+            || state.turns.iter().any(|party| {
+                let first = state.parties.get(party).and_then(|account| account.waiting.front());
+                first.is_some_and(is_due)
+            })
+    }
+
+    /// Whether others wait for what this party holds.
+    pub fn is_wanted_of(&self, party: Party) -> bool {
+        let state = self.state();
+        let waits = |account: &Account| !account.waiting.is_empty();
+        state.parties.get(&party).is_some_and(waits)
+            || state.growing.iter().any(|ask| ask.party == party)
+            || self.is_short(&state)
+    }
+
+    /// What is taken in all.
+    pub fn taken(&self) -> u64 {
+        self.state().taken
+    }
+
+    /// Grants what can be granted, and says whom to wake.
+    fn settle(&self, state: &mut State) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        let mut at = 0;
+        while let Some(ask) = state.growing.get(at) {
+            let leads = *state.leader.get_or_insert(ask.share) == ask.share;
+            let (party, amount) = (ask.party, ask.amount);
+            match leads || self.fits(state, party, amount) {
+                true => woken.extend(state.growing.remove(at).map(|ask| state.grant(ask))),
+                false => at += 1,
+            }
+        }
+        if state.growing.iter().any(|ask| self.is_due(state, ask.party, ask.amount)) {
+            return woken;
+        }
+        let mut passed = 0;
+        while passed < state.turns.len() {
+            let Some(party) = state.turns.pop_front() else { break };
+            let Some(account) = state.parties.get(&party) else { continue };
+            let Some(amount) = account.waiting.front().map(|ask| ask.amount) else { continue };
+            if self.fits(state, party, amount) {
+                let account = state.parties.entry(party).or_default();
+                let ask = account.waiting.pop_front();
+                if !account.waiting.is_empty() {
+                    state.turns.push_back(party);
+                }
+                woken.extend(ask.map(|ask| state.grant(ask)));
+                passed = 0;
+            } else if self.is_due(state, party, amount) {
+                // Its turn has come: nobody passes by.
+                state.turns.push_front(party);
+                break;
+            } else {
+                state.turns.push_back(party);
+                passed += 1;
+            }
+        }
+        woken
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let woken = self.settle(&mut state);
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn give_back(&self, party: Party, amount: u64, share: Option<u64>) {
+        let mut state = self.state();
+        if state.leader == share {
+            state.leader = None;
+        }
+        state.remove(party, amount);
+        self.wake(state);
+    }
+}
+
+impl State {
+    fn next_id(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn add(&mut self, party: Party, amount: u64) {
+        self.taken += amount;
+        self.parties.entry(party).or_default().taken += amount;
+    }
+
+    fn grant(&mut self, ask: Ask) -> Waker {
+        self.add(ask.party, ask.amount);
+        self.granted.insert(ask.id);
+        ask.waker
+    }
+
+    fn remove(&mut self, party: Party, amount: u64) {
+        self.taken = self.taken.saturating_sub(amount);
+        if let Some(account) = self.parties.get_mut(&party) {
+            account.taken = account.taken.saturating_sub(amount);
+        }
+        self.forget(party);
+    }
+
+    /// A party that neither holds nor waits is not remembered.
+    fn forget(&mut self, party: Party) {
+        let is_idle = |account: &Account| account.taken == 0 && account.waiting.is_empty();
+        if self.parties.get(&party).is_some_and(is_idle) {
+            self.parties.remove(&party);
+        }
+    }
+
+    fn enqueue(&mut self, ask: Ask, grows: bool) {
+        if grows {
+            return self.growing.push_back(ask);
+        }
+        let party = ask.party;
+        let account = self.parties.entry(party).or_default();
+        account.waiting.push_back(ask);
+        if account.waiting.len() == 1 {
+            self.turns.push_back(party);
+        }
+    }
+
+    fn waiting_mut(&mut self, party: Party, id: u64, grows: bool) -> Option<&mut Ask> {
+        let asks = match grows {
+            true => &mut self.growing,
+            false => &mut self.parties.get_mut(&party)?.waiting,
+        };
+        asks.iter_mut().find(|ask| ask.id == id)
+    }
+
+    fn give_up(&mut self, party: Party, id: u64, grows: bool) {
+        if grows {
+            return self.growing.retain(|ask| ask.id != id);
+        }
+        let Some(account) = self.parties.get_mut(&party) else { return };
+        account.waiting.retain(|ask| ask.id != id);
+        if account.waiting.is_empty() {
+            self.turns.retain(|other| *other != party);
+            self.forget(party);
+        }
+    }
+}
+
+/// Waits for room: see [`Shares::take`]. Dropped, it waits no longer.
+#[must_use = "room is taken when this is awaited"]
+pub struct Take {
+    of: Arc<Shares>,
+    party: Party,
+    share: u64,
+    grows: bool,
+    amount: u64,
+    /// The ask that waits.
+    waits: Option<u64>,
+}
+
+impl Take {
+    /// Whether it has been granted; otherwise `context` is woken when it is.
+    fn poll_granted(&mut self, context: &mut Context<'_>) -> bool {
+        let of = Arc::clone(&self.of);
+        let mut state = of.state();
+        let Some(id) = self.waits else {
+            let is_free = match self.grows {
+                true => state.growing.is_empty() && of.fits(&state, self.party, self.amount),
+                false => of.is_free(&state, self.party, self.amount),
+            };
+            if is_free {
+                state.add(self.party, self.amount);
+                return true;
+            }
+            let id = state.next_id();
+            let (party, share, amount) = (self.party, self.share, self.amount);
+            let ask = Ask { id, party, share, amount, waker: context.waker().clone() };
+            state.enqueue(ask, self.grows);
+            self.waits = Some(id);
+            // A leader does not wait.
+            let woken = of.settle(&mut state);
+            let is_granted = state.granted.remove(&id);
+            drop(state);
+            woken.into_iter().for_each(Waker::wake);
+            if is_granted {
+                self.waits = None;
+            }
+            return is_granted;
+        };
+        if state.granted.remove(&id) {
+            self.waits = None;
+            return true;
+        }
+        if let Some(ask) = state.waiting_mut(self.party, id, self.grows) {
+            ask.waker.clone_from(context.waker());
+        }
+        false
+    }
+}
+
+impl Future for Take {
+    type Output = Share;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Share> {
+        match self.poll_granted(context) {
+            false => Poll::Pending,
+            true => Poll::Ready(Share {
+                of: Arc::clone(&self.of),
+                party: self.party,
+                id: self.share,
+                amount: self.amount,
+            }),
+        }
+    }
+}
+
+impl Drop for Take {
+    fn drop(&mut self) {
+        let Some(id) = self.waits else { return };
+        let mut state = self.of.state();
+        match state.granted.remove(&id) {
+            true => state.remove(self.party, self.amount),
+            false => state.give_up(self.party, id, self.grows),
+        }
+        // A leader that only wanted more leads on: its share is still there.
+        self.of.wake(state);
+    }
+}
+
+impl Share {
+    /// Waits for more. What one share grows to must be bounded: see above.
+    pub async fn grow(&mut self, amount: u64) {
+        let amount = amount.min(self.of.most);
+        let more = Take {
+            of: Arc::clone(&self.of),
+            party: self.party,
+            share: self.id,
+            grows: true,
+            amount,
+            waits: None,
+        };
+        let mut more = more.await;
+        self.amount += std::mem::take(&mut more.amount);
+        // Dropped, it would end the lead of the share it belongs to.
+        more.id = 0;
+    }
+
+    pub fn amount(&self) -> u64 {
+        self.amount
+    }
+
+    /// Whether others wait for what this holds.
+    pub fn is_wanted(&self) -> bool {
+        self.of.is_wanted_of(self.party)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.give_back(self.party, self.amount, Some(self.id));
+    }
+}
+
+#[cfg(test)]
+mod tests;

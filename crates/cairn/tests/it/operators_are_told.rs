@@ -1,0 +1,169 @@
+//! What goes wrong, or is about to, is said in words that help.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::support::{KEY, Server, bytes, cairn, directory, run};
+
+/// A command fails with this exit code and says all of these.
+fn says(command: &mut std::process::Command, code: i32, words: &[&str]) {
+    let (got, stdout, stderr) = run(command);
+    assert_eq!(got, code, "{stdout}{stderr}");
+    for word in words {
+        assert!(stderr.contains(word), "{word:?} is not in {stderr}");
+    }
+}
+
+#[test]
+fn what_to_ask_for_instead() {
+    let (_directory, store) = directory();
+    let server = Server::start(&store, &[]);
+    server.ok(&["bucket", "create", "photos"]);
+    assert!(server.put("photos/doc/a", b"x"));
+    let client = |args: &[&str], code, words: &[&str]| says(&mut server.client(args), code, words);
+    client(&["stat", "photos/nope"], 1, &["photos/nope", "not found"]);
+    client(&["get", "photos/doc"], 1, &["photos/doc", "it is a folder: use -r"]);
+    client(&["get", "photos/nope"], 1, &["photos/nope", "not found"]);
+    client(&["ls", "photos/nope"], 1, &["photos/nope: nothing is there"]);
+    client(&["stat", "photos"], 2, &["cairn bucket stat"]);
+    client(&["rm", "photos"], 2, &["cairn bucket rm"]);
+    client(&["rm", "photos/doc/"], 2, &["-r"]);
+    client(&["bucket", "set", "photos"], 2, &["nothing to set"]);
+    server.ok(&["bucket", "create", "empty"]);
+    assert_eq!(server.ok(&["ls", "empty"]), "");
+    // At the door of S3, and with TLS where there is none.
+    let at = |url: &str| {
+        let mut command = cairn(&["ls", "photos", "--server", url]);
+        command.env("CAIRN_KEY", KEY).env("CAIRN_SECRET", "some-secret-0123456789");
+        command
+    };
+    says(&mut at(&server.s3), 1, &["this is an S3 door"]);
+    says(&mut at(&server.http.replace("http:", "https:")), 1, &["begin the address with http://"]);
+    // What the environment says is no part of the command line.
+    let (code, _, stderr) = run(&mut server.client(&["put"]));
+    assert_eq!(code, 2);
+    assert!(stderr.contains("Usage: cairn put [OPTIONS] <SOURCE> <TARGET>"), "{stderr}");
+}
+
+#[test]
+fn what_is_wrong_with_a_certificate() {
+    let (directory, store) = directory();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let make = |name: &str, is_ca: bool| {
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        if is_ca {
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        }
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        fs::write(file(&format!("{name}.pem")), certificate.pem()).unwrap();
+        fs::write(file(&format!("{name}.key")), key.serialize_pem()).unwrap();
+    };
+    make("ca", true);
+    make("plain", false);
+    for (name, code, word) in [("plain", 0, ""), ("ca", 1, "of an authority (CA:TRUE)")] {
+        let (pem, key) = (file(&format!("{name}.pem")), file(&format!("{name}.key")));
+        let server = Server::start(&store, &["--tls-cert", &pem, "--tls-key", &key]);
+        let (_, port) = server.http.rsplit_once(':').unwrap();
+        let url = format!("https://localhost:{port}");
+        let mut list = server.client(&["ls", "--server", &url, "--ca", &pem]);
+        says(&mut list, code, &[word]);
+        let other = file(if name == "ca" { "plain.pem" } else { "ca.pem" });
+        let mut untrusted = server.client(&["ls", "--server", &url, "--ca", &other]);
+        assert_eq!(run(&mut untrusted).0, 1);
+        let mut plain = server.client(&["ls", "--server", &format!("http://localhost:{port}")]);
+        says(&mut plain, 1, &["begin the address with https://"]);
+        assert_eq!(server.stop(), 0);
+    }
+    let (pem, none) = (file("plain.pem"), file("none.key"));
+    let mut server =
+        crate::support::server_command(&store, &["--tls-cert", &pem, "--tls-key", &none]);
+    let (code, _, stderr) = run(&mut server);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("none.key") && !stderr.contains("plain.pem"), "{stderr}");
+}
+
+#[test]
+fn how_much_goes_before_it_goes() {
+    let (directory, store) = directory();
+    let server = Server::start(&store, &[]);
+    server.ok(&["bucket", "create", "photos"]);
+    let source = directory.path().join("in");
+    fs::create_dir(&source).unwrap();
+    for at in 0..3 {
+        fs::write(source.join(format!("{at}")), bytes(at, 1000)).unwrap();
+    }
+    for at in 0..2 {
+        symlink("/nonexistent", source.join(format!("link{at}"))).unwrap();
+    }
+    let said = server.ok(&["put", "-r", source.to_str().unwrap(), "photos"]);
+    assert!(said.starts_with("3 files, ") && said.contains("; 2 left out"), "{said}");
+    // Nobody is there to be asked.
+    says(&mut server.client(&["rm", "-r", "photos"]), 2, &["--yes", "--dry-run"]);
+    let told = server.ok(&["rm", "-r", "photos", "--dry-run"]);
+    assert_eq!(told.lines().count(), 4, "{told}");
+    assert!(told.contains("3 objects, 2.93 KiB, below photos/"), "{told}");
+    server.ok(&["rm", "photos/0", "--dry-run"]);
+    assert_eq!(server.ok(&["ls", "photos"]).lines().count(), 3);
+    server.ok(&["rm", "-r", "photos", "--yes"]);
+    assert_eq!(server.ok(&["ls", "photos"]), "");
+}
+
+#[test]
+fn who_there_is_and_who_may_what() {
+    let (_directory, store) = directory();
+    let server = Server::start(&store, &[]);
+    server.ok(&["bucket", "create", "photos"]);
+    let made = server.ok(&["key", "create", "alice", "--json"]);
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    server.ok(&["bucket", "set", "photos", "--grant", "alice:read"]);
+    assert!(server.ok(&["bucket", "stat", "photos"]).contains("alice:read"));
+    let stat = server.ok(&["bucket", "stat", "photos", "--json"]);
+    let stat: serde_json::Value = serde_json::from_str(&stat).unwrap();
+    assert_eq!(stat["grants"][0]["user"], "alice");
+    let as_alice = |args: &[&str]| {
+        let mut command = server.anonymous(args);
+        command.env("CAIRN_KEY", made["id"].as_str().unwrap());
+        run(command.env("CAIRN_SECRET", made["secret"].as_str().unwrap())).0
+    };
+    assert_eq!(as_alice(&["ls", "photos"]), 0);
+    server.ok(&["user", "disable", "alice"]);
+    assert_eq!(as_alice(&["ls", "photos"]), 1);
+    let listed = server.ok(&["user", "ls"]);
+    assert!(listed.lines().any(|line| line.starts_with("alice") && line.contains("disabled")));
+    server.ok(&["user", "enable", "alice"]);
+    assert_eq!(as_alice(&["ls", "photos"]), 0);
+    assert!(server.fails(&["user", "disable", "root"]).contains("root cannot be disabled"));
+}
+
+#[test]
+fn that_nothing_could_be_looked_at() {
+    let mut command = cairn(&["doctor", "http://127.0.0.1:1", "--seconds", "1"]);
+    let (code, stdout, stderr) = run(&mut command);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stdout.starts_with("NO SERVER COULD BE LOOKED AT"), "{stdout}");
+    assert!(stdout.contains("not seen: http://127.0.0.1:1") && !stdout.contains("-0"), "{stdout}");
+    assert!(!stdout.contains("nothing is wrong"), "{stdout}");
+}
+
+#[test]
+fn that_help_is_what_was_written() {
+    let (code, stdout, _) = run(&mut cairn(&["bench", "http", "--help"]));
+    assert_eq!(code, 0);
+    assert!(
+        stdout.contains("put-{number}'") && stdout.contains("`{number}` in the path"),
+        "{stdout}"
+    );
+}
+
+/// Where metadata are in one copy, and no second master can come.
+#[test]
+fn how_many_copies_there_are() {
+    let (directory, _) = directory();
+    let master = directory.path().join("m").to_str().unwrap().to_owned();
+    let init = ["cluster", "init", &master, "--address", "127.0.0.1:7400"];
+    let (code, _, stderr) = run(&mut cairn(&init));
+    assert_eq!(code, 0, "{stderr}");
+    let mut token = cairn(&["cluster", "token", &master, "--role", "master"]);
+    says(&mut token, 1, &["several masters need their metadata in a database"]);
+}

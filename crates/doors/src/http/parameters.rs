@@ -1,0 +1,57 @@
+//! The query parameters that a request takes. Any other is refused: it would be ignored, and the
+//! request would do something else than was asked for.
+
+use cairn_base::{Error, Result};
+use http::Method;
+
+use super::route::MOVE_TO;
+use super::target::{Query, Target};
+
+const NONE: &[&str] = &[];
+const OBJECT: &[&str] =
+    &["download", "download-info", "expires", "format", "list", "no-redirect", "redirect"];
+const LISTING: &[&str] = &["after", "delimiter", "limit", "list", "prefix", "recursive"];
+const BUCKETS: &[&str] = &["after", "limit", "prefix"];
+const SETTINGS: &[&str] = &[
+    "cache_control",
+    "grant",
+    "quota_bytes",
+    "quota_objects",
+    "redirect",
+    "replicas",
+    "visibility",
+];
+
+/// # Errors
+/// `Invalid` with the names of those that would be taken.
+pub fn check(target: &Target<'_>, method: &Method, query: &Query) -> Result<()> {
+    let taken = taken(target, method, query);
+    match query.names().find(|name| !taken.contains(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let takes = if taken.is_empty() { "none".to_owned() } else { taken.join(", ") };
+            let text = format!("query parameter {name:?}: {method} of this path takes {takes}");
+            Err(Error::Invalid(text))
+        }
+    }
+}
+
+fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'static str] {
+    let is_list = query.is_set("list");
+    match (target, method.as_str()) {
+        (Target::Object { .. }, "GET" | "HEAD") if !is_list => OBJECT,
+        (Target::Object { .. } | Target::Prefix { .. }, "GET" | "HEAD") => LISTING,
+        (Target::Object { .. }, "POST") => &[MOVE_TO],
+        (Target::Bucket(_), "GET" | "HEAD") => match is_list {
+            true => LISTING,
+            false => &["list"],
+        },
+        (Target::Bucket(_), "PUT") => &["visibility"],
+        (Target::Bucket(_), "PATCH") => SETTINGS,
+        (Target::Prefix { prefix, .. }, "PUT") if prefix.is_empty() => &["visibility"],
+        (Target::Prefix { prefix, .. }, "PATCH") if prefix.is_empty() => SETTINGS,
+        (Target::Buckets, "GET" | "HEAD") => BUCKETS,
+        (Target::Admin(path), "POST") if path == "gc" => &["dry_run"],
+        _ => NONE,
+    }
+}

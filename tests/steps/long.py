@@ -1,0 +1,174 @@
+"""The long form: random campaigns, sizes and what needs a quiet machine.
+
+A part is a list of units. A unit that passed is not run again while the tree is the same, so a part
+that was ended goes on where it was.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from steps import jobs
+from steps.jobs import Job, python, rust
+
+KEPT = jobs.ROOT / "target/test-long"
+SCALED = {"CAIRN_TEST_SCALE": "8"}
+HOUR = 60 * 60
+
+
+def scaled(programs, crate, target, *words):
+    job = rust(*programs[crate, target], *words, env=SCALED, timeout=HOUR)
+    job.name += "".join(f" {word}" for word in words)
+    return job
+
+
+def models(programs):
+    yield scaled(programs, "meta", "posix", "operations_agree_with_the_model")
+    yield scaled(programs, "meta", "master", "any_interleaving")
+    yield scaled(programs, "fs", "it", "listings_agree")
+    yield scaled(programs, "fs", "it", "churn_with_crashes")
+
+
+def powercuts(programs):
+    yield scaled(programs, "blocks", "it", "power_cuts_lose_nothing_acknowledged")
+    for words in ("power_cuts", "io_errors", "bit_flips"):
+        yield scaled(programs, "meta", "engine", words)
+    for words in ("every_flipped_bit", "errors_of_the_disk"):
+        yield scaled(programs, "blocks", "it", words)
+    yield scaled(programs, "fs", "it", "power_cuts_lose_nothing_acknowledged")
+
+
+def seeds(programs):
+    """1,000 seeds of each kind, none of them in the short form."""
+    for first in range(1_000, 2_000, 125):
+        env = {"CAIRN_SEED": str(first), "CAIRN_SEEDS": "125"}
+        job = rust(*programs["sim", "it"], "cluster::", env=env, timeout=HOUR)
+        job.name += f" from {first}"
+        yield job
+
+
+def episodes(_):
+    for seed in range(11, 15):
+        command = [jobs.PYTHON, "-B", "tests/cluster/episodes.py", "--episodes", "10"]
+        yield Job(f"episodes of seed {seed}", [*command, "--seed", str(seed)], timeout=HOUR)
+
+
+def kills(_):
+    for seed in range(11, 15):
+        command = [jobs.PYTHON, "-B", "tests/kill/kill.py", "--rounds", "25"]
+        yield Job(f"kills of seed {seed}", [*command, "--seed", str(seed)], timeout=HOUR)
+
+
+def deaths(_):
+    for number in range(1, 6):
+        env = {"CAIRN_TEST_MOUNT_KILLS": "10"}
+        job = python("mount/test_survival.py", "-k", "killed_at_any_moment", env=env, timeout=HOUR)
+        job.name = f"deaths of mounts {number}"
+        yield job
+
+
+def mounts(_):
+    env = {
+        "CAIRN_TEST_MOUNT_OPERATIONS": "100000",
+        "CAIRN_TEST_MOUNT_CHANGES": "10000",
+        "CAIRN_TEST_MOUNT_FILES": "5000",
+        "CAIRN_TEST_CLUSTER_MOUNT_CHANGES": "1000",
+        "CAIRN_TEST_ACL_STEPS": "2000",
+    }
+    names = ["model", "coherence", "own_directories", "cluster_mount", "acl"]
+    for file in (f"mount/test_{name}.py" for name in names):
+        yield python(file, env=env, timeout=HOUR)
+
+
+def sizes(_):
+    env = {
+        "CAIRN_TEST_HUGE_GIB": "10",
+        "CAIRN_TEST_OBJECTS": "100000",
+        "CAIRN_TEST_DIRECTORY_ENTRIES": "1000000",
+        "CAIRN_TEST_TREE_FILES": "5200",
+        "CAIRN_TEST_BIG_MIB": "1024",
+    }
+    names = ["limits/test_big_uploads.py", "mount/test_big_directory.py", "clients/test_aws_cli.py"]
+    for file in names:
+        yield python(file, env=env, timeout=HOUR)
+    yield python("kill/test_kill.py", "-k", "many_objects", env=env, timeout=HOUR)
+
+
+def hostile(_):
+    env = {"CAIRN_TEST_HOSTILE_SECONDS": "600"}
+    yield python("hostile/test_hostile.py", "-k", "notice", env=env, timeout=HOUR)
+
+
+def quiet(programs):
+    env = {"CAIRN_TEST_DOCTOR": "all"}
+    yield python("doctor/test_doctor.py", env=env, timeout=HOUR)
+    yield rust(*programs["bench", "it"], "percentiles_are", env={"CAIRN_TEST_QUIET": "1"})
+
+
+PARTS = {
+    "models": (models, "models beside state machines, 8 times the short form"),
+    "powercuts": (powercuts, "power cuts at every sync point, 8 times the short form; every call and bit"),
+    "seeds": (seeds, "2,000 simulated clusters"),
+    "episodes": (episodes, "40 faults of real clusters under load"),
+    "kills": (kills, "100 kill -9 of a server under load"),
+    "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
+    "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
+    "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
+    "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
+    "quiet": (quiet, "every planted bottleneck, 20 looks at healthy systems, percentiles within 1 %"),
+}
+
+
+def show():
+    for name, (_, what) in PARTS.items():
+        print(f"{name:10} {what}")
+    return 0
+
+
+def tree():
+    """The hash of the work tree as it is, of files that are not committed, too."""
+    with tempfile.TemporaryDirectory() as scratch:
+        env = {**os.environ, "GIT_INDEX_FILE": f"{scratch}/index"}
+        subprocess.run(["git", "add", "--all"], cwd=jobs.ROOT, env=env, check=True)
+        written = ["git", "write-tree"]
+        done = subprocess.run(written, cwd=jobs.ROOT, env=env, check=True, stdout=subprocess.PIPE)
+        return done.stdout.decode().strip()
+
+
+def run(wanted):
+    unknown = [name for name in wanted if name not in PARTS]
+    if unknown:
+        sys.exit(f"{' '.join(unknown)}: no such part; tests/run --list")
+    _, built = jobs.test_programs()
+    programs = {(crate.name, target): (crate, target, file) for crate, target, file in built}
+    kept = KEPT / tree()
+    failed = []
+    for name in wanted or PARTS:
+        began = time.monotonic()
+        make, what = PARTS[name]
+        print(f"== {name}: {what}", flush=True)
+        for job in make(programs):
+            failed += [] if passes(job, kept / name) else [job.name]
+        print(f"== {name}: {time.monotonic() - began:.0f} s", flush=True)
+    for name in failed:
+        print(f"FAILED: {name}")
+    print(f"results: {kept.relative_to(jobs.ROOT)}")
+    return 1 if failed else 0
+
+
+def passes(job, kept: Path):
+    """Runs a unit, or says that it passed before."""
+    result = kept / job.log.name
+    if result.exists():
+        print(f"== {job.name}: passed before")
+        return True
+    job.run()
+    job.report()
+    if job.is_ok:
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copy(job.log, result)
+    return job.is_ok
