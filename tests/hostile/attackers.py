@@ -2,6 +2,7 @@
 what the server closes, and counts what it did: an attack that does nothing shows nothing.
 """
 
+import http.client
 import random
 import selectors
 import socket
@@ -21,7 +22,7 @@ class Attacker(threading.Thread):
         while not self.stop.is_set():
             try:
                 self.attack()
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 self.stop.wait(0.2)  # the server defends itself
             except Exception as error:
                 self.failure = error

@@ -7,6 +7,8 @@ how much memory the server has). CAIRN_TEST_HOSTILE_ALL=1: with mounts that ackn
 import os
 import resource
 import socket
+import ssl
+import subprocess
 import threading
 import time
 
@@ -209,6 +211,38 @@ def test_few_descriptors_are_divided_among_the_doors():
         assert S3(server.s3).request("GET", "/").status == 200
         for connection in held:
             connection.close()
+
+
+def test_silent_connections_keep_no_handshake_waiting(work):
+    """Connections that say nothing, half of a hello, or all of it and no more."""
+    certificate, key = work / "cert.pem", work / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-keyout", key, "-out", certificate, "-subj", "/CN=127.0.0.1",
+         "-addext", "subjectAltName=IP:127.0.0.1",
+         "-addext", "basicConstraints=critical,CA:FALSE"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    hello = first_bytes_of_a_handshake()
+    with Server(args=["--tls-cert", certificate, "--tls-key", key]) as server:
+        held = []
+        for number in range(240):
+            held.append(socket.create_connection(attackers.address(server.http), timeout=60))
+            held[-1].sendall((b"", hello[:7], hello)[number % 3])
+        for _ in range(10):
+            door = Http(server.http, cafile=str(certificate))
+            assert door.request("GET", "/storage/").status == 200
+            door.connection.close()
+        for connection in held:
+            connection.close()
+
+
+def first_bytes_of_a_handshake():
+    out, context = ssl.MemoryBIO(), ssl.create_default_context()
+    client = context.wrap_bio(ssl.MemoryBIO(), out, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return out.read()
 
 
 @pytest.fixture(autouse=True)

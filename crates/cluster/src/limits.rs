@@ -20,8 +20,8 @@ pub const WINDOW_CALLS: u32 = 4096;
 /// The bytes of these requests, headers included.
 pub const WINDOW_BYTES: u32 = 32 << 20;
 
-/// Connections of one listener, and how many of them may be in their handshake: of one address three
-/// quarters of these, at most.
+/// Connections of one listener, and how many of them may be in their handshake; three quarters of
+/// these from one address, at most.
 pub const CONNECTIONS: usize = 4096;
 pub const HANDSHAKES: usize = 256;
 /// Nodes that join at the same moment, three quarters of them from one address, at most.

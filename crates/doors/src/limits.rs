@@ -51,9 +51,6 @@ pub const FAILURE_SOURCES: usize = 4096;
 /// What is remembered of a key id, characters: those that exist are no longer.
 pub const FAILURE_ID_CHARS: usize = 64;
 
-/// A handshake may take this part of its time while others wait for its place.
-pub const HANDSHAKE_WANTED: u32 = 4;
-
 /// The path of a link to an object, bytes: with the host still far below what clients and proxies
 /// take.
 pub const LINK_BYTES: usize = 7 << 10;
@@ -76,6 +73,8 @@ pub struct Limits {
     /// TLS handshakes at the same time; no network takes the last quarter of them.
     pub handshakes: usize,
     pub handshake: Duration,
+    /// The same while others wait for its place.
+    pub handshake_wanted: Duration,
     /// A connection without a request in progress, on which nothing is sent, is closed: so is one
     /// that sends its headers too slowly or does not read its reply.
     pub idle: Duration,
@@ -95,6 +94,7 @@ impl Default for Limits {
             connections: 10_000,
             handshakes: 64,
             handshake: Duration::from_secs(10),
+            handshake_wanted: Duration::from_secs(2),
             idle: Duration::from_secs(75),
             idle_wanted: Duration::from_secs(5),
             upload_idle: Duration::from_secs(60),

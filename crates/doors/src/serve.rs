@@ -2,7 +2,8 @@
 //!
 //! A connection has no timer of its own per request. It has a pulse, which beats when a request
 //! begins and when bytes are sent; a connection that has neither a pulse nor a request in progress
-//! for [`Limits::idle`] is closed, whatever it is doing: much sooner where others wait for its slot.
+//! for [`Limits::idle`] is closed, whatever it is doing: much sooner where others wait for its
+//! slot.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -215,7 +216,7 @@ impl<D: Door> Shared<D> {
     ) -> Result<TlsStream<TcpStream>, BoxError> {
         self.while_unwanted(first_bytes::<HELLO_BYTES>(&stream, is_hello)).await??;
         let place = self.handshakes.take(Party::at(address.ip()), 1).await;
-        let soon = self.serving.limits.handshake / limits::HANDSHAKE_WANTED;
+        let soon = self.serving.limits.handshake_wanted;
         let mut shaking = pin!(tls.acceptor().accept(stream));
         loop {
             match timeout(soon, shaking.as_mut()).await {

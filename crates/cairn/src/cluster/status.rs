@@ -16,8 +16,8 @@ use crate::output;
 
 /// Show nodes, groups and sessions of a cluster
 ///
-/// Exit code 1 if anything is not as it should be: a node is down, a group lacks a replica. It warns
-/// while there is one copy of the metadata, if DIR is that of the master.
+/// Exit code 1 if anything is not as it should be: a node is down, a group lacks a replica. It
+/// warns while there is one copy of the metadata, if DIR is that of the master.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster status /srv/cairn-master

@@ -143,8 +143,8 @@ impl DataDir {
     }
 }
 
-/// Where the metadata are, by a directory, and whether that directory has some; `None` where it does
-/// not say.
+/// Where the metadata are, by a directory, and whether that directory has some; `None` where it
+/// does not say.
 pub fn place(path: &Path) -> Result<Option<(MetaPlace, bool)>> {
     match format::exists(path) {
         true => Ok(Some((Format::read(path)?.meta, path.join("meta").is_dir()))),

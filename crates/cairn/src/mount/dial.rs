@@ -107,9 +107,10 @@ impl HttpDialer {
         };
         let authorization = self.authorization.expose();
         let request = format!(
-            "GET /mount HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: upgrade\r\n\
+            "GET /mount HTTP/1.1\r\nHost: {}\r\nConnection: upgrade\r\n\
              Upgrade: cairn-mount/1\r\nAuthorization: {authorization}\r\n\
              User-Agent: cairn/{}\r\n\r\n",
+            host_header(host, *port),
             env!("CARGO_PKG_VERSION"),
         );
         stream.write_all(request.as_bytes()).await.map_err(lost)?;
@@ -182,6 +183,14 @@ fn authority(rest: &str, default_port: u16) -> Option<(String, u16)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
+/// As a header says it: an IPv6 address in brackets.
+fn host_header(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
         let (known, value) = line.split_once(':')?;
@@ -227,6 +236,8 @@ mod tests {
         check("[::1]", "::1", 80);
         assert_eq!(authority("a:b", 80), None);
         assert_eq!(authority("", 80), None);
+        assert_eq!(host_header("::1", 8080), "[::1]:8080");
+        assert_eq!(host_header("a.example", 80), "a.example:80");
     }
 
     #[test]

@@ -25,8 +25,8 @@ pub enum Format {
     Json,
 }
 
-/// Libraries that warn of what is no trouble: that of S3 calls every refusal of a client an error of
-/// the server, that of FUSE fails to unmount what has just been unmounted.
+/// Libraries that warn of what is no trouble: that of S3 calls every refusal of a client an error
+/// of the server, that of FUSE fails to unmount what has just been unmounted.
 const QUIET: [&str; 2] = ["s3s=off", "fuser=error"];
 
 impl LogArgs {

@@ -7,6 +7,7 @@ mod a_flipped_bit_is_named;
 mod a_lock_is_not_a_file_that_can_be_removed;
 mod benchmarks_run_and_clean_up;
 mod clusters_redirect_clients;
+mod gateways_let_nobody_wait;
 mod killed_servers_lose_nothing;
 mod metadata_is_dumped_and_loaded;
 mod names_of_others_do_no_harm;

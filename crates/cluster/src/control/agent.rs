@@ -94,6 +94,28 @@ impl Epochs {
 struct Papers {
     identity: Arc<Identity>,
     directory: Arc<Directory>,
+    /// The epoch of the last map whose masters were noted.
+    remembered: Arc<Mutex<u64>>,
+}
+
+impl Papers {
+    /// Notes where the masters are, for the next start: on a thread that may wait for the disk. Of
+    /// several maps the newest stays.
+    fn remember(&self, epoch: u64, masters: Vec<KnownNode>, addresses: Vec<String>) {
+        let (directory, remembered) = (Arc::clone(&self.directory), Arc::clone(&self.remembered));
+        let noting = move || {
+            let mut latest = remembered.lock();
+            if *latest >= epoch {
+                return;
+            }
+            match directory.remember_masters(&masters, &addresses) {
+                Ok(()) => *latest = epoch,
+                Err(error) => tracing::warn!(%error, "the masters were not noted"),
+            }
+        };
+        // Nobody waits for it.
+        drop(tokio::task::spawn_blocking(noting));
+    }
 }
 
 /// Speaks with the master that serves, whichever that is.
@@ -130,7 +152,7 @@ impl Agent {
         if addresses.is_empty() {
             return Err(Error::Invalid("the address of no master is known".into()));
         }
-        let papers = Some(Papers { identity, directory });
+        let papers = Some(Papers { identity, directory, remembered: Arc::default() });
         Ok(Agent::over(dialer, terms, addresses, papers, view, clock, rng))
     }
 
@@ -231,10 +253,8 @@ impl Agent {
             of_map.clone().map(|(id, node)| KnownNode { node: *id, pin: node.pin }).collect();
         let mut addresses: Vec<String> = of_map.map(|(_, node)| node.address.clone()).collect();
         addresses.retain(|address| !address.is_empty());
-        let kept = self.papers.as_ref().map(|papers| &papers.directory);
-        let remembered = kept.map(|directory| directory.remember_masters(&masters, &addresses));
-        if let Some(Err(error)) = remembered {
-            tracing::warn!(%error, "the masters were not noted");
+        if let Some(papers) = &self.papers {
+            papers.remember(map.epoch, masters, addresses.clone());
         }
         let further = self.addresses.iter().filter(|address| !addresses.contains(address));
         let further: Vec<String> = further.cloned().collect();

@@ -266,8 +266,8 @@ impl Blocks for Replicated {
             let text = format!("blocks: {lost} of {all} groups have no member that is up");
             return Err(Error::Unavailable(text));
         }
-        // While groups are formed anew none may take writes for some seconds: that passes. A cluster
-        // that is being made has too few of them yet.
+        // While groups are formed anew none may take writes for some seconds: that passes. A
+        // cluster that is being made has too few chunkservers yet.
         let is_one = |node: &&Node| node.pin.roles.contains(Role::Chunkserver);
         let all = map.nodes.values().filter(is_one).count();
         let up = map.nodes.values().filter(is_one).filter(|node| node.is_up).count();

@@ -186,3 +186,29 @@ async fn many_at_once() {
     let all = futures_util::future::join_all(writes);
     tokio::time::timeout(Duration::from_secs(60), all).await.unwrap();
 }
+
+/// What a mount shows as `df`, and a gateway as ready: every byte once, and no promise that the
+/// chunkservers that are up cannot keep.
+#[tokio::test]
+async fn room_counts_a_byte_once_and_those_that_are_away_are_missed() {
+    let world = World::new(3, &[(3, &[11, 12, 13])]).await;
+    world.write_in(wish(3), 1, &data(1, 300_000)).await.unwrap();
+    let (all, room) = (world.blocks.usage().await.unwrap(), world.blocks.room().await.unwrap());
+    assert!(all.live_bytes > 3 * 300_000, "{all:?}");
+    assert_eq!(room.live_bytes, all.live_bytes / 3);
+    assert_eq!(room.free_bytes, all.free_bytes / 3);
+    assert!(world.blocks.available().is_ok());
+    let away = |id: u64, expected: Option<&str>| {
+        world.set_up(id, false);
+        world.refresh();
+        let said = world.blocks.available().err().map(|error| error.to_string());
+        assert_eq!(said.is_some(), expected.is_some(), "{said:?}");
+        assert!(said.unwrap_or_default().contains(expected.unwrap_or_default()));
+    };
+    away(11, None);
+    away(12, Some("1 of 3 chunkservers are up, writes need 2"));
+    away(13, Some("1 of 1 groups have no member that is up"));
+    assert!(matches!(world.blocks.room().await, Err(Error::Unavailable(_))));
+    // One that is being made has none yet.
+    assert!(World::new(0, &[]).await.blocks.available().is_ok());
+}

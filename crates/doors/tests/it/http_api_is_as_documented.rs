@@ -126,7 +126,7 @@ fn errors_have_the_statuses_that_the_table_has() {
         root.call("PUT", "/storage/bucket/k", &[("Content-MD5", "AAAAAAAAAAAAAAAAAAAAAA==")], b"y"),
         root.get_with("/storage/bucket/key", &[("Range", "bytes=9-")]),
         root.call("PATCH", "/storage/bucket/key", &[], b""),
-        root.get("/storage/bucket/key?redirect"),
+        root.get("/storage/bucket/key?download-info"),
         wrong.get("/storage/bucket/key"),
         server.user("stranger").get("/storage/bucket/key"),
     ];

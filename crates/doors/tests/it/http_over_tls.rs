@@ -96,7 +96,8 @@ fn a_stalled_handshake_is_dropped() {
 #[test]
 fn handshakes_of_the_silent_take_no_place() {
     let mut setup = Setup { tls: true, ..Setup::default() };
-    setup.limits.handshake = Duration::from_secs(8);
+    setup.limits.handshake = Duration::from_secs(120);
+    setup.limits.handshake_wanted = Duration::from_millis(200);
     setup.limits.handshakes = 4;
     let server = Server::with(setup);
     let config = client(&certificate(&server), &[b"http/1.1"]);
