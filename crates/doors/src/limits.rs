@@ -19,9 +19,6 @@ pub const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 pub const RANGES: usize = 16;
 /// The body of a request that is JSON, bytes.
 pub const JSON_BYTES: usize = 64 << 10;
-/// What is left of an upload whose reply waits for it is read to its end if it is this short,
-/// bytes.
-pub const DRAIN_BYTES: u64 = 256 << 10;
 /// What is left of a refused upload is read and thrown away if it is no longer than this, bytes,
 /// and takes no longer: a client that is still sending gets to see why, and the connection lives.
 pub const LINGER_BYTES: u64 = 16 << 20;

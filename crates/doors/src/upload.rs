@@ -195,16 +195,14 @@ impl Upload {
         self.incoming.size_hint().exact()
     }
 
-    /// Reads what is left of a refused upload in the background, if that is not too much. Not for
-    /// a client that waits for `100 Continue`: this would ask for the body. `false`: the connection
-    /// ends, and the client should be told.
+    /// Reads what is left of a refused upload in the background, for a while. Not for a client
+    /// that waits for `100 Continue`: this would ask for the body. `false`: there is too much of
+    /// it, so the connection ends, and the client should be told.
     pub fn linger(mut self) -> bool {
         if self.is_end_stream() {
             return true;
         }
-        if self.announced().unwrap_or(0) > limits::LINGER_BYTES {
-            return false;
-        }
+        let ends = self.announced().unwrap_or(0) <= limits::LINGER_BYTES;
         tokio::spawn(async move {
             let drained = async {
                 let mut left = limits::LINGER_BYTES;
@@ -219,7 +217,7 @@ impl Upload {
             // Either way the body is dropped, and with it the connection if it is not at its end.
             let _ = timeout(limits::LINGER, drained).await;
         });
-        true
+        ends
     }
 }
 

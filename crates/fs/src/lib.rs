@@ -34,6 +34,6 @@ pub use file::{Changed, FileWriter, PACKED_RUNS, Piece, Uploaded};
 pub use fs::{Config, Fs, Stats, end_own_sessions, party_of};
 pub use gc::GcReport;
 pub use layout::{BlockReader, Layout};
-pub use multipart::{Completed, PartSource};
+pub use multipart::{Completed, CopiedPart, PartSource};
 pub use object::{ByteStream, Object};
 pub use write::{BodyWriter, PutRequest, Written};

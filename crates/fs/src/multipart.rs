@@ -1,17 +1,22 @@
-//! Multipart uploads: copied parts and completion. No byte moves.
+//! Multipart uploads: copied parts and completion; copies. No byte moves.
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{BodyId, Error, Result, Timestamp};
+use cairn_base::{BodyId, Error, Result, Timestamp, limits};
+use futures_util::TryStreamExt;
 
 use crate::Fs;
 use crate::digest::{Digester, combine_checksums};
-use crate::ops::conditions::Conditions;
+use crate::object::Object;
+use crate::ops::buckets::{DeleteBucket, DropUploads};
+use crate::ops::conditions::{Conditions, Current};
+use crate::ops::copy_object::{CopyCheckedObject, CopyObject, CopyReply, SourceState};
 use crate::ops::multipart::{
-    CompleteUpload, CopyPart, GetUpload, TAKE_PARTS, TakeParts, Taken, TakenPart, UploadName,
+    CompleteUpload, CopyCheckedPart, CopyPart, GetUpload, PartTable, TAKE_PARTS, TakeParts, Taken,
+    TakenPart, UploadName,
 };
-use crate::ops::put_object::{AbandonBody, PutReply};
-use crate::rows::{Checksum, Part, Upload};
+use crate::ops::put_object::{AbandonBody, MayWrite, PutReply};
+use crate::rows::{Algorithm, Checksum, ChecksumKind, Content, Part, Upload};
 
 /// An object made of an upload.
 #[derive(Clone, Debug)]
@@ -31,16 +36,34 @@ pub struct PartSource {
     pub range: Option<(u64, u64)>,
 }
 
+/// A part that is a range of an object.
+#[derive(Clone, Debug)]
+pub struct CopiedPart {
+    pub etag: String,
+    pub modified: Timestamp,
+    pub checksums: Vec<Checksum>,
+}
+
 impl Fs {
-    /// Makes a part of a range of an object, by reference; returns its ETag and time.
+    /// Makes a part of a range of an object, by reference. Only for a checksum are bytes read.
     pub async fn copy_part(
         &self,
         caller: &Caller,
         name: UploadName,
         number: u32,
         source: PartSource,
-    ) -> Result<(String, Timestamp)> {
-        let verb = CopyPart {
+        checksum: Option<Algorithm>,
+    ) -> Result<CopiedPart> {
+        let read = match checksum {
+            None => None,
+            Some(algorithm) => {
+                let object = self.open(caller, &source.bucket, &source.key).await?;
+                let range = range_of(&object, source.range)?;
+                let state = SourceState::of(object.ino(), object.inode());
+                Some((state, vec![object.checksum(algorithm, range).await?]))
+            }
+        };
+        let copy = CopyPart {
             name,
             number,
             source_bucket: source.bucket,
@@ -50,7 +73,54 @@ impl Fs {
             session: self.inner.meta.session(),
             body: self.inner.new_body(),
         };
-        self.run(caller, verb).await
+        let (checksums, (etag, modified)) = match read {
+            None => (Vec::new(), self.run(caller, copy).await?),
+            Some((state, checksums)) => {
+                let verb = CopyCheckedPart { copy, state, checksums: checksums.clone() };
+                (checksums, self.run(caller, verb).await?)
+            }
+        };
+        Ok(CopiedPart { etag, modified, checksums })
+    }
+
+    /// Copies an object by reference. Bytes are read only where a checksum is asked for that the
+    /// source does not have, or where that of the source is one of its parts.
+    pub async fn copy_object(
+        &self,
+        caller: &Caller,
+        copy: CopyObject,
+        checksum: Option<Algorithm>,
+    ) -> Result<CopyReply> {
+        let object = self.open(caller, &copy.source_bucket, &copy.source_key).await?;
+        let own = object.attributes().and_then(|attributes| attributes.checksums.first());
+        let size = object.size();
+        let wanted = match (checksum, own) {
+            (Some(_), _) if size > limits::PART_BYTES_MAX => {
+                let what = "a checksum of a copy of more than 5 GiB: copy it in parts";
+                return Err(Error::Invalid(what.into()));
+            }
+            (Some(algorithm), _) => algorithm,
+            (None, Some(own))
+                if own.kind == ChecksumKind::Composite && size <= limits::PART_BYTES_MAX =>
+            {
+                own.algorithm
+            }
+            (None, _) => return self.run(caller, copy).await,
+        };
+        let current = Current { ino: object.ino(), inode: object.inode() };
+        copy.source_conditions.check_read(current).map_err(|error| match error {
+            Error::NotModified(what) => Error::PreconditionFailed(what),
+            other => other,
+        })?;
+        let state = SourceState::of(object.ino(), object.inode());
+        let checksums = vec![object.checksum(wanted, 0..size).await?];
+        self.run(caller, CopyCheckedObject { copy, state, checksums }).await
+    }
+
+    /// Deletes an empty bucket and the uploads that are in progress in it.
+    pub async fn delete_bucket(&self, caller: &Caller, name: &str) -> Result<()> {
+        while self.run(caller, DropUploads { name: name.to_owned() }).await? {}
+        self.run(caller, DeleteBucket { name: name.to_owned() }).await
     }
 
     /// Makes an object of the parts, which are named in ascending order.
@@ -67,15 +137,79 @@ impl Fs {
         if !parts.is_sorted_by(|one, next| one.number < next.number) {
             return Err(Error::Invalid("parts must be named in ascending order".into()));
         }
-        self.read(caller, GetUpload { name: name.clone() }).await?;
+        let begun = self.read(caller, GetUpload { name: name.clone() }).await;
+        if let Err(Error::NotFound(_)) = &begun
+            && let Some(done) = self.completed_before(caller, &name, &parts).await?
+        {
+            return Ok(done);
+        }
+        begun?;
         let body = self.inner.new_body();
+        let (upload, named) = (name.clone(), parts.clone());
         let outcome = self.assemble(caller, name, parts, conditions, body).await;
         if outcome.is_err() {
             // Rows of a body that will not be published. If this fails, the end of the session
             // brings it up again.
             let _ = self.run(&Caller::system(), AbandonBody { body }).await;
         }
-        outcome
+        match outcome {
+            // Another completion of the same parts may have been done meanwhile.
+            Err(error @ (Error::NotFound(_) | Error::Conflict(_))) => {
+                match self.completed_before(caller, &upload, &named).await? {
+                    Some(done) => Ok(done),
+                    None => Err(error),
+                }
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The object that an upload has become, if it is there and was made of these parts.
+    async fn completed_before(
+        &self,
+        caller: &Caller,
+        name: &UploadName,
+        named: &[TakenPart],
+    ) -> Result<Option<Completed>> {
+        self.read(caller, MayWrite { bucket: name.bucket.clone() }).await?;
+        let object = match self.open(&Caller::system(), &name.bucket, &name.key).await {
+            Ok(object) => object,
+            Err(Error::NotFound(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(attributes) = object.attributes() else { return Ok(None) };
+        let Content::Body(body) = object.inode().content else { return Ok(None) };
+        if attributes.part_table != Some(name.upload) {
+            return Ok(None);
+        }
+        let (mut after, mut left) = (0, named);
+        loop {
+            let verb = PartTable { upload: name.upload, after, limit: limits::LIST_KEYS };
+            let (parts, more) = self.read(&Caller::system(), verb).await?;
+            for (number, part) in parts {
+                after = number;
+                if part.taken != Some(body) {
+                    continue;
+                }
+                match left.split_first() {
+                    Some((one, rest)) if (one.number, &one.etag) == (number, &part.etag) => {
+                        left = rest;
+                    }
+                    _ => return Ok(None),
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        let put = PutReply {
+            ino: object.ino(),
+            etag: object.etag(),
+            modified: object.inode().mtime,
+            replaced: false,
+        };
+        let checksums = attributes.checksums.clone();
+        Ok(left.is_empty().then(|| Completed { put, size: object.size(), checksums }))
     }
 
     async fn assemble(
@@ -136,14 +270,56 @@ fn multipart_etag(parts: &[Part]) -> Result<String> {
     Ok(format!("{}-{}", digester.finish().md5_hex(), parts.len()))
 }
 
-/// The checksum announced for the object, if all parts have one.
+/// First and last byte as a range within the object.
+fn range_of(object: &Object, range: Option<(u64, u64)>) -> Result<std::ops::Range<u64>> {
+    let size = object.size();
+    let range = match range {
+        None => 0..size,
+        Some((first, last)) if first <= last && last < size => first..last + 1,
+        Some(_) => return Err(Error::RangeNotSatisfiable { size }),
+    };
+    match range.end - range.start {
+        len if len > limits::PART_BYTES_MAX => Err(Error::TooLarge(format!("part of {len} bytes"))),
+        _ => Ok(range),
+    }
+}
+
+impl Object {
+    /// A checksum of a range: the object's own where it is that of all bytes, or computed.
+    async fn checksum(
+        &self,
+        algorithm: Algorithm,
+        range: std::ops::Range<u64>,
+    ) -> Result<Checksum> {
+        if range == (0..self.size())
+            && let Some(attributes) = self.attributes()
+            && let Some(own) = attributes
+                .checksums
+                .iter()
+                .find(|own| own.algorithm == algorithm && own.kind == ChecksumKind::FullObject)
+        {
+            return Ok(own.clone());
+        }
+        let mut digester = Digester::new(false, &[algorithm]);
+        let mut bytes = self.read(range);
+        while let Some(piece) = bytes.try_next().await? {
+            digester.update(&piece);
+        }
+        Ok(digester.finish().checksums.swap_remove(0))
+    }
+}
+
+/// The checksum announced for the object.
 fn object_checksums(upload: &Upload, parts: &[Part]) -> Result<Vec<Checksum>> {
     let Some((algorithm, kind)) = upload.checksum else { return Ok(Vec::new()) };
     let mut values: Vec<(Bytes, u64)> = Vec::with_capacity(parts.len());
     for part in parts {
         match part.checksums.iter().find(|checksum| checksum.algorithm == algorithm) {
             Some(checksum) => values.push((checksum.value.clone(), part.size)),
-            None => return Ok(Vec::new()),
+            None => {
+                let what = "a part has no checksum of the kind that the upload was begun with";
+                return Err(Error::Invalid(what.into()));
+            }
         }
     }
     Ok(vec![combine_checksums(algorithm, kind, &values)?])

@@ -12,7 +12,7 @@ use cairn_doors::http::{HttpDoor, Mounts, Redirects};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
 use cairn_doors::observe::{Observer, SLOW};
-use cairn_doors::s3::{self, S3Config};
+use cairn_doors::s3::{self, Classes, S3Config};
 use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
 use cairn_fs::Fs;
@@ -43,6 +43,11 @@ pub struct DoorArgs {
     /// A domain under which buckets are host names (bucket.DOMAIN); may be given several times
     #[arg(long, value_name = "DOMAIN")]
     domain: Vec<String>,
+    /// What becomes of S3 storage classes other than STANDARD that clients ask for: refused, or
+    /// taken and kept as STANDARD
+    #[arg(long, value_name = "refuse|standard", value_parser = storage_classes)]
+    #[arg(default_value = "refuse")]
+    s3_storage_classes: Classes,
     /// Requests that take longer are logged with where their time went, milliseconds
     #[arg(long, value_name = "MS", default_value_t = SLOW.as_millis() as u64)]
     slow_ms: u64,
@@ -55,12 +60,21 @@ pub struct DoorArgs {
     otlp_ratio: f64,
 }
 
+fn storage_classes(text: &str) -> Result<Classes, &'static str> {
+    match text {
+        "refuse" => Ok(Classes::Refuse),
+        "standard" => Ok(Classes::Standard),
+        _ => Err("use refuse or standard"),
+    }
+}
+
 /// The sockets of a server, bound before anything else is done.
 pub struct Sockets {
     s3: SocketAddr,
     http: SocketAddr,
     scheme: &'static str,
     domains: Vec<String>,
+    classes: Classes,
     observer: Mutex<Option<Observer>>,
     /// Taken when the doors open. Until then nobody is let wait: connections are refused.
     sockets: Mutex<Option<[TcpSocket; 2]>>,
@@ -123,6 +137,7 @@ impl DoorArgs {
             http: http_bound,
             scheme: if has_tls { "https" } else { "http" },
             domains: self.domain.clone(),
+            classes: self.s3_storage_classes,
             observer: Mutex::new(Some(self.observer()?)),
             sockets: Mutex::new(Some([s3, http])),
         })
@@ -171,7 +186,8 @@ pub fn start(
     let metrics = Metrics::new(fs.clone(), Arc::clone(&connections), observer);
     let limits = Limits { connections: process::connections_of(DOORS), ..Limits::default() };
     let serving = Serving { tls: tls.clone(), limits, connections };
-    let config = S3Config { domains: sockets.domains.clone(), ..S3Config::default() };
+    let (domains, classes) = (sockets.domains.clone(), sockets.classes);
+    let config = S3Config { domains, classes, ..S3Config::default() };
     let s3_door = s3::service(fs.clone(), Arc::clone(admit), &metrics, config);
     let mut http_door = HttpDoor::new(Arc::clone(admit), metrics, offers.redirects);
     if let Some(mounts) = offers.mounts {

@@ -3,7 +3,7 @@
 use cairn_auth::{Action, Caller, Rights, Visibility, decide};
 use cairn_base::{Error, Result};
 use cairn_fs::Fs;
-use cairn_fs::ops::buckets::{CreateBucket, DeleteBucket, GetBucket, ListBuckets, UpdateBucket};
+use cairn_fs::ops::buckets::{CreateBucket, GetBucket, ListBuckets, UpdateBucket};
 use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::namespace::Opened;
 use cairn_fs::rows::{Bucket, BucketKind, Usage};
@@ -207,6 +207,6 @@ pub async fn update(
 
 /// Deletes an empty bucket.
 pub async fn delete(fs: &Fs, caller: &Caller, name: &str) -> Result<Response<Body>> {
-    fs.run(caller, DeleteBucket { name: name.to_owned() }).await?;
+    fs.delete_bucket(caller, name).await?;
     Ok(no_content())
 }

@@ -10,20 +10,22 @@ use cairn_base::stage::{self, Scope};
 use cairn_base::{Stage, Stages};
 use cairn_fs::Fs;
 use futures_util::future::{Either, Ready, ready};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Response};
+use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue, RANGE};
+use http::{Method, Request, Response, StatusCode};
 use s3s::{Body, S3Error, S3Result};
 
 use super::address::{self, Address};
 use super::counted::counted;
-use super::error::{self, Codes, bad_request};
+use super::document::{self, Told};
+use super::error::{Codes, bad_request, invalid, refuse_with};
 use super::get_object::{Failure, Reading};
 use super::library::Library;
-use super::operation::Operation;
 use super::query::Query;
 use super::store::Store;
+use super::table::{Answer, Operation};
+use super::verbs::get_bucket;
 use super::verdict::{Verdict, Verifier};
-use super::{S3Config, headers, operation, owner, sigv2, sigv4};
+use super::{Classes, S3Config, headers, operation, owner, sigv2, sigv4};
 use crate::admit::Admit;
 use crate::host;
 use crate::metrics::{Metrics, VerbStats};
@@ -38,6 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const OTHER: &str = "Other";
 const UNSEEN: Seen = Seen { verb: usize::MAX, is_anonymous: true };
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
 
 /// The S3 door; cheap to clone.
 #[derive(Clone)]
@@ -48,6 +51,7 @@ pub struct S3Door {
 struct Inner {
     store: Store,
     domains: Vec<String>,
+    classes: Classes,
     verifier: Verifier,
     library: Library,
     observer: Arc<Observer>,
@@ -59,6 +63,7 @@ struct Inner {
     /// Where request ids begin: random, so that they differ after a restart.
     start: u64,
     count: AtomicU64,
+    host_id: String,
 }
 
 /// What became known of a request on its way.
@@ -79,6 +84,47 @@ pub(super) struct Parts {
     pub(super) query: Query,
     pub(super) headers: HeaderMap,
     pub(super) request_id: String,
+    host_id: String,
+    is_tls: bool,
+}
+
+impl Parts {
+    /// What an error document tells of this request.
+    pub(super) fn told(&self) -> Told {
+        let (bucket, key) = match &self.address {
+            Address::Root => (None, None),
+            Address::Bucket(bucket) => (Some(bucket), None),
+            Address::Object { bucket, key } => (Some(bucket), Some(key)),
+        };
+        let mut names = self.headers.keys().map(HeaderName::as_str);
+        let of_source = names.any(|name| name.starts_with("x-amz-copy-source-if-"));
+        let range = self.headers.get(RANGE).or(self.headers.get("x-amz-copy-source-range"));
+        Told {
+            resource: self.address.resource(),
+            request_id: self.request_id.clone(),
+            host_id: self.host_id.clone(),
+            bucket: bucket.cloned(),
+            key: key.cloned(),
+            upload: self.query.get("uploadId").map(str::to_owned),
+            range: range.and_then(|range| range.to_str().ok()).map(str::to_owned),
+            of_source,
+        }
+    }
+
+    /// Where clients find an object: as this request went, in full.
+    pub(super) fn url(&self) -> Option<String> {
+        let Address::Object { bucket, key } = &self.address else { return None };
+        let scheme = if self.is_tls { "https" } else { "http" };
+        let host = std::str::from_utf8(&self.host).ok().filter(|host| !host.is_empty())?;
+        let mut url = format!("{scheme}://{host}/");
+        let path = address::decode(&self.path).ok()?;
+        if !self.address.is_by_host(&path) {
+            url.push_str(bucket);
+            url.push('/');
+        }
+        sigv4::encode_into(&mut url, key.as_bytes(), false);
+        Some(url)
+    }
 }
 
 impl S3Door {
@@ -109,11 +155,13 @@ impl S3Door {
             library: Library::new(store.clone()),
             store,
             domains,
+            classes: config.classes,
             verifier: Verifier::new(admit, clock, region),
             get: Operation::named("GetObject"),
             head: Operation::named("HeadObject"),
             start,
             count: AtomicU64::new(0),
+            host_id: format!("H{start:016x}"),
         };
         S3Door { inner: Arc::new(inner) }
     }
@@ -147,7 +195,8 @@ impl Door for S3Door {
 impl Inner {
     fn next_id(&self) -> String {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        format!("{:016X}", self.start.wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+        // A letter first: no parser takes it for a number.
+        format!("R{:016X}", self.start.wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
     fn take_apart(
@@ -166,13 +215,28 @@ impl Inner {
         match parsed {
             Ok((address, query)) => {
                 let (method, headers) = (head.method, head.headers);
-                let from = peer.address;
-                let parts = Parts { from, method, path, host, address, query, headers, request_id };
+                let (host_id, is_tls) = (self.host_id.clone(), peer.tls);
+                let parts = Parts {
+                    from: peer.address,
+                    method,
+                    path,
+                    host,
+                    address,
+                    query,
+                    headers,
+                    request_id,
+                    host_id,
+                    is_tls,
+                };
                 Ok((parts, upload))
             }
             Err(error) => {
-                let response = error::response(&error, &path, &request_id);
-                Err(Box::new(finish(response, &request_id)))
+                let host_id = self.host_id.clone();
+                let id = request_id.clone();
+                let told = Told { resource: path, request_id, host_id, ..Told::default() };
+                let mut response = document::response(&error, &told);
+                leave(Some(upload), &head.headers, &mut response);
+                Err(Box::new(self.finish(response, &id)))
             }
         }
     }
@@ -192,7 +256,7 @@ impl Inner {
         let (query, headers) = (&parts.query, &parts.headers);
         let reading = Reading { caller, bucket, key, query, headers, is_head };
         let response = match reading.now(&self.store.fs)? {
-            Ok(response) => finish(response, &parts.request_id),
+            Ok(response) => self.finish(response, &parts.request_id),
             Err(Failure::Refused(error)) => self.refused(parts, &error),
             // What is missing takes another look.
             Err(Failure::Store(_)) => return None,
@@ -203,16 +267,17 @@ impl Inner {
     }
 
     fn refused(&self, parts: &Parts, error: &S3Error) -> Response<Body> {
-        let response = error::response(error, &parts.address.resource(), &parts.request_id);
-        finish(response, &parts.request_id)
+        self.finish(document::response(error, &parts.told()), &parts.request_id)
     }
 
     async fn answer(&self, mut parts: Parts, upload: Upload) -> Response<Body> {
         let (mut seen, announced) = (UNSEEN, upload.announced());
-        let response = match self.serve(&mut parts, upload, &mut seen).await {
-            Ok(response) => finish(response, &parts.request_id),
+        let mut upload = Some(upload);
+        let mut response = match self.serve(&mut parts, &mut upload, &mut seen).await {
+            Ok(response) => self.finish(response, &parts.request_id),
             Err(error) => self.refused(&parts, &error),
         };
+        leave(upload, &parts.headers, &mut response);
         if let Some(stats) = self.stats.get(seen.verb)
             && response.status().is_success()
         {
@@ -238,7 +303,7 @@ impl Inner {
     async fn serve(
         &self,
         parts: &mut Parts,
-        upload: Upload,
+        upload: &mut Option<Upload>,
         seen: &mut Seen,
     ) -> S3Result<Response<Body>> {
         let verdict = stage::time(Stage::Admit, self.judge(parts)).await?;
@@ -248,12 +313,17 @@ impl Inner {
             sigv2::strip(&mut parts.query);
             headers::unhoist(&mut parts.query, &mut parts.headers)?;
         }
-        headers::check(&parts.headers)?;
         let copies = parts.headers.contains_key("x-amz-copy-source");
         let operation =
             operation::resolve(&parts.method, &parts.address, &mut parts.query, copies)?;
         seen.verb = operation.index();
-        owner::check_expected(&self.store.fs, &parts.address, &parts.headers).await?;
+        headers::check(operation, &parts.headers, self.classes)?;
+        check_source(&parts.headers)?;
+        owner::check_expected(&self.store.fs, &verdict.caller, &parts.address, &parts.headers)
+            .await?;
+        if let Some(answer) = &operation.answer {
+            return self.tell(parts, answer, &verdict.caller).await;
+        }
         match (operation.name, &parts.address) {
             ("GetObject" | "HeadObject", Address::Object { bucket, key }) => {
                 let is_head = parts.method == Method::HEAD;
@@ -269,6 +339,46 @@ impl Inner {
             }
             _ => self.library.ask(parts, operation, verdict, upload).await,
         }
+    }
+
+    /// Answers a question about a feature that is not there, to callers who may know the bucket.
+    async fn tell(
+        &self,
+        parts: &Parts,
+        answer: &Answer,
+        caller: &Caller,
+    ) -> S3Result<Response<Body>> {
+        let Some(bucket) = parts.address.bucket() else {
+            return Err(invalid("this parameter is of a bucket"));
+        };
+        get_bucket::inspect(&self.store, caller, bucket).await?;
+        let root = match answer {
+            Answer::Missing(code, message) => {
+                return Err(refuse_with(code, StatusCode::NOT_FOUND, *message));
+            }
+            Answer::Document(root) => root,
+        };
+        let inside = match *root {
+            "RequestPaymentConfiguration" => "<Payer>BucketOwner</Payer>",
+            _ => "",
+        };
+        let text = format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root} \
+             xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{inside}</{root}>"
+        );
+        let mut response = Response::new(Body::from(text));
+        let kind = HeaderValue::from_static("application/xml");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        Ok(response)
+    }
+
+    fn finish(&self, mut response: Response<Body>, request_id: &str) -> Response<Body> {
+        for (name, id) in [(REQUEST_ID, request_id), (HOST_ID, &self.host_id)] {
+            if let Ok(id) = HeaderValue::from_str(id) {
+                response.headers_mut().insert(name, id);
+            }
+        }
+        response
     }
 
     async fn judge(&self, parts: &Parts) -> S3Result<Verdict> {
@@ -293,9 +403,20 @@ impl Inner {
     }
 }
 
-fn finish(mut response: Response<Body>, request_id: &str) -> Response<Body> {
-    if let Ok(id) = HeaderValue::from_str(request_id) {
-        response.headers_mut().insert(REQUEST_ID, id);
+/// Takes leave of a body that was not asked for. A client that is still sending gets to see the
+/// reply, and is told if the connection ends. One that waits for `100 Continue` sends nothing.
+fn leave(upload: Option<Upload>, headers: &HeaderMap, response: &mut Response<Body>) {
+    if let Some(upload) = upload
+        && !headers.contains_key(EXPECT)
+        && !upload.linger()
+    {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    response
+}
+
+/// Whether the source of a copy can be decoded: what the library cannot decode it takes as it is.
+fn check_source(headers: &HeaderMap) -> S3Result<()> {
+    let Some(source) = headers::text(headers, "x-amz-copy-source")? else { return Ok(()) };
+    let bad = |_| invalid("Invalid copy source encoding: x-amz-copy-source");
+    address::decode(source).map(drop).map_err(bad)
 }

@@ -2,13 +2,10 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use cairn_base::{Error, stage};
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Response, StatusCode};
-use s3s::{Body, S3Error, S3ErrorCode};
-
-use super::xml::escape;
+use http::StatusCode;
+use http::header::HeaderValue;
+use s3s::{S3Error, S3ErrorCode};
 
 /// Refuses a request.
 pub(super) fn refuse(code: S3ErrorCode, message: impl Into<Cow<'static, str>>) -> S3Error {
@@ -104,61 +101,12 @@ pub(super) fn internal(error: &Error) -> S3Error {
 }
 
 fn out_of_range(size: u64) -> S3Error {
-    let mut error = refuse(S3ErrorCode::InvalidRange, format!("the object has {size} bytes only"));
+    let mut error = refuse(S3ErrorCode::InvalidRange, format!("{SIZE}{size}"));
     if let Ok(range) = HeaderValue::from_str(&format!("bytes */{size}")) {
         error.set_headers([(http::header::CONTENT_RANGE, range)].into_iter().collect());
     }
     error
 }
 
-/// The response that tells of an error.
-pub(super) fn response(error: &S3Error, resource: &str, request_id: &str) -> Response<Body> {
-    let status = error.status_code().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = status;
-    if let Some(headers) = error.headers() {
-        response.headers_mut().extend(headers.clone());
-    }
-    if status != StatusCode::NOT_MODIFIED {
-        let text = document(error, resource, request_id);
-        *response.body_mut() = Body::from(text);
-        let kind = HeaderValue::from_static("application/xml");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-    }
-    response
-}
-
-fn document(error: &S3Error, resource: &str, request_id: &str) -> String {
-    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
-    let fields = [
-        ("Code", error.code().as_str()),
-        ("Message", error.message().unwrap_or_default()),
-        ("Resource", resource),
-        ("RequestId", request_id),
-    ];
-    for (name, value) in fields {
-        out.push_str(&format!("<{name}>{}</{name}>", escape(value)));
-    }
-    out.push_str("</Error>");
-    out
-}
-
-/// Adds to an error that the library wrote what it does not know.
-pub(super) fn extend(body: &Bytes, resource: &str, request_id: &str) -> Bytes {
-    let Some(start) = body.strip_suffix(b"</Error>") else { return body.clone() };
-    let resource = escape(resource);
-    let end = format!("<Resource>{resource}</Resource><RequestId>{request_id}</RequestId></Error>");
-    [start, end.as_bytes()].concat().into()
-}
-
-/// A piece of a reply that was begun before it was known how it would end. The library begins an
-/// error anew, which makes it no XML.
-pub(super) fn late(piece: Bytes, resource: &str, request_id: &str) -> Bytes {
-    let error = piece.strip_prefix(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>");
-    match error.map(<[u8]>::trim_ascii_start) {
-        Some(error) if !error.is_empty() => {
-            extend(&Bytes::copy_from_slice(error), resource, request_id)
-        }
-        _ => piece,
-    }
-}
+/// Before the size of the object, in the detail of an InvalidRange.
+pub(super) const SIZE: &str = "bytes of the object: ";

@@ -1,96 +1,88 @@
-//! Which `x-amz-…` headers are understood. One that is not is refused: it asks for something that
-//! would silently not be done.
+//! Headers that ask for something. One that its operation does not honour is refused: what it asks
+//! for would silently not be done.
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_RANGE, HeaderMap, HeaderName, HeaderValue};
 use s3s::{S3ErrorCode, S3Result};
 
 use super::error::{bad_request, not_implemented, refuse};
 use super::query::Query;
+use super::table::{BODY, CONDITIONS, Input, Operation};
 
-/// Understood, or without meaning here.
-const KNOWN: &[&str] = &[
-    "x-amz-acl",
-    "x-amz-api-version",
-    "x-amz-bypass-governance-retention",
-    "x-amz-checksum-algorithm",
-    "x-amz-checksum-crc32",
-    "x-amz-checksum-crc32c",
-    "x-amz-checksum-crc64nvme",
-    "x-amz-checksum-mode",
-    "x-amz-checksum-sha1",
-    "x-amz-checksum-sha256",
-    "x-amz-checksum-type",
-    "x-amz-content-sha256",
-    "x-amz-copy-source",
-    "x-amz-copy-source-if-match",
-    "x-amz-copy-source-if-modified-since",
-    "x-amz-copy-source-if-none-match",
-    "x-amz-copy-source-if-unmodified-since",
-    "x-amz-copy-source-range",
-    "x-amz-date",
-    "x-amz-decoded-content-length",
-    "x-amz-expected-bucket-owner",
-    "x-amz-if-match-last-modified-time",
-    "x-amz-if-match-size",
-    "x-amz-max-parts",
-    "x-amz-metadata-directive",
-    "x-amz-mfa",
-    "x-amz-mp-object-size",
-    "x-amz-object-attributes",
-    "x-amz-part-number-marker",
-    "x-amz-request-payer",
-    "x-amz-sdk-checksum-algorithm",
-    "x-amz-security-token",
-    "x-amz-source-expected-bucket-owner",
-    "x-amz-storage-class",
-    "x-amz-tagging",
-    "x-amz-tagging-directive",
-    "x-amz-trailer",
-    "x-amz-user-agent",
-];
-
-/// Refuses what would not be done.
-pub(super) fn check(headers: &HeaderMap) -> S3Result<()> {
+/// Refuses what the operation would not do.
+pub(super) fn check(operation: &Operation, headers: &HeaderMap, classes: Classes) -> S3Result<()> {
     for (name, value) in headers {
         let name = name.as_str();
-        let Some(rest) = name.strip_prefix("x-amz-") else { continue };
-        if rest.starts_with("meta-") || KNOWN.contains(&name) || is_default(name, value) {
+        let asks = name.starts_with("x-amz-")
+            || (is_change(operation) && CONDITIONS.contains(&name))
+            || (operation.input == Input::None && is_change(operation) && BODY.contains(&name));
+        // That of no body is compared, too.
+        let is_compared = name == "content-md5";
+        if !asks || is_compared || operation.honours(name) || is_default(name, value) {
             continue;
         }
         return Err(not_implemented(format!(
-            "a header you provided implies functionality that is not implemented: {name}"
+            "A header you provided implies functionality that is not implemented: {name} with {}",
+            operation.name
         )));
     }
-    check_class(headers)
+    if is_change(operation) && headers.contains_key(CONTENT_RANGE) {
+        let what = "Content-Range: a piece of an object cannot be put; send all of it";
+        return Err(bad_request(what));
+    }
+    check_class(headers, classes)
+}
+
+/// Those that only read may pass over conditions and ranges (RFC 9110).
+fn is_change(operation: &Operation) -> bool {
+    !matches!(operation.method, "GET" | "HEAD")
 }
 
 /// Headers that ask for what is done anyway.
 fn is_default(name: &str, value: &HeaderValue) -> bool {
     matches!(
         (name, value.as_bytes()),
-        ("x-amz-bucket-object-lock-enabled", b"false")
-            | ("x-amz-object-ownership", b"BucketOwnerEnforced")
+        ("x-amz-bucket-object-lock-enabled" | "x-amz-bypass-governance-retention", b"false")
             | ("x-amz-server-side-encryption-bucket-key-enabled", b"false")
             | ("x-amz-optional-object-attributes", b"RestoreStatus")
     )
 }
 
-fn check_class(headers: &HeaderMap) -> S3Result<()> {
-    match headers.get("x-amz-storage-class").map(HeaderValue::as_bytes) {
-        None | Some(b"STANDARD") => Ok(()),
-        Some(_) => {
-            let what = "the storage class is not valid: use STANDARD";
-            Err(refuse(S3ErrorCode::InvalidStorageClass, what))
-        }
-    }
+/// What becomes of a storage class that is asked for. All objects are kept in one way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Classes {
+    /// Classes other than `STANDARD` are refused.
+    #[default]
+    Refuse,
+    /// Those of S3 are taken as wishes; objects are `STANDARD`, and said to be.
+    Standard,
 }
 
-/// Of an object: only the canned ACL `private`, which is what all objects have.
-pub(super) fn check_object_acl(headers: &HeaderMap) -> S3Result<()> {
-    match headers.get("x-amz-acl").map(HeaderValue::as_bytes) {
-        None | Some(b"private" | b"bucket-owner-full-control") => Ok(()),
-        Some(_) => Err(not_implemented("an ACL of an object other than private: set the bucket's")),
-    }
+/// The classes of S3.
+const CLASSES: [&str; 11] = [
+    "STANDARD",
+    "REDUCED_REDUNDANCY",
+    "STANDARD_IA",
+    "ONEZONE_IA",
+    "INTELLIGENT_TIERING",
+    "GLACIER",
+    "DEEP_ARCHIVE",
+    "OUTPOSTS",
+    "GLACIER_IR",
+    "SNOW",
+    "EXPRESS_ONEZONE",
+];
+
+fn check_class(headers: &HeaderMap, classes: Classes) -> S3Result<()> {
+    let what = match (text(headers, "x-amz-storage-class")?, classes) {
+        (None | Some("STANDARD"), _) => return Ok(()),
+        (Some(class), Classes::Standard) if CLASSES.contains(&class) => return Ok(()),
+        (Some(class), _) if CLASSES.contains(&class) => {
+            "this server keeps all objects as STANDARD: ask for that, or start it with \
+             --s3-storage-classes standard to have other classes taken and kept as STANDARD"
+        }
+        _ => "The storage class you specified is not valid",
+    };
+    Err(refuse(S3ErrorCode::InvalidStorageClass, what))
 }
 
 /// A header that may be given once.

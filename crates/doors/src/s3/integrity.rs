@@ -22,6 +22,35 @@ pub(super) struct Integrity {
 }
 
 impl Integrity {
+    /// Of a request whose checksum headers are about something else than its body.
+    pub(super) fn only_md5(headers: &HeaderMap) -> S3Result<Integrity> {
+        let md5 = text(headers, "content-md5")?.map(parse_md5).transpose()?;
+        Ok(Integrity { md5, checksum: None })
+    }
+
+    /// Of the bytes of an object or part. `x-amz-checksum-algorithm` asks for a checksum besides:
+    /// it is computed where none was sent, and must be that which was.
+    pub(super) fn of_object(headers: &HeaderMap) -> S3Result<(Integrity, Option<Algorithm>)> {
+        let integrity = Integrity::parse(headers)?;
+        let wanted = text(headers, "x-amz-checksum-algorithm")?;
+        let wanted = wanted.map(checksums::algorithm).transpose()?;
+        if let (Some(wanted), Some(sent)) = (wanted, integrity.algorithm())
+            && wanted != sent
+        {
+            return Err(bad_request(format!(
+                "x-amz-checksum-algorithm is {}, but the checksum that was sent is {}",
+                checksums::word(wanted),
+                checksums::word(sent)
+            )));
+        }
+        match text(headers, "x-amz-checksum-type")? {
+            None | Some("FULL_OBJECT") => Ok((integrity, wanted)),
+            Some(_) => {
+                Err(bad_request("x-amz-checksum-type: an object in one piece has FULL_OBJECT"))
+            }
+        }
+    }
+
     pub(super) fn parse(headers: &HeaderMap) -> S3Result<Integrity> {
         let md5 = text(headers, "content-md5")?.map(parse_md5).transpose()?;
         let in_header = in_header(headers)?;

@@ -7,9 +7,9 @@ use cairn_auth::{Caller, Principal};
 use cairn_base::Shares;
 use cairn_fs::ops::buckets::GetBucket;
 use cairn_fs::ops::put_object::MayWrite;
-use cairn_fs::party_of;
+use cairn_fs::{Digester, party_of};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -17,12 +17,13 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, S3ErrorCode, S3Result};
 
 use super::address::Address;
+use super::document;
 use super::door::Parts;
-use super::error::{self, Codes, bad_request, internal, refuse};
+use super::error::{Codes, bad_request, internal, refuse};
 use super::integrity::Integrity;
-use super::operation::{Input, Operation};
 use super::payload::{Mode, Payload, decoded_length};
 use super::store::Store;
+use super::table::{Input, Operation};
 use super::verdict::Verdict;
 use super::{attributes, sigv4, xml};
 use crate::limits;
@@ -40,6 +41,10 @@ pub(super) struct Asked {
     /// As the client sent them.
     pub(super) headers: Arc<HeaderMap>,
     pub(super) payload: Arc<Mutex<Option<Payload>>>,
+    /// The body, where a verb reads more of it than the library does.
+    pub(super) body: Bytes,
+    /// The URL of the object, where the reply tells it.
+    pub(super) url: Option<String>,
 }
 
 /// The library, and what it is given.
@@ -66,35 +71,43 @@ impl Library {
         parts: &Parts,
         operation: &Operation,
         verdict: Verdict,
-        upload: Upload,
+        upload: &mut Option<Upload>,
     ) -> S3Result<Response<Body>> {
         let decoded = decoded_length(&parts.headers)?;
-        check_framing(&parts.headers, operation, &verdict, decoded, &upload)?;
+        if let Some(upload) = &*upload {
+            check_framing(&parts.headers, operation, &verdict, decoded, upload)?;
+        }
+        let upload = upload.take().ok_or_else(|| bad_request("the body was read already"))?;
         let mut payload = Payload::new(upload, verdict.mode, decoded);
         let mut room = Room::of(&self.xml_memory, party_of(&verdict.caller));
         let body = match operation.input {
-            Input::Bytes => Bytes::new(),
+            Input::Bytes => Ok(Bytes::new()),
             Input::Xml => {
                 let may = self.may_ask(&verdict.caller, operation, &parts.address).await;
-                read_xml(&mut payload, may, &parts.headers, &mut room).await?
+                read_xml(operation, &mut payload, may, &parts.headers, &mut room).await
             }
-            Input::None => payload.read_all(0, None).await?,
+            Input::None => read_nothing(&mut payload, &parts.headers).await,
+        };
+        let body = match body {
+            Ok(body) => body,
+            Err(error) => {
+                let mut response = document::response(&error, &parts.told());
+                leave(payload, parts, &mut response);
+                return Ok(response);
+            }
         };
         let payload = Arc::new(Mutex::new(Some(payload)));
         let asked = Asked {
             caller: verdict.caller,
             headers: Arc::new(parts.headers.clone()),
             payload: Arc::clone(&payload),
+            body: if operation.name == "CreateBucket" { body.clone() } else { Bytes::new() },
+            url: (operation.name == "CompleteMultipartUpload").then(|| parts.url()).flatten(),
         };
         let mut response = self.service.call(library_request(parts, asked, body)?).await;
         let left = payload.lock().take();
-        if let Some(left) = left
-            && !parts.headers.contains_key(http::header::EXPECT)
-            && !left.drain().await
-            && let Ok(response) = &mut response
-        {
-            // Over HTTP/2, where it says nothing, it is not sent.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        if let (Some(left), Ok(response)) = (left, &mut response) {
+            leave(left, parts, response);
         }
         match response {
             Ok(response) => Ok(complete(parts, operation, response)),
@@ -135,12 +148,17 @@ impl Library {
 
 /// A body of XML, in room that is taken for it if its sender may ask for something with it.
 async fn read_xml(
+    operation: &Operation,
     payload: &mut Payload,
     may: S3Result<()>,
     headers: &HeaderMap,
     room: &mut Room,
 ) -> S3Result<Bytes> {
-    let integrity = Integrity::parse(headers)?;
+    // The checksum of a completion is of the object, not of the list of its parts.
+    let integrity = match operation.name {
+        "CompleteMultipartUpload" => Integrity::only_md5(headers)?,
+        _ => Integrity::parse(headers)?,
+    };
     let is_short = |length| length <= XML_BYTES_REFUSED as u64;
     let body = match may {
         Ok(()) => payload.read_all(XML_BYTES, Some(room)).await?,
@@ -153,21 +171,40 @@ async fn read_xml(
     let mut digester = integrity.digester(None);
     digester.update(&body);
     integrity.verify(payload, &digester.finish())?;
-    xml::prepare(body)
+    let body = xml::prepare(body)?;
+    xml::check_elements(&body, operation.elements())?;
+    Ok(body)
+}
+
+async fn read_nothing(payload: &mut Payload, headers: &HeaderMap) -> S3Result<Bytes> {
+    let integrity = Integrity::only_md5(headers)?;
+    let body = payload.read_all(0, None).await?;
+    integrity.verify(payload, &Digester::new(true, &[]).finish())?;
+    Ok(body)
+}
+
+/// What the verb did not read of a body.
+fn leave(left: Payload, parts: &Parts, response: &mut Response<Body>) {
+    if !parts.headers.contains_key(http::header::EXPECT) && !left.linger() {
+        // Over HTTP/2, where it says nothing, it is not sent.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
 }
 
 /// What the library leaves out of its replies.
 fn complete(parts: &Parts, operation: &Operation, mut response: Response<Body>) -> Response<Body> {
     let Some(mut body) = response.body().bytes() else {
-        let (resource, request_id) = (parts.address.resource(), parts.request_id.clone());
+        let told = parts.told();
         return response.map(|body| {
-            Body::http_body_unsync(body.map_frame(move |frame| {
-                frame.map_data(|data| error::late(data, &resource, &request_id))
-            }))
+            Body::http_body_unsync(
+                body.map_frame(move |frame| frame.map_data(|data| document::late(data, &told))),
+            )
         });
     };
     if !response.status().is_success() {
-        body = error::extend(&body, &parts.address.resource(), &parts.request_id);
+        body = document::rewrite(&body, &parts.told());
+    } else if operation.name == "PutBucketTagging" {
+        *response.status_mut() = StatusCode::NO_CONTENT;
     } else if operation.name == "GetObjectAttributes" {
         // Here alone an ETag has no quotes.
         let text = String::from_utf8_lossy(&body);

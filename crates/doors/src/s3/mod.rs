@@ -20,6 +20,7 @@ mod attributes;
 mod checksums;
 mod conditions;
 mod counted;
+mod document;
 mod door;
 mod error;
 mod get_object;
@@ -34,6 +35,7 @@ mod range;
 mod sigv2;
 mod sigv4;
 mod store;
+mod table;
 mod tags;
 mod upload_id;
 mod verbs;
@@ -45,6 +47,7 @@ use std::sync::Arc;
 use cairn_fs::Fs;
 
 pub use door::S3Door;
+pub use headers::Classes;
 
 use crate::admit::Admit;
 use crate::metrics::Metrics;
@@ -56,6 +59,8 @@ pub struct S3Config {
     pub domains: Vec<String>,
     /// The region in signatures and replies; empty to take any and to say `us-east-1`.
     pub region: String,
+    /// What becomes of storage classes that are asked for.
+    pub classes: Classes,
 }
 
 /// The door, to be served by [`crate::serve::serve`].

@@ -2,14 +2,19 @@
 //! region `us-east-1`. Only that form: signed headers of version 2 are refused.
 //!
 //! The signature covers method, two headers, `x-amz-*` headers, the path and those parts of the
-//! query that S3 calls sub-resources. A URL with anything else in its query is refused, so nothing
-//! unsigned has a meaning.
+//! query that S3 calls sub-resources. SDKs put the headers they signed into the query, too: an
+//! `x-amz-*` there is that header, of the other two the header itself is what counts. Of a listing
+//! prefix and page are not signed, as at S3: who has such a URL may list the whole bucket. A URL
+//! with anything else in its query is refused, so nothing else unsigned has a meaning.
+
+use std::collections::BTreeMap;
 
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cairn_auth::SecretKey;
 use cairn_base::Timestamp;
+use http::Method;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use s3s::{S3ErrorCode, S3Result};
 use subtle::ConstantTimeEq;
@@ -17,16 +22,29 @@ use subtle::ConstantTimeEq;
 use super::address::Address;
 use super::error::{bad_request, refuse};
 use super::query::Query;
-use super::sigv4::{PRESIGNED_SECS_MAX, Request, SKEW_SECS};
+use super::sigv4::{self, PRESIGNED_SECS_MAX, Request, SKEW_SECS};
 
 const KEY_ID: &str = "AWSAccessKeyId";
 const SIGNATURE: &str = "Signature";
 const EXPIRES: &str = "Expires";
+/// The two headers that are signed, where SDKs repeat them in the query.
+const IN_QUERY: [&str; 2] = ["content-md5", "content-type"];
 
 /// The parts of a query that are signed, in order.
-const SUB_RESOURCES: [&str; 12] = [
+const SUB_RESOURCES: [&str; 26] = [
+    "accelerate",
     "acl",
+    "cors",
+    "delete",
+    "lifecycle",
+    "location",
+    "logging",
+    "notification",
+    "object-lock",
     "partNumber",
+    "policy",
+    "replication",
+    "requestPayment",
     "response-cache-control",
     "response-content-disposition",
     "response-content-encoding",
@@ -37,6 +55,25 @@ const SUB_RESOURCES: [&str; 12] = [
     "uploadId",
     "uploads",
     "versionId",
+    "versioning",
+    "versions",
+    "website",
+];
+
+/// Parameters of listings, which are not signed.
+const LISTING: [&str; 12] = [
+    "continuation-token",
+    "delimiter",
+    "encoding-type",
+    "fetch-owner",
+    "key-marker",
+    "list-type",
+    "marker",
+    "max-keys",
+    "prefix",
+    "start-after",
+    "upload-id-marker",
+    "version-id-marker",
 ];
 
 /// What a URL claims.
@@ -60,9 +97,12 @@ impl Claim {
             return Err(bad_request("a presigned URL needs AWSAccessKeyId, Signature and Expires"));
         };
         let known = |name: &str| [KEY_ID, SIGNATURE, EXPIRES].contains(&name);
+        let reads = *request.method == Method::GET;
         // Values are signed as they are, so an ampersand could be the border of two.
         let stranger = query.pairs().iter().find(|(name, value)| {
-            !known(name) && (!SUB_RESOURCES.contains(&name.as_str()) || value.contains('&'))
+            let is_signed = SUB_RESOURCES.contains(&name.as_str()) && !value.contains('&');
+            let is_listing = reads && LISTING.contains(&name.as_str());
+            !known(name) && !is_signed && !is_listing && !is_hoisted(name, value)
         });
         if request.headers.contains_key(AUTHORIZATION) || stranger.is_some() {
             let what = "a presigned URL of Signature Version 2 cannot carry other credentials or \
@@ -101,21 +141,39 @@ impl Claim {
             header(CONTENT_TYPE.as_str()),
             self.expires
         );
-        let names = request.headers.keys().map(|name| name.as_str());
-        let mut amz: Vec<&str> = names.filter(|name| name.starts_with("x-amz-")).collect();
-        amz.sort_unstable();
-        for name in amz {
-            let values: Vec<&str> = request
-                .headers
-                .get_all(name)
-                .iter()
-                .map(|value| value.to_str().unwrap_or_default().trim())
-                .collect();
-            text.push_str(&format!("{name}:{}\n", values.join(",")));
+        for (name, value) in amz_headers(request) {
+            text.push_str(&format!("{name}:{value}\n"));
         }
         text.push_str(&resource(request, address));
         text
     }
+}
+
+/// Whether a parameter is a header that was signed.
+fn is_hoisted(name: &str, value: &str) -> bool {
+    let is_amz = name.starts_with("x-amz-") && !sigv4::is_parameter(name);
+    let is_header = is_amz || IN_QUERY.contains(&name);
+    is_header
+        && !name.bytes().any(|byte| byte.is_ascii_uppercase())
+        && !value.contains(char::is_control)
+}
+
+/// The `x-amz-*` headers by name, those in the query among them. One that is at both places counts
+/// as the header is.
+fn amz_headers(request: &Request<'_>) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for (name, value) in request.query.pairs() {
+        if name.starts_with("x-amz-") {
+            found.insert(name.clone(), value.trim().to_owned());
+        }
+    }
+    for name in request.headers.keys().filter(|name| name.as_str().starts_with("x-amz-")) {
+        let values = request.headers.get_all(name).iter();
+        let values: Vec<&str> =
+            values.map(|value| value.to_str().unwrap_or_default().trim()).collect();
+        found.insert(name.as_str().to_owned(), values.join(","));
+    }
+    found
 }
 
 /// The path as sent, below its bucket where that came from the host, and the signed parts of the
@@ -157,5 +215,10 @@ fn check_life(expires: &str, now: Timestamp) -> S3Result<()> {
 
 /// Removes what has served its purpose once the signature was verified.
 pub(super) fn strip(query: &mut Query) {
-    query.retain(|name| ![KEY_ID, SIGNATURE, EXPIRES].contains(&name));
+    if !query.has(KEY_ID) {
+        return;
+    }
+    let gone =
+        |name: &str| [KEY_ID, SIGNATURE, EXPIRES].contains(&name) || IN_QUERY.contains(&name);
+    query.retain(|name| !gone(name));
 }

@@ -137,6 +137,8 @@ operations! {
         = verbs::object_tagging::delete;
     list_objects: ListObjectsInput -> ListObjectsOutput = verbs::list_objects::version_1;
     list_objects_v2: ListObjectsV2Input -> ListObjectsV2Output = verbs::list_objects::version_2;
+    list_object_versions: ListObjectVersionsInput -> ListObjectVersionsOutput
+        = verbs::list_objects::versions;
     put_object: PutObjectInput -> PutObjectOutput = verbs::put_object::run;
     copy_object: CopyObjectInput -> CopyObjectOutput = verbs::copy_object::run;
     delete_object: DeleteObjectInput -> DeleteObjectOutput = verbs::delete_object::run;

@@ -17,6 +17,9 @@ pub(super) fn of_header(headers: &HeaderMap) -> S3Result<Tags> {
     let Some(text) = text(headers, "x-amz-tagging")? else { return Ok(Tags::new()) };
     let bad = || refuse(S3ErrorCode::InvalidArgument, "the header x-amz-tagging is not tags");
     let tags = Query::parse(Some(text)).map_err(|_| bad())?;
+    if tags.pairs().iter().any(|(key, _)| key.is_empty()) {
+        return Err(bad());
+    }
     check(tags.pairs().to_vec(), limits::OBJECT_TAGS)
 }
 

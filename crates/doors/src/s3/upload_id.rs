@@ -1,23 +1,38 @@
-//! Upload ids as S3 shows them: 32 hex digits.
+//! Upload ids as S3 shows them: `u` and 31 hex digits. With the letter no parser takes them for
+//! numbers; those of 32 hex digits were given out before, and stay valid.
 
 use cairn_base::UploadId;
 use cairn_fs::ops::multipart::UploadName;
-use s3s::{S3ErrorCode, S3Result};
-
-use super::error::refuse;
 
 pub(super) fn encode(upload: UploadId) -> String {
-    format!("{:032x}", upload.0)
+    format!("u{:031x}", upload.0)
 }
 
 pub(super) fn decode(text: &str) -> Option<UploadId> {
-    let plain = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    plain.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(UploadId)
+    let digits = text.strip_prefix('u').unwrap_or(text);
+    let plain = text.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(UploadId)
 }
 
-pub(super) fn name(bucket: String, key: String, text: &str) -> S3Result<UploadName> {
-    match decode(text) {
-        Some(upload) => Ok(UploadName { bucket, key, upload }),
-        None => Err(refuse(S3ErrorCode::NoSuchUpload, "the specified upload does not exist")),
+/// What is no id names no upload.
+pub(super) fn name(bucket: String, key: String, text: &str) -> UploadName {
+    UploadName { bucket, key, upload: decode(text).unwrap_or(UploadId(0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_no_numbers_and_old_ones_stay() {
+        for number in [1, 0x6342, 0x62e1, u64::MAX] {
+            let text = encode(UploadId(number));
+            assert!(text.starts_with('u') && text.len() == 32, "{text}");
+            assert_eq!(decode(&text), Some(UploadId(number)));
+            assert_eq!(decode(&format!("{number:032x}")), Some(UploadId(number)));
+        }
+        for text in ["", "u", "6342", "nonsense", "u000000000000000000000000000000g"] {
+            assert_eq!(decode(text), None, "{text}");
+        }
     }
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use cairn_auth::{Caller, SecretKey};
 use cairn_base::{Clock, UserId};
+use http::StatusCode;
 use s3s::{S3ErrorCode, S3Result};
 
 use super::address::Address;
-use super::error::{Codes, bad_request, invalid, not_implemented, refuse, translate};
+use super::error::{Codes, bad_request, invalid, not_implemented, refuse, refuse_with, translate};
 use super::payload::{ChunkSigner, Chunked, Mode};
 use super::sigv2;
 use super::sigv4::{Claim, KeyCache, Request, SigningKey, content_sha256, payload_of};
@@ -124,7 +125,7 @@ impl Verifier {
             return Err(mismatch());
         }
         if has_session_token(request) {
-            return Err(refuse(S3ErrorCode::InvalidToken, "this access key has no session token"));
+            return Err(session_token());
         }
         let is_presigned = claim.is_presigned;
         let mode = match is_presigned {
@@ -146,7 +147,7 @@ fn decide_version_2(
         return Err(mismatch());
     }
     if has_session_token(request) {
-        return Err(refuse(S3ErrorCode::InvalidToken, "this access key has no session token"));
+        return Err(session_token());
     }
     let mode = presigned_mode(request)?;
     Ok(Verdict { caller: Caller::verified(user), mode, is_presigned: true })
@@ -161,6 +162,11 @@ fn mismatch() -> s3s::S3Error {
     let what = "the request signature we calculated does not match the signature you provided; \
                 check your key and signing method";
     refuse(S3ErrorCode::SignatureDoesNotMatch, what)
+}
+
+fn session_token() -> s3s::S3Error {
+    let what = "this access key has no session token";
+    refuse_with("InvalidToken", StatusCode::BAD_REQUEST, what)
 }
 
 fn has_session_token(request: &Request<'_>) -> bool {

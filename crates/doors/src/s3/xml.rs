@@ -16,6 +16,34 @@ pub(super) fn prepare(body: Bytes) -> S3Result<Bytes> {
     Ok(resolve_references(&body).unwrap_or(body))
 }
 
+/// Refuses what the library would pass over without a word: elements right below the root other
+/// than these.
+pub(super) fn check_elements(xml: &[u8], known: &[&str]) -> S3Result<()> {
+    let mut depth = 0usize;
+    let mut rest = xml;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
+        rest = &rest[at..];
+        let end: &[u8] = if rest.starts_with(b"<!--") { b"-->" } else { b">" };
+        let Some(len) = rest.windows(end.len()).position(|window| window == end) else { break };
+        let tag = &rest[1..len];
+        rest = &rest[len + end.len()..];
+        match tag.first() {
+            Some(b'/') => depth = depth.saturating_sub(1),
+            Some(b'!' | b'?') | None => {}
+            Some(_) => {
+                let name = tag.split(|byte| byte.is_ascii_whitespace() || *byte == b'/').next();
+                let name = String::from_utf8_lossy(name.unwrap_or_default());
+                if depth == 1 && !known.contains(&name.as_ref()) {
+                    let what = format!("the element {name} is not known here");
+                    return Err(refuse(S3ErrorCode::MalformedXML, what));
+                }
+                depth += usize::from(!tag.ends_with(b"/"));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Replaces references to control characters and to those beyond 16 bits by the characters.
 fn resolve_references(xml: &[u8]) -> Option<Bytes> {
     let mut out = Vec::new();
@@ -96,6 +124,18 @@ mod tests {
         for kept in ["a&#65;&#13;&lt;", "&#", "&#;", "&#x;", "&#0;", "&#xD800;", "&#999999999999;"]
         {
             assert_eq!(prepare(kept), kept);
+        }
+    }
+
+    #[test]
+    fn unknown_elements_are_refused() {
+        let check = |text: &str| check_elements(text.as_bytes(), &["A", "B"]).is_ok();
+        for good in ["", "<R/>", "<R><A><X/></A><B a='1'/></R>", "<R><!-- <X> --><A>1</A></R>"] {
+            assert!(check(good), "{good}");
+        }
+        for bad in ["<R><C/></R>", "<?xml?><R><A/><C>1</C></R>", "<R><A><A/></A><C a='b'></C></R>"]
+        {
+            assert!(!check(bad), "{bad}");
         }
     }
 

@@ -86,8 +86,9 @@ fn of_changes() {
     let some = root.post("/photos?delete", &body(OTHER)).ok();
     assert_eq!(some.one("Code"), "PreconditionFailed");
     delete("if-match", ETAG).ok();
-    delete("if-match", ETAG).fails(404, "NoSuchKey");
-    delete("x-amz-mfa", "0").ok();
+    // A condition on what is gone already.
+    delete("if-match", ETAG).ok();
+    delete("x-amz-mfa", "0").fails(501, "NotImplemented");
     root.delete("/nosuch/a").fails(404, "NoSuchBucket");
 }
 

@@ -73,7 +73,7 @@ impl Server {
         let clock = Arc::new(StillClock(NOW.into()));
         let (admit, root) = runtime.block_on(store(dir.path(), clock.clone()));
         let domains = vec!["s3.test".to_owned()];
-        let config = S3Config { domains, region: REGION.into() };
+        let config = S3Config { domains, region: REGION.into(), ..S3Config::default() };
         let (fs, keys) = (admit.fs().clone(), Arc::clone(&admit));
         let observer = Observer::new(&**admit.rng(), SLOW);
         let metrics = Metrics::new(fs.clone(), Arc::default(), observer);

@@ -31,7 +31,7 @@ const OPERATIONS: &[Operation] = &[
     ("HEAD", "/matrix", &[], Needs::PublicRead),
     ("GET", "/matrix", &[], Needs::PublicRead),
     ("GET", "/matrix?list-type=2", &[], Needs::PublicRead),
-    ("GET", "/matrix?uploads", &[], Needs::PublicRead),
+    ("GET", "/matrix?uploads", &[], Needs::Write),
     ("GET", "/matrix?location", &[], Needs::Read),
     ("GET", "/matrix?versioning", &[], Needs::Read),
     ("GET", "/matrix?acl", &[], Needs::Read),

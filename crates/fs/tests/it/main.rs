@@ -4,6 +4,7 @@
 
 mod append_orders_appenders;
 mod blocks_have_the_replicas_of_their_bucket;
+mod completions_are_done_once;
 mod copies_share_and_part;
 mod garbage_goes_and_nothing_else;
 mod listings_agree_with_sorted_keys;

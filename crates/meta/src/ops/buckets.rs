@@ -4,6 +4,7 @@ use cairn_auth::{Action, Principal, Rights, Visibility, decide};
 use cairn_base::{BucketId, Error, Ino, UserId, limits};
 use serde::{Deserialize, Serialize};
 
+use super::multipart::abort_uploads;
 use super::namespace::{
     Opened, add_entry, decide_in, drop_directory, load, load_inode, load_known, new_directory,
     next_ino, open_bucket, remove_entry, store,
@@ -31,6 +32,16 @@ pub fn check_bucket_name(name: &str) -> Result<(), Error> {
     )))
 }
 
+/// As [`check_bucket_name`], of a bucket that is not there yet: each label of a host name begins
+/// and ends with a letter or digit.
+fn check_new_name(name: &str) -> Result<(), Error> {
+    check_bucket_name(name)?;
+    match name.contains(".-") || name.contains("-.") {
+        true => Err(Error::Invalid(format!("bucket name {name:?}: a dot beside a hyphen"))),
+        false => Ok(()),
+    }
+}
+
 /// Makes a bucket, owned by the caller.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CreateBucket {
@@ -48,7 +59,7 @@ impl Verb for CreateBucket {
         let Principal::User(owner) = context.caller.principal() else {
             return Err(Error::Denied("making a bucket: only users may".into()).into());
         };
-        check_bucket_name(&self.name)?;
+        check_new_name(&self.name)?;
         let name = self.name.as_bytes();
         if let Some(entry) = load::<Entry>(view, &keys::directory_entry(Ino::ROOT, name))? {
             let key = keys::bucket(BucketId(entry.ino.0));
@@ -71,6 +82,27 @@ impl Verb for CreateBucket {
         };
         store(view, keys::bucket(id), &bucket);
         store(view, keys::usage(id), &Usage::default());
+        Ok(id)
+    }
+}
+
+/// As [`CreateBucket`], with tags.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CreateTaggedBucket {
+    pub create: CreateBucket,
+    pub tags: Vec<(String, String)>,
+}
+
+impl Verb for CreateTaggedBucket {
+    type Reply = BucketId;
+    const NAME: &'static str = "create_tagged_bucket";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<BucketId, Stop> {
+        check_tags(&self.tags, limits::BUCKET_TAGS)?;
+        let id = self.create.apply(view, context)?;
+        let key = keys::bucket(id);
+        let bucket: Bucket = load_known(view, &key, "bucket")?;
+        store(view, key, &Bucket { tags: self.tags.clone(), ..bucket });
         Ok(id)
     }
 }
@@ -298,7 +330,39 @@ fn check_header(value: &str) -> Result<(), Error> {
     Err(Error::Invalid("Cache-Control: use up to 1,024 printable ASCII characters".into()))
 }
 
-/// Deletes an empty bucket.
+/// Uploads of a bucket that are aborted in one operation.
+const UPLOADS: usize = 1000;
+
+/// Aborts uploads of a bucket that is about to be deleted, if it has no object.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DropUploads {
+    pub name: String,
+}
+
+impl Verb for DropUploads {
+    /// Whether there are more.
+    type Reply = bool;
+    const NAME: &'static str = "drop_uploads";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
+        let opened = open_bucket(view, context, &self.name, Action::Administer)?;
+        check_empty(view, &opened)?;
+        abort_uploads(view, opened.id, UPLOADS)
+    }
+}
+
+/// `NotEmpty` if a listing would show anything.
+fn check_empty(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
+    let tally: Tally = load(view, &keys::tally(opened.id.ino()))?.unwrap_or_default();
+    match tally.entries {
+        0 => Ok(()),
+        _ => Err(Error::NotEmpty(format!("bucket {}", opened.bucket.name)).into()),
+    }
+}
+
+/// Deletes an empty bucket; uploads in progress do not keep it. `Conflict` if there are more of
+/// them than one operation may abort: [`DropUploads`] comes before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeleteBucket {
     pub name: String,
@@ -312,14 +376,10 @@ impl Verb for DeleteBucket {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         let opened = open_bucket(view, context, &self.name, Action::Administer)?;
         let ino = opened.id.ino();
-        let tally: Tally = load(view, &keys::tally(ino))?.unwrap_or_default();
-        if tally.entries > 0 {
-            return Err(Error::NotEmpty(format!("bucket {}", self.name)).into());
-        }
-        let (start, end) = keys::uploads_from(opened.id, b"");
-        if !view.scan(&start, &end, 1)?.is_empty() {
-            let what = format!("bucket {} has multipart uploads in progress", self.name);
-            return Err(Error::NotEmpty(what).into());
+        check_empty(view, &opened)?;
+        if abort_uploads(view, opened.id, UPLOADS)? {
+            let what = format!("bucket {} has many uploads in progress", self.name);
+            return Err(Error::Conflict(what).into());
         }
         let inode = load_inode(view, ino)?;
         drop_directory(view, ino, &inode)?;

@@ -1,7 +1,7 @@
 //! Copying an object by reference: no byte moves.
 
 use cairn_auth::Action;
-use cairn_base::Error;
+use cairn_base::{BodyId, Error, Ino, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
@@ -9,7 +9,7 @@ use super::namespace::{check_key, no_object, open_bucket, retain_body};
 use super::open_object::find;
 use super::put_object::{Placement, PutReply};
 use super::tags::load_tags;
-use crate::rows::{Content, ObjectAttributes};
+use crate::rows::{Checksum, Content, Inode, ObjectAttributes};
 use crate::{Context, Stop, Verb, View};
 
 /// Copies an object. The copy shares the body of its source until one of them is written to.
@@ -42,11 +42,74 @@ impl Verb for CopyObject {
     const NAME: &'static str = "copy_object";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
+        self.copy(view, context, None)
+    }
+}
+
+/// The state of an object whose bytes were read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SourceState {
+    pub ino: Ino,
+    pub change: u64,
+    pub size: u64,
+    pub modified: Timestamp,
+    pub content: Option<BodyId>,
+}
+
+impl SourceState {
+    pub fn of(ino: Ino, inode: &Inode) -> SourceState {
+        let content = match inode.content {
+            Content::Body(body) => Some(body),
+            Content::Empty | Content::Inline(_) => None,
+        };
+        let (change, size, modified) = (inode.change, inode.size, inode.mtime);
+        SourceState { ino, change, size, modified, content }
+    }
+
+    /// `Conflict` unless the object is in this state.
+    pub fn check(&self, ino: Ino, inode: &Inode) -> Result<(), Error> {
+        let now = SourceState::of(ino, inode);
+        let same = (self.ino, self.change, self.size, self.modified, self.content)
+            == (now.ino, now.change, now.size, now.modified, now.content);
+        match same {
+            true => Ok(()),
+            false => Err(Error::Conflict("the source changed while it was read".into())),
+        }
+    }
+}
+
+/// As [`CopyObject`], with checksums that were computed of a state of the source.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CopyCheckedObject {
+    pub copy: CopyObject,
+    pub state: SourceState,
+    pub checksums: Vec<Checksum>,
+}
+
+impl Verb for CopyCheckedObject {
+    type Reply = CopyReply;
+    const NAME: &'static str = "copy_checked_object";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
+        self.copy.copy(view, context, Some((&self.state, &self.checksums)))
+    }
+}
+
+impl CopyObject {
+    fn copy(
+        &self,
+        view: &mut View<'_>,
+        context: &Context,
+        checked: Option<(&SourceState, &[Checksum])>,
+    ) -> Result<CopyReply, Stop> {
         check_key(&self.source_key)?;
         let source = open_bucket(view, context, &self.source_bucket, Action::Read)?;
         let Some(found) = find(view, source.id, &self.source_key)? else {
             return Err(no_object(&self.source_bucket, &self.source_key));
         };
+        if let Some((state, _)) = checked {
+            state.check(found.ino, &found.inode)?;
+        }
         let current = Current { ino: found.ino, inode: &found.inode };
         self.source_conditions.check_read(current).map_err(|error| match error {
             Error::NotModified(what) => Error::PreconditionFailed(what),
@@ -61,7 +124,10 @@ impl Verb for CopyObject {
             Some(tags) => tags.clone(),
             None => load_tags(view, found.ino, &found.inode)?,
         };
-        let object = self.attributes(found.inode.object.as_deref());
+        let mut object = self.attributes(found.inode.object.as_deref());
+        if let Some((_, checksums)) = checked {
+            object.checksums = checksums.to_vec();
+        }
         if let Content::Body(body) = found.inode.content {
             retain_body(view, body, 1)?;
         }

@@ -2,14 +2,16 @@
 //! to them. No byte moves.
 
 use cairn_auth::{Action, decide_admin};
-use cairn_base::{BodyId, BucketId, Error, SessionId, Timestamp, UploadId, limits};
+use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
+use super::copy_object::SourceState;
 use super::edit::{DEPTH, extents_between};
 use super::namespace::{
     Opened, check_key, check_names, chunk_of, count_uploads, load, load_extents, next_ino,
     no_object, open_bucket, release_body, require_session, retain_body, store, store_extents,
+    was_given,
 };
 use super::open_object::find;
 use super::put_object::{NewContent, Placement, PutReply, publish_content};
@@ -39,13 +41,17 @@ impl UploadName {
         let opened = open_bucket(view, context, &self.bucket, action)?;
         match load(view, &self.row(opened.id))? {
             Some(upload) => Ok((opened, upload)),
-            None => Err(Error::NotFound(format!("upload {}", self.upload)).into()),
+            None => Err(no_upload(self.upload).into()),
         }
     }
 
     fn row(&self, bucket: BucketId) -> bytes::Bytes {
         keys::upload(bucket, self.key.as_bytes(), self.upload)
     }
+}
+
+fn no_upload(upload: UploadId) -> Error {
+    Error::NotFound(format!("upload {upload}"))
 }
 
 /// Starts an upload.
@@ -176,6 +182,18 @@ impl Verb for CopyPart {
     const NAME: &'static str = "copy_part";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        self.copy(view, context, None, &[])
+    }
+}
+
+impl CopyPart {
+    fn copy(
+        &self,
+        view: &mut View<'_>,
+        context: &Context,
+        state: Option<&SourceState>,
+        checksums: &[Checksum],
+    ) -> Result<(String, Timestamp), Stop> {
         check_part_number(self.number)?;
         check_key(&self.source_key)?;
         require_session(view, self.session)?;
@@ -183,6 +201,9 @@ impl Verb for CopyPart {
         let Some(found) = find(view, source.id, &self.source_key)? else {
             return Err(no_object(&self.source_bucket, &self.source_key));
         };
+        if let Some(state) = state {
+            state.check(found.ino, &found.inode)?;
+        }
         let current = Current { ino: found.ino, inode: &found.inode };
         self.source_conditions.check_read(current).map_err(|error| match error {
             Error::NotModified(what) => Error::PreconditionFailed(what),
@@ -209,11 +230,29 @@ impl Verb for CopyPart {
             size: end - start,
             etag: etag.clone(),
             modified: context.now,
+            checksums: checksums.to_vec(),
             content: self.reference(view, &found.inode.content, start, end)?,
             ..Part::default()
         };
         store_part(view, &opened, &self.name, upload, self.number, &part)?;
         Ok((etag, context.now))
+    }
+}
+
+/// As [`CopyPart`], with checksums that were computed of a state of the source.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CopyCheckedPart {
+    pub copy: CopyPart,
+    pub state: SourceState,
+    pub checksums: Vec<Checksum>,
+}
+
+impl Verb for CopyCheckedPart {
+    type Reply = (String, Timestamp);
+    const NAME: &'static str = "copy_checked_part";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        self.copy.copy(view, context, Some(&self.state), &self.checksums)
     }
 }
 
@@ -434,11 +473,52 @@ impl Verb for AbortUpload {
     const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
-        let (opened, _) = self.name.open(view, context, Action::Write)?;
+        check_key(&self.name.key)?;
+        let opened = open_bucket(view, context, &self.name.bucket, Action::Write)?;
+        let upload = self.name.upload;
+        if load::<Upload>(view, &self.name.row(opened.id))?.is_none() {
+            return match was_aborted(view, upload)? {
+                true => Ok(()),
+                false => Err(no_upload(upload).into()),
+            };
+        }
         view.delete(self.name.row(opened.id));
-        store(view, keys::drain_upload(self.name.upload), &Draining::from(Drain::Aborted));
+        store(view, keys::drain_upload(upload), &Draining::from(Drain::Aborted));
         count_uploads(view, opened.id, -1)
     }
+}
+
+/// Whether an upload that is not in progress was aborted: its number was given out, and no
+/// object has its parts. A client whose answer was lost asks again.
+fn was_aborted(view: &mut View<'_>, upload: UploadId) -> Result<bool, Stop> {
+    match load::<Drain>(view, &keys::drain_upload(upload))? {
+        Some(Drain::Aborted) => return Ok(true),
+        Some(_) => return Ok(false),
+        None => {}
+    }
+    let (start, end) = keys::parts_from(upload, 0);
+    let has_parts = !view.scan(&start, &end, 1)?.is_empty();
+    Ok(!has_parts && was_given(view, Ino(upload.0))?)
+}
+
+/// Aborts up to `most` uploads of a bucket; whether there are more.
+pub(super) fn abort_uploads(
+    view: &mut View<'_>,
+    bucket: BucketId,
+    most: usize,
+) -> Result<bool, Stop> {
+    let (start, end) = keys::uploads_from(bucket, b"");
+    let mut rows = view.scan(&start, &end, most + 1)?;
+    let more = rows.len() > most;
+    rows.truncate(most);
+    for (key, _) in &rows {
+        let (_, upload) = keys::upload_parts(key)
+            .ok_or_else(|| Error::corrupt("key of an upload", key.len(), "18"))?;
+        view.delete(key.clone());
+        store(view, keys::drain_upload(upload), &Drain::Aborted);
+    }
+    count_uploads(view, bucket, -(rows.len() as i64))?;
+    Ok(more)
 }
 
 /// A part as the client names it on completion.
@@ -459,7 +539,8 @@ pub struct TakeParts {
     pub name: UploadName,
     pub session: SessionId,
     pub body: BodyId,
-    /// What the step before replied; `None` for the first step.
+    /// What the step before replied; `None` for the first step, which counts as a change of the
+    /// upload: of several completions at once the last to begin is done.
     pub change: Option<u64>,
     /// Where in the body these parts begin.
     pub offset: u64,
@@ -483,8 +564,14 @@ impl Verb for TakeParts {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Taken, Stop> {
         require_session(view, self.session)?;
-        let (_, upload) = self.name.open(view, context, Action::Write)?;
+        let (opened, mut upload) = self.name.open(view, context, Action::Write)?;
         self.check_unchanged(&upload)?;
+        if self.change.is_none() {
+            // The parts are this completion's from here on. Another one that took them before is
+            // refused: only the body that took all parts last may own them.
+            upload.change += 1;
+            store(view, self.name.row(opened.id), &upload);
+        }
         let drain = Draining::from(Drain::Prepared { session: self.session });
         store(view, keys::drain_body(self.body), &drain);
         let keys: Vec<_> =
@@ -514,12 +601,15 @@ impl Verb for TakeParts {
 impl TakeParts {
     fn check_unchanged(&self, upload: &Upload) -> Result<(), Error> {
         match self.change {
-            Some(change) if change != upload.change => {
-                Err(Error::Conflict(format!("upload {}: a part changed", self.name.upload)))
-            }
+            Some(change) if change != upload.change => Err(changed(self.name.upload)),
             _ => Ok(()),
         }
     }
+}
+
+fn changed(upload: UploadId) -> Error {
+    let what = format!("upload {upload}: a part changed, or another completion began");
+    Error::Conflict(what)
 }
 
 fn check_taken(named: &TakenPart, part: &Part, last: bool) -> Result<(), Error> {
@@ -583,7 +673,8 @@ pub struct CompleteUpload {
     pub name: UploadName,
     pub session: SessionId,
     pub body: BodyId,
-    /// As [`TakeParts`] replied: a part that changed meanwhile is a `Conflict`.
+    /// As [`TakeParts`] replied: a part that changed meanwhile, or another completion, is a
+    /// `Conflict`.
     pub change: u64,
     pub size: u64,
     pub etag: String,
@@ -601,7 +692,7 @@ impl Verb for CompleteUpload {
         let UploadName { bucket, key, upload: id } = &self.name;
         let (opened, upload) = self.name.open(view, context, Action::Write)?;
         if upload.change != self.change {
-            return Err(Error::Conflict(format!("upload {id}: a part changed")).into());
+            return Err(changed(*id).into());
         }
         let prepared = keys::drain_body(self.body);
         let taken = load::<Draining>(view, &prepared)?.map(|found| found.drain);

@@ -128,6 +128,12 @@ pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
     Ok(ino)
 }
 
+/// Whether a number was given out at some time, as that of an inode or an upload.
+pub fn was_given(view: &mut View<'_>, ino: Ino) -> Result<bool, Stop> {
+    let next = view.get(&keys::config("next_ino"))?.as_ref().map(decode_number).transpose()?;
+    Ok(ino > Ino::ROOT && next.is_some_and(|next| ino.0 < next))
+}
+
 /// Refuses operations of a session that has ended: what it wrote may be reaped already.
 pub fn require_session(view: &mut View<'_>, session: SessionId) -> Result<(), Stop> {
     match load::<Session>(view, &keys::session(session))? {

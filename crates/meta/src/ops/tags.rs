@@ -9,8 +9,8 @@ use super::open_object::find;
 use crate::rows::{Inode, ObjectAttributes};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Checks the number of tags and that no key comes twice; their lengths are S3's (key 1 to 128,
-/// value up to 256 characters).
+/// Checks the number of tags, that no key comes twice, and that there are no control characters;
+/// their lengths are S3's (key 1 to 128, value up to 256 characters).
 pub fn check_tags(tags: &[(String, String)], most: usize) -> Result<(), Error> {
     if tags.len() > most {
         return Err(Error::Invalid(format!("{} tags; at most {most}", tags.len())));
@@ -19,6 +19,11 @@ pub fn check_tags(tags: &[(String, String)], most: usize) -> Result<(), Error> {
         if key.is_empty() || key.chars().count() > 128 || value.chars().count() > 256 {
             let what = "tag: a key has 1 to 128 characters, a value up to 256";
             return Err(Error::Invalid(what.into()));
+        }
+        // XML has no way to write most of them.
+        let bad = |char: char| char.is_control() || matches!(char, '\u{fffe}' | '\u{ffff}');
+        if key.chars().chain(value.chars()).any(bad) {
+            return Err(Error::Invalid("tag: control characters are not allowed".into()));
         }
         if tags[..at].iter().any(|(other, _)| other == key) {
             return Err(Error::Invalid(format!("tag key {key} given twice")));

@@ -161,7 +161,8 @@ impl Chunked {
     /// At the end of the input: whether all of it came, and its trailers.
     pub(crate) fn finish(&mut self) -> S3Result<()> {
         let State::End(rest) = &self.state else {
-            return Err(garbled("the body ends before its last chunk"));
+            let what = "the body ends before its last chunk";
+            return Err(refuse(S3ErrorCode::IncompleteBody, what));
         };
         let text = std::str::from_utf8(rest).map_err(|_| bad_trailer("trailers are no text"))?;
         let mut trailers: Vec<(String, String)> = Vec::new();

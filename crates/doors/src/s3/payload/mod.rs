@@ -11,7 +11,6 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{self, SHA256};
 use bytes::{Bytes, BytesMut};
 use cairn_base::{Party, Shares};
-use http_body::Body;
 use http_body_util::BodyExt;
 use s3s::{S3ErrorCode, S3Result};
 
@@ -19,7 +18,6 @@ pub(super) use chunked::{ChunkSigner, Chunked};
 
 use super::error::{bad_request, refuse, refuse_with};
 use super::sigv4::{hex, same};
-use crate::limits::DRAIN_BYTES;
 use crate::room::Room;
 use crate::upload::{Upload, UploadError};
 
@@ -153,22 +151,10 @@ impl Payload {
         Ok(whole.freeze())
     }
 
-    /// Reads what is left of a body that was refused, if it is short: then the connection can be
-    /// used again. `false`: it cannot.
-    pub(super) async fn drain(mut self) -> bool {
-        let mut left = DRAIN_BYTES;
-        if self.is_done {
-            return true;
-        }
-        if self.upload.size_hint().exact().is_none_or(|rest| rest > left) {
-            return false;
-        }
-        while let Some(Ok(frame)) = self.upload.frame().await {
-            let len = frame.data_ref().map_or(0, |data| data.len() as u64);
-            let Some(rest) = left.checked_sub(len) else { return false };
-            left = rest;
-        }
-        true
+    /// Reads what is left of a body that was refused, in the background: then the connection can
+    /// be used again. `false`: it cannot.
+    pub(super) fn linger(self) -> bool {
+        self.is_done || self.upload.linger()
     }
 }
 

@@ -127,7 +127,7 @@ fn in_header(request: &Request<'_>, now: Timestamp, region: &str) -> S3Result<Cl
     let at = signed_at(request.headers)?;
     if scope.day != at.day() {
         let what = "the date of the credential is not the date of the request";
-        return Err(refuse(S3ErrorCode::SignatureDoesNotMatch, what));
+        return Err(malformed(what.into()));
     }
     check_skew(at.time, now)?;
     let payload = content_sha256(request.headers)?.ok_or_else(|| {

@@ -36,7 +36,10 @@ impl SignedAt {
 
     /// From a `Date` header.
     pub(crate) fn from_http_date(text: &str) -> Option<SignedAt> {
-        let time = httpdate::parse_http_date(text).ok()?;
+        // As botocore and others write what HTTP calls GMT.
+        let stem = [" -0000", " +0000", " UTC"].iter().find_map(|zone| text.strip_suffix(zone));
+        let gmt = stem.map(|stem| format!("{stem} GMT"));
+        let time = httpdate::parse_http_date(gmt.as_deref().unwrap_or(text)).ok()?;
         Some(SignedAt::new(Timestamp::from_system_time(time)))
     }
 
@@ -99,6 +102,11 @@ mod tests {
         assert_eq!((known.time.secs(), known.day()), (1_369_353_600, "20130524"));
         let same = SignedAt::from_http_date("Fri, 24 May 2013 00:00:00 GMT").unwrap();
         assert_eq!(same, known);
+        for zone in ["-0000", "+0000", "UTC"] {
+            let text = format!("Fri, 24 May 2013 00:00:00 {zone}");
+            assert_eq!(SignedAt::from_http_date(&text), Some(known.clone()), "{text}");
+        }
+        assert_eq!(SignedAt::from_http_date("Fri, 24 May 2013 00:00:00 +0100"), None);
     }
 
     #[test]

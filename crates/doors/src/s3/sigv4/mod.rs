@@ -18,7 +18,7 @@ pub(crate) use canonical::encode_into;
 pub(crate) use claim::{Claim, Request, content_sha256};
 pub(crate) use date::SignedAt;
 pub(crate) use key::{KeyCache, SigningKey, hex, hex_sha256, same};
-pub(crate) use presigned::{payload_of, strip};
+pub(crate) use presigned::{is_parameter, payload_of, strip};
 
 /// The one algorithm.
 pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";

@@ -22,7 +22,7 @@ const CONTENT_SHA256: &str = "X-Amz-Content-Sha256";
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
 /// Whether a query parameter is part of a presigned URL's credentials, however it is written.
-pub(super) fn is_parameter(name: &str) -> bool {
+pub(crate) fn is_parameter(name: &str) -> bool {
     PARAMETERS.iter().any(|parameter| parameter.eq_ignore_ascii_case(name))
 }
 

@@ -13,7 +13,7 @@ pub(crate) async fn run(
     input: AbortMultipartUploadInput,
 ) -> S3Result<AbortMultipartUploadOutput> {
     let bucket = input.bucket;
-    let name = upload_id::name(bucket.clone(), input.key, &input.upload_id)?;
+    let name = upload_id::name(bucket.clone(), input.key, &input.upload_id);
     store.run(&asked.caller, &bucket, Codes::upload(), AbortUpload { name }).await?;
     Ok(AbortMultipartUploadOutput::default())
 }

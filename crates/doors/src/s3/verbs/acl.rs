@@ -1,7 +1,9 @@
 //! Access control lists: what there is of them is the visibility of a bucket.
 
-use cairn_auth::Visibility;
-use cairn_fs::ops::buckets::UpdateBucket;
+use cairn_auth::{Caller, Visibility};
+use cairn_base::UserId;
+use cairn_fs::ops::buckets::{GetBucket, UpdateBucket};
+use cairn_fs::ops::put_object::MayWrite;
 use cairn_fs::rows::Bucket;
 use http::HeaderMap;
 use s3s::S3Result;
@@ -12,7 +14,7 @@ use s3s::dto::{
 };
 
 use super::super::error::{Codes, bad_request, not_implemented};
-use super::super::headers::{check_object_acl, text};
+use super::super::headers::text;
 use super::super::library::Asked;
 use super::super::owner;
 use super::super::store::Store;
@@ -30,6 +32,30 @@ pub(super) fn canned(headers: &HeaderMap) -> S3Result<Option<Visibility>> {
     }
 }
 
+/// The canned ACL of an object: it must say what holds for all objects of its bucket, and is
+/// refused where that cannot be kept.
+pub(super) async fn check_object(store: &Store, asked: &Asked, bucket: &str) -> S3Result<()> {
+    let wanted = match text(&asked.headers, "x-amz-acl")? {
+        None => return Ok(()),
+        Some("private" | "bucket-owner-full-control") => Visibility::Private,
+        Some("public-read") => Visibility::Public,
+        Some(_) => return Err(not_implemented("an ACL of an object other than its bucket's")),
+    };
+    // Only a caller who may write learns how visible the bucket is.
+    let verb = MayWrite { bucket: bucket.to_owned() };
+    store.read(&asked.caller, bucket, Codes::bucket(), verb).await?;
+    let verb = GetBucket { name: bucket.to_owned() };
+    let (opened, _) = store.read(&Caller::system(), bucket, Codes::bucket(), verb).await?;
+    match (wanted, opened.bucket.visibility) {
+        (wanted, visibility) if wanted == visibility => Ok(()),
+        (Visibility::Private, _) => Err(not_implemented(
+            "a private object in a public bucket: anybody may read all that is in it. Put it in \
+             a private bucket",
+        )),
+        _ => Err(not_implemented("a public object in a private bucket: set the ACL of the bucket")),
+    }
+}
+
 /// Takes a canned ACL, or a list that says no more than one of the two.
 pub(crate) async fn put_bucket(
     store: &Store,
@@ -40,7 +66,7 @@ pub(crate) async fn put_bucket(
         (Some(visibility), None) => visibility,
         (None, Some(policy)) => {
             let bucket = get_bucket::open(store, &asked, &input.bucket).await?;
-            listed(policy, &owner::id(bucket.owner))?
+            listed(policy, bucket.owner)?
         }
         _ => return Err(bad_request("give either a canned ACL or a list of grants")),
     };
@@ -55,7 +81,7 @@ pub(crate) async fn put_bucket(
 }
 
 /// The visibility that a list of grants comes to: the owner everything, everybody may read or not.
-fn listed(policy: AccessControlPolicy, owner: &str) -> S3Result<Visibility> {
+fn listed(policy: AccessControlPolicy, owner: UserId) -> S3Result<Visibility> {
     let (mut owner_has_all, mut visibility) = (false, Visibility::Private);
     for grant in policy.grants.unwrap_or_default() {
         let permission = grant.permission.as_ref().map(|permission| permission.as_str());
@@ -64,7 +90,7 @@ fn listed(policy: AccessControlPolicy, owner: &str) -> S3Result<Visibility> {
             None => return Err(beyond_canned()),
         };
         match (id.as_deref(), uri.as_deref(), email_address, permission) {
-            (Some(id), None, None, Some(Permission::FULL_CONTROL)) if id == owner => {
+            (Some(id), None, None, Some(Permission::FULL_CONTROL)) if owner::is_id(id, owner) => {
                 owner_has_all = true;
             }
             (None, Some(ALL_USERS), None, Some(Permission::READ)) => {
@@ -114,18 +140,13 @@ pub(crate) async fn put_object(
     input: PutObjectAclInput,
 ) -> S3Result<PutObjectAclOutput> {
     check_version(input.version_id.as_deref())?;
-    check_object_acl(&asked.headers)?;
     if input.access_control_policy.is_some() || !asked.headers.contains_key("x-amz-acl") {
         return Err(not_implemented("ACLs of objects other than the canned private"));
     }
-    let verb = cairn_fs::ops::put_object::MayWrite { bucket: input.bucket.clone() };
-    store.read(&asked.caller, &input.bucket, Codes::bucket(), verb).await?;
+    check_object(store, &asked, &input.bucket).await?;
     let opened = store.fs.open(&asked.caller, &input.bucket, &input.key).await;
     match opened {
-        Ok(object) if object.bucket().visibility == Visibility::Private => {
-            Ok(PutObjectAclOutput::default())
-        }
-        Ok(_) => Err(not_implemented("a private object in a public bucket")),
+        Ok(_) => Ok(PutObjectAclOutput::default()),
         Err(error) => {
             let bucket = input.bucket.as_str();
             Err(store.refused(&asked.caller, &[bucket], error, Codes::object()).await)

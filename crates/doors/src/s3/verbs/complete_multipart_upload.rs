@@ -22,7 +22,7 @@ pub(crate) async fn run(
     asked: Asked,
     input: CompleteMultipartUploadInput,
 ) -> S3Result<CompleteMultipartUploadOutput> {
-    let name = upload_id::name(input.bucket, input.key, &input.upload_id)?;
+    let name = upload_id::name(input.bucket, input.key, &input.upload_id);
     let parts = named_parts(input.multipart_upload.and_then(|upload| upload.parts))?;
     let conditions = conditions::of_change(&asked.headers)?;
     let (patience, store) = (store.patience, store.clone());
@@ -94,10 +94,12 @@ async fn complete(
     mut parts: Vec<TakenPart>,
     conditions: Conditions,
 ) -> S3Result<CompleteMultipartUploadOutput> {
-    let UploadName { bucket, key, .. } = name.clone();
     let verb = GetUpload { name: name.clone() };
-    let upload = store.read(&asked.caller, &bucket, Codes::upload(), verb).await?;
-    let expected = Expected::parse(asked, &upload)?;
+    let Some(upload) = find(store, asked, verb).await? else {
+        // It may have been completed: the client may not have got the answer.
+        return finish(store, asked, name, parts, conditions, false).await;
+    };
+    let expected = Expected::parse(asked, &upload, parts.len())?;
     if expected.is_some() {
         let stored = stored_parts(store, asked, &name, &parts).await?;
         if let Some(expected) = &expected {
@@ -108,13 +110,35 @@ async fn complete(
             part.checksum = part.checksum.take().or_else(|| stored.checksums.first().cloned());
         }
     }
+    finish(store, asked, name, parts, conditions, true).await
+}
+
+/// The upload, if it is in progress.
+async fn find(store: &Store, asked: &Asked, verb: GetUpload) -> S3Result<Option<Upload>> {
+    let bucket = verb.name.bucket.clone();
+    match store.read(&asked.caller, &bucket, Codes::upload(), verb).await {
+        Ok(upload) => Ok(Some(upload)),
+        Err(error) if *error.code() == S3ErrorCode::NoSuchUpload => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn finish(
+    store: &Store,
+    asked: &Asked,
+    name: UploadName,
+    parts: Vec<TakenPart>,
+    conditions: Conditions,
+    had_upload: bool,
+) -> S3Result<CompleteMultipartUploadOutput> {
+    let UploadName { bucket, key, .. } = name.clone();
     let count = parts.len() as u32;
     let done = store.fs.complete_upload(&asked.caller, name, parts, conditions).await;
     let done = match done {
         Ok(done) => done,
         Err(error) => {
-            // The upload was there a moment ago: it is the object that If-Match is about.
-            let not_found = match asked.headers.contains_key(IF_MATCH) {
+            // Of an upload that was there a moment ago it is the object that If-Match is about.
+            let not_found = match had_upload && asked.headers.contains_key(IF_MATCH) {
                 true => S3ErrorCode::NoSuchKey,
                 false => S3ErrorCode::NoSuchUpload,
             };
@@ -127,7 +151,7 @@ async fn complete(
         }
     };
     let mut output = CompleteMultipartUploadOutput {
-        location: Some(format!("/{bucket}/{key}")),
+        location: asked.url.clone(),
         bucket: Some(bucket),
         key: Some(key),
         e_tag: Some(ETag::Strong(done.put.etag)),
@@ -174,7 +198,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn parse(asked: &Asked, upload: &Upload) -> S3Result<Option<Expected>> {
+    fn parse(asked: &Asked, upload: &Upload, parts: usize) -> S3Result<Option<Expected>> {
         let headers = &asked.headers;
         let size = text(headers, "x-amz-mp-object-size")?;
         let size = size.map(|size| size.parse().map_err(|_| bad_request("x-amz-mp-object-size")));
@@ -193,7 +217,10 @@ impl Expected {
                 return Err(bad_request("the upload was not begun with this checksum algorithm"));
             };
             // A checksum of checksums may say of how many.
-            let value = value.split_once('-').map_or(value, |(value, _)| value);
+            let (value, count) = value.split_once('-').unwrap_or((value, ""));
+            if !count.is_empty() && count.parse() != Ok(parts) {
+                return Err(mismatch());
+            }
             let value = checksums::decode(algorithm, value)?;
             checksum = Some(Checksum { algorithm, kind, value });
         }
@@ -222,10 +249,12 @@ impl Expected {
             .map_err(|error| translate(error, Codes::upload()))?;
         match whole.is_some_and(|whole| whole.value == expected.value) {
             true => Ok(()),
-            false => {
-                let what = "the checksum you specified did not match that of the object";
-                Err(refuse(S3ErrorCode::BadDigest, what))
-            }
+            false => Err(mismatch()),
         }
     }
+}
+
+fn mismatch() -> s3s::S3Error {
+    let what = "the checksum you specified did not match that of the object";
+    refuse(S3ErrorCode::BadDigest, what)
 }

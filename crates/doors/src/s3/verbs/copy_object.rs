@@ -4,14 +4,14 @@ use http::HeaderMap;
 use s3s::dto::{CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETag};
 use s3s::{S3ErrorCode, S3Result};
 
-use super::super::checksums::{fill_checksums, type_of};
+use super::super::checksums::{self, fill_checksums, type_of};
 use super::super::error::{Codes, invalid, not_implemented};
-use super::super::headers::{check_object_acl, text};
+use super::super::headers::text;
 use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::tags::Tags;
 use super::super::{attributes, conditions, owner, tags};
-use super::time;
+use super::{acl, time};
 
 /// The object a copy is made of: bucket and key.
 pub(super) fn source(source: CopySource) -> S3Result<(String, String)> {
@@ -24,19 +24,19 @@ pub(super) fn source(source: CopySource) -> S3Result<(String, String)> {
     }
 }
 
-/// No byte moves: the copy shares them with its source.
+/// No byte moves: the copy shares them with its source. They are read where only they tell the
+/// checksum.
 pub(crate) async fn run(
     store: &Store,
     asked: Asked,
     input: CopyObjectInput,
 ) -> S3Result<CopyObjectOutput> {
     let headers = &asked.headers;
-    check_object_acl(headers)?;
-    if headers.contains_key("x-amz-checksum-algorithm") {
-        return Err(not_implemented("another checksum for a copy: it has those of its source"));
-    }
+    let algorithm = text(headers, "x-amz-checksum-algorithm")?;
+    let algorithm = algorithm.map(checksums::algorithm).transpose()?;
+    acl::check_object(store, &asked, &input.bucket).await?;
     let (source_bucket, source_key) = source(input.copy_source)?;
-    owner::check_expected_source(&store.fs, &source_bucket, headers).await?;
+    owner::check_expected_source(&store.fs, &asked.caller, &source_bucket, headers).await?;
     let verb = CopyObject {
         source_bucket: source_bucket.clone(),
         source_key,
@@ -47,7 +47,7 @@ pub(crate) async fn run(
         object: new_attributes(headers)?,
         tags: new_tags(headers)?,
     };
-    let reply = match store.fs.run(&asked.caller, verb).await {
+    let reply = match store.fs.copy_object(&asked.caller, verb, algorithm).await {
         Ok(reply) => reply,
         Err(error) => {
             let codes = Codes { invalid: S3ErrorCode::InvalidRequest, ..Codes::object() };

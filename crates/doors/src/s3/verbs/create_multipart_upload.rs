@@ -1,14 +1,19 @@
+use cairn_auth::Caller;
+use cairn_base::Error;
+use cairn_fs::ops::conditions::Current;
 use cairn_fs::ops::multipart::CreateUpload;
+use cairn_fs::ops::put_object::MayWrite;
 use cairn_fs::rows::{Algorithm, ChecksumKind};
 use http::HeaderMap;
 use s3s::S3Result;
 use s3s::dto::{CreateMultipartUploadInput, CreateMultipartUploadOutput};
 
-use super::super::error::{Codes, bad_request};
-use super::super::headers::{check_object_acl, text};
+use super::super::error::{Codes, bad_request, translate};
+use super::super::headers::text;
 use super::super::library::Asked;
 use super::super::store::Store;
-use super::super::{attributes, checksums, tags, upload_id};
+use super::super::{attributes, checksums, conditions, tags, upload_id};
+use super::acl;
 
 pub(crate) async fn run(
     store: &Store,
@@ -16,7 +21,8 @@ pub(crate) async fn run(
     input: CreateMultipartUploadInput,
 ) -> S3Result<CreateMultipartUploadOutput> {
     let headers = &asked.headers;
-    check_object_acl(headers)?;
+    acl::check_object(store, &asked, &input.bucket).await?;
+    check_conditions(store, &asked, &input.bucket, &input.key).await?;
     let checksum = checksum(headers)?;
     let verb = CreateUpload {
         bucket: input.bucket.clone(),
@@ -34,6 +40,25 @@ pub(crate) async fn run(
         checksum_type: checksum.map(|(_, kind)| checksums::to_type(kind)),
         ..CreateMultipartUploadOutput::default()
     })
+}
+
+/// Conditions are decided when the upload is completed. A client that sends them with the first
+/// request, too, learns early that they do not hold.
+async fn check_conditions(store: &Store, asked: &Asked, bucket: &str, key: &str) -> S3Result<()> {
+    let conditions = conditions::of_change(&asked.headers)?;
+    if conditions.is_empty() {
+        return Ok(());
+    }
+    let verb = MayWrite { bucket: bucket.to_owned() };
+    store.read(&asked.caller, bucket, Codes::bucket(), verb).await?;
+    let checked = match store.fs.open(&Caller::system(), bucket, key).await {
+        Ok(object) => {
+            conditions.check_change(Some(Current { ino: object.ino(), inode: object.inode() }))
+        }
+        Err(Error::NotFound(_)) => conditions.check_change(None),
+        Err(error) => Err(error),
+    };
+    checked.map_err(|error| translate(error, Codes::object()))
 }
 
 /// The checksum that all parts and the object will have.

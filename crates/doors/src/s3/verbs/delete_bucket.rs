@@ -1,4 +1,3 @@
-use cairn_fs::ops::buckets::DeleteBucket;
 use s3s::S3Result;
 use s3s::dto::{DeleteBucketInput, DeleteBucketOutput};
 
@@ -6,13 +5,15 @@ use super::super::error::Codes;
 use super::super::library::Asked;
 use super::super::store::Store;
 
+/// Uploads in progress do not keep a bucket: no listing of objects shows them.
 pub(crate) async fn run(
     store: &Store,
     asked: Asked,
     input: DeleteBucketInput,
 ) -> S3Result<DeleteBucketOutput> {
     let name = input.bucket;
-    let verb = DeleteBucket { name: name.clone() };
-    store.run(&asked.caller, &name, Codes::bucket(), verb).await?;
-    Ok(DeleteBucketOutput {})
+    match store.fs.delete_bucket(&asked.caller, &name).await {
+        Ok(()) => Ok(DeleteBucketOutput {}),
+        Err(error) => Err(store.refused(&asked.caller, &[&name], error, Codes::bucket()).await),
+    }
 }

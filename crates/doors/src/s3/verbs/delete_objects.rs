@@ -43,6 +43,11 @@ pub(crate) async fn run(
             match reply {
                 Ok(_) if is_quiet => {}
                 Ok(_) => deleted.push(DeletedObject { key: Some(key), ..Default::default() }),
+                // A condition on what is gone already.
+                Err(Error::NotFound(_)) if is_quiet => {}
+                Err(Error::NotFound(_)) => {
+                    deleted.push(DeletedObject { key: Some(key), ..Default::default() });
+                }
                 Err(error) => errors.push(key_error(key, &told(error))),
             }
         }

@@ -1,6 +1,6 @@
 //! Settings of a bucket that have one answer here.
 
-use cairn_auth::Visibility;
+use cairn_auth::{Caller, Visibility};
 use cairn_fs::ops::buckets::GetBucket;
 use cairn_fs::rows::Bucket;
 use s3s::S3Result;
@@ -25,8 +25,13 @@ pub(super) fn region(store: &Store) -> String {
 
 /// The bucket, for whoever may know its settings.
 pub(super) async fn open(store: &Store, asked: &Asked, name: &str) -> S3Result<Bucket> {
+    inspect(store, &asked.caller, name).await
+}
+
+/// As [`open`].
+pub(crate) async fn inspect(store: &Store, caller: &Caller, name: &str) -> S3Result<Bucket> {
     let verb = GetBucket { name: name.to_owned() };
-    let (opened, _) = store.read(&asked.caller, name, Codes::bucket(), verb).await?;
+    let (opened, _) = store.read(caller, name, Codes::bucket(), verb).await?;
     Ok(opened.bucket)
 }
 

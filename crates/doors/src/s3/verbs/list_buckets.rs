@@ -1,5 +1,3 @@
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
 use cairn_fs::ops::buckets::ListBuckets;
 use s3s::S3Result;
 use s3s::dto::{Bucket, ListBucketsInput, ListBucketsOutput};
@@ -8,7 +6,8 @@ use super::super::error::{Codes, invalid};
 use super::super::library::Asked;
 use super::super::owner;
 use super::super::store::Store;
-use super::time;
+use super::list_objects::{decode, token_of};
+use super::{get_bucket, time};
 
 /// Entries of a page at most; without `max-buckets` all are listed.
 const PAGE: usize = 1000;
@@ -26,7 +25,13 @@ pub(crate) async fn run(
     let prefix = input.prefix.unwrap_or_default();
     let mut after = input.continuation_token.as_deref().map(decode).transpose()?;
     let mut buckets = Vec::new();
+    let region = get_bucket::region(store);
+    let elsewhere = input.bucket_region.as_deref().is_some_and(|asked| asked != region);
     let next = loop {
+        // All buckets are in one region.
+        if elsewhere {
+            break None;
+        }
         let verb = ListBuckets {
             prefix: prefix.clone(),
             after: after.unwrap_or_default(),
@@ -34,7 +39,7 @@ pub(crate) async fn run(
         };
         let (page, next) = store.read(&asked.caller, "", Codes::bucket(), verb).await?;
         buckets.extend(page.into_iter().map(|(opened, _)| Bucket {
-            bucket_region: None,
+            bucket_region: input.bucket_region.as_ref().map(|_| region.clone()),
             creation_date: Some(time(opened.bucket.created)),
             name: Some(opened.bucket.name),
         }));
@@ -45,13 +50,8 @@ pub(crate) async fn run(
     };
     Ok(ListBucketsOutput {
         buckets: Some(buckets),
-        continuation_token: next.map(|name| BASE64URL.encode(name)),
+        continuation_token: next.as_deref().map(token_of),
         owner: Some(owner::owner(&store.fs, asked.caller.user()).await?),
         prefix: (!prefix.is_empty()).then_some(prefix),
     })
-}
-
-fn decode(token: &str) -> S3Result<String> {
-    let name = BASE64URL.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    name.ok_or_else(|| invalid("the continuation token provided is incorrect"))
 }

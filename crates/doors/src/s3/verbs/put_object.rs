@@ -5,11 +5,11 @@ use s3s::dto::{ETag, PutObjectInput, PutObjectOutput};
 
 use super::super::checksums::{fill_checksums, type_of};
 use super::super::error::Codes;
-use super::super::headers::check_object_acl;
 use super::super::integrity::Integrity;
 use super::super::library::Asked;
 use super::super::store::Store;
 use super::super::{attributes, conditions, tags};
+use super::acl;
 use super::receive::{Received, receive};
 
 /// Nothing is changed before all bytes came and were the right ones.
@@ -19,8 +19,8 @@ pub(crate) async fn run(
     input: PutObjectInput,
 ) -> S3Result<PutObjectOutput> {
     let headers = &asked.headers;
-    check_object_acl(headers)?;
-    let integrity = Integrity::parse(headers)?;
+    let (integrity, further) = Integrity::of_object(headers)?;
+    acl::check_object(store, &asked, &input.bucket).await?;
     let mut request = PutRequest {
         bucket: input.bucket,
         key: input.key,
@@ -29,7 +29,7 @@ pub(crate) async fn run(
         conditions: conditions::of_change(headers)?,
     };
     let bucket = request.bucket.clone();
-    let received = receive(store, &asked, &bucket, integrity, None).await?;
+    let received = receive(store, &asked, &bucket, integrity, further).await?;
     let Received { written, etag, checksums } = received;
     request.object = ObjectAttributes { etag, checksums: checksums.clone(), ..request.object };
     let put = match store.fs.put_object(&asked.caller, request, written).await {

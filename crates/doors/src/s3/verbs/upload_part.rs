@@ -26,11 +26,11 @@ pub(crate) async fn run(
 ) -> S3Result<UploadPartOutput> {
     let bucket = input.bucket;
     let number = part_number(input.part_number)?;
-    let name = upload_id::name(bucket.clone(), input.key, &input.upload_id)?;
-    let integrity = Integrity::parse(&asked.headers)?;
+    let name = upload_id::name(bucket.clone(), input.key, &input.upload_id);
+    let (integrity, wanted) = Integrity::of_object(&asked.headers)?;
     let verb = GetUpload { name: name.clone() };
     let upload = store.read(&asked.caller, &bucket, Codes::upload(), verb).await?;
-    let further = announced(&upload, &integrity)?;
+    let further = announced(&upload, integrity.algorithm().or(wanted))?;
     let received = receive(store, &asked, &bucket, integrity, further).await?;
     let Received { written, etag, checksums } = received;
     let outcome = store
@@ -48,9 +48,9 @@ pub(crate) async fn run(
 }
 
 /// The checksum the upload was announced with: every part has it, whether it was sent or not.
-fn announced(upload: &Upload, integrity: &Integrity) -> S3Result<Option<Algorithm>> {
-    let Some((announced, _)) = upload.checksum else { return Ok(None) };
-    match integrity.algorithm() {
+fn announced(upload: &Upload, sent: Option<Algorithm>) -> S3Result<Option<Algorithm>> {
+    let Some((announced, _)) = upload.checksum else { return Ok(sent) };
+    match sent {
         Some(sent) if sent != announced => Err(bad_request(format!(
             "checksum type mismatch occurred, expected checksum type: {}, actual: {}",
             checksums::word(announced),

@@ -1,0 +1,218 @@
+//! Error documents as S3 writes them: code, message and fields, from one table.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use s3s::{Body, S3Error};
+
+use super::error::SIZE;
+use super::xml::escape;
+
+/// What a document says beside code and message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Field {
+    Key,
+    BucketName,
+    UploadId,
+    Condition,
+    RangeRequested,
+    ActualObjectSize,
+}
+
+/// The codes whose documents S3 words always in the same way: code, message and fields. Clients
+/// look into all of them.
+const DOCUMENTS: &[(&str, &str, &[Field])] = &[
+    ("NoSuchKey", "The specified key does not exist.", &[Field::Key]),
+    ("NoSuchBucket", "The specified bucket does not exist", &[Field::BucketName]),
+    (
+        "NoSuchUpload",
+        "The specified upload does not exist. The upload ID may be invalid, or the upload may \
+         have been aborted or completed.",
+        &[Field::UploadId],
+    ),
+    (
+        "PreconditionFailed",
+        "At least one of the pre-conditions you specified did not hold",
+        &[Field::Condition],
+    ),
+    (
+        "InvalidRange",
+        "The requested range is not satisfiable",
+        &[Field::RangeRequested, Field::ActualObjectSize],
+    ),
+    ("BucketNotEmpty", "The bucket you tried to delete is not empty", &[Field::BucketName]),
+    (
+        "BucketAlreadyExists",
+        "The requested bucket name is not available. The bucket namespace is shared by all users \
+         of the system. Please select a different name and try again.",
+        &[Field::BucketName],
+    ),
+    (
+        "BucketAlreadyOwnedByYou",
+        "Your previous request to create the named bucket succeeded and you already own it.",
+        &[Field::BucketName],
+    ),
+    ("NoSuchTagSet", "The TagSet does not exist", &[Field::BucketName]),
+    (
+        "InvalidPart",
+        "One or more of the specified parts could not be found. The part may not have been \
+         uploaded, or the specified entity tag may not match the part's entity tag.",
+        &[Field::UploadId],
+    ),
+    (
+        "InvalidPartOrder",
+        "The list of parts was not in ascending order. Parts must be ordered by part number.",
+        &[Field::UploadId],
+    ),
+    ("EntityTooSmall", "Your proposed upload is smaller than the minimum allowed size", &[]),
+];
+
+/// What of a request its error document tells.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    pub(super) resource: String,
+    pub(super) request_id: String,
+    pub(super) host_id: String,
+    pub(super) bucket: Option<String>,
+    pub(super) key: Option<String>,
+    pub(super) upload: Option<String>,
+    pub(super) range: Option<String>,
+    /// Whether there are conditions on the source of a copy.
+    pub(super) of_source: bool,
+}
+
+impl Told {
+    fn field(&self, field: Field, detail: &str) -> Option<(&'static str, String)> {
+        let (name, value) = match field {
+            Field::Key => ("Key", self.key.clone()),
+            Field::BucketName => ("BucketName", self.bucket.clone()),
+            Field::UploadId => ("UploadId", self.upload.clone()),
+            Field::RangeRequested => ("RangeRequested", self.range.clone()),
+            Field::ActualObjectSize => {
+                let size = detail.split_once(SIZE).map(|(_, size)| size.to_owned());
+                ("ActualObjectSize", size)
+            }
+            Field::Condition => ("Condition", self.condition(detail)),
+        };
+        value.map(|value| (name, value))
+    }
+
+    /// The header that did not hold, which the store names.
+    fn condition(&self, detail: &str) -> Option<String> {
+        let all = ["If-None-Match", "If-Match", "If-Unmodified-Since", "If-Modified-Since"];
+        let name = all.into_iter().find(|name| detail.contains(name))?;
+        Some(if self.of_source { format!("x-amz-copy-source-{name}") } else { name.to_owned() })
+    }
+}
+
+/// The response that tells of an error.
+pub(super) fn response(error: &S3Error, told: &Told) -> Response<Body> {
+    let status = error.status_code().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    if let Some(headers) = error.headers() {
+        response.headers_mut().extend(headers.clone());
+    }
+    if status != StatusCode::NOT_MODIFIED {
+        let message = escape(error.message().unwrap_or_default());
+        let text = document(error.code().as_str(), &message, told);
+        *response.body_mut() = Body::from(format!("{DECLARATION}\n{text}"));
+        let kind = HeaderValue::from_static("application/xml");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    response
+}
+
+const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
+
+/// `detail` is what this server says by itself, as it stands in XML.
+fn document(code: &str, detail: &str, told: &Told) -> String {
+    let known = DOCUMENTS.iter().find(|(known, _, _)| *known == code);
+    let mut out = format!("<Error><Code>{}</Code>", escape(code));
+    let mut add = |name: &str, value: &str| out.push_str(&format!("<{name}>{value}</{name}>"));
+    match known {
+        None => add("Message", detail),
+        Some((_, message, fields)) => {
+            add("Message", &escape(message));
+            for (name, value) in fields.iter().filter_map(|field| told.field(*field, detail)) {
+                add(name, &escape(&value));
+            }
+            if !detail.is_empty() {
+                add("Detail", detail);
+            }
+        }
+    }
+    add("Resource", &escape(&told.resource));
+    add("RequestId", &told.request_id);
+    add("HostId", &told.host_id);
+    out.push_str("</Error>");
+    out
+}
+
+/// The document in place of one that the library wrote, which knows neither fields nor messages.
+fn rewritten(text: &str, told: &Told) -> Option<String> {
+    let inside = |name: &str| {
+        let start = text.split_once(&format!("<{name}>"))?.1;
+        Some(start.split_once(&format!("</{name}>"))?.0)
+    };
+    Some(document(inside("Code")?, inside("Message").unwrap_or_default(), told))
+}
+
+/// As the whole body of a reply.
+pub(super) fn rewrite(body: &Bytes, told: &Told) -> Bytes {
+    let text = std::str::from_utf8(body).ok().and_then(|text| rewritten(text, told));
+    text.map_or_else(|| body.clone(), |text| format!("{DECLARATION}\n{text}").into())
+}
+
+/// A piece of a reply that was begun before it was known how it would end. The library begins an
+/// error anew, which makes it no XML.
+pub(super) fn late(piece: Bytes, told: &Told) -> Bytes {
+    let text = std::str::from_utf8(&piece).ok();
+    let error = text.and_then(|text| text.strip_prefix(DECLARATION)).map(str::trim_ascii_start);
+    match error.filter(|error| error.starts_with("<Error>")) {
+        Some(error) => rewritten(error, told).map_or_else(|| piece.clone(), Bytes::from),
+        None => match error {
+            Some(rest) if !rest.is_empty() => Bytes::copy_from_slice(rest.as_bytes()),
+            _ => piece,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told() -> Told {
+        Told {
+            resource: "/b/k".into(),
+            bucket: Some("b".into()),
+            key: Some("k<".into()),
+            upload: Some("u1".into()),
+            range: Some("bytes=5-".into()),
+            ..Told::default()
+        }
+    }
+
+    #[test]
+    fn every_code_has_its_fields() {
+        for (code, message, fields) in DOCUMENTS {
+            let detail = format!("If-Match {SIZE}7");
+            let text = document(code, &detail, &told());
+            assert!(text.contains(&format!("<Message>{}</Message>", escape(message))), "{text}");
+            for field in *fields {
+                let (name, value) = told().field(*field, &detail).unwrap();
+                let field = format!("<{name}>{}</{name}>", escape(&value));
+                assert!(text.contains(&field), "{code}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn conditions_of_the_source_are_told_apart() {
+        let text = document("PreconditionFailed", "If-None-Match", &told());
+        assert!(text.contains("<Condition>If-None-Match</Condition>"), "{text}");
+        let told = Told { of_source: true, ..told() };
+        let text = document("PreconditionFailed", "If-Match", &told);
+        assert!(text.contains("<Condition>x-amz-copy-source-If-Match</Condition>"), "{text}");
+    }
+}
