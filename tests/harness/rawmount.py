@@ -36,7 +36,7 @@ class RawMount:
         token = base64.b64encode(":".join(credentials).encode()).decode()
         self.socket.sendall(
             f"GET /mount HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Basic {token}\r\n"
-            "Connection: upgrade\r\nUpgrade: cairn-mount/1\r\n\r\n".encode()
+            "Connection: upgrade\r\nUpgrade: cairn-mount/2\r\n\r\n".encode()
         )
         while b"\r\n\r\n" not in self.buffer:
             self._receive()

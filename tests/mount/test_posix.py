@@ -273,8 +273,24 @@ def test_extended_attributes(here):
 def test_names_have_255_bytes(here):
     (here / ("n" * 255)).write_bytes(b"x")
     fails(errno.ENAMETOOLONG, lambda: (here / ("n" * 256)).write_bytes(b"x"))
-    os.mkdir(os.fsencode(here) + b"/\xff\xfe")
-    assert b"\xff\xfe" in os.listdir(os.fsencode(here))
+
+
+def test_a_name_that_other_doors_cannot_show_is_refused(here):
+    (here / "plain").write_bytes(b"x")
+    name = os.fsencode(here) + b"/a\xffb"
+    for make in (
+        lambda: os.mkdir(name),
+        lambda: open(name, "wb"),
+        lambda: os.mknod(name),
+        lambda: os.symlink("plain", name),
+        lambda: os.link(here / "plain", name),
+        lambda: os.rename(here / "plain", name),
+    ):
+        fails(errno.EILSEQ, make)
+    assert os.listdir(here) == ["plain"]
+    fails(errno.ENOENT, lambda: os.stat(name))
+    os.symlink(b"\xff", here / "link")
+    assert os.readlink(os.fsencode(here / "link")) == b"\xff"
 
 
 def test_buckets_are_not_made_or_crossed_by_a_mount(here, mounts, store):

@@ -54,6 +54,8 @@ pub struct Node {
     pub is_up: bool,
     /// Its blocks are to move elsewhere.
     pub is_draining: bool,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
 }
 
 /// Chunkservers that hold the same blocks.
@@ -65,6 +67,8 @@ pub struct Group {
     /// know them all.
     pub changed: u64,
     pub members: Vec<Member>,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -241,7 +245,8 @@ fn encode_node(id: NodeId, node: &Node) -> Bytes {
         .number(7, node.weight.into())
         .bytes(8, &node.disk.to_be_bytes())
         .number(9, node.is_up.into())
-        .number(10, node.is_draining.into());
+        .number(10, node.is_draining.into())
+        .raw(&node.unknown);
     out.finish()
 }
 
@@ -262,7 +267,7 @@ fn decode_node(row: &Bytes) -> Result<(NodeId, Node)> {
             8 => node.disk = u128::from_be_bytes(fixed(&field.value)?),
             9 => node.is_up = field.number()? != 0,
             10 => node.is_draining = field.number()? != 0,
-            _ => {}
+            _ => field.keep(&mut node.unknown),
         }
     }
     Ok((id, node))
@@ -282,6 +287,7 @@ fn encode_group(id: GroupId, group: &Group) -> Bytes {
     for member in group.members.iter().filter(|member| member.is_leaving) {
         out.number(6, member.node.0);
     }
+    out.raw(&group.unknown);
     out.finish()
 }
 
@@ -304,7 +310,7 @@ fn decode_group(row: &Bytes) -> Result<(GroupId, Group)> {
                     || Error::Invalid(format!("cluster map: {node} leaves where it is not"));
                 member.ok_or_else(stray)?.is_leaving = true;
             }
-            _ => {}
+            _ => field.keep(&mut group.unknown),
         }
     }
     Ok((id, group))
@@ -322,6 +328,7 @@ impl Node {
             disk: 0,
             is_up: false,
             is_draining: false,
+            unknown: Vec::new(),
         }
     }
 }
@@ -341,7 +348,7 @@ mod tests {
         }
         let member = |node| Member::new(NodeId(node), true);
         let members = vec![member(3), member(1), member(2)];
-        map.groups.insert(GroupId(1), Group { wanted: 3, changed: 5, members });
+        map.groups.insert(GroupId(1), Group { wanted: 3, changed: 5, members, ..Group::default() });
         map.next_group = 2;
         map
     }
@@ -353,6 +360,24 @@ mod tests {
         map.groups.get_mut(&GroupId(1)).unwrap().members[2].is_leaving = true;
         map.nodes.get_mut(&NodeId(2)).unwrap().is_draining = true;
         assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
+    }
+
+    /// So that a master of an older version, which changes the map, destroys nothing.
+    #[test]
+    fn fields_of_a_newer_version_are_kept() {
+        let mut newer = Writer::new(FORMAT);
+        newer.text(99, "from the future");
+        let unknown = newer.finish()[1..].to_vec();
+        let mut map = map();
+        map.unknown = unknown.clone();
+        map.nodes.get_mut(&NodeId(2)).unwrap().unknown = unknown.clone();
+        map.groups.get_mut(&GroupId(1)).unwrap().unknown = unknown.clone();
+        let mut read = ClusterMap::decode(&map.encode()).unwrap();
+        assert_eq!(read, map);
+        read.nodes.get_mut(&NodeId(2)).unwrap().is_up = false;
+        let again = ClusterMap::decode(&read.encode()).unwrap();
+        assert_eq!(again.nodes[&NodeId(2)].unknown, unknown);
+        assert_eq!(again.groups[&GroupId(1)].unknown, unknown);
     }
 
     #[test]

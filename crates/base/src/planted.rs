@@ -38,12 +38,14 @@ pub enum Bug {
     ReplaysForgotten,
     /// A change is shown to some before all have let go of what it changed.
     UnsettledShown,
+    /// A session that acknowledges nothing is waited for as long as it renews.
+    RecallWithoutDeadline,
     /// Others look into a directory that a session fills by itself.
     DelegationIgnored,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 18] = [
+    pub const ALL: [Bug; 19] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -61,6 +63,7 @@ impl Bug {
         Bug::HangUpGivesUp,
         Bug::ReplaysForgotten,
         Bug::UnsettledShown,
+        Bug::RecallWithoutDeadline,
         Bug::DelegationIgnored,
     ];
 }

@@ -94,12 +94,19 @@ impl Drop for Writing<'_> {
 
 impl Shared {
     /// Writes a block; `done` is called when it is acknowledged or was refused. Blocks.
-    pub(crate) fn put(self: &Arc<Self>, key: Key, owner: Owner, data: &Bytes, done: Done) {
+    /// `over` what there is of it, else it must be new.
+    pub(crate) fn put(
+        self: &Arc<Self>,
+        (key, over): (Key, bool),
+        owner: Owner,
+        data: &Bytes,
+        done: Done,
+    ) {
         if data.is_empty() || data.len() > BLOCK_BYTES {
             let text = format!("a block of {} bytes: 1 to {BLOCK_BYTES} it may have", data.len());
             return done(Err(Error::Invalid(text)));
         }
-        if let Err(error) = self.claim(key) {
+        if let Err(error) = self.claim(key, over) {
             return done(Err(error));
         }
         let slot = Arc::new(parking_lot::Mutex::new(Some(done)));
@@ -123,13 +130,13 @@ impl Shared {
         }
     }
 
-    /// Makes sure that a block is written once.
-    fn claim(&self, key: Key) -> Result<()> {
+    /// Makes sure that a block is written once, or by one at a time.
+    fn claim(&self, key: Key, over: bool) -> Result<()> {
         let mut writer = self.writer.lock();
         if writer.pending.contains(&key) {
             return Err(Error::Conflict(format!("block {} is being written", key.block)));
         }
-        if self.state.read().index.get(key).is_some() {
+        if !over && self.state.read().index.get(key).is_some() {
             return Err(Error::Exists(format!("block {}", key.block)));
         }
         writer.pending.insert(key);

@@ -15,7 +15,7 @@ use cairn_base::{BlockId, Disk, Error, GroupId, Owner, Result};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::{BlockInfo, Blocks, Config, Durability, Peers, Store, Usage, Wish};
+use crate::{BlockInfo, BlockPlace, Blocks, Config, Durability, Peers, Store, Usage, Wish};
 
 /// Pieces on their way to the disk; what comes when there are more is not kept.
 const WRITES: usize = 64;
@@ -241,6 +241,14 @@ impl Blocks for KeptBlocks {
 
     fn available(&self) -> Result<()> {
         self.elsewhere.available()
+    }
+
+    fn place(&self, group: GroupId, block: BlockId) -> Option<BlockPlace> {
+        self.elsewhere.place(group, block)
+    }
+
+    fn is_near(&self) -> bool {
+        self.elsewhere.is_near()
     }
 
     fn patience(&self) -> Duration {

@@ -93,7 +93,14 @@ impl State {
     /// A record in `segment` is durable.
     pub(crate) fn settle(&mut self, segment: u32, outcome: &Outcome) {
         match outcome {
-            Outcome::Put(Entry::Block(entry)) => self.point(segment, entry),
+            Outcome::Put(Entry::Block(entry)) => {
+                // One that it takes the place of needs a tombstone, too, when the block goes.
+                let former = self.index.get(entry.key).map(|(location, _)| location.segment);
+                if let Some(former) = former.filter(|former| *former != segment) {
+                    self.add_stray(entry.key, former);
+                }
+                self.point(segment, entry);
+            }
             Outcome::Delete(entries) => entries.iter().for_each(|entry| self.bury(entry)),
             Outcome::Put(Entry::Tombstone(_)) | Outcome::Move(_) => {}
         }

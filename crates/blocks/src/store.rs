@@ -126,13 +126,35 @@ impl Store {
         owner: Owner,
         data: Bytes,
     ) -> Result<()> {
+        self.write((group, block), owner, data, false).await
+    }
+
+    /// Writes a block in the place of a record of it that is damaged. That one is found until the
+    /// new one is durable, and stays if it cannot be written.
+    pub async fn replace(
+        &self,
+        group: GroupId,
+        block: BlockId,
+        owner: Owner,
+        data: Bytes,
+    ) -> Result<()> {
+        self.write((group, block), owner, data, true).await
+    }
+
+    async fn write(
+        &self,
+        (group, block): (GroupId, BlockId),
+        owner: Owner,
+        data: Bytes,
+        over: bool,
+    ) -> Result<()> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let (written, is_written) = tokio::sync::oneshot::channel();
         let shared = Arc::clone(&self.shared);
         self.shared.run(move || {
             // Nobody listens if the caller gave up; the block is written all the same.
             let done = Box::new(move |result| drop(sender.send(result)));
-            shared.put(Key { group, block }, owner, &data, done);
+            shared.put((Key { group, block }, over), owner, &data, done);
             let _ = written.send(());
         });
         // An error means that it ended early, which the other one says, too.

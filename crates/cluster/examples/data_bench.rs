@@ -159,9 +159,13 @@ async fn main() {
         map.nodes.insert(id, node);
     }
     let member = |id| Member::new(NodeId(id), true);
-    map.groups.insert(GroupId(1), Group { wanted: 1, changed: 1, members: vec![member(11)] });
+    map.groups.insert(
+        GroupId(1),
+        Group { wanted: 1, changed: 1, members: vec![member(11)], ..Group::default() },
+    );
     let three = [11, 12, 13].map(member).to_vec();
-    map.groups.insert(GroupId(3), Group { wanted: 3, changed: 1, members: three });
+    map.groups
+        .insert(GroupId(3), Group { wanted: 3, changed: 1, members: three, ..Group::default() });
     *world.map.map.lock() = Arc::new(map);
     let trust = world.trust(GATEWAY, Role::Gateway);
     let blocks = Replicated::new(

@@ -127,6 +127,11 @@ pub const ADMIN_KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// From when on a request for blocks is logged as slow.
 pub const SLOW: Duration = Duration::from_secs(1);
 
+/// Bytes that the mounts of one user may have written as blocks and not published, here. Those of an
+/// honest mount are what it has just written back, and what it wrote of files that went meanwhile.
+pub const UNPUBLISHED_BYTES: u64 = 16 << 30;
+/// So many bytes each such block counts at least.
+pub const UNPUBLISHED_LEAST: u64 = 16 << 10;
 /// Mounts whose sessions a gateway brings to the master, each with a connection of its own there;
 /// three quarters of them of one user, at most.
 pub const MOUNTS: usize = 512;
@@ -135,6 +140,13 @@ pub const MOUNT_CONNECTIONS: usize = 4096;
 /// Questions about the metadata that are asked at the same time for a connection of a mount, until
 /// the answers are sent: each up to 8 MiB.
 pub const MOUNT_READS: usize = 16;
+/// What requests of all mounts hold while they run, bytes, and as much for what mounts did by
+/// themselves and send later; three quarters of it for one user, at most. The bytes of a request
+/// count that often: it is decoded, kept to be run again, and answered.
+pub const MOUNTS_ASKED_BYTES: usize = 128 << 20;
+pub const MOUNT_ASKED_TIMES: usize = 4;
+/// Up to this length a request that lets others go on waits for no room, bytes.
+pub const MOUNT_SHORT_BYTES: usize = 4 << 10;
 /// Blocks that were read for a connection of a mount, and for all of them, and not sent, bytes;
 /// three quarters of them for one user, at most.
 pub const MOUNT_GET_BYTES: usize = 32 << 20;

@@ -99,6 +99,17 @@ impl Admit {
         }
     }
 
+    /// Whether credentials with which something of `user` began are still good. The key itself is
+    /// asked, whatever others send from the same network, and nothing is counted.
+    ///
+    /// # Errors
+    /// When that cannot be found out now: that is no yes.
+    pub async fn holds(&self, headers: &HeaderMap, user: UserId) -> Result<bool> {
+        let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let Some(presented) = value.and_then(parse) else { return Ok(false) };
+        Ok(self.verify(presented).await? == Some(user))
+    }
+
     async fn verify(&self, presented: Presented) -> Result<Option<UserId>> {
         match presented {
             Presented::Token { id, whole } => {

@@ -15,6 +15,7 @@ use crate::ops::body::Data;
 use crate::ops::coalesce::{Coalesce, ReadChunk};
 use crate::ops::conditions::{Conditions, EtagMatch};
 use crate::ops::edit::COALESCE_BYTES;
+use crate::ops::statfs::Replicas;
 use crate::rows::{Content, Extent, Inode, ObjectAttributes, Place};
 use crate::write::{Abandoned, PutRequest};
 
@@ -101,7 +102,7 @@ impl Fs {
             Content::Body(body) if !use_spare => body,
             _ => spare,
         };
-        let extent = self.write_block(Owner { body, chunk }, record.clone()).await?;
+        let extent = self.write_block(caller, ino, Owner { body, chunk }, record.clone()).await?;
         let given_up = extent.place.clone();
         let data = Data::Blocks { body, extents: vec![extent] };
         let verb = Append { ino, session, opened, spare, chunk, data };
@@ -112,10 +113,18 @@ impl Fs {
         outcome
     }
 
-    /// Writes one block and returns the extent that it is, at offset 0.
-    pub(crate) async fn write_block(&self, owner: Owner, data: Bytes) -> Result<Extent> {
+    /// Writes one block of a file, with as many replicas as its bucket asks for, and returns the
+    /// extent that it is, at offset 0.
+    pub(crate) async fn write_block(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        owner: Owner,
+        data: Bytes,
+    ) -> Result<Extent> {
         let (inner, session) = (&self.inner, self.session());
-        let (len, wish) = (data.len() as u64, Wish::default());
+        let replicas = self.read(caller, Replicas { ino }).await?;
+        let (len, wish) = (data.len() as u64, Wish { replicas, group: None });
         let until = inner.clock.monotonic() + inner.blocks.patience();
         loop {
             let block = inner.new_block()?;
@@ -171,7 +180,7 @@ impl Fs {
                 data.extend_from_slice(bytes);
             }
         }
-        let block = self.write_block(Owner { body, chunk }, data.freeze()).await?;
+        let block = self.write_block(caller, ino, Owner { body, chunk }, data.freeze()).await?;
         let place = block.place.clone();
         let with = vec![Extent { offset: start, ..block }];
         let session = self.inner.meta.session();

@@ -17,7 +17,7 @@ use crate::ops::copy_range::CopyRange;
 use crate::ops::edit::COALESCE_BYTES;
 use crate::ops::getattr::Access;
 use crate::ops::open_object::OpenInode;
-use crate::ops::truncate::{PunchHole, Truncate};
+use crate::ops::truncate::{Extend, PunchHole, Truncate};
 use crate::ops::write::Write;
 use crate::rows::{Content, Extent, Inode, Place};
 use crate::{Fs, Object};
@@ -204,17 +204,33 @@ impl Fs {
         }
     }
 
+    /// Has a file that the caller has open reach to `end` at least, by a hole.
+    pub async fn extend(&self, caller: &Caller, ino: Ino, end: u64) -> Result<Inode> {
+        let session = self.session();
+        self.run(caller, Extend { ino, session, opened: true, end }).await
+    }
+
     /// Makes a hole of a range of a file that the caller has open; the size stays.
     pub async fn punch(&self, caller: &Caller, ino: Ino, offset: u64, len: u64) -> Result<Inode> {
-        let mut len = len;
+        let (mut len, mut compactions) = (len, 0);
         loop {
             let (session, spare) = (self.session(), self.inner.new_body());
             let punch = PunchHole { ino, session, opened: true, spare, offset, len };
-            let punched = self.run(caller, punch).await?;
-            if punched.remaining == 0 {
-                return Ok(punched.inode);
+            match self.run(caller, punch).await {
+                Ok(punched) if punched.remaining == 0 => return Ok(punched.inode),
+                Ok(punched) => len = punched.remaining,
+                // Each hole parts an extent in two. Some become zeros that are stored.
+                Err(Error::TooLarge(_)) if compactions < COMPACTIONS => {
+                    compactions += 1;
+                    let last = offset.saturating_add(len - 1);
+                    let [first, last] = [offset, last].map(|at| (at / limits::CHUNK_BYTES) as u32);
+                    self.compact_chunk(caller, ino, first).await?;
+                    if last != first {
+                        self.compact_chunk(caller, ino, last).await?;
+                    }
+                }
+                Err(error) => return Err(error),
             }
-            len = punched.remaining;
         }
     }
 
@@ -279,7 +295,7 @@ impl Fs {
                 continue;
             }
             let data = object.read_all(range.clone()).await?;
-            let extent = self.write_block(Owner { body, chunk }, data).await?;
+            let extent = self.write_block(caller, ino, Owner { body, chunk }, data).await?;
             let place = extent.place.clone();
             let with = vec![Extent { offset: range.start, ..extent }];
             let session = self.session();
@@ -320,7 +336,7 @@ impl FileWriter {
             runs => runs.iter().flat_map(|(_, data)| data.iter().copied()).collect(),
         };
         let owner = Owner { body: target.body, chunk };
-        let block = self.fs.write_block(owner, data.clone()).await?;
+        let block = self.fs.write_block(caller, self.ino, owner, data.clone()).await?;
         if let Place::Block { block, .. } = block.place {
             self.fs.inner.keep(block, &data);
         }

@@ -231,7 +231,7 @@ impl Object {
             return Ok(known.filter_map(|extent| extent.slice(start, end)).collect());
         }
         let (meta, caller) = (&self.fs.inner.meta, Caller::system());
-        let verb = ReadExtents { body, start, end };
+        let verb = ReadExtents { bucket: self.opened.opened.id, body, start, end };
         match meta.read(&caller, verb.clone()).await {
             // A server tells a mount only of bodies that it has opened there. This one is known
             // from having written to it.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::ops::setattr::Setattr;
@@ -86,7 +85,7 @@ impl Mount {
         who: Who,
         verb: Setattr,
         size: Option<u64>,
-        opened: Option<Caller>,
+        opened: bool,
         reply: ReplyAttr,
     ) {
         let (mount, timer) = (Arc::clone(self), self.time("setattr"));
@@ -105,13 +104,7 @@ impl Mount {
         }
     }
 
-    async fn set(
-        &self,
-        who: Who,
-        verb: Setattr,
-        size: Option<u64>,
-        opened: Option<Caller>,
-    ) -> Result<Inode> {
+    async fn set(&self, who: Who, verb: Setattr, size: Option<u64>, opened: bool) -> Result<Inode> {
         let ino = verb.ino;
         if let Some(node) = self.open_node(ino)
             && node.is_dirty()
@@ -122,9 +115,7 @@ impl Mount {
         let caller = self.caller(who);
         let mut inode = None;
         if let Some(size) = size {
-            let is_opened = opened.is_some();
-            let caller = opened.as_ref().unwrap_or(&caller);
-            inode = Some(self.fs.truncate(caller, ino, size, is_opened).await?);
+            inode = Some(self.fs.truncate(&caller, ino, size, opened).await?);
         }
         let others = verb.mode.is_some()
             || verb.uid.is_some()

@@ -107,8 +107,12 @@ impl Mount {
         self.work(timer, async move {
             let mut listing = directory.listing.lock().await;
             let mut at = offset;
-            let ino = INodeNo(directory.ino.0);
-            for (position, name) in [(0, "."), (1, "..")] {
+            let parent = match at < DOTS {
+                true => mount.parent_of(who, directory.ino).await.0,
+                false => directory.ino,
+            };
+            for (position, ino, name) in [(0, directory.ino, "."), (1, parent, "..")] {
+                let ino = INodeNo(ino.0);
                 if at == position && !reply.add(ino, at + 1, FileType::Directory, name) {
                     at += 1;
                 }
@@ -147,11 +151,10 @@ impl Mount {
             let mut listing = directory.listing.lock().await;
             let mut at = offset;
             if at < DOTS {
-                let (found, _) = mount.attributes_of(who, directory.ino).await;
-                let inode = found.unwrap_or(Inode { kind: Kind::Directory, ..Inode::default() });
-                for (position, name) in [(0, "."), (1, "..")] {
-                    let attributes = attributes(directory.ino, &inode);
-                    let ino = INodeNo(directory.ino.0);
+                let (parent, inode) = mount.parent_of(who, directory.ino).await;
+                // Of these two the kernel takes the numbers only.
+                for (position, ino, name) in [(0, directory.ino, "."), (1, parent, "..")] {
+                    let (attributes, ino) = (attributes(ino, &inode), INodeNo(ino.0));
                     if at == position
                         && !reply.add(ino, at + 1, name, &Duration::ZERO, &attributes, GENERATION)
                     {
@@ -179,6 +182,15 @@ impl Mount {
                 }
             }
         });
+    }
+
+    /// The directory that a directory is in, and the inode of the latter. One that is not found, or
+    /// says nothing of that, is in itself, as the root is.
+    async fn parent_of(&self, who: Who, ino: Ino) -> (Ino, Inode) {
+        let (found, _) = self.attributes_of(who, ino).await;
+        let inode = found.unwrap_or(Inode { kind: Kind::Directory, ..Inode::default() });
+        let parent = if inode.parent == Ino(0) { ino } else { inode.parent };
+        (parent, inode)
     }
 
     /// Whether there was no room for it.

@@ -11,9 +11,10 @@ use cairn_fs::ops::setattr::Setattr;
 use cairn_fs::rows::Space;
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
+    ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::attributes::set_time;
@@ -120,7 +121,8 @@ impl Filesystem for Door {
         let mode = mode.map(|mode| mode & 0o7777);
         let verb = Setattr { ino: inode(ino), mode, uid, gid, atime, mtime };
         let handle = handle.and_then(|handle| self.mount.handle(handle).ok());
-        let opened = handle.filter(|handle| handle.writes).map(|handle| handle.caller.clone());
+        // Its mode was checked for whoever opened it; the rest counts for whoever cuts it.
+        let opened = handle.is_some_and(|handle| handle.writes);
         self.mount.setattr(Who::of(request), verb, size, opened, reply);
     }
 
@@ -236,13 +238,13 @@ impl Filesystem for Door {
         handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        kills: WriteFlags,
         flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let _request = self.turns.request(data.len() >= MANY_BYTES);
-        self.mount.write(handle, offset, data, flags, reply);
+        self.mount.write(handle, offset, data, (kills, flags), reply);
     }
 
     fn flush(
@@ -266,12 +268,12 @@ impl Filesystem for Door {
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
-        flock: Option<LockOwner>,
+        _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
         let _request = self.turns.request(false);
-        self.mount.release(handle, flock, reply);
+        self.mount.release(handle, reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
@@ -393,7 +395,7 @@ impl Filesystem for Door {
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -402,7 +404,8 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let _request = self.turns.request(false);
-        self.mount.allocate(handle, (offset, length), mode, reply);
+        let who = (Who::of(request), mode);
+        self.mount.allocate(handle, who, (offset, length), reply);
     }
 
     fn lseek(
@@ -454,6 +457,21 @@ impl Filesystem for Door {
         self.mount.set_lock(request.pid(), handle, wanted, sleep, reply);
     }
 
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        let _request = self.turns.request(false);
+        // Files are ready at all times: the kernel says so by itself, and does not ask again.
+        reply.error(Errno::ENOSYS);
+    }
+
     fn ioctl(
         &self,
         _: &Request,
@@ -471,7 +489,7 @@ impl Filesystem for Door {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         source: FileHandle,
         source_offset: u64,
@@ -484,6 +502,6 @@ impl Filesystem for Door {
     ) {
         let _request = self.turns.request(false);
         let (source, target) = ((source, source_offset), (target, target_offset));
-        self.mount.copy_range(source, target, length, reply);
+        self.mount.copy_range(source, target, (Who::of(request), length), reply);
     }
 }

@@ -99,7 +99,7 @@ pub fn mount(
     config.acl = if options.private { SessionACL::Owner } else { SessionACL::All };
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
-        MountOption::Subtype("cairn".into()),
+        subtype(),
         MountOption::DefaultPermissions,
         MountOption::NoDev,
         MountOption::NoSuid,
@@ -112,6 +112,14 @@ pub fn mount(
     kernel.connect(session.as_fd().try_clone_to_owned()?);
     mount.follow_changes();
     Ok(Mounted { mount, session, awake })
+}
+
+/// What `/proc/mounts` shows as type: `fuse.cairn`. Where root mounts, the kernel itself is told.
+fn subtype() -> MountOption {
+    match rustix::process::geteuid().is_root() {
+        true => MountOption::CUSTOM("subtype=cairn".into()),
+        false => MountOption::Subtype("cairn".into()),
+    }
 }
 
 impl Mounted {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use cairn_base::{Error, Ino, Result, SessionId};
 use cairn_fs::ops::lock::{ReleaseLock, TakeLock, TestLock};
 use cairn_fs::rows::{Lock, Space};
-use fuser::{Errno, FileHandle, LockOwner, ReplyEmpty, ReplyLock};
+use fuser::{Errno, FileHandle, ReplyEmpty, ReplyLock};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
@@ -49,43 +49,80 @@ impl Wanted {
         Lock { session, owner, pid, exclusive: kind == WRITE, start, last, space }
     }
 
-    /// As asked for by `thread`.
-    async fn by(self, thread: u32) -> Wanted {
+    /// As asked for by `thread`, by an open file with this number. Locks by flock(2) are the open
+    /// file's own: what the kernel calls it, it may call another one by now.
+    async fn by(self, thread: u32, handle: u64) -> Wanted {
         if (self.start, self.last) != (0, END) {
             // Locks by flock(2) are on all of a file.
             return Wanted { space: Space::Fcntl, ..self };
         }
         for _ in 0..LOOKS {
-            match who::call(thread) {
-                Call::Fcntl => return Wanted { space: Space::Fcntl, ..self },
-                Call::Flock => return Wanted { space: Space::Flock, ..self },
-                Call::Unknown => break,
-                // It has asked, and does not wait yet.
-                Call::Running => tokio::time::sleep(Duration::from_millis(1)).await,
+            let call = who::call(thread);
+            if let Some(wanted) = self.named(call, handle) {
+                return wanted;
             }
+            if call == Call::Unknown {
+                break;
+            }
+            // It has asked, and does not wait yet.
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Wanted { space: Space::Both, ..self }
+    }
+
+    /// As asked for in a system call by the open file `handle`, if it is a call that locks.
+    fn named(self, call: Call, handle: u64) -> Option<Wanted> {
+        match call {
+            Call::Fcntl => Some(Wanted { space: Space::Fcntl, ..self }),
+            Call::Flock => Some(Wanted { space: Space::Flock, owner: handle, ..self }),
+            Call::Running | Call::Unknown => None,
+        }
     }
 }
 
 /// Who of this machine has locks on a file, or tried to get one.
 #[derive(Default)]
 pub struct Held {
-    /// By owner; the session in which it got one.
-    owners: Mutex<HashMap<u64, Option<SessionId>>>,
+    owners: Mutex<HashMap<u64, Owner>>,
+}
+
+#[derive(Default)]
+struct Owner {
+    /// In which it got a lock.
+    session: Option<SessionId>,
+    /// Open files by which it asked, by number. The kernel calls a new owner what it called one
+    /// whose file it has closed, and says that it was closed only later: so an owner is gone when
+    /// all of these are.
+    handles: HashSet<u64>,
 }
 
 impl Held {
-    fn tried(&self, owner: u64) {
-        self.owners.lock().entry(owner).or_default();
+    fn tried(&self, owner: u64, handle: u64) {
+        self.owners.lock().entry(owner).or_default().handles.insert(handle);
     }
 
-    fn got(&self, owner: u64, session: SessionId) {
-        self.owners.lock().insert(owner, Some(session));
+    fn got(&self, owner: u64, handle: u64, session: SessionId) {
+        let mut owners = self.owners.lock();
+        let known = owners.entry(owner).or_default();
+        known.handles.insert(handle);
+        known.session = Some(session);
+    }
+
+    /// An open file was closed by which an owner asked. Whether that was the last one: then its
+    /// locks are to be given back.
+    fn left(&self, owner: u64, handle: u64) -> bool {
+        let mut owners = self.owners.lock();
+        let Some(known) = owners.get_mut(&owner) else { return false };
+        known.handles.remove(&handle);
+        known.handles.is_empty()
     }
 
     pub fn is_known(&self, owner: u64) -> bool {
         self.owners.lock().contains_key(&owner)
+    }
+
+    pub fn is_used(&self) -> bool {
+        !self.owners.lock().is_empty()
     }
 
     fn forget(&self, owner: u64) {
@@ -95,13 +132,13 @@ impl Held {
     /// Whether any of `owners` got locks in another session than `now`.
     fn lost(&self, owners: &HashSet<u64>, now: SessionId) -> bool {
         let known = self.owners.lock();
-        owners.iter().filter_map(|owner| *known.get(owner)?).any(|session| session != now)
+        owners.iter().filter_map(|owner| known.get(owner)?.session).any(|session| session != now)
     }
 
     /// A session in which locks were taken, one that is not `now` if there is such.
     pub fn session(&self, now: SessionId) -> Option<SessionId> {
         let owners = self.owners.lock();
-        let sessions = || owners.values().flatten().copied();
+        let sessions = || owners.values().filter_map(|owner| owner.session);
         sessions().find(|session| *session != now).or_else(|| sessions().next())
     }
 }
@@ -119,6 +156,13 @@ impl Handle {
             return Ok(());
         }
         Err(lost(self.node.ino))
+    }
+
+    /// It is closed: the owners whose locks go with it.
+    pub fn leave_locks(&self) -> Vec<u64> {
+        let lockers = self.lockers.0.lock();
+        let left = |owner: &u64| self.node.locks.left(*owner, self.number);
+        lockers.iter().copied().filter(left).collect()
     }
 }
 
@@ -168,7 +212,7 @@ impl Mount {
         };
         let mount = Arc::clone(self);
         self.work(timer, async move {
-            let wanted = wanted.by(thread).await;
+            let wanted = wanted.by(thread, handle.number).await;
             let done = match wanted.kind {
                 UNLOCK => mount.unlock(&handle, wanted).await.map_err(|error| errno::of(&error)),
                 READ | WRITE => mount.lock(thread, &handle, wanted, waits).await,
@@ -190,7 +234,7 @@ impl Mount {
     ) -> std::result::Result<(), Errno> {
         let (node, caller) = (&handle.node, &handle.caller);
         handle.lockers.0.lock().insert(wanted.owner);
-        node.locks.tried(wanted.owner);
+        node.locks.tried(wanted.owner, handle.number);
         if wanted.kind == READ {
             // It may have been exclusive: then others see now what was written under it.
             self.write_back(node).await.map_err(|error| errno::of_inode(&error))?;
@@ -204,7 +248,7 @@ impl Mount {
             let (ino, lock) = (node.ino, wanted.lock(session));
             let taken = self.fs.run(caller, TakeLock { ino, lock }).await;
             if taken.map_err(|error| errno::of_lock(&error))?.is_none() {
-                node.locks.got(wanted.owner, session);
+                node.locks.got(wanted.owner, handle.number, session);
                 return Ok(());
             }
             if !waits {
@@ -215,7 +259,10 @@ impl Mount {
             if test.map_err(|error| errno::of_lock(&error))?.is_none() {
                 continue;
             }
-            while timeout(LOOK, changed.as_mut()).await.is_err() {
+            for _ in 0..LOOKS {
+                if timeout(LOOK, changed.as_mut()).await.is_ok() {
+                    break;
+                }
                 if who::is_signalled(thread) {
                     return Err(Errno::EINTR);
                 }
@@ -233,6 +280,7 @@ impl Mount {
         handle.check_locks(session)?;
         let release = ReleaseLock { ino: node.ino, lock: wanted.lock(session) };
         self.fs.run(&handle.caller, release).await?;
+        self.locks_changed.notify_waiters();
         if wanted.start == 0 && wanted.last >= END {
             node.locks.forget(wanted.owner);
         }
@@ -245,13 +293,6 @@ impl Mount {
             true => node.flush(|bytes| self.less_dirty(bytes)).await,
             false => Ok(()),
         }
-    }
-
-    /// Who of this handle's lockers must be released when it goes; `flock` names one more.
-    pub fn lockers(&self, handle: &Handle, flock: Option<LockOwner>) -> Vec<u64> {
-        let used: Vec<u64> = handle.lockers.0.lock().iter().copied().collect();
-        let flock = flock.map(|owner| owner.0);
-        used.into_iter().chain(flock).filter(|owner| handle.node.locks.is_known(*owner)).collect()
     }
 
     /// An owner closed the file: all its locks go.
@@ -268,6 +309,7 @@ impl Mount {
         if let Err(error) = self.fs.run(&handle.caller, release).await {
             tracing::warn!(ino = %node.ino, %error, "locks are held until the session ends");
         }
+        self.locks_changed.notify_waiters();
         node.locks.forget(owner);
     }
 
@@ -290,14 +332,42 @@ mod tests {
     fn locks_of_an_ended_session_are_lost() {
         let held = Held::default();
         let (old, new) = (SessionId(1), SessionId(2));
-        held.tried(7);
+        held.tried(7, 1);
         assert!(held.is_known(7) && !held.lost(&HashSet::from([7]), new));
-        held.got(7, old);
+        held.got(7, 1, old);
         assert!(!held.lost(&HashSet::from([7]), old));
         assert!(held.lost(&HashSet::from([7]), new) && !held.lost(&HashSet::from([8]), new));
-        held.got(8, new);
+        held.got(8, 2, new);
         assert_eq!(held.session(new), Some(old));
         held.forget(7);
         assert_eq!(held.session(new), Some(new));
+    }
+
+    #[test]
+    fn an_owner_that_is_named_again_before_its_file_is_closed_keeps_its_locks() {
+        let (held, session) = (Held::default(), SessionId(1));
+        held.got(7, 1, session);
+        // Closed by its program. The kernel calls the next open file the same, which has a lock
+        // before the mount hears that the first one was closed.
+        held.tried(7, 2);
+        held.got(7, 2, session);
+        assert!(!held.left(7, 1), "the lock of the second would go");
+        assert!(held.is_known(7) && held.session(session) == Some(session));
+        assert!(held.left(7, 2));
+        // One that asked for nothing has nothing to give back.
+        held.forget(7);
+        assert!(!held.left(7, 3));
+    }
+
+    #[test]
+    fn locks_of_two_open_files_have_two_owners() {
+        let (start, last, kind, space) = (0, END, WRITE, Space::Both);
+        let wanted = Wanted { owner: 7, pid: 1, start, last, kind, space };
+        for (handle, name) in [(1, 7), (2, 7)] {
+            let wanted = Wanted { owner: name, ..wanted }.named(Call::Flock, handle);
+            assert_eq!(wanted.map(|wanted| wanted.owner), Some(handle));
+        }
+        let by_fcntl = wanted.named(Call::Fcntl, 1).map(|wanted| wanted.owner);
+        assert_eq!(by_fcntl, Some(7), "those of a process are its own by whatever open file");
     }
 }

@@ -27,6 +27,11 @@ use crate::known::Moment;
 use crate::nodes::Mount;
 use crate::who::Who;
 
+/// A name that is to be made: S3 and HTTP, which show it as well, have names in UTF-8 only.
+pub fn check_new(name: &OsStr) -> std::result::Result<(), Errno> {
+    name.to_str().map(drop).ok_or(Errno::EILSEQ)
+}
+
 impl Mount {
     pub fn lookup(self: &Arc<Mount>, who: Who, parent: Ino, name: &OsStr, reply: ReplyEntry) {
         let timer = self.time("lookup");
@@ -120,6 +125,9 @@ impl Mount {
         (mode, umask): (u32, u32),
         reply: ReplyEntry,
     ) {
+        if let Err(refused) = check_new(name) {
+            return reply.error(refused);
+        }
         let name = name.as_bytes().to_vec();
         let verb = Mkdir { parent, name, mode: mode & 0o7777, umask };
         let (mount, timer) = (Arc::clone(self), self.time("mkdir"));
@@ -144,6 +152,9 @@ impl Mount {
         (mode, umask): (u32, u32),
         reply: ReplyEntry,
     ) {
+        if let Err(refused) = check_new(name) {
+            return reply.error(refused);
+        }
         let kind = match mode & 0o170_000 {
             0o010_000 => Kind::Fifo,
             0o140_000 => Kind::Socket,
@@ -174,6 +185,9 @@ impl Mount {
         target: &Path,
         reply: ReplyEntry,
     ) {
+        if let Err(refused) = check_new(name) {
+            return reply.error(refused);
+        }
         let target = Bytes::copy_from_slice(target.as_os_str().as_bytes());
         let verb = Symlink { parent, name: name.as_bytes().to_vec(), target };
         let (mount, timer) = (Arc::clone(self), self.time("symlink"));
@@ -197,6 +211,9 @@ impl Mount {
         (parent, name): (Ino, &OsStr),
         reply: ReplyEntry,
     ) {
+        if let Err(refused) = check_new(name) {
+            return reply.error(refused);
+        }
         let verb = Link { ino, parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("link"));
         let moment = self.known.moment();
@@ -228,7 +245,7 @@ impl Mount {
         let verb = Rmdir { parent, name: name.as_bytes().to_vec() };
         let (mount, timer) = (Arc::clone(self), self.time("rmdir"));
         self.work_here(timer, async move {
-            let found = mount.directory_at(verb.parent, &verb.name);
+            let found = mount.directory_at(who, verb.parent, &verb.name).await;
             match mount.fs.run(&mount.caller(who), verb).await {
                 Ok(_) => {
                     mount.remember_directory(found);
@@ -239,11 +256,15 @@ impl Mount {
         });
     }
 
-    /// The directory of a name, as it is known here: the kernel has just asked for it.
-    fn directory_at(&self, parent: Ino, name: &[u8]) -> Option<(Ino, Inode)> {
+    /// The directory of a name, before that goes: programs may be in it. The kernel has just asked
+    /// for it, so mostly it is known here.
+    async fn directory_at(&self, who: Who, parent: Ino, name: &[u8]) -> Option<(Ino, Inode)> {
         let lookup = Lookup { parent, name: name.to_vec() };
-        let found = self.fs.read_now(&self.user, &lookup)?.ok()?;
-        found.1.is_directory().then_some(found)
+        let found = match self.fs.read_now(&self.user, &lookup) {
+            Some(found) => found,
+            None => self.fs.read(&self.caller(who), lookup).await,
+        };
+        found.ok().filter(|(_, inode)| inode.is_directory())
     }
 
     /// A directory was removed; programs may be in it.
@@ -280,6 +301,9 @@ impl Mount {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        if let Err(refused) = check_new(target_name) {
+            return reply.error(refused);
+        }
         let mode = match flags {
             flags if flags.is_empty() => RenameMode::Replace,
             RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
@@ -298,7 +322,9 @@ impl Mount {
                 _ => None,
             };
             let replaced = match mode {
-                RenameMode::Replace => mount.directory_at(verb.target_parent, &verb.target_name),
+                RenameMode::Replace => {
+                    mount.directory_at(who, verb.target_parent, &verb.target_name).await
+                }
                 _ => None,
             };
             let renamed = mount.fs.run(&mount.caller(who), verb).await;

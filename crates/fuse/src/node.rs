@@ -20,6 +20,9 @@ const PARALLEL_BLOCKS: usize = 4;
 const TRIES: u32 = 16;
 /// How long a file that was removed elsewhere can still be read by who goes on reading it.
 const LINGER: Duration = Duration::from_secs(30);
+/// And how long at most: the server ends a session that holds deleted blocks for longer than twice
+/// that.
+const FORMER: Duration = Duration::from_secs(60);
 /// Runs that go into the metadata in place of a block, if they are short together.
 const INLINE_RUNS: usize = 4;
 /// Small writes to one chunk after which it is rewritten.
@@ -46,8 +49,8 @@ struct State {
     written: Option<Timestamp>,
     /// On whose behalf it is written back.
     writer: Option<Caller>,
-    /// An error of writing back that nobody was told of.
-    error: Option<String>,
+    /// How often bytes were dropped that somebody had written.
+    losses: u64,
     /// A task writes back what is whole.
     is_eager: bool,
     /// Its last name is gone, and the session keeps it.
@@ -55,7 +58,15 @@ struct State {
     /// The chunk that was written to last in small runs, and how often.
     small_writes: (u32, u32),
     /// As it was read last.
-    last: Option<(Object, Instant)>,
+    last: Option<Last>,
+}
+
+/// A file as it was read last.
+struct Last {
+    object: Object,
+    read: Instant,
+    /// Since when it is kept as it was then.
+    opened: Instant,
 }
 
 /// What is here of a file, over what the store says.
@@ -85,7 +96,9 @@ impl Node {
         let before = state.dirty.bytes();
         state.dirty.write(offset, data);
         state.written = Some(self.fs.clock().now());
-        if state.writer.as_ref() != Some(caller) {
+        let is_clean = before == 0 && state.frozen.is_empty();
+        // What root writes does not have what others wrote before it written back as if by root.
+        if (is_clean || !is_root(caller)) && state.writer.as_ref() != Some(caller) {
             state.writer = Some(caller.clone());
         }
         let eager = state.dirty.bytes() >= EAGER_BYTES && !state.is_eager;
@@ -117,7 +130,7 @@ impl Node {
 
     pub fn is_dirty(&self) -> bool {
         let state = self.state.lock();
-        !state.dirty.is_empty() || !state.frozen.is_empty() || state.error.is_some()
+        !state.dirty.is_empty() || !state.frozen.is_empty()
     }
 
     /// Something was written, and not so much that whoever wants to know its time could not wait
@@ -148,21 +161,23 @@ impl Node {
 
     /// It was read: this can be read for a while even if it is removed elsewhere.
     pub fn remember(&self, object: &Object) {
-        self.state.lock().last = Some((object.clone(), Instant::now()));
+        let now = Instant::now();
+        self.state.lock().last = Some(Last { object: object.clone(), read: now, opened: now });
     }
 
     /// As it was when it was read last.
     pub fn last(&self) -> Option<Object> {
         let mut state = self.state.lock();
-        let (object, at) = state.last.as_mut()?;
-        *at = Instant::now();
-        Some(object.clone())
+        let last = state.last.as_mut()?;
+        last.read = Instant::now();
+        Some(last.object.clone())
     }
 
     /// Forgets what was not read for a while. Whether it was read since.
     pub fn sweep(&self) -> bool {
         let mut state = self.state.lock();
-        if state.last.as_ref().is_some_and(|(_, at)| at.elapsed() > LINGER) {
+        let is_over = |last: &Last| last.read.elapsed() > LINGER || last.opened.elapsed() > FORMER;
+        if state.last.as_ref().is_some_and(is_over) {
             state.last = None;
         }
         state.last.is_some()
@@ -194,12 +209,17 @@ impl Node {
         bytes
     }
 
+    pub fn losses(&self) -> u64 {
+        self.state.lock().losses
+    }
+
     /// As [`Node::discard`], of what was written under locks that are lost.
     pub async fn discard_lost(&self) -> u64 {
         // What is being written back comes back first.
         let _held = self.writing_back.lock().await;
         let bytes = self.discard();
         if bytes > 0 {
+            self.state.lock().losses += 1;
             let ino = self.ino;
             tracing::error!(%ino, bytes, "written under locks that are lost, and LOST with them");
         }
@@ -209,14 +229,10 @@ impl Node {
     /// Writes back everything; durable when it returns. `done` is told of bytes that went.
     ///
     /// # Errors
-    /// Also one that was met earlier by a task, once. What failed stays, to be tried again.
+    /// What keeps it from being written back now. What failed stays, to be tried again: so whoever
+    /// asks next hears of it as well, and nobody hears of what was written back after all.
     pub async fn flush(&self, done: impl Fn(u64)) -> Result<()> {
-        let written = self.write_back(false, &done).await.map(drop);
-        let earlier = self.state.lock().error.take();
-        match (written, earlier) {
-            (Ok(()), Some(text)) => Err(Error::Io(std::io::Error::other(text))),
-            (written, _) => written,
-        }
+        self.write_back(false, &done).await.map(drop)
     }
 
     /// Writes back what is whole.
@@ -232,7 +248,7 @@ impl Node {
         self.note(written.map(drop));
     }
 
-    /// Writes back everything; whoever syncs next hears of an error.
+    /// Writes back everything. What fails is tried again by whoever syncs or closes next.
     pub async fn flush_later(&self, done: impl Fn(u64)) {
         let written = self.write_back(false, &done).await;
         self.note(written.map(drop));
@@ -241,7 +257,6 @@ impl Node {
     fn note(&self, written: Result<()>) {
         if let Err(error) = written {
             tracing::warn!(ino = %self.ino, %error, "not written back");
-            self.state.lock().error = Some(error.to_string());
         }
     }
 
@@ -353,6 +368,10 @@ impl Node {
         }
         Ok(())
     }
+}
+
+fn is_root(caller: &Caller) -> bool {
+    caller.posix().is_some_and(|posix| posix.uid == 0)
 }
 
 /// Bytes of runs.

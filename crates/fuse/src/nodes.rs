@@ -71,21 +71,36 @@ struct Opened {
 
 /// A file that a program has open.
 pub struct Handle {
+    /// No other one of this mount ever had it.
+    pub number: u64,
     pub node: Arc<Node>,
     pub caller: Caller,
+    /// It was opened so, and the kernel keeps no pages of what is written by it.
     pub appends: bool,
     pub writes: bool,
     /// What is written is durable before the program hears that it is written.
     pub syncs: bool,
     pub lockers: Lockers,
     pub heard: Heard,
+    /// Of what was dropped of its file, by whomever it was written.
+    heard_losses: Heard,
 }
 
 impl Handle {
-    fn new(node: Arc<Node>, caller: Caller, intent: Intent, lost: u64) -> Handle {
+    fn new(number: u64, node: Arc<Node>, caller: Caller, intent: Intent, lost: u64) -> Handle {
         let Intent { appends, writes, syncs, .. } = intent;
         let (lockers, heard) = (Lockers::default(), Heard::new(lost));
-        Handle { node, caller, appends, writes, syncs, lockers, heard }
+        let heard_losses = Heard::new(node.losses());
+        Handle { number, node, caller, appends, writes, syncs, lockers, heard, heard_losses }
+    }
+
+    /// # Errors
+    /// Once, if anything came to nothing that was done before: operations, of which `lost` are by
+    /// now, or what was written to the file.
+    pub fn hear(&self, lost: u64) -> Result<()> {
+        let (operations, bytes) =
+            (self.heard.hear(lost), self.heard_losses.hear(self.node.losses()));
+        operations.and(bytes)
     }
 }
 
@@ -315,7 +330,7 @@ impl Mount {
             node.remember(object);
         }
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        let handle = Handle::new(node, caller, intent, self.fs.meta().lost());
+        let handle = Handle::new(number, node, caller, intent, self.fs.meta().lost());
         self.handles.write().insert(number, Arc::new(handle));
         FileHandle(number)
     }
@@ -332,7 +347,7 @@ impl Mount {
         let anybody = Who { uid: 0, gid: 0, pid: 0 }.caller(&self.user);
         let fresh = || {
             let node = Arc::new(Node::new(&self.fs, ino));
-            Arc::new(Handle::new(node, anybody, Intent::READING, self.fs.meta().lost()))
+            Arc::new(Handle::new(0, node, anybody, Intent::READING, self.fs.meta().lost()))
         };
         Ok(Arc::clone(self.readers.write().entry(ino).or_insert_with(fresh)))
     }
@@ -365,6 +380,11 @@ impl Mount {
         self.nodes.lock().get(&ino).is_some_and(|opened| opened.handles == 1)
     }
 
+    /// Whether programs of this machine have locks on a file.
+    pub fn is_locked(&self, ino: Ino) -> bool {
+        self.open_node(ino).is_some_and(|node| node.locks.is_used())
+    }
+
     pub fn open_directory(&self, ino: Ino) -> FileHandle {
         let directory = Directory::new(ino, Heard::new(self.fs.meta().lost()));
         let number = self.next_handle.fetch_add(1, Ordering::Relaxed);
@@ -389,8 +409,13 @@ impl Mount {
         self.dirty.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub fn less_dirty(&self, bytes: u64) {
+    /// So many were counted twice: they took the place of others.
+    pub fn not_dirty(&self, bytes: u64) {
         self.dirty.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub fn less_dirty(&self, bytes: u64) {
+        self.not_dirty(bytes);
         self.stats.bytes_written_back.fetch_add(bytes, Ordering::Relaxed);
         self.less_dirty.notify_waiters();
     }
@@ -463,7 +488,8 @@ impl Mount {
     /// As [`Mount::sync_names`], of what was written to a file as well.
     pub async fn sync_file(&self, handle: &Handle) -> Result<()> {
         handle.node.flush(|bytes| self.less_dirty(bytes)).await?;
-        self.sync_names(&handle.heard).await
+        self.fs.meta().flush().await?;
+        handle.hear(self.fs.meta().lost())
     }
 
     /// Files that are open, and bytes written and not written back.

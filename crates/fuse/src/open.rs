@@ -21,6 +21,7 @@ use rustix::fs::OFlags;
 use crate::attributes::attributes;
 use crate::errno;
 use crate::known::Moment;
+use crate::names::check_new;
 use crate::nodes::{GENERATION, Handle, Mount};
 use crate::who::Who;
 
@@ -61,11 +62,14 @@ impl Intent {
 
     /// Pages are kept from one opening to the next: they go when the file changes elsewhere. Who
     /// only writes needs none, and saves a copy; where appended bytes go, the kernel does not know.
-    fn flags(self) -> FopenFlags {
+    ///
+    /// Of a file that is `locked` here each descriptor that is closed is heard of: all locks of its
+    /// process go with it.
+    fn flags(self, locked: bool) -> FopenFlags {
         if self.appends || self.direct || self.wanted == WRITE {
             return FopenFlags::FOPEN_DIRECT_IO;
         }
-        match self.writes {
+        match self.writes || locked {
             true => FopenFlags::FOPEN_KEEP_CACHE,
             false => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
         }
@@ -75,6 +79,11 @@ impl Intent {
 /// What is written is durable when it is written: of a file, or of one write.
 pub fn is_synced(flags: OpenFlags) -> bool {
     flags.0 & DATA_SYNC != 0
+}
+
+/// The bytes of a write go to the end of the file.
+pub fn is_appended(flags: OpenFlags) -> bool {
+    OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::APPEND)
 }
 
 impl Mount {
@@ -91,7 +100,8 @@ impl Mount {
             match found {
                 Ok(object) => {
                     let handle = mount.open_handle(ino, caller, intent, object);
-                    reply.opened(handle, intent.flags());
+                    let locked = mount.is_locked(ino);
+                    reply.opened(handle, intent.flags(locked));
                 }
                 Err(error) => reply.error(errno::of_inode(&error)),
             }
@@ -124,6 +134,9 @@ impl Mount {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        if let Err(refused) = check_new(name) {
+            return reply.error(refused);
+        }
         let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
         let name = name.as_bytes().to_vec();
         let verb = Create { parent, name, mode: mode & 0o7777, umask, exclusive };
@@ -161,7 +174,8 @@ impl Mount {
         let keeps = if has_local { Duration::ZERO } else { self.keeps_name(keeps) };
         let attributes = attributes(ino, &inode);
         let handle = self.open_handle(ino, caller, intent, object);
-        reply.created(&keeps, &attributes, GENERATION, handle, intent.flags());
+        let flags = intent.flags(self.is_locked(ino));
+        reply.created(&keeps, &attributes, GENERATION, handle, flags);
     }
 
     async fn create_or_open(
@@ -187,7 +201,7 @@ impl Mount {
         // Nobody will read a file that has no name and is about to be closed.
         let is_clean = !handle.node.is_dirty() || handle.node.is_retained();
         if is_clean && !is_locked {
-            return match handle.heard.hear(self.fs.meta().lost()) {
+            return match handle.hear(self.fs.meta().lost()) {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno::of(&error)),
             };
@@ -202,7 +216,7 @@ impl Mount {
                 mount.release_locks(&handle, owner.0).await;
             }
             let lost = mount.fs.meta().lost();
-            match flushed.and_then(|()| handle.heard.hear(lost)) {
+            match flushed.and_then(|()| handle.hear(lost)) {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno::of_inode(&error)),
             }
@@ -239,17 +253,13 @@ impl Mount {
         });
     }
 
-    /// The last descriptor of an open file is gone; `flock` had locked it.
-    pub fn release(
-        self: &Arc<Mount>,
-        handle: FileHandle,
-        flock: Option<LockOwner>,
-        reply: ReplyEmpty,
-    ) {
+    /// The last descriptor of an open file is gone. The next one may be open by now, and the kernel
+    /// may call whoever locks by that what it called this one's.
+    pub fn release(self: &Arc<Mount>, handle: FileHandle, reply: ReplyEmpty) {
         let timer = self.time("release");
         let Some(handle) = self.take_handle(handle) else { return reply.ok() };
         let node = Arc::clone(&handle.node);
-        let lockers = self.lockers(&handle, flock);
+        let lockers = handle.leave_locks();
         if !node.is_dirty() && !node.is_retained() && lockers.is_empty() {
             self.close_node(node.ino);
             return reply.ok();

@@ -90,6 +90,11 @@ pub fn extents_from(body: BodyId, chunk: u32) -> (Bytes, Bytes) {
     (extents(body, chunk), end.into())
 }
 
+/// The body within an extent row's key.
+pub fn extents_body(extents_key: &[u8]) -> Option<BodyId> {
+    Some(BodyId::from_bytes(extents_key.get(1..17)?.try_into().ok()?))
+}
+
 /// The chunk number at the end of an extent row's key.
 pub fn extents_chunk(extents_key: &[u8]) -> Option<u32> {
     extents_key.get(17..)?.try_into().ok().map(u32::from_be_bytes)
@@ -175,6 +180,11 @@ pub fn part_number(part_key: &[u8]) -> Option<u32> {
 /// `b <bucket>`: settings of a bucket.
 pub fn bucket(bucket: BucketId) -> Bytes {
     key(&[b"b", &bucket.0.to_be_bytes()])
+}
+
+/// The buckets after one of them.
+pub fn buckets_after(after: BucketId) -> (Bytes, Bytes) {
+    (key(&[b"b", &after.0.to_be_bytes(), b"\0"]), Bytes::from_static(b"c"))
 }
 
 /// `n <bucket>`: usage of a bucket.

@@ -22,6 +22,7 @@ pub mod ops;
 mod rest;
 pub mod rows;
 pub mod session;
+mod shown;
 mod verb;
 mod view;
 mod watched;

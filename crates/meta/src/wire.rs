@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 
 use crate::Verb;
 use crate::ops::*;
+use crate::session::mounts::{Mounted, Use};
 
 /// A verb that can be sent to a master, and whose reply can be sent back.
 pub trait WireVerb:
-    Verb<Reply: Serialize + DeserializeOwned> + Serialize + DeserializeOwned
+    Mounted<Reply: Serialize + DeserializeOwned> + Serialize + DeserializeOwned
 {
     /// Names the verb and the format of its fields. Never used again for anything else.
     const NUMBER: u16;
@@ -47,6 +48,10 @@ macro_rules! verbs {
 
         /// The number and the name of every verb.
         pub const NUMBERS: &[(u16, &str)] = &[$(($number, $module::$verb::NAME)),*];
+
+        /// What a mount may use every verb for.
+        pub const USES: &[(u16, &str, Use)] =
+            &[$(($number, $module::$verb::NAME, $module::$verb::USE)),*];
     };
 }
 
@@ -83,8 +88,8 @@ verbs! {
     55 => credentials::ListUsers,
     56 => credentials::DisableUser,
     64 => open_object::OpenObject,
-    65 => open_object::ReadExtents,
     66 => open_object::OpenInode,
+    67 => open_object::ReadExtents,
     80 => lookup::Lookup,
     96 => getattr::Getattr,
     97 => getattr::Access,
@@ -129,10 +134,12 @@ verbs! {
     403 => xattr::ListXattrs,
     416 => truncate::Truncate,
     417 => truncate::PunchHole,
+    418 => truncate::Extend,
     432 => write::Write,
     448 => coalesce::Coalesce,
     449 => coalesce::ReadChunk,
     464 => statfs::Statfs,
+    465 => statfs::Replicas,
     480 => gc::ListDrains,
     481 => gc::DrainStep,
     482 => gc::ListFreed,
@@ -147,6 +154,8 @@ verbs! {
     515 => lock::ReleaseAll,
     528 => clone::CloneFile,
     529 => copy_range::CopyRange,
+    544 => buckets::Decide,
+    545 => buckets::FindWritable,
 }
 
 /// What is sent for `value`.

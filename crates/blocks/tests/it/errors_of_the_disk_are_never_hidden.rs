@@ -7,7 +7,7 @@ use cairn_base::{Disk, Error};
 use cairn_blocks::{Blocks, Store};
 use cairn_sim::{Call, Fault, SimDisk};
 
-use crate::support::{GROUP, bytes, config, id, put, run};
+use crate::support::{GROUP, bytes, config, id, is_there, owner, put, run};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fate {
@@ -175,4 +175,43 @@ fn check_lengths(store: &Store) {
         let got = store.get_now(GROUP, id(counter), 0..900).unwrap();
         assert_eq!(got, Some(bytes(counter, 900)));
     }
+}
+
+/// A damaged block that is repaired is found until what takes its place is durable.
+#[test]
+fn what_takes_the_place_of_a_block_is_written_before_that_goes() {
+    let replace = |store: &Store| run(store.replace(GROUP, id(1), owner(1), bytes(1, 900)));
+    for call in [Call::Write, Call::SyncData] {
+        let disk = SimDisk::new(1);
+        let store = try_open(&disk).unwrap();
+        run(async { put(&store, 1, 900).await.unwrap() });
+        disk.add_fault(Fault::once(Some(call), 0));
+        assert!(matches!(replace(&store), Err(Error::Io(_))));
+        assert!(is_there(&store, 1, 900));
+        assert!(is_there(&try_open(&disk.crash_image(2)).unwrap(), 1, 900));
+        // In the next segment, since this one takes no more.
+        replace(&store).unwrap();
+        replace(&store).unwrap();
+        assert!(is_there(&store, 1, 900));
+        let store = try_open(&disk.crash_image(3)).unwrap();
+        assert!(is_there(&store, 1, 900));
+        assert_eq!(store.usage_now().unwrap().blocks, 1);
+        run(async { store.delete(GROUP, &[id(1)]).await.unwrap() });
+        assert!(!is_there(&store, 1, 900));
+    }
+    // No former record of it comes back once the block was deleted.
+    let disk = SimDisk::new(1);
+    let store = try_open(&disk).unwrap();
+    run(async {
+        put(&store, 1, 900).await.unwrap();
+        for other in 10..60 {
+            put(&store, other, 900).await.unwrap();
+        }
+    });
+    replace(&store).unwrap();
+    run(async { store.delete(GROUP, &[id(1)]).await.unwrap() });
+    let again = try_open(&disk.crash_image(4)).unwrap();
+    assert!(!is_there(&again, 1, 900));
+    again.compact(false).unwrap();
+    assert!(!is_there(&again, 1, 900));
 }

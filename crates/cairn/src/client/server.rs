@@ -224,7 +224,7 @@ impl Server {
 }
 
 /// What a connection ended with, and what to do about it.
-fn in_words(error: &str) -> String {
+pub fn in_words(error: &str) -> String {
     let known = [
         ("InvalidContentType", "no TLS is spoken there: begin the address with http://"),
         ("invalid HTTP version", "no plain HTTP is spoken there: begin the address with https://"),

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::client::server::Known;
+use crate::client::server::{Known, in_words};
 use crate::failure::{Failure, Result};
 
 /// Connecting, and being answered.
@@ -98,7 +98,9 @@ impl HttpDialer {
 
     async fn connect_once(&self, door: &Door) -> BaseResult<(Box<dyn Stream>, UserId)> {
         let Door { base, host, port, tls } = door;
-        let lost = |error: std::io::Error| Error::Unavailable(format!("{base}: {error}"));
+        let lost = |error: std::io::Error| {
+            Error::Unavailable(format!("{base}: {}", in_words(&error.to_string())))
+        };
         let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(lost)?;
         tcp.set_nodelay(true).map_err(lost)?;
         let mut stream: Box<dyn Stream> = match tls {
@@ -108,7 +110,7 @@ impl HttpDialer {
         let authorization = self.authorization.expose();
         let request = format!(
             "GET /mount HTTP/1.1\r\nHost: {}\r\nConnection: upgrade\r\n\
-             Upgrade: cairn-mount/1\r\nAuthorization: {authorization}\r\n\
+             Upgrade: cairn-mount/2\r\nAuthorization: {authorization}\r\n\
              User-Agent: cairn/{}\r\n\r\n",
             host_header(host, *port),
             env!("CARGO_PKG_VERSION"),

@@ -109,7 +109,8 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
     };
     let (stop, stopped) = watch::channel(false);
-    let mounts = mounts::take(MountHost::of_gateway(Arc::clone(&node.agent), blocks));
+    let mounts =
+        mounts::take(MountHost::of_gateway(Arc::clone(&node.agent), fs.meta().clone(), blocks));
     let offers = doors::Offers { redirects: Some(redirects), mounts: Some(mounts) };
     let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;

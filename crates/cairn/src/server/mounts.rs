@@ -19,7 +19,8 @@ const LOOK: Duration = Duration::from_millis(250);
 pub fn of_server(parts: &Parts) -> Mounts {
     let blocks = Arc::new(parts.blocks.clone());
     let directory = parts.dir.blocks().canonicalize().ok();
-    take(MountHost::new(Arc::clone(&parts.sessions), blocks, directory.as_deref()))
+    let (sessions, meta) = (Arc::clone(&parts.sessions), parts.fs.meta().clone());
+    take(MountHost::new(sessions, meta, blocks, directory.as_deref()))
 }
 
 /// Goes on with mounts that have connected.

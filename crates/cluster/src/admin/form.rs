@@ -117,7 +117,7 @@ pub fn read(status: proto::Status) -> Result<Status> {
             is_leaving: member.is_leaving,
         });
         let (wanted, changed) = (narrow(group.wanted)?, group.changed);
-        let read = Group { wanted, changed, members: members.collect() };
+        let read = Group { wanted, changed, members: members.collect(), ..Group::default() };
         map.groups.insert(GroupId(group.id), read);
     }
     map.check()?;
@@ -144,6 +144,7 @@ fn read_node(node: proto::Node) -> Result<Node> {
         disk: read_disk(&node.disk)?,
         is_up: node.is_up,
         is_draining: node.is_draining,
+        unknown: Vec::new(),
     })
 }
 

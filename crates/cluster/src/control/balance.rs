@@ -122,7 +122,7 @@ mod tests {
             let id = GroupId(at as u32 + 1);
             let node = |next: u64| NodeId(1 + (at as u64 + next) % first);
             let members = (0..first.min(3)).map(|next| Member::new(node(next), true)).collect();
-            map.groups.insert(id, Group { wanted: 3, changed: 0, members });
+            map.groups.insert(id, Group { wanted: 3, changed: 0, members, ..Group::default() });
             bytes.insert(id, *size);
             map.next_group = id.0 + 1;
         }

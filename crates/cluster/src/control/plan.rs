@@ -125,7 +125,7 @@ fn form(map: &mut ClusterMap, full: &BTreeSet<NodeId>, wanted: u8) {
             let members = members.into_iter().map(|node| Member::new(node, true)).collect();
             let id = GroupId(map.next_group);
             map.next_group += 1;
-            map.groups.insert(id, Group { wanted, changed: 0, members });
+            map.groups.insert(id, Group { wanted, changed: 0, members, ..Group::default() });
         }
     }
 }

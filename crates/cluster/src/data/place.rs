@@ -145,7 +145,10 @@ mod tests {
         for (at, (wanted, members)) in (1..).zip(groups) {
             let member = |node: &u64| Member::new(NodeId(*node), true);
             let members = members.iter().map(member).collect();
-            map.groups.insert(GroupId(at), Group { wanted: *wanted, changed: 1, members });
+            map.groups.insert(
+                GroupId(at),
+                Group { wanted: *wanted, changed: 1, members, ..Group::default() },
+            );
         }
         map
     }

@@ -322,9 +322,11 @@ async fn replace(
         Err(error) => return Err(error),
     };
     if here.is_some() && server.store.stat(group, block).ok().as_ref() == here {
-        server.store.delete(group, &[block]).await?;
+        // What is there goes when this is durable: if it cannot be written, it is tried again.
+        server.store.replace(group, block, info.owner, data).await?;
+    } else {
+        server.keep(key, info.owner, data).await?;
     }
-    server.keep(key, info.owner, data).await?;
     if copying.is_deleted() {
         server.store.delete(group, &[block]).await?;
         return Ok(false);

@@ -3,7 +3,9 @@
 //! it asks.
 //!
 //! A mount is trusted with nothing: it runs the verbs that POSIX needs and no others, publishes
-//! blocks of its own session only, and reads blocks only that it was told of.
+//! blocks of its own session only, and reads only blocks that it was told of, in buckets that its
+//! user may read now. What replies and rows show is decided where its session is
+//! (`meta/src/session/mounts.rs`).
 
 use std::future::Future;
 use std::path::Path;
@@ -12,76 +14,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::{BlockId, BodyId, Error, Party, Result, SessionId, Share, Shares, UserId, limits};
-use cairn_blocks::{Blocks, Wish};
-use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
-use cairn_meta::ops::{
-    append, clone, coalesce, copy_range, create, getattr, link, lock, lookup, mkdir, readdir,
-    readlink, rename, retain, rmdir, sessions, setattr, statfs, symlink, truncate, unlink, write,
-    xattr,
+use cairn_auth::Action;
+use cairn_base::{
+    BlockId, BodyId, BucketId, Error, Party, Result, SessionId, Share, Shares, UserId, limits,
 };
+use cairn_blocks::{Blocks, Wish};
+use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
+use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::rows::Extent;
 use cairn_meta::session::host::Sessions;
 use cairn_meta::session::{
-    self, Attach, Change, Detach, Execute, Method, Read, ReadReply, Renew, Renewed, Reply, Run,
-    RunPosted,
+    self, Attach, Change, Detach, Execute, Executed, Method, Read, ReadReply, Renew, Renewed,
+    Reply, Run, RunPosted, mounts,
 };
-use cairn_meta::{WireVerb, wire};
+use cairn_meta::{Meta, WireVerb, wire};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::attached::Attached;
 use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space};
+use super::rights::Rights;
 use super::told::Told;
+use super::unpublished::Unpublished;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
-use crate::limits::{MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_READS, MOUNTS_GET_BYTES};
+use crate::limits::{
+    MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_READS, MOUNT_SHORT_BYTES,
+    MOUNTS_ASKED_BYTES, MOUNTS_GET_BYTES,
+};
 use crate::wire::{Link, Peer, Service, accept};
-
-/// Verbs that a mount may have run.
-const RUNS: &[u16] = &[
-    append::Append::NUMBER,
-    clone::CloneFile::NUMBER,
-    coalesce::Coalesce::NUMBER,
-    copy_range::CopyRange::NUMBER,
-    create::Create::NUMBER,
-    create::Mknod::NUMBER,
-    link::Link::NUMBER,
-    lock::ReleaseLock::NUMBER,
-    lock::TakeLock::NUMBER,
-    mkdir::Mkdir::NUMBER,
-    rename::Rename::NUMBER,
-    retain::LetGo::NUMBER,
-    retain::Retain::NUMBER,
-    rmdir::Rmdir::NUMBER,
-    sessions::ReserveInodes::NUMBER,
-    setattr::Setattr::NUMBER,
-    symlink::Symlink::NUMBER,
-    truncate::PunchHole::NUMBER,
-    truncate::Truncate::NUMBER,
-    unlink::Unlink::NUMBER,
-    write::Write::NUMBER,
-    xattr::RemoveXattr::NUMBER,
-    xattr::SetXattr::NUMBER,
-];
-
-/// Verbs whose answers a mount may read.
-const READS: &[u16] = &[
-    OpenInode::NUMBER,
-    ReadExtents::NUMBER,
-    coalesce::ReadChunk::NUMBER,
-    getattr::Access::NUMBER,
-    getattr::Getattr::NUMBER,
-    lock::TestLock::NUMBER,
-    lookup::Lookup::NUMBER,
-    readdir::Readdir::NUMBER,
-    readlink::Readlink::NUMBER,
-    statfs::Statfs::NUMBER,
-    xattr::GetXattr::NUMBER,
-    xattr::ListXattrs::NUMBER,
-];
 
 /// How long it is kept what a session was told of, after its connection was lost.
 const TOLD: Duration = Duration::from_secs(60);
@@ -93,11 +57,17 @@ pub struct MountHost {
     /// The directory that they are in.
     directory: Option<String>,
     told: Told,
+    unpublished: Unpublished,
+    rights: Rights,
     attached: Attached,
     /// Bytes of blocks that were read and are not sent.
     unsent: Arc<Shares>,
     /// Places for connections.
     connections: Arc<Shares>,
+    /// Bytes that requests hold while they run, and those that bring what mounts did by themselves:
+    /// others may wait for these.
+    asked: Arc<Shares>,
+    posted: Arc<Shares>,
 }
 
 /// Answers one connection of a mount, whose user is known. Clones are the same.
@@ -120,6 +90,13 @@ struct Line {
     reads: Arc<Semaphore>,
 }
 
+/// Blocks that an operation publishes if it succeeds.
+struct Named {
+    session: SessionId,
+    verb: u16,
+    blocks: Vec<BlockId>,
+}
+
 /// An answer on its way to a mount, and the room that it takes.
 struct Unsent<R> {
     bytes: Bytes,
@@ -133,30 +110,53 @@ impl<R> AsRef<[u8]> for Unsent<R> {
 }
 
 impl MountHost {
-    /// Of a server that has the metadata itself. `directory`: of the files of `blocks`.
+    /// Of a server that has the metadata itself, `meta`. `directory`: of the files of `blocks`.
     pub fn new(
         sessions: Arc<Sessions>,
+        meta: Meta,
         blocks: Arc<dyn Blocks>,
         directory: Option<&Path>,
     ) -> Arc<MountHost> {
         let directory = directory.and_then(Path::to_str).map(str::to_owned);
-        MountHost::at(Place::Here(sessions), blocks, directory)
+        MountHost::at(Place::Here(sessions), meta, blocks, directory)
     }
 
     /// Of a gateway: sessions are with the master that serves, which takes this node's word for
     /// who the user of a mount is.
-    pub fn of_gateway(agent: Arc<Agent>, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
-        MountHost::at(Place::of_cluster(agent), blocks, None)
+    pub fn of_gateway(agent: Arc<Agent>, meta: Meta, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
+        MountHost::at(Place::of_cluster(agent), meta, blocks, None)
     }
 
-    fn at(place: Place, blocks: Arc<dyn Blocks>, directory: Option<String>) -> Arc<MountHost> {
+    fn at(
+        place: Place,
+        meta: Meta,
+        blocks: Arc<dyn Blocks>,
+        directory: Option<String>,
+    ) -> Arc<MountHost> {
         let (told, attached) = (Told::default(), Attached::default());
         let unsent = Shares::new(MOUNTS_GET_BYTES as u64);
         let connections = Shares::new(MOUNT_CONNECTIONS as u64);
-        Arc::new(MountHost { place, blocks, directory, told, attached, unsent, connections })
+        let room = || Shares::new(MOUNTS_ASKED_BYTES as u64);
+        let (asked, posted) = (room(), room());
+        Arc::new(MountHost {
+            place,
+            blocks,
+            directory,
+            told,
+            unpublished: Unpublished::default(),
+            rights: Rights::new(meta),
+            attached,
+            unsent,
+            connections,
+            asked,
+            posted,
+        })
     }
 
     /// Serves a mount of `user` over a link, until it ends. `is_near` if it is on this machine.
+    ///
+    /// # Errors
+    /// `Unavailable` if the user has too many here; those of the handshake.
     pub async fn serve(
         self: Arc<MountHost>,
         user: UserId,
@@ -184,6 +184,7 @@ impl MountHost {
     fn forget(&self, session: SessionId, connection: u64) {
         if self.attached.end(session, connection) {
             self.told.forget(session);
+            self.unpublished.forget(session);
         }
     }
 }
@@ -204,9 +205,10 @@ impl Service for MountService {
                 GET => service.get(&payload).await,
                 SPACE => service.space().await,
                 NEAR => service.near(),
-                LOCATE => service.locate(&payload),
+                LOCATE => service.locate(&payload).await,
                 method => {
                     let method = Method::from_number(method)?;
+                    let _room = service.room_to_ask(method, payload.len()).await;
                     service.converse(&peer, method, payload).await
                 }
             }
@@ -227,37 +229,96 @@ impl Service for MountService {
 }
 
 impl MountService {
+    /// Room for what a request holds until it is answered.
+    async fn room_to_ask(&self, method: Method, bytes: usize) -> Option<Share> {
+        let shares = match method {
+            Method::RunPosted => &self.host.posted,
+            Method::Read
+            | Method::Run
+            | Method::Change
+            | Method::Execute
+            | Method::Delegate
+            | Method::Flush => &self.host.asked,
+            // Others wait for these, and they hold nothing.
+            _ if bytes <= MOUNT_SHORT_BYTES => return None,
+            _ => &self.host.asked,
+        };
+        let bytes = (bytes * MOUNT_ASKED_TIMES) as u64;
+        Some(shares.take(Party::User(self.user), bytes).await)
+    }
+
     async fn converse(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
-        let checked = match method {
-            Method::Read => return self.read(peer, payload).await,
-            Method::Attach | Method::AttachToReplay => {
-                return self.attach(peer, method, payload).await;
+        match method {
+            Method::Read => self.read(peer, payload).await,
+            Method::Attach | Method::AttachToReplay => self.attach(peer, method, payload).await,
+            Method::Renew => self.renew(peer, payload).await,
+            Method::Run | Method::Change | Method::Execute | Method::RunPosted => {
+                let named = self.named(method, &payload)?;
+                let answer = self.ask(peer, method, payload).await?;
+                self.ran(method, named, &answer)?;
+                Ok(answer)
             }
-            Method::Renew => return self.renew(peer, payload).await,
             Method::Detach => {
                 let Detach { session } = wire::decode(&payload)?;
                 self.line.session.lock().take_if(|current| *current == session);
                 self.host.forget(session, peer.info().connection);
-                Ok(())
-            }
-            Method::Run => check_run(&wire::decode::<Run>(&payload)?),
-            Method::Change => check_run(&wire::decode::<Change>(&payload)?.run),
-            Method::Execute => check_run(&wire::decode::<Execute>(&payload)?.change.run),
-            // One that is refused has all refused.
-            Method::RunPosted => {
-                let posted: RunPosted = wire::decode(&payload)?;
-                posted.operations.iter().try_for_each(|one| check_run(&one.execute.change.run))
+                self.ask(peer, method, payload).await
             }
             Method::Acknowledge
             | Method::Flush
             | Method::Replayed
             | Method::Delegate
-            | Method::GiveBack => Ok(()),
-        };
-        match checked {
-            Ok(()) => self.ask(peer, method, payload).await,
-            Err(error) => refused(error),
+            | Method::GiveBack => self.ask(peer, method, payload).await,
         }
+    }
+
+    /// The blocks that operations name, if any are waited for.
+    fn named(&self, method: Method, payload: &[u8]) -> Result<Vec<Named>> {
+        let named = |run: Run| {
+            let Run { session, verb, fields, .. } = run;
+            match self.host.unpublished.has_any(session) {
+                true => Ok(Named { session, verb, blocks: mounts::published(verb, &fields)? }),
+                false => Ok(Named { session, verb, blocks: Vec::new() }),
+            }
+        };
+        Ok(match method {
+            Method::Run => vec![named(wire::decode(payload)?)?],
+            Method::Change => vec![named(wire::decode::<Change>(payload)?.run)?],
+            Method::Execute => vec![named(wire::decode::<Execute>(payload)?.change.run)?],
+            _ => {
+                let posted: RunPosted = wire::decode(payload)?;
+                let runs = posted.operations.into_iter().map(|one| one.execute.change.run);
+                runs.map(named).collect::<Result<_>>()?
+            }
+        })
+    }
+
+    /// Notes which of the blocks that operations named are published.
+    fn ran(&self, method: Method, named: Vec<Named>, answer: &[u8]) -> Result<()> {
+        if named.iter().all(|one| one.blocks.is_empty()) {
+            return Ok(());
+        }
+        let replies: Vec<Option<Bytes>> = match method {
+            Method::Run => vec![done::<Bytes>(answer)?],
+            Method::Change => {
+                vec![done::<ReadReply>(answer)?.and_then(|reply| reply.reply.ok())]
+            }
+            Method::Execute => vec![done::<Executed>(answer)?.map(|ran| ran.reply)],
+            _ => {
+                let ran = done::<Vec<Result<Executed>>>(answer)?.unwrap_or_default();
+                ran.into_iter().map(|ran| ran.ok().map(|ran| ran.reply)).collect()
+            }
+        };
+        for (Named { session, verb, blocks }, reply) in named.iter().zip(replies) {
+            let is_done = match reply {
+                Some(reply) if *verb == Coalesce::NUMBER => wire::decode(&reply)?,
+                reply => reply.is_some(),
+            };
+            if is_done {
+                self.host.unpublished.published(*session, blocks);
+            }
+        }
+        Ok(())
     }
 
     async fn ask(&self, peer: &Peer, method: Method, message: Bytes) -> Result<Bytes> {
@@ -291,9 +352,17 @@ impl MountService {
     async fn read(&self, peer: &Peer, payload: Bytes) -> Result<Bytes> {
         let read: Read = wire::decode(&payload)?;
         let (session, verb) = (read.session, read.verb);
-        if let Err(error) = self.check_read(session, &read) {
-            return refused(error);
-        }
+        let bucket = match verb {
+            ReadExtents::NUMBER => {
+                let ReadExtents { bucket, body, .. } = wire::decode(&read.fields)?;
+                if !self.host.told.has_body(session, bucket, body) {
+                    let text = format!("body {body}: open the file again");
+                    return refused(Error::Denied(text));
+                }
+                Some(bucket)
+            }
+            _ => None,
+        };
         let stops = |_| Error::Unavailable("the server stops".into());
         let room = Arc::clone(&self.line.reads).acquire_owned().await.map_err(stops)?;
         let bytes = self.ask(peer, Method::Read, payload).await?;
@@ -302,43 +371,50 @@ impl MountService {
             _ if *self.line.session.lock() != Some(session) => {
                 wire::encode(&Reply::<()>::NotAttached)?
             }
-            Reply::Done(reply) => self.told(session, verb, reply)?,
+            Reply::Done(reply) => {
+                self.told(session, verb, bucket, &reply)?;
+                bytes
+            }
             Reply::<ReadReply>::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => bytes,
         };
         Ok(Bytes::from_owner(Unsent { bytes: answer, _room: room }))
     }
 
-    fn check_read(&self, session: SessionId, read: &Read) -> Result<()> {
-        check_verb(READS, read.verb)?;
-        if read.verb == ReadExtents::NUMBER {
-            let ReadExtents { body, .. } = wire::decode(&read.fields)?;
-            if !self.host.told.may_ask(session, body) {
-                return Err(Error::Denied(format!("body {body}")));
+    /// Notes what the session learns.
+    fn told(
+        &self,
+        session: SessionId,
+        verb: u16,
+        bucket: Option<BucketId>,
+        reply: &ReadReply,
+    ) -> Result<()> {
+        let told = &self.host.told;
+        // Of the rows of an inode its extents are known to be of its bucket.
+        told.of_rows(session, &reply.rows);
+        match (&reply.reply, verb) {
+            (Ok(bytes), OpenInode::NUMBER) => {
+                let opened: OpenedObject = wire::decode(bytes)?;
+                told.of_inode(session, &opened.inode);
+                told.of_extents(session, opened.inode.bucket, &opened.extents);
             }
+            (Ok(bytes), ReadExtents::NUMBER) => {
+                if let Some(bucket) = bucket {
+                    told.of_extents(session, bucket, &wire::decode::<Vec<Extent>>(bytes)?);
+                }
+            }
+            (Ok(bytes), ReadChunk::NUMBER) => {
+                if let Some(chunk) = wire::decode::<Option<(BodyId, Vec<Extent>)>>(bytes)? {
+                    told.of_chunk(session, chunk);
+                }
+            }
+            (Err(Error::Denied(_)), ReadExtents::NUMBER) => {
+                if let Some(bucket) = bucket {
+                    told.forget_bucket(session, bucket);
+                }
+            }
+            _ => {}
         }
         Ok(())
-    }
-
-    /// Notes what the session learns. Who is denied something gets no rows of it.
-    fn told(&self, session: SessionId, verb: u16, mut reply: ReadReply) -> Result<Bytes> {
-        let told = &self.host.told;
-        match &reply.reply {
-            Ok(bytes) => match verb {
-                OpenInode::NUMBER => {
-                    let opened: OpenedObject = wire::decode(bytes)?;
-                    told.of_inode(session, &opened.inode);
-                    told.of_extents(session, &opened.extents);
-                }
-                ReadExtents::NUMBER => {
-                    told.of_extents(session, &wire::decode::<Vec<Extent>>(bytes)?);
-                }
-                _ => {}
-            },
-            Err(Error::NotFound(_)) => {}
-            Err(_) => reply.rows.clear(),
-        }
-        told.of_rows(session, &reply.rows);
-        wire::encode(&Reply::Done(reply))
     }
 
     async fn put(&self, payload: &Bytes) -> Result<Bytes> {
@@ -350,6 +426,9 @@ impl MountService {
         if data.is_empty() || data.len() > limits::BLOCK_BYTES {
             return Err(Error::Invalid(format!("a block of {} bytes", data.len())));
         }
+        self.host.rights.may_write_somewhere(self.user).await?;
+        let by = (self.user, put.session);
+        self.host.unpublished.take(by, put.block, data.len() as u64)?;
         let wish = Wish { replicas: put.replicas, group: put.group };
         let group = self.host.blocks.write(wish, put.block, put.owner, data).await?;
         wire::encode(&group)
@@ -357,7 +436,7 @@ impl MountService {
 
     async fn get(&self, payload: &[u8]) -> Result<Bytes> {
         let Get { session, group, block, start, end } = wire::decode(payload)?;
-        self.check_read_of(session, block)?;
+        self.check_read_of(session, block).await?;
         let length =
             end.checked_sub(start).filter(|length| *length as usize <= limits::BLOCK_BYTES);
         let length = length.ok_or_else(|| Error::Invalid(format!("bytes {start} to {end}")))?;
@@ -383,18 +462,27 @@ impl MountService {
         wire::encode(&self.host.directory.as_ref().filter(|_| self.is_near))
     }
 
-    fn locate(&self, payload: &[u8]) -> Result<Bytes> {
+    async fn locate(&self, payload: &[u8]) -> Result<Bytes> {
         let Locate { session, group, block } = wire::decode(payload)?;
-        self.check_read_of(session, block)?;
+        self.check_read_of(session, block).await?;
         wire::encode(&self.host.blocks.place(group, block).filter(|_| self.is_near))
     }
 
-    fn check_read_of(&self, session: SessionId, block: BlockId) -> Result<()> {
+    /// The session may read its own blocks, and those that it was told of in buckets that its user
+    /// may read.
+    async fn check_read_of(&self, session: SessionId, block: BlockId) -> Result<()> {
         self.check_session(session)?;
-        if !self.host.told.may_read(session, block) {
-            return Err(Error::Denied(format!("block {block}: open the file again")));
+        if block.session == session {
+            return Ok(());
         }
-        Ok(())
+        for bucket in self.host.told.of_block(session, block) {
+            match self.host.rights.may(self.user, Action::Read, bucket).await {
+                Ok(()) => return Ok(()),
+                Err(Error::Denied(_)) => self.host.told.forget_bucket(session, bucket),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Denied(format!("block {block}: open the file again")))
     }
 
     async fn space(&self) -> Result<Bytes> {
@@ -415,127 +503,10 @@ fn refused(error: Error) -> Result<Bytes> {
     wire::encode(&Reply::<()>::Failed(error))
 }
 
-fn check_verb(allowed: &[u16], verb: u16) -> Result<()> {
-    if allowed.contains(&verb) {
-        return Ok(());
-    }
-    Err(Error::Denied(format!("operation {verb} is not for a mount")))
-}
-
-fn check_run(run: &Run) -> Result<()> {
-    check_verb(RUNS, run.verb)?;
-    check_fields(run)
-}
-
-/// Blocks and bodies that an operation names as new must be of the session that sends it.
-fn check_fields(run: &Run) -> Result<()> {
-    let (session, fields) = (run.session, &run.fields);
-    let (named, spare): (SessionId, Option<BodyId>) = match run.verb {
-        write::Write::NUMBER => {
-            let verb: write::Write = wire::decode(fields)?;
-            (verb.session, Some(verb.spare))
-        }
-        append::Append::NUMBER => {
-            let verb: append::Append = wire::decode(fields)?;
-            (verb.session, Some(verb.spare))
-        }
-        truncate::Truncate::NUMBER => {
-            let verb: truncate::Truncate = wire::decode(fields)?;
-            (verb.session, Some(verb.spare))
-        }
-        truncate::PunchHole::NUMBER => {
-            let verb: truncate::PunchHole = wire::decode(fields)?;
-            (verb.session, Some(verb.spare))
-        }
-        copy_range::CopyRange::NUMBER => {
-            let verb: copy_range::CopyRange = wire::decode(fields)?;
-            (verb.session, Some(verb.spare))
-        }
-        clone::CloneFile::NUMBER => (wire::decode::<clone::CloneFile>(fields)?.session, None),
-        coalesce::Coalesce::NUMBER => (wire::decode::<coalesce::Coalesce>(fields)?.session, None),
-        sessions::ReserveInodes::NUMBER => {
-            (wire::decode::<sessions::ReserveInodes>(fields)?.session, None)
-        }
-        retain::Retain::NUMBER => (wire::decode::<retain::Retain>(fields)?.session, None),
-        retain::LetGo::NUMBER => (wire::decode::<retain::LetGo>(fields)?.session, None),
-        lock::TakeLock::NUMBER => (wire::decode::<lock::TakeLock>(fields)?.lock.session, None),
-        lock::ReleaseLock::NUMBER => {
-            (wire::decode::<lock::ReleaseLock>(fields)?.lock.session, None)
-        }
-        _ => return Ok(()),
-    };
-    if named != session {
-        // It lapsed while this was on its way: what it wrote is written once more, in this one.
-        return Err(Error::Unavailable(format!("this is session {session}, not {named}")));
-    }
-    if let Some(spare) = spare.filter(|spare| spare.session != session) {
-        return Err(Error::Denied(format!("body {spare} is not of session {session}")));
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cairn_auth::Caller;
-    use cairn_base::Ino;
-    use cairn_meta::ops::body::Data;
-    use cairn_meta::ops::{credentials, put_object};
-
-    const OWN: SessionId = SessionId(7);
-    const OTHER: SessionId = SessionId(8);
-
-    fn run(verb: u16, fields: Bytes) -> Run {
-        let caller = Caller::anonymous().to_relayed();
-        Run { session: OWN, slot: 0, sequence: 1, caller, verb, fields }
-    }
-
-    #[test]
-    fn a_mount_runs_what_a_file_system_needs_and_nothing_else() {
-        for verb in [
-            credentials::AddAccessKey::NUMBER,
-            credentials::FindAccessKey::NUMBER,
-            put_object::PutObject::NUMBER,
-            put_object::StageExtents::NUMBER,
-            sessions::EndSession::NUMBER,
-            retain::LetGoAll::NUMBER,
-            lock::ReleaseAll::NUMBER,
-        ] {
-            assert!(check_verb(RUNS, verb).is_err() && check_verb(READS, verb).is_err(), "{verb}");
-        }
-        check_verb(RUNS, write::Write::NUMBER).unwrap();
-    }
-
-    #[test]
-    fn a_mount_names_no_session_and_no_body_of_others() {
-        let write = |session: SessionId, spare: SessionId| {
-            let spare = BodyId { session: spare, counter: 1 };
-            let data = Data::Inline(Bytes::from_static(b"x"));
-            let verb = write::Write { ino: Ino(5), session, opened: true, spare, offset: 0, data };
-            check_fields(&run(write::Write::NUMBER, wire::encode(&verb).unwrap()))
-        };
-        write(OWN, OWN).unwrap();
-        assert!(write(OTHER, OWN).is_err());
-        assert!(write(OWN, OTHER).is_err());
-        let copy = |session: SessionId, spare: SessionId| {
-            let verb = copy_range::CopyRange {
-                source: Ino(4),
-                source_offset: 0,
-                ino: Ino(5),
-                offset: 0,
-                len: 1,
-                session,
-                opened: true,
-                spare: BodyId { session: spare, counter: 1 },
-            };
-            check_fields(&run(copy_range::CopyRange::NUMBER, wire::encode(&verb).unwrap()))
-        };
-        copy(OWN, OWN).unwrap();
-        assert!(copy(OTHER, OWN).is_err());
-        assert!(copy(OWN, OTHER).is_err());
-        let verb = retain::LetGo { ino: Ino(5), session: OTHER };
-        let let_go = run(retain::LetGo::NUMBER, wire::encode(&verb).unwrap());
-        assert!(check_fields(&let_go).is_err());
-        assert!(check_fields(&run(write::Write::NUMBER, Bytes::from_static(b"\xff"))).is_err());
-    }
+/// What was answered, if it was not refused.
+fn done<T: DeserializeOwned>(answer: &[u8]) -> Result<Option<T>> {
+    Ok(match wire::decode(answer)? {
+        Reply::Done(done) => Some(done),
+        Reply::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => None,
+    })
 }

@@ -21,7 +21,9 @@ mod blocks;
 mod host;
 mod messages;
 mod near;
+mod rights;
 mod told;
+mod unpublished;
 mod way;
 
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use cairn_base::{ClusterId, NodeId, Role, Roles};
 pub use agent::Agent;
 pub use blocks::MountBlocks;
 pub use host::{MountHost, MountService};
+pub use messages::{GET, Get, PUT, Put};
 
 use crate::wire::{Authenticated, Link, Standing, Stream, Terms};
 

@@ -30,7 +30,7 @@ use cairn_meta::rows::{BucketKind, Extent, Place};
 use cairn_meta::session::client::{self, Client};
 use cairn_meta::session::host::Sessions;
 use cairn_meta::session::{self, Attach, Attached, Renew, Renewed, Reply};
-use cairn_meta::{Master, wire};
+use cairn_meta::{Master, Meta, wire};
 use parking_lot::Mutex;
 
 use crate::support::pair::{Ends, link};
@@ -51,7 +51,7 @@ fn map_of(nodes: &[(NodeId, Role)]) -> ClusterMap {
 
 /// Blocks in memory.
 #[derive(Default)]
-struct Kept(Mutex<HashMap<BlockId, Bytes>>);
+pub struct Kept(Mutex<HashMap<BlockId, Bytes>>);
 
 #[async_trait]
 impl Blocks for Kept {
@@ -109,18 +109,19 @@ impl Dial for ToMaster {
 }
 
 /// A cluster of a master and two gateways, `g1` and `g2`.
-struct World {
-    master: Master,
+pub struct World {
+    pub master: Master,
+    pub sessions: Arc<Sessions>,
     bucket: Ino,
-    gateways: BTreeMap<String, Gateway>,
-    blocks: Arc<Kept>,
+    pub gateways: BTreeMap<String, Gateway>,
+    pub blocks: Arc<Kept>,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
 }
 
 #[derive(Clone)]
-struct Gateway {
-    host: Arc<MountHost>,
+pub struct Gateway {
+    pub host: Arc<MountHost>,
     /// Connections to the master.
     upstream: Arc<Mutex<Vec<Peer>>>,
     is_down: Arc<Mutex<bool>>,
@@ -170,7 +171,7 @@ struct Mount {
 }
 
 impl World {
-    async fn new() -> World {
+    pub async fn new() -> World {
         let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
             (Arc::new(RealClock::default()), Arc::new(RealRng));
         let cluster = Cluster::new();
@@ -191,7 +192,7 @@ impl World {
         let secrets = Secrets { seal: None, authority: None, links: None };
         let controller = Controller::new(
             MASTER,
-            (master.clone(), sessions),
+            (master.clone(), Arc::clone(&sessions)),
             keeper,
             cluster.desk(),
             secrets,
@@ -201,6 +202,7 @@ impl World {
         let control = ControlService::default();
         control.serve(Some(Arc::new(controller)));
         let blocks = Arc::new(Kept::default());
+        let meta = Meta::Local { master: master.clone(), session: SessionId(1), sessions: None };
         let gateway = |node| {
             let upstream = Arc::default();
             let peers = Arc::clone(&upstream);
@@ -212,12 +214,12 @@ impl World {
                 Arc::clone(&clock),
                 Arc::clone(&rng),
             );
-            let host = MountHost::of_gateway(agent, Arc::clone(&blocks) as Arc<dyn Blocks>);
+            let host = MountHost::of_gateway(agent, meta.clone(), Arc::clone(&blocks) as _);
             Gateway { host, upstream, is_down: Arc::default(), streams: Arc::default() }
         };
         let gateways = [("g1", G1), ("g2", G2)].map(|(name, (node, _))| (name, gateway(node)));
         let gateways = gateways.map(|(name, gateway)| (name.to_owned(), gateway)).into();
-        World { master, bucket: Ino(bucket.0), gateways, blocks, clock, rng }
+        World { master, sessions, bucket: Ino(bucket.0), gateways, blocks, clock, rng }
     }
 
     fn dialer(&self, user: UserId) -> Arc<dyn Dial> {

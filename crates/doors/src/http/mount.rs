@@ -8,24 +8,27 @@ use std::time::Duration;
 
 use cairn_auth::{Caller, Principal};
 use cairn_base::{Error, Result, UserId};
+use cairn_meta::session::LEASE;
 use http::header::{CONNECTION, HeaderName, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Body;
-use crate::admit::{Admit, Refused};
+use crate::admit::Admit;
 use crate::serve::Peer;
 use crate::upload::Upload;
 
 /// The protocol that is asked for, with its version.
-const PROTOCOL: &str = "cairn-mount/1";
+const PROTOCOL: &str = "cairn-mount/2";
 const CAIRN_USER: HeaderName = HeaderName::from_static("cairn-user");
 /// How often there is a look whether the credentials still hold.
 const LOOK: Duration = Duration::from_secs(5);
+/// For how long a mount may go on while it cannot be found out whether they do.
+const UNKNOWN: Duration = LEASE;
 
 /// A connection whose other end is a mount.
 pub trait MountStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -83,8 +86,10 @@ pub fn take(
         let (address, revoked) = (peer.address, Arc::new(AtomicBool::new(false)));
         let watched = Arc::downgrade(&revoked);
         mounts.0(Mounted { user, address, stream, revoked });
+        let mut standing = Standing::default();
         while let Some(revoked) = watched.upgrade() {
-            if !holds(&admit, &headers, address).await {
+            let holds = admit.holds(&headers, user).await;
+            if !standing.goes_on(holds, Instant::now()) {
                 revoked.store(true, Ordering::SeqCst);
                 return;
             }
@@ -101,6 +106,43 @@ pub fn take(
     Ok(reply)
 }
 
-async fn holds(admit: &Admit, headers: &HeaderMap, address: SocketAddr) -> bool {
-    !matches!(admit.caller(headers, address).await, Err(Refused::Credentials))
+/// What is known of the credentials of a mount.
+#[derive(Default)]
+struct Standing {
+    /// Since when nothing is.
+    unknown: Option<Instant>,
+}
+
+impl Standing {
+    /// Whether the mount goes on after a look. What cannot be decided for long is a no.
+    fn goes_on(&mut self, holds: Result<bool>, now: Instant) -> bool {
+        match holds {
+            Ok(holds) => {
+                self.unknown = None;
+                holds
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the credentials of a mount could not be looked at");
+                now.duration_since(*self.unknown.get_or_insert(now)) < UNKNOWN
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_decided_for_long_ends_a_mount() {
+        let mut standing = Standing::default();
+        let (begun, failed) = (Instant::now(), || Err(Error::Unavailable("no master".into())));
+        let late = begun + UNKNOWN * 3;
+        assert!(standing.goes_on(Ok(true), begun));
+        assert!(standing.goes_on(failed(), begun) && standing.goes_on(failed(), begun + LOOK));
+        assert!(standing.goes_on(Ok(true), begun + LOOK));
+        assert!(standing.goes_on(failed(), late), "it is counted from the first failure");
+        assert!(!standing.goes_on(failed(), late + UNKNOWN));
+        assert!(!Standing::default().goes_on(Ok(false), begun));
+    }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod append_orders_appenders;
+mod blocks_have_the_replicas_of_their_bucket;
 mod completions_are_done_once;
 mod copies_share_and_part;
 mod garbage_goes_and_nothing_else;

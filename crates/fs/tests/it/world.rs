@@ -7,7 +7,7 @@ use cairn_auth::{Caller, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
 use cairn_base::{Disk, Error, Result, Rng, UserId};
-use cairn_blocks::Store;
+use cairn_blocks::{Blocks, Store};
 use cairn_fs::ops::buckets::CreateBucket;
 use cairn_fs::ops::delete_object::DeleteObject;
 use cairn_fs::ops::multipart::{CreateUpload, TakenPart, UploadName};
@@ -17,6 +17,8 @@ use cairn_fs::{Completed, Config, Digester, Fs, PutRequest};
 use cairn_meta::Master;
 use cairn_meta::engine::embedded::{self, Embedded};
 use cairn_sim::SimDisk;
+
+use crate::blocks_have_the_replicas_of_their_bucket::Wishes;
 
 pub const BUCKET: &str = "bucket";
 
@@ -46,14 +48,36 @@ pub fn data(seed: u64, len: usize) -> Bytes {
 impl World {
     pub async fn new(seed: u64) -> World {
         let world = World::on(SimDisk::new(seed), seed).await.unwrap();
+        world.make_bucket().await;
+        world
+    }
+
+    async fn make_bucket(&self) {
         let (name, kind) = (BUCKET.into(), BucketKind::S3);
         let bucket = CreateBucket { name, kind, visibility: Visibility::Private };
-        world.fs.run(&root(), bucket).await.unwrap();
-        world
+        self.fs.run(&root(), bucket).await.unwrap();
+    }
+
+    /// One that tells what is wished for each block.
+    pub async fn with_wishes(seed: u64) -> (World, Arc<Wishes>) {
+        let mut wishes = None;
+        let over =
+            |store| -> Arc<dyn Blocks> { Arc::clone(wishes.insert(Wishes::new(store))) as _ };
+        let world = World::over(SimDisk::new(seed), seed, over).await.unwrap();
+        world.make_bucket().await;
+        (world, wishes.unwrap())
     }
 
     /// Opens what is on a disk.
     pub async fn on(disk: SimDisk, seed: u64) -> Result<World> {
+        World::over(disk, seed, |store| Arc::new(store)).await
+    }
+
+    async fn over(
+        disk: SimDisk,
+        seed: u64,
+        over: impl FnOnce(Store) -> Arc<dyn Blocks>,
+    ) -> Result<World> {
         let rng = Arc::new(SeededRng::new(seed));
         let clock = Arc::new(RealClock::default());
         let config = embedded::Config {
@@ -74,7 +98,7 @@ impl World {
         config.reserve_bytes = 64 << 10;
         config.rng = rng.clone();
         let store = Store::open(disk.sub("blocks")?, config)?;
-        let blocks = Arc::new(store.clone());
+        let blocks = over(store.clone());
         let fs = Fs::start(master, blocks, clock, &*rng, Config::default()).await?;
         Ok(World { disk, fs, store })
     }

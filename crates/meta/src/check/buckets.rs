@@ -7,7 +7,7 @@ use super::facts::{BucketFacts, Facts, UploadFacts};
 use super::tables::{Checker, number, only_number};
 use super::{About, Report};
 use crate::keys;
-use crate::rows::{Bucket, Content, Drain, Entry, Kind, Part, Upload, Usage};
+use crate::rows::{Bucket, Content, Drain, Draining, Entry, Kind, Part, Upload, Usage};
 
 pub fn read(checker: &mut Checker<'_>) -> Result<()> {
     checker.each_row(b'b', |key| only_number(key).map(BucketId), read_bucket)?;
@@ -52,7 +52,8 @@ fn read_upload(checker: &mut Checker<'_>, (bucket, id): (BucketId, UploadId), _:
     }
 }
 
-fn read_drain(checker: &mut Checker<'_>, target: keys::DrainTarget, drain: Drain) {
+fn read_drain(checker: &mut Checker<'_>, target: keys::DrainTarget, row: Draining) {
+    let drain = row.drain;
     checker.report.drains += 1;
     let is_of_body = matches!(drain, Drain::Body | Drain::Prepared { .. });
     match target {
@@ -130,7 +131,7 @@ fn check_bucket(report: &mut Report, id: BucketId, bucket: &BucketFacts, kind: O
     if kind != Some(Kind::Directory) {
         report.add(about.clone(), format!("{name} has no directory"));
     }
-    let usage = bucket.usage.unwrap_or_default();
+    let usage = bucket.usage.clone().unwrap_or_default();
     let counted = (usage.objects, usage.bytes, u64::from(usage.uploads));
     let found = (bucket.objects, bucket.bytes, bucket.uploads);
     if bucket.usage.is_none() {

@@ -127,8 +127,19 @@ fn keep_reply(rig: &Rig) {
     let (session, slot, sequence) = (SESSION, 3, 1);
     let (hasty, ino) = (false, None);
     let posted = None;
-    let once =
-        Once { master, caller, session, slot, sequence, released, lease, hasty, ino, posted };
+    let once = Once {
+        master,
+        caller,
+        session,
+        slot,
+        sequence,
+        released,
+        lease,
+        hasty,
+        ino,
+        posted,
+        to_mount: false,
+    };
     let other = OpenSession { session: SessionId(78) };
     rig.runtime.block_on(rig.master.run_once(once, other)).reply.unwrap();
 }
@@ -318,9 +329,13 @@ fn what_would_lose_data_is_found() {
         let found = report.findings.iter().any(|finding| finding.what.contains(text));
         assert!(found, "{text}: {:?}", report.findings);
     };
-    let freed = crate::rows::Freed { group: GroupId::LOCAL };
+    let freed = crate::rows::Freed::new(GroupId::LOCAL);
     expect(keys::freed(1, block), freed.encode(), "up for freeing");
-    expect(keys::drain_body(body), crate::rows::Drain::Body.encode(), "up for draining");
+    expect(
+        keys::drain_body(body),
+        crate::rows::Draining::from(crate::rows::Drain::Body).encode(),
+        "up for draining",
+    );
     expect(keys::references(body), encode_number(9), "counts 9 references");
     let shorter = Extents { extents: extents[1..].to_vec(), unknown: vec![] };
     expect(key.clone(), shorter.encode(), "bytes from 0 on are missing");

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use cairn_base::Error;
 
+use super::asked::Step;
 use super::batch::{Batch, Next, Verdict};
 use super::op::Job;
 use super::shared::Shared;
@@ -24,11 +25,13 @@ impl Committer {
     /// Returns when the master ends.
     pub async fn run(mut self) {
         while let Some(batch) = self.next().await {
+            self.shared.working.begin(Step::Commit);
             if batch.changes.is_empty() {
                 self.shared.answer_unchanged(batch.jobs);
             } else {
                 self.commit(batch);
             }
+            self.shared.working.rest(Step::Commit);
         }
     }
 

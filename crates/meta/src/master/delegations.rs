@@ -13,6 +13,7 @@ use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BucketId, Ino, SessionId};
 
+use super::asked::Asked;
 use super::op::{Job, Wish};
 use super::settle::Unsettled;
 use crate::{Changes, keys};
@@ -29,6 +30,7 @@ pub struct Delegations {
     /// What the operation that runs now met.
     met: RefCell<Met>,
     unsettled: Arc<Unsettled>,
+    asked: Arc<Asked>,
 }
 
 struct Held {
@@ -49,9 +51,9 @@ struct Met {
 }
 
 impl Delegations {
-    pub fn new(unsettled: Arc<Unsettled>) -> Delegations {
+    pub fn new(unsettled: Arc<Unsettled>, asked: Arc<Asked>) -> Delegations {
         let (fresh, held, met) = (HashMap::new(), BTreeMap::new(), RefCell::default());
-        Delegations { fresh, held, last: 0, met, unsettled }
+        Delegations { fresh, held, last: 0, met, unsettled, asked }
     }
 
     /// A session has just made a directory.
@@ -158,6 +160,7 @@ impl Delegations {
         let held = self.held.get_mut(&directory)?;
         held.waiting.push(job);
         let was_recalled = std::mem::replace(&mut held.is_recalled, true);
+        self.asked.wanted_back(held.session, directory);
         (!was_recalled).then(|| (held.session, keys::delegation(directory, held.number)))
     }
 
@@ -167,6 +170,7 @@ impl Delegations {
         let due = self.held.iter_mut().filter(|(_, held)| is_due(held));
         let recall = |(directory, held): (&Ino, &mut Held)| {
             held.is_recalled = true;
+            self.asked.wanted_back(session, *directory);
             keys::delegation(*directory, held.number)
         };
         due.map(recall).collect()
@@ -208,6 +212,7 @@ impl Delegations {
     fn release(&mut self, directory: Ino, ready: &mut VecDeque<Job>) {
         if let Some(held) = self.held.remove(&directory) {
             self.unsettled.let_go();
+            self.asked.given_back(held.session, directory);
             ready.extend(held.waiting);
         }
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cairn_base::{Error, Ino, Timestamp};
 use parking_lot::MutexGuard;
 
+use super::asked::Step;
 use super::batch::{Batch, PipeState, Verdict};
 use super::delegations::Delegations;
 use super::fetcher::Lacking;
@@ -67,7 +68,6 @@ struct Disk {
 
 /// What operations share that are executed in one go.
 struct Turn<'a> {
-    now: Timestamp,
     inline: Inline<'a>,
 }
 
@@ -79,9 +79,11 @@ enum Outcome {
 
 impl Executor {
     pub fn new(shared: Arc<Shared>) -> Executor {
-        let leases = Leases::new(shared.config.leases, Arc::clone(&shared.unsettled));
+        let asked = || Arc::clone(&shared.asked);
+        let unsettled = || Arc::clone(&shared.unsettled);
+        let leases = Leases::new(shared.config.leases, unsettled(), asked());
         Executor {
-            delegations: Delegations::new(Arc::clone(&shared.unsettled)),
+            delegations: Delegations::new(unsettled(), asked()),
             shared,
             leases,
             overlay: Overlay::default(),
@@ -98,8 +100,10 @@ impl Executor {
         let shared = Arc::clone(&self.shared);
         while shared.failure().is_none() {
             if !self.has_work() {
+                shared.working.rest(Step::Execute);
                 self.wait().await;
             }
+            shared.working.begin(Step::Execute);
             self.gather();
             let mut pipe = shared.pipe.lock_with_room().await;
             if let Some(verdict) = pipe.verdict.take() {
@@ -172,7 +176,8 @@ impl Executor {
 
     fn execute_some(&mut self, pipe: &mut PipeState) {
         let shared = Arc::clone(&self.shared);
-        let turn = Turn { now: shared.now(), inline: Inline::new(&shared) };
+        shared.now();
+        let turn = Turn { inline: Inline::new(&shared) };
         while !pipe.open.is_full() {
             if let Some(fetched) = self.fetched.pop_front() {
                 self.execute_fetched(fetched, &mut pipe.open, &turn);
@@ -226,7 +231,8 @@ impl Executor {
             let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
             return self.end(job, (Changes::new(), &sight), open, None, None);
         }
-        let outcome = self.attempt(&mut job, pins.as_deref(), open.number, turn.now, inline);
+        let now = self.shared.tick();
+        let outcome = self.attempt(&mut job, pins.as_deref(), open.number, now, inline);
         if job.early.is_none()
             && let Some(directory) = self.obstacle(&job, &outcome)
         {

@@ -83,7 +83,8 @@ impl FetchQueue {
 /// A fetch thread.
 pub async fn run(shared: Arc<Shared>) {
     while let Some(lacking) = shared.fetches.take(&shared.config).await {
-        shared.inbox.push_fetched(fetch(&shared, lacking));
+        let fetched = shared.working.fetch(|| fetch(&shared, lacking));
+        shared.inbox.push_fetched(fetched);
     }
 }
 

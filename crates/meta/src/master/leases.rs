@@ -17,6 +17,7 @@ use cairn_base::{Ino, SessionId};
 use quick_cache::DefaultHashBuilder;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::asked::Asked;
 use super::op::Job;
 use super::settle::{Settle, Unsettled};
 use crate::session::Recall;
@@ -59,6 +60,7 @@ pub struct Leases {
     /// What the operation that runs now has seen of them.
     seen: RefCell<Vec<Arc<Settle>>>,
     unsettled: Arc<Unsettled>,
+    asked: Arc<Asked>,
 }
 
 struct Settling {
@@ -91,7 +93,7 @@ struct Unacknowledged {
 
 impl Leases {
     /// At most `limit` leases are held at a time: beyond that the oldest are recalled.
-    pub fn new(limit: usize, unsettled: Arc<Unsettled>) -> Leases {
+    pub fn new(limit: usize, unsettled: Arc<Unsettled>, asked: Arc<Asked>) -> Leases {
         Leases {
             holders: HashMap::default(),
             sessions: HashMap::new(),
@@ -101,6 +103,7 @@ impl Leases {
             settling: BTreeMap::new(),
             seen: RefCell::default(),
             unsettled,
+            asked,
         }
     }
 
@@ -131,6 +134,7 @@ impl Leases {
     }
 
     fn acknowledge(&mut self, session: SessionId, number: u64, ready: &mut Vec<Job>) {
+        self.asked.acknowledged(session, number);
         loop {
             let Some(state) = self.sessions.get_mut(&session) else { return };
             let due = state.unacknowledged.pop_front_if(|one| one.recall.number <= number);
@@ -149,6 +153,7 @@ impl Leases {
     }
 
     fn end(&mut self, session: SessionId, ready: &mut Vec<Job>) {
+        self.asked.let_go(session);
         let Some(state) = self.sessions.remove(&session) else { return };
         let kept = &mut self.kept;
         self.holders.retain(|_, holders| {
@@ -277,6 +282,7 @@ impl Leases {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         state.sent += 1;
         let recall = Recall { number: state.sent, keys };
+        self.asked.recalled(session, recall.number);
         for key in &recall.keys {
             let holders = self.holders.get_mut(key).into_iter().flatten();
             for holder in holders.filter(|one| one.session == session && one.recall.is_none()) {

@@ -15,6 +15,7 @@
 //! published rows only, each with the batch since which it is known, so a reader takes no lock:
 //! it meets a row younger than the batch it began with, or it does not.
 
+mod asked;
 mod batch;
 mod cache;
 mod committer;
@@ -47,7 +48,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::{Clock, Error, Result, Stage, Threads, stage};
+use cairn_base::{Clock, Error, Result, SessionId, Stage, Threads, stage};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -287,6 +288,17 @@ impl Master {
             shared.wait_failed().await;
             shared.failure().unwrap_or_default().to_owned()
         }
+    }
+
+    /// How long this master has worked: time in which its disk stalled, it was not sure to be the
+    /// master, or its process was stopped, does not count.
+    pub fn working_time(&self) -> Duration {
+        self.owner.shared.working.time()
+    }
+
+    /// Sessions that have not done what they were asked for so long.
+    pub fn late_sessions(&self, most: Duration) -> Vec<SessionId> {
+        self.owner.shared.asked.late(most)
     }
 
     pub fn stats(&self) -> Stats {

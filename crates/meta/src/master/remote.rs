@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_auth::Caller;
+use cairn_auth::{Action, Caller};
 use cairn_base::{Error, Ino, Result, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
@@ -14,9 +14,12 @@ use super::hasty::Haste;
 use super::leases::{Event, Grant};
 use super::op::{Answered, Job, Op, Ran, Wish};
 use crate::ops::mkdir::Mkdir;
+use crate::ops::namespace::decide_in;
 use crate::ops::sessions::{find_reply, keep_reply};
 use crate::rows::{Extent, Extents, Inode, Place, Row, Usage};
+use crate::session::mounts::{self, Use};
 use crate::session::{Delegate, Delegated, Progress};
+use crate::shown::{Rows, Shown};
 use crate::wire::{self, Visitor};
 use crate::{Context, Stop, View, WireVerb, keys};
 
@@ -46,6 +49,8 @@ pub struct Once<'a> {
     pub ino: Option<Ino>,
     /// When the session ran it by itself, if it did.
     pub posted: Option<Timestamp>,
+    /// The session is a mount's.
+    pub to_mount: bool,
 }
 
 /// What became of an operation.
@@ -73,6 +78,8 @@ pub struct Reading<'a> {
     pub lease: Option<SessionId>,
     /// Whether that session has operations of its own run again if they are lost.
     pub hasty: bool,
+    /// The mount that asks, by its session.
+    pub mount: Option<SessionId>,
 }
 
 /// A reply, and the rows it was made of where they are leased.
@@ -83,8 +90,16 @@ impl<'a> Visitor for Reading<'a> {
 
     fn visit<V: WireVerb>(self, verb: V) -> Self::Output {
         Box::pin(async move {
-            let Reading { master, caller, lease: Some(session), hasty } = self else {
-                let reply = self.master.read(&self.caller, verb).await;
+            if let Some(session) = self.mount
+                && let Err(error) = mounts::check(&verb, session, Use::Read)
+            {
+                return (Err(error), Vec::new());
+            }
+            let to_mount = self.mount.is_some();
+            let Reading { master, caller, lease, hasty, mount } = self;
+            // What a mount is shown is decided on the executor, whether it keeps it or not.
+            let Some(session) = lease.or(mount) else {
+                let reply = master.read(&caller, verb).await;
                 return (reply.and_then(|reply| wire::encode(&reply)), Vec::new());
             };
             let op = |sender| LeasedRead {
@@ -92,6 +107,8 @@ impl<'a> Visitor for Reading<'a> {
                 context: Context { caller, now: Timestamp(0), batch: 0 },
                 session,
                 hasty,
+                to_mount,
+                is_leased: lease.is_some(),
                 reply: None,
                 rows: Vec::new(),
                 sender,
@@ -137,7 +154,7 @@ impl Master {
     /// and what it changed where that is leased.
     pub async fn run_once<V: WireVerb>(&self, once: Once<'_>, verb: V) -> Executed {
         let full = if V::RUNS_WHEN_FULL { Ok(()) } else { self.check_space() };
-        if let Err(error) = full {
+        if let Err(error) = once.check(&verb).and(full) {
             return Executed::failed(error);
         }
         let (sender, answer) = oneshot::channel();
@@ -159,6 +176,7 @@ impl Master {
         once: Once<'_>,
         verb: V,
     ) -> Result<oneshot::Receiver<Executed>> {
+        once.check(&verb)?;
         let (sender, answer) = oneshot::channel();
         let job = Job { is_counted: false, ..Job::new(once.op(verb, sender)) };
         let shared = &self.owner.shared;
@@ -172,12 +190,15 @@ impl Master {
     }
 
     /// Delegates a directory to a session, if nobody else has looked into it since it was made.
+    /// `to` is the user of a mount, who must have the right to read and write there.
     ///
     /// # Errors
     /// `Conflict` or `TooLarge` if it is not to be; `Unavailable` when the master has ended.
-    pub async fn delegate(&self, delegate: Delegate) -> Result<Delegated> {
-        let op =
-            |sender| DelegateOp { delegate, entries: Vec::new(), rows: None, number: 0, sender };
+    pub async fn delegate(&self, delegate: Delegate, to: Option<Caller>) -> Result<Delegated> {
+        let op = |sender| {
+            let (entries, number) = (Vec::new(), 0);
+            DelegateOp { delegate, to, entries, rows: None, number, sender }
+        };
         self.submit(op).await?
     }
 
@@ -207,9 +228,17 @@ impl Master {
 }
 
 impl Once<'_> {
+    fn check<V: WireVerb>(&self, verb: &V) -> Result<()> {
+        match self.to_mount {
+            true => mounts::check(verb, self.session, Use::Run),
+            false => Ok(()),
+        }
+    }
+
     fn op<V: WireVerb>(self, verb: V, sender: oneshot::Sender<Executed>) -> Box<OnceOp<V>> {
         let Once { caller, session, slot, sequence, released, lease, hasty, ino, posted, .. } =
             self;
+        let to_mount = self.to_mount;
         Box::new(OnceOp {
             verb,
             context: Context { caller, now: Timestamp(0), batch: 0 },
@@ -219,6 +248,7 @@ impl Once<'_> {
             released,
             lease: lease && V::LEASES_CHANGES,
             hasty,
+            to_mount,
             posted,
             told: ino,
             made: None,
@@ -238,6 +268,7 @@ struct OnceOp<V> {
     released: Vec<Bytes>,
     lease: bool,
     hasty: bool,
+    to_mount: bool,
     posted: Option<Timestamp>,
     /// The inode that somebody knows it made: it makes no other.
     told: Option<Ino>,
@@ -262,7 +293,12 @@ impl<V: WireVerb> OnceOp<V> {
         if self.lease {
             view.trace();
         }
-        let reply = wire::encode(&self.verb.apply(view, &self.context)?)?;
+        let mut reply = self.verb.apply(view, &self.context)?;
+        // Before it is kept for when it is sent again.
+        if self.to_mount {
+            self.verb.show(&mut Shown::new(view, &self.context), &mut reply)?;
+        }
+        let reply = wire::encode(&reply)?;
         self.made = view.taken_ino();
         if self.posted.is_some() && self.made != self.told {
             let what = format!("{}: another of that name was made before", V::NAME);
@@ -278,6 +314,9 @@ impl<V: WireVerb> OnceOp<V> {
                 absent.retain(|(key, row)| row.is_none() && keys::is_of_tree(key));
                 absent.retain(|(key, _)| !view.changes().contains_key(key));
                 self.rows.append(&mut absent);
+                if self.to_mount {
+                    Shown::new(view, &self.context).rows(&mut self.rows, true)?;
+                }
             }
             keep_reply(view, session, slot, sequence, reply.clone());
         }
@@ -366,9 +405,41 @@ struct LeasedRead<V> {
     context: Context,
     session: SessionId,
     hasty: bool,
+    to_mount: bool,
+    is_leased: bool,
     reply: Option<Result<Bytes>>,
     rows: Vec<(Bytes, Option<Bytes>)>,
     sender: oneshot::Sender<Leased>,
+}
+
+impl<V: WireVerb> LeasedRead<V> {
+    fn run(&mut self, view: &mut View<'_>) -> Result<Bytes, Stop> {
+        let read = self.verb.apply(view, &self.context);
+        self.rows = view.take_trace();
+        if !self.is_leased {
+            self.rows.clear();
+        }
+        if !self.to_mount {
+            return Ok(wire::encode(&read?)?);
+        }
+        let mut shown = Shown::new(view, &self.context);
+        match read {
+            Ok(mut reply) => {
+                self.verb.show(&mut shown, &mut reply)?;
+                shown.rows(&mut self.rows, false)?;
+                Ok(wire::encode(&reply)?)
+            }
+            Err(missing @ Stop::Fail(Error::NotFound(_))) => {
+                shown.rows(&mut self.rows, false)?;
+                Err(missing)
+            }
+            // Who is denied something gets no rows of it.
+            Err(stop) => {
+                self.rows.clear();
+                Err(stop)
+            }
+        }
+    }
 }
 
 impl<V: WireVerb> Op for LeasedRead<V> {
@@ -378,9 +449,7 @@ impl<V: WireVerb> Op for LeasedRead<V> {
         if V::LEASES_RANGES {
             view.trace_ranges();
         }
-        let read = self.verb.apply(view, &self.context);
-        let (ran, reply) = outcome(read.and_then(|reply| Ok(wire::encode(&reply)?)));
-        self.rows = view.take_trace();
+        let (ran, reply) = outcome(self.run(view));
         if view.has_changes() {
             self.reply = Some(Err(no_read(V::NAME)));
             return Ran::Failed;
@@ -395,7 +464,7 @@ impl<V: WireVerb> Op for LeasedRead<V> {
 
     fn grant(&mut self) -> Option<Grant> {
         let keys = self.rows.iter().map(|(key, _)| key.clone()).collect();
-        Some(Grant { session: self.session, keys })
+        self.is_leased.then_some(Grant { session: self.session, keys })
     }
 
     fn fail(&mut self, error: Error) {
@@ -408,10 +477,10 @@ impl<V: WireVerb> Op for LeasedRead<V> {
     }
 }
 
-type Rows = Vec<(Bytes, Option<Bytes>)>;
-
 struct DelegateOp {
     delegate: Delegate,
+    /// Of a mount: its user.
+    to: Option<Caller>,
     entries: Vec<Bytes>,
     /// `None` until it has run.
     rows: Option<Result<Rows>>,
@@ -420,7 +489,16 @@ struct DelegateOp {
 }
 
 impl DelegateOp {
+    fn check_rights(&self, view: &mut View<'_>) -> Result<(), Stop> {
+        let Some(caller) = self.to.clone() else { return Ok(()) };
+        let context = Context { caller, now: Timestamp(0), batch: 0 };
+        let bucket = self.delegate.bucket;
+        decide_in(view, &context, bucket, Action::Inspect)?;
+        decide_in(view, &context, bucket, Action::Write)
+    }
+
     fn run(&mut self, view: &mut View<'_>) -> Result<Rows, Stop> {
+        self.check_rights(view)?;
         let Delegate { directory, bucket, .. } = self.delegate;
         let (usage, inode) = (keys::usage(bucket), keys::inode(directory));
         let rows = [inode, keys::tally(directory), keys::bucket(bucket), usage];

@@ -7,6 +7,7 @@ use cairn_base::{Clock, Error, Result, Timestamp};
 use tokio::sync::{Notify, Semaphore};
 
 use super::Config;
+use super::asked::{Asked, Working};
 use super::batch::Pipe;
 use super::cache::RowCache;
 use super::fetcher::FetchQueue;
@@ -54,6 +55,8 @@ pub struct Shared {
     pub counters: Counters,
     pub unsettled: Arc<Unsettled>,
     pub hasty: Hasty,
+    pub working: Arc<Working>,
+    pub asked: Arc<Asked>,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
     /// What it takes to answer from memory, if anything.
@@ -71,6 +74,7 @@ impl Shared {
         config: Config,
         fence: Fence,
     ) -> Shared {
+        let working = Arc::new(Working::new(Arc::clone(&clock), engine.lease()));
         Shared {
             lease: engine.lease(),
             engine,
@@ -83,6 +87,8 @@ impl Shared {
             counters: Counters::default(),
             unsettled: Arc::default(),
             hasty: Hasty::default(),
+            asked: Arc::new(Asked::new(Arc::clone(&working))),
+            working,
             stopping: AtomicBool::new(false),
             failure: OnceLock::new(),
             failed: Watched::new(false),
@@ -96,6 +102,12 @@ impl Shared {
     pub fn now(&self) -> Timestamp {
         let now = self.clock.now().0;
         Timestamp(self.now.fetch_max(now, Ordering::Relaxed).max(now))
+    }
+
+    /// The time of one operation: later than that of each one before, so that two that run within
+    /// one tick of the clock have times of their own.
+    pub fn tick(&self) -> Timestamp {
+        Timestamp(self.now.fetch_add(1, Ordering::Relaxed).saturating_add(1))
     }
 
     /// Time for measuring.

@@ -115,23 +115,27 @@ pub(super) fn store_changed(
         count_usage(view, inode.bucket, 0, size as i64 - inode.size as i64)?;
     }
     inode.size = size;
-    inode.data_change = context.batch;
     inode.forget_digests();
-    store_touched(view, context, ino, inode)
+    store_touched(view, context, ino, inode, true)
 }
 
-/// Stores an inode after something that counts as a change of its bytes.
+/// Stores an inode after something that counts as a change of its bytes, which are `other` ones or
+/// the same. All that was allowed to those who run the file goes with its former bytes, as
+/// capabilities(7) says: every operation on bytes ends here.
 pub(super) fn store_touched(
     view: &mut View<'_>,
     context: &Context,
     ino: Ino,
     inode: &mut Inode,
+    other: bool,
 ) -> Result<(), Stop> {
     inode.mtime = context.now;
-    inode.ctime = context.now;
-    inode.change = context.batch;
+    inode.touch(context.batch, context.now);
+    if other {
+        inode.data_change = inode.change;
+    }
     if !is_superuser(context) {
-        inode.mode = without_privileges(inode.mode);
+        inode.mode = without_privileges(context, inode);
     }
     drop_capabilities(view, ino, inode)?;
     store(view, keys::inode(ino), inode);

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::multipart::abort_uploads;
 use super::namespace::{
-    Opened, add_entry, drop_directory, load, load_inode, load_known, new_directory, next_ino,
-    open_bucket, remove_entry, store,
+    Opened, add_entry, decide_in, drop_directory, load, load_inode, load_known, new_directory,
+    next_ino, open_bucket, remove_entry, store,
 };
 use super::tags::check_tags;
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally, Usage};
@@ -71,7 +71,7 @@ impl Verb for CreateBucket {
         let id = BucketId(ino.0);
         let inode = Inode { implicit: false, ..new_directory(id, Ino::ROOT, context) };
         store(view, keys::inode(ino), &inode);
-        add_entry(view, context, Ino::ROOT, name, &Entry { ino, kind: Kind::Directory })?;
+        add_entry(view, context, Ino::ROOT, name, &Entry::new(ino, Kind::Directory))?;
         let bucket = Bucket {
             name: self.name.clone(),
             kind: self.kind,
@@ -133,7 +133,8 @@ pub struct ListBuckets {
 }
 
 impl Verb for ListBuckets {
-    /// The buckets, and the name to go on after if there may be more.
+    /// The buckets, and what to go on after if there may be more: a name, or the number of a bucket
+    /// that the caller may not see.
     type Reply = (Vec<(Opened, Usage)>, Option<String>);
     const NAME: &'static str = "list_buckets";
 
@@ -141,10 +142,11 @@ impl Verb for ListBuckets {
         if context.caller.principal() == Principal::Anonymous {
             return Err(Error::Denied("listing buckets: sign the request".into()).into());
         }
-        let from = match self.after.as_str() < self.prefix.as_str() {
+        let after = named_by(view, &self.after)?;
+        let from = match after.as_str() < self.prefix.as_str() {
             true => self.prefix.as_bytes().to_vec(),
-            false if self.after.is_empty() => Vec::new(),
-            false => [self.after.as_bytes(), b"/\0"].concat(),
+            false if after.is_empty() => Vec::new(),
+            false => [after.as_bytes(), b"/\0"].concat(),
         };
         let (start, end) = keys::entries_from(Ino::ROOT, &from);
         let limit = self.limit.min(limits::LIST_KEYS);
@@ -155,16 +157,84 @@ impl Verb for ListBuckets {
         for (_, row) in rows {
             let id = BucketId(Entry::decode(&row)?.ino.0);
             let bucket: Bucket = load_known(view, &keys::bucket(id), "bucket")?;
-            last = Some(bucket.name.clone());
             if !bucket.name.starts_with(&self.prefix) {
                 return Ok((buckets, None));
             }
+            last = Some(cursor(context, id, &bucket));
             if decide(&context.caller, bucket.access(), Action::Inspect).is_ok() {
                 let usage = load(view, &keys::usage(id))?.unwrap_or_default();
                 buckets.push((Opened { id, bucket }, usage));
             }
         }
         Ok((buckets, last.filter(|_| full)))
+    }
+}
+
+/// Asks whether the caller may do something in a bucket.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Decide {
+    pub bucket: BucketId,
+    pub action: Action,
+}
+
+impl Verb for Decide {
+    type Reply = ();
+    const NAME: &'static str = "decide";
+
+    /// `Denied` if not, or if the bucket is gone.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_in(view, context, self.bucket, self.action)
+    }
+}
+
+/// Looks for a bucket in which the caller may write, among the next ones after `after`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct FindWritable {
+    pub after: BucketId,
+    pub limit: usize,
+}
+
+impl Verb for FindWritable {
+    /// The bucket that was found, or the last one that was looked at; `None` at the end.
+    type Reply = Option<(BucketId, bool)>;
+    const NAME: &'static str = "find_writable";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        let (start, end) = keys::buckets_after(self.after);
+        let mut last = None;
+        for (key, row) in view.scan(&start, &end, self.limit.min(limits::LIST_KEYS))? {
+            let id = key.get(1..).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
+            let id = id.ok_or_else(|| Error::corrupt("key of a bucket", key.len(), 9))?;
+            let bucket = Bucket::decode(&row)?;
+            if decide(&context.caller, bucket.access(), Action::Write).is_ok() {
+                return Ok(Some((BucketId(id), true)));
+            }
+            last = Some((BucketId(id), false));
+        }
+        Ok(last)
+    }
+}
+
+/// Before the number of a bucket that a listing goes on after, which no name has in it.
+const NUMBERED: char = '#';
+
+/// Where a listing goes on after a bucket: the name is only for callers who may see the bucket.
+pub fn cursor(context: &Context, id: BucketId, bucket: &Bucket) -> String {
+    let may = |action| decide(&context.caller, bucket.access(), action).is_ok();
+    match may(Action::List) || may(Action::Inspect) {
+        true => bucket.name.clone(),
+        false => format!("{NUMBERED}{:x}", id.0),
+    }
+}
+
+/// The name that a [`cursor`] stands for.
+pub fn named_by(view: &mut View<'_>, cursor: &str) -> Result<String, Stop> {
+    let Some(number) = cursor.strip_prefix(NUMBERED) else { return Ok(cursor.to_owned()) };
+    let invalid = |_| Error::Invalid("a place in a listing that is none".into());
+    let id = BucketId(u64::from_str_radix(number, 16).map_err(invalid)?);
+    match load::<Bucket>(view, &keys::bucket(id))? {
+        Some(bucket) => Ok(bucket.name),
+        None => Err(Error::Conflict("a bucket was deleted meanwhile: list again".into()).into()),
     }
 }
 

@@ -107,7 +107,7 @@ impl Verb for IssueToken {
         let hash = TokenHash::from_bytes(self.hash);
         let roles = Roles::from_bits(self.roles);
         let grant = JoinGrant { hash, roles, expires: self.expires, used: None };
-        store(view, key, &Grant(grant));
+        store(view, key, &Grant { grant, unknown: Vec::new() });
         Ok(())
     }
 }
@@ -132,7 +132,7 @@ impl Verb for RedeemToken {
         let key = keys::join_token(self.id);
         view.get_all(&[key.clone(), keys::map()])?;
         let unknown = || Error::Denied("join token: it is not known here".into());
-        let Grant(mut grant) = load::<Grant>(view, &key)?.ok_or_else(unknown)?;
+        let Grant { mut grant, unknown: kept } = load::<Grant>(view, &key)?.ok_or_else(unknown)?;
         let roles = Roles::from_bits(self.roles);
         let hash = TokenHash::from_bytes(self.hash);
         let applicant = Applicant { hash, key: KeyHash(self.key), roles };
@@ -152,7 +152,7 @@ impl Verb for RedeemToken {
         map.check()?;
         view.put(keys::map(), map.encode());
         grant.used = Some((applicant.key, node));
-        store(view, key, &Grant(grant));
+        store(view, key, &Grant { grant, unknown: kept });
         Ok(node)
     }
 }

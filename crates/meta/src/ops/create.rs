@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::namespace::{add_inode, load_inode, new_inode};
 use super::posix::{
-    Directory, MODE_BITS, SEARCH, WRITE, check_mode, check_name, entry_exists, inherit,
+    Directory, MODE_BITS, SEARCH, WRITE, check_mode, check_new_name, entry_exists, inherit,
     open_directory, resolve,
 };
 use crate::rows::{Inode, Kind};
@@ -39,7 +39,7 @@ impl Verb for Create {
     }
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
-        check_name(&self.name)?;
+        check_new_name(&self.name)?;
         let directory = open_directory(view, context, self.parent, Action::Write, SEARCH)?;
         if let Some(entry) = resolve(view, self.parent, &self.name)? {
             if self.exclusive {
@@ -96,7 +96,7 @@ pub(super) fn vacancy(
     parent: Ino,
     name: &[u8],
 ) -> Result<Directory, Stop> {
-    check_name(name)?;
+    check_new_name(name)?;
     let directory = open_directory(view, context, parent, Action::Write, SEARCH)?;
     if resolve(view, parent, name)?.is_some() {
         return Err(entry_exists(name));

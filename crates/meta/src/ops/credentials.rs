@@ -117,7 +117,8 @@ impl Verb for FindAccessKey {
     type Reply = Option<AccessKey>;
     const NAME: &'static str = "find_access_key";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "finding an access key")?;
         match load::<AccessKey>(view, &keys::access_key(&self.id))? {
             Some(key) if is_disabled(view, key.user)? => Ok(None),
             found => Ok(found),
@@ -135,7 +136,8 @@ impl Verb for FindToken {
     type Reply = Option<Token>;
     const NAME: &'static str = "find_token";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "finding a token")?;
         match load::<Token>(view, &keys::token(&self.id))? {
             Some(token) if is_disabled(view, token.user)? => Ok(None),
             found => Ok(found),
@@ -307,7 +309,8 @@ impl Verb for UserName {
     type Reply = Option<String>;
     const NAME: &'static str = "user_name";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "the name of a user")?;
         Ok(load::<User>(view, &keys::user(self.user))?.map(|user| user.name))
     }
 }

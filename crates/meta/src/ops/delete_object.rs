@@ -110,8 +110,7 @@ fn delete_explicit(
     }
     conditions.check_change(Some(Current { ino: step.ino, inode: &inode }))?;
     inode.implicit = true;
-    inode.ctime = context.now;
-    inode.change = context.batch;
+    inode.touch(context.batch, context.now);
     store(view, keys::inode(step.ino), &inode);
     let tally: Tally = load(view, &keys::tally(step.ino))?.unwrap_or_default();
     prune(view, context, steps, tally)?;

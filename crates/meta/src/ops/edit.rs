@@ -30,7 +30,7 @@ const BODY_END: u64 = limits::CHUNK_BYTES << 32;
 /// Rows fetched one by one; more of them are scanned.
 const POINT_ROWS: u32 = 8;
 /// How many bodies may lie between an extent and its leaf. Operations make one or two.
-const DEPTH: u32 = 4;
+pub(super) const DEPTH: u32 = 4;
 
 /// The extents that hold the bytes `start..end` of a body, in order and not overlapping: only
 /// blocks and inline bytes, whatever other bodies lie between. Offsets are those of `body`; what
@@ -247,7 +247,7 @@ pub(super) fn store_edited(
     }
     for (block, group) in &had.blocks {
         if !has.blocks.contains_key(block) {
-            store(view, keys::freed(context.batch, *block), &Freed { group: *group });
+            store(view, keys::freed(context.batch, *block), &Freed::new(*group));
         }
     }
     for (other, count) in &has.bodies {

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, load_extents, release_body, store};
 use crate::keys::{self, DrainTarget};
-use crate::rows::{Content, Drain, Extents, Freed, Part, Place, Row, Session, SessionState};
+use crate::rows::{
+    Content, Drain, Draining, Extents, Freed, Part, Place, Row, Session, SessionState,
+};
 use crate::{Context, Stop, Verb, View};
 
 /// Extent rows drained in one step: at most 64 x 1,024 extents would be too many for one
@@ -23,11 +25,13 @@ const STEP_PARTS: usize = 500;
 /// Puts the part table of an object that is gone up for draining.
 pub fn drop_part_table(view: &mut View<'_>, upload: UploadId) -> Result<(), Stop> {
     let key = keys::drain_upload(upload);
-    let body = match load(view, &key)? {
-        Some(Drain::Completed { body }) => Some(body),
+    let former: Option<Draining> = load(view, &key)?;
+    let body = match &former {
+        Some(Draining { drain: Drain::Completed { body }, .. }) => Some(*body),
         _ => None,
     };
-    store(view, key, &Drain::PartTable { body });
+    let unknown = former.map(|former| former.unknown).unwrap_or_default();
+    store(view, key, &Draining { drain: Drain::PartTable { body }, unknown });
     Ok(())
 }
 
@@ -49,7 +53,7 @@ impl Verb for ListDrains {
             start = [after, &b"\0"[..]].concat().into();
         }
         let rows = view.scan(&start, &end, self.limit)?;
-        rows.into_iter().map(|(key, row)| Ok((key, Drain::decode(&row)?))).collect()
+        rows.into_iter().map(|(key, row)| Ok((key, Draining::decode(&row)?.drain))).collect()
     }
 }
 
@@ -79,7 +83,8 @@ impl Verb for DrainStep {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Drained, Stop> {
         decide_admin(&context.caller, "garbage collection")?;
-        let Some(drain) = load::<Drain>(view, &self.key)? else { return Ok(Drained::Done) };
+        let Some(found) = load::<Draining>(view, &self.key)? else { return Ok(Drained::Done) };
+        let drain = found.drain;
         let target = keys::drain_target(&self.key)
             .ok_or_else(|| Error::corrupt("key of a drain", self.key.len(), "a drain key"))?;
         let drained = match (target, drain) {
@@ -129,7 +134,7 @@ fn drain_body(
 
 /// Puts a block up for freeing.
 pub fn free(view: &mut View<'_>, context: &Context, group: GroupId, block: BlockId) {
-    store(view, keys::freed(context.batch, block), &Freed { group });
+    store(view, keys::freed(context.batch, block), &Freed::new(group));
 }
 
 fn drain_parts(

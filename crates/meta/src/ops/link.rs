@@ -36,10 +36,9 @@ impl Verb for Link {
             .nlink
             .checked_add(1)
             .ok_or_else(|| Error::TooLarge(format!("links to inode {}", self.ino)))?;
-        inode.ctime = context.now;
-        inode.change = context.batch;
+        inode.touch(context.batch, context.now);
         store(view, keys::inode(self.ino), &inode);
-        let entry = Entry { ino: self.ino, kind: inode.kind };
+        let entry = Entry::new(self.ino, inode.kind);
         add_entry(view, context, self.parent, &self.name, &entry)?;
         Ok(inode)
     }

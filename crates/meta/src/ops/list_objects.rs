@@ -45,6 +45,9 @@ pub struct Page {
     pub hidden: u64,
 }
 
+/// How many things that it does not show a page passes over.
+const PASSED: usize = limits::OP_ROWS;
+
 impl Verb for ListObjects {
     type Reply = Page;
     const NAME: &'static str = "list_objects";
@@ -56,13 +59,21 @@ impl Verb for ListObjects {
         let Some(start) = self.start().filter(|_| max_keys > 0) else { return Ok(page) };
         let window = (max_keys + 1).min(256);
         let mut walker = Walker::seek(view, opened.id.ino(), &start, window)?;
-        let mut last = None;
+        let (mut last, mut passed) = (None, 0);
         while let Some(met) = walker.next(view, &self.shallow())? {
             let item = match self.item(met) {
                 Item::Past => break,
                 Item::Before => continue,
-                Item::Hidden => {
-                    page.hidden += 1;
+                item @ (Item::Hidden(_) | Item::Other(_)) => {
+                    page.hidden += u64::from(matches!(item, Item::Hidden(_)));
+                    passed += 1;
+                    // A page may end at any key: none is too much work, whatever it passes over.
+                    if passed >= PASSED
+                        && let Item::Hidden(Some(key)) | Item::Other(Some(key)) = item
+                    {
+                        page.next = Some(key);
+                        break;
+                    }
                     continue;
                 }
                 item => item,
@@ -83,7 +94,7 @@ impl Verb for ListObjects {
                     last = Some(listed.key.clone());
                     page.objects.push(*listed);
                 }
-                Item::Past | Item::Before | Item::Hidden => {}
+                Item::Past | Item::Before | Item::Hidden(_) | Item::Other(_) => {}
             }
         }
         Ok(page)
@@ -95,7 +106,10 @@ enum Item {
     /// Sorts before the prefix or after it.
     Before,
     Past,
-    Hidden,
+    /// Something that S3 cannot show; its path if that can be the end of a page.
+    Hidden(Option<String>),
+    /// Something that is no object, likewise.
+    Other(Option<String>),
     Prefix(String),
     Object(Box<Listed>),
 }
@@ -130,7 +144,11 @@ impl ListObjects {
 
     fn item(&self, met: Met) -> Item {
         let (path, object) = match met {
-            Met::Hidden => return Item::Hidden,
+            Met::Hidden(path) => return Item::Hidden(String::from_utf8(path).ok()),
+            Met::Other(path) if path.starts_with(self.prefix.as_bytes()) => {
+                return Item::Other(String::from_utf8(path).ok());
+            }
+            Met::Other(path) => (path, None),
             Met::Directory(path) => (path, None),
             Met::Object { path, ino, inode } => (path, Some((ino, inode))),
         };
@@ -143,7 +161,7 @@ impl ListObjects {
         }
         match (String::from_utf8(path), object) {
             (Ok(key), Some((ino, inode))) => Item::Object(Box::new(Listed { key, ino, inode })),
-            _ => Item::Hidden,
+            _ => Item::Hidden(None),
         }
     }
 
@@ -189,7 +207,9 @@ enum Met {
         inode: Inode,
     },
     /// Something that S3 cannot show.
-    Hidden,
+    Hidden(Vec<u8>),
+    /// A link, fifo or socket, which is no object.
+    Other(Vec<u8>),
 }
 
 /// A depth-first walk over the entries of a bucket, which is the order of keys.
@@ -323,7 +343,7 @@ impl Walker {
             };
             let path = [top.path.as_slice(), &name].concat();
             if path.len() > limits::KEY_BYTES || std::str::from_utf8(&path).is_err() {
-                return Ok(Some(Met::Hidden));
+                return Ok(Some(Met::Hidden(path)));
             }
             match entry.kind {
                 Kind::Directory if shallow.stops(&path) => return Ok(Some(Met::Directory(path))),
@@ -341,8 +361,7 @@ impl Walker {
                     let inode = load_inode(view, entry.ino)?;
                     return Ok(Some(Met::Object { path, ino: entry.ino, inode }));
                 }
-                // Links, fifos and sockets are no objects.
-                _ => {}
+                _ => return Ok(Some(Met::Other(path))),
             }
         }
         Ok(None)

@@ -35,11 +35,11 @@ impl Verb for TakeLock {
         check_range(&self.lock)?;
         check_rights(view, context, self.ino, &self.lock)?;
         let mut locks = live_locks(view, self.ino)?;
-        if let Some(other) = locks.0.iter().find(|other| other.conflicts(&self.lock)) {
+        if let Some(other) = locks.held.iter().find(|other| other.conflicts(&self.lock)) {
             return Ok(Some(*other));
         }
         locks.grant(self.lock);
-        if locks.0.len() > LOCKS {
+        if locks.held.len() > LOCKS {
             return Err(Error::TooLarge(format!("locks on inode {}", self.ino)).into());
         }
         store(view, keys::locks(self.ino), &locks);
@@ -89,7 +89,7 @@ impl Verb for TestLock {
         check_range(&self.lock)?;
         check_rights(view, context, self.ino, &self.lock)?;
         let locks = live_locks(view, self.ino)?;
-        Ok(locks.0.into_iter().find(|other| other.conflicts(&self.lock)))
+        Ok(locks.held.into_iter().find(|other| other.conflicts(&self.lock)))
     }
 }
 
@@ -118,7 +118,7 @@ impl Verb for ReleaseAll {
                 return Err(Error::corrupt("key of a file locked", key.len(), 18).into());
             };
             let mut locks = load::<Locks>(view, &keys::locks(ino))?.unwrap_or_default();
-            locks.0.retain(|lock| lock.session != self.session);
+            locks.held.retain(|lock| lock.session != self.session);
             keep(view, ino, self.session, &locks);
         }
         Ok(rows.len() == STEP)
@@ -127,11 +127,11 @@ impl Verb for ReleaseAll {
 
 /// Stores what is left after locks of `session` went.
 fn keep(view: &mut View<'_>, ino: Ino, session: SessionId, locks: &Locks) {
-    match locks.0.is_empty() {
+    match locks.held.is_empty() && locks.unknown.is_empty() {
         true => view.delete(keys::locks(ino)),
         false => store(view, keys::locks(ino), locks),
     }
-    if locks.0.iter().all(|lock| lock.session != session) {
+    if locks.held.iter().all(|lock| lock.session != session) {
         view.delete(keys::locked(session, ino));
     }
 }
@@ -140,7 +140,7 @@ fn keep(view: &mut View<'_>, ino: Ino, session: SessionId, locks: &Locks) {
 fn live_locks(view: &mut View<'_>, ino: Ino) -> Result<Locks, Stop> {
     let mut locks = load::<Locks>(view, &keys::locks(ino))?.unwrap_or_default();
     let mut live = HashMap::new();
-    for lock in &locks.0 {
+    for lock in &locks.held {
         live.entry(lock.session).or_insert(false);
     }
     let holders: Vec<Bytes> = live.keys().map(|session| keys::session(*session)).collect();
@@ -149,7 +149,7 @@ fn live_locks(view: &mut View<'_>, ino: Ino) -> Result<Locks, Stop> {
         let row = load::<Session>(view, &keys::session(*session))?;
         *live = row.is_some_and(|row| row.state == SessionState::Live);
     }
-    locks.0.retain(|lock| live.get(&lock.session) == Some(&true));
+    locks.held.retain(|lock| live.get(&lock.session) == Some(&true));
     Ok(locks)
 }
 

@@ -1,13 +1,13 @@
 //! Multipart uploads: made of parts that are bodies of their own, completed by a body that refers
 //! to them. No byte moves.
 
-use cairn_auth::Action;
+use cairn_auth::{Action, decide_admin};
 use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
 use super::copy_object::SourceState;
-use super::edit::extents_between;
+use super::edit::{DEPTH, extents_between};
 use super::namespace::{
     Opened, check_key, check_names, chunk_of, count_uploads, load, load_extents, next_ino,
     no_object, open_bucket, release_body, require_session, retain_body, store, store_extents,
@@ -17,8 +17,8 @@ use super::open_object::find;
 use super::put_object::{NewContent, Placement, PutReply, publish_content};
 use super::tags::check_tags;
 use crate::rows::{
-    Algorithm, Checksum, ChecksumKind, Content, Drain, Extent, Extents, ObjectAttributes, Part,
-    Place, Row, Upload,
+    Algorithm, Checksum, ChecksumKind, Content, Drain, Draining, Extent, Extents, ObjectAttributes,
+    Part, Place, Row, Upload,
 };
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -277,7 +277,7 @@ impl CopyPart {
             }
         };
         let mut out = ChunkWriter::new(self.body);
-        for extent in owned_ranges(view, body, start, end)? {
+        for extent in owned_ranges(view, body, (start, end), DEPTH)? {
             let moved = Extent { offset: extent.offset - start, ..extent };
             if let Place::Body { body, .. } = moved.place {
                 let pieces = chunk_of(moved.end() - 1) - chunk_of(moved.offset) + 1;
@@ -314,8 +314,8 @@ impl CopyPart {
 fn owned_ranges(
     view: &mut View<'_>,
     body: BodyId,
-    start: u64,
-    end: u64,
+    (start, end): (u64, u64),
+    depth: u32,
 ) -> Result<Vec<Extent>, Stop> {
     let mut owned: Vec<Extent> = Vec::new();
     for extent in extents_between(view, body, start, end)? {
@@ -326,7 +326,12 @@ fn owned_ranges(
                 vec![Extent { place, ..extent }]
             }
             Place::Body { body: other, offset } => {
-                let mut inner = owned_ranges(view, other, offset, offset + extent.len)?;
+                if depth == 0 {
+                    let what = format!("body {body}");
+                    return Err(Error::corrupt(what, "a deeper chain of bodies", DEPTH).into());
+                }
+                let range = (offset, offset.saturating_add(extent.len));
+                let mut inner = owned_ranges(view, other, range, depth - 1)?;
                 inner.iter_mut().for_each(|one| one.offset = one.offset - offset + extent.offset);
                 inner
             }
@@ -449,7 +454,9 @@ impl Verb for PartTable {
     type Reply = (Vec<(u32, Part)>, bool);
     const NAME: &'static str = "part_table";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+    /// The right to read was decided when the object was opened.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        decide_admin(&context.caller, "the parts of an object")?;
         scan_parts(view, self.upload, self.after, self.limit)
     }
 }
@@ -476,7 +483,7 @@ impl Verb for AbortUpload {
             };
         }
         view.delete(self.name.row(opened.id));
-        store(view, keys::drain_upload(upload), &Drain::Aborted);
+        store(view, keys::drain_upload(upload), &Draining::from(Drain::Aborted));
         count_uploads(view, opened.id, -1)
     }
 }
@@ -484,7 +491,7 @@ impl Verb for AbortUpload {
 /// Whether an upload that is not in progress was aborted: its number was given out, and no
 /// object has its parts. A client whose answer was lost asks again.
 fn was_aborted(view: &mut View<'_>, upload: UploadId) -> Result<bool, Stop> {
-    match load::<Drain>(view, &keys::drain_upload(upload))? {
+    match load::<Draining>(view, &keys::drain_upload(upload))?.map(|found| found.drain) {
         Some(Drain::Aborted) => return Ok(true),
         Some(_) => return Ok(false),
         None => {}
@@ -508,7 +515,7 @@ pub(super) fn abort_uploads(
         let (_, upload) = keys::upload_parts(key)
             .ok_or_else(|| Error::corrupt("key of an upload", key.len(), "18"))?;
         view.delete(key.clone());
-        store(view, keys::drain_upload(upload), &Drain::Aborted);
+        store(view, keys::drain_upload(upload), &Draining::from(Drain::Aborted));
     }
     count_uploads(view, bucket, -(rows.len() as i64))?;
     Ok(more)
@@ -565,7 +572,7 @@ impl Verb for TakeParts {
             upload.change += 1;
             store(view, self.name.row(opened.id), &upload);
         }
-        let drain = Drain::Prepared { session: self.session };
+        let drain = Draining::from(Drain::Prepared { session: self.session });
         store(view, keys::drain_body(self.body), &drain);
         let keys: Vec<_> =
             self.parts.iter().map(|part| keys::part(self.name.upload, part.number)).collect();
@@ -688,12 +695,14 @@ impl Verb for CompleteUpload {
             return Err(changed(*id).into());
         }
         let prepared = keys::drain_body(self.body);
-        if view.get(&prepared)? != Some(Drain::Prepared { session: self.session }.encode()) {
+        let taken = load::<Draining>(view, &prepared)?.map(|found| found.drain);
+        if taken != Some(Drain::Prepared { session: self.session }) {
             return Err(Error::Conflict(format!("upload {id}: parts not taken")).into());
         }
         view.delete(prepared);
         view.delete(self.name.row(opened.id));
-        store(view, keys::drain_upload(*id), &Drain::Completed { body: self.body });
+        let drain = Draining::from(Drain::Completed { body: self.body });
+        store(view, keys::drain_upload(*id), &drain);
         count_uploads(view, opened.id, -1)?;
         let object = ObjectAttributes {
             etag: self.etag.clone(),

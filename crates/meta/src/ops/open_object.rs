@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::edit::leaf_extents;
 use super::namespace::{
-    Opened, check_key, load, load_inode, no_object, open_bucket, open_bucket_of, split_key, walk,
+    Opened, check_key, decide_in, load, load_inode, no_object, open_bucket, open_bucket_of,
+    split_key, walk,
 };
 use super::posix::{READ, check_mode, find_inode};
 use crate::rows::{Content, Entry, Extent, Inode, Kind};
@@ -118,10 +119,12 @@ impl Verb for OpenInode {
     }
 }
 
-/// Leaf extents of a further range of a body that [`OpenObject`] named. The right to read was
-/// decided there.
+/// Leaf extents of a further range of a body that [`OpenObject`] named. The right to read in the
+/// bucket is decided again: it may have been withdrawn. That the body was found in this bucket, the
+/// caller has to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReadExtents {
+    pub bucket: BucketId,
     pub body: cairn_base::BodyId,
     pub start: u64,
     pub end: u64,
@@ -131,7 +134,8 @@ impl Verb for ReadExtents {
     type Reply = Vec<Extent>;
     const NAME: &'static str = "read_extents";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Vec<Extent>, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Vec<Extent>, Stop> {
+        decide_in(view, context, self.bucket, Action::Read)?;
         leaf_extents(view, self.body, self.start, self.end)
     }
 }

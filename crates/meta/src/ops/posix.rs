@@ -20,6 +20,9 @@ pub const STICKY: u32 = 0o1000;
 /// All bits a mode may have.
 pub const MODE_BITS: u32 = 0o7777;
 
+/// The extended attribute with what a program is allowed more than those who run it.
+pub const CAPABILITY: &[u8] = b"security.capability";
+
 /// The identity whose mode bits count; `None` for root and for callers that have none.
 pub fn checked_identity(context: &Context) -> Option<&Posix> {
     context.caller.posix().filter(|posix| posix.uid != 0)
@@ -92,6 +95,21 @@ pub fn check_name(name: &[u8]) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Invalid(format!("name {:?}", String::from_utf8_lossy(name))))
+}
+
+/// Checks a name that is to be made. S3 and HTTP could not show one that is not UTF-8, so there is
+/// none; one that an earlier version made can still be looked up, renamed and removed.
+pub fn check_new_name(name: &[u8]) -> Result<(), Error> {
+    check_name(name)?;
+    match std::str::from_utf8(name) {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let shown = String::from_utf8_lossy(name);
+            Err(Error::Invalid(format!(
+                "name {shown:?} is not UTF-8: the other doors have no such"
+            )))
+        }
+    }
 }
 
 /// Whether POSIX can show a name: S3 has names that it cannot.
@@ -218,7 +236,7 @@ pub fn keep_if_emptied(view: &mut View<'_>, context: &Context, ino: Ino) -> Resu
     let mut inode = load_inode(view, ino)?;
     if inode.implicit {
         inode.implicit = false;
-        inode.change = context.batch;
+        inode.touch_number(context.batch);
         store(view, keys::inode(ino), &inode);
     }
     Ok(())
@@ -250,16 +268,17 @@ pub fn inherit(context: &Context, parent: &Inode, umask: u32, inode: &mut Inode)
     }
 }
 
-/// The mode of a file whose bytes or owner changed: no longer setuid, nor setgid where that
-/// means a group to run as.
-pub fn without_privileges(mode: u32) -> u32 {
-    let runs_as_group = if mode & 0o010 != 0 { SETGID } else { 0 };
-    mode & !(SETUID | runs_as_group)
+/// The mode of a file whose bytes or owner changed: no longer setuid, nor setgid. Where no group
+/// runs it, the latter stays, as on Linux, if the change was made by a member of its group or root.
+pub fn without_privileges(context: &Context, inode: &Inode) -> u32 {
+    let is_member = context.caller.posix().is_some() && may_use_group(context, inode.gid);
+    let keeps_group = inode.mode & 0o010 == 0 && is_member;
+    inode.mode & !(SETUID | if keeps_group { 0 } else { SETGID })
 }
 
 /// Takes away what a program was allowed more than who runs it, since its bytes or owner changed.
 pub fn drop_capabilities(view: &mut View<'_>, ino: Ino, inode: &mut Inode) -> Result<(), Stop> {
-    let row = keys::attribute(ino, Attribute::Xattr, b"security.capability");
+    let row = keys::attribute(ino, Attribute::Xattr, CAPABILITY);
     if inode.xattr_count > 0 && view.get(&row)?.is_some() {
         view.delete(row);
         inode.xattr_count -= 1;

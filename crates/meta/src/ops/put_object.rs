@@ -1,7 +1,7 @@
 //! Making or replacing an object.
 
 use bytes::Bytes;
-use cairn_auth::Action;
+use cairn_auth::{Action, decide_admin};
 use cairn_base::{BodyId, Error, Ino, SessionId};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,9 @@ use super::namespace::{
 };
 use super::posix::without_privileges;
 use super::tags::store_tags;
-use crate::rows::{BucketKind, Content, Drain, Entry, Extents, Inode, Kind, ObjectAttributes, Row};
+use crate::rows::{
+    BucketKind, Content, Drain, Draining, Entry, Extents, Inode, Kind, ObjectAttributes,
+};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Bytes that were written and are about to be published.
@@ -43,10 +45,12 @@ impl Verb for StageExtents {
     type Reply = ();
     const NAME: &'static str = "stage_extents";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "staging extents")?;
         require_session(view, self.session)?;
         check_chunks(&self.chunks, self.session)?;
-        store(view, keys::drain_body(self.body), &Drain::Prepared { session: self.session });
+        let drain = Drain::Prepared { session: self.session };
+        store(view, keys::drain_body(self.body), &Draining::from(drain));
         for (chunk, extents) in &self.chunks {
             store_extents(view, self.body, *chunk, extents)?;
         }
@@ -65,10 +69,12 @@ impl Verb for AbandonBody {
     const NAME: &'static str = "abandon_body";
     const RUNS_WHEN_FULL: bool = true;
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
+        decide_admin(&context.caller, "giving up a body")?;
         let key = keys::drain_body(self.body);
-        if view.get(&key)?.is_some() {
-            store(view, key, &Drain::Prepared { session: SessionId(0) });
+        if let Some(mut found) = load::<Draining>(view, &key)? {
+            found.drain = Drain::Prepared { session: SessionId(0) };
+            store(view, key, &found);
         }
         Ok(())
     }
@@ -93,7 +99,8 @@ pub fn publish_content(
             require_session(view, session)?;
             if *staged {
                 let key = keys::drain_body(*body);
-                if view.get(&key)? != Some(Drain::Prepared { session }.encode()) {
+                let staged = load::<Draining>(view, &key)?.map(|found| found.drain);
+                if staged != Some(Drain::Prepared { session }) {
                     let what = format!("body {body} was not staged by this session");
                     return Err(Error::Conflict(what).into());
                 }
@@ -191,11 +198,11 @@ impl Placement {
             object: Some(Box::new(object)),
             ..new_inode(Kind::File, self.opened.id, context)
         };
-        let entry = Entry { ino, kind: Kind::File };
+        let entry = Entry::new(ino, Kind::File);
         let replaced = self.current.is_some();
         if let Some((former_ino, former)) = self.current {
             // With a list the bits of the group are its mask: one goes with the other.
-            inode.mode = without_privileges(former.mode);
+            inode.mode = without_privileges(context, &former);
             inode.acl = former.acl.clone();
             inode.uid = former.uid;
             inode.gid = former.gid;

@@ -5,6 +5,7 @@ use cairn_auth::{Action, decide};
 use cairn_base::{BucketId, Error, Ino, limits};
 use serde::{Deserialize, Serialize};
 
+use super::buckets::{cursor, named_by};
 use super::namespace::{load, load_known};
 use super::posix::{Directory, READ, SEARCH, check_mode, is_shown, open_directory, present};
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally};
@@ -68,11 +69,15 @@ impl Verb for Readdir {
         if limit == 0 {
             return Err(Error::Invalid("a page of no entries".into()).into());
         }
-        let from = self.after.as_ref().map(|after| [&after[..], b"\0"].concat());
+        let after = self.after(view)?;
+        let from = after.map(|after| [&after[..], b"\0"].concat());
         let (start, end) = keys::entries_from(self.ino, &from.unwrap_or_default());
         let rows = view.scan(&start, &end, limit)?;
         let full = rows.len() == limit;
-        let next = rows.last().filter(|_| full).map(|(key, _)| keys::entry_name(key));
+        let next = match rows.last().filter(|_| full) {
+            Some((key, row)) => Some(self.next(view, context, key, row)?),
+            None => None,
+        };
         let found = rows.len();
         let mut entries = shown(&rows)?;
         drop_hidden(view, &directory, &mut entries)?;
@@ -86,11 +91,44 @@ impl Verb for Readdir {
     }
 }
 
+impl Readdir {
+    /// The entry to go on after.
+    fn after(&self, view: &mut View<'_>) -> Result<Option<Bytes>, Stop> {
+        match &self.after {
+            Some(after) if self.ino == Ino::ROOT => {
+                let Ok(after) = std::str::from_utf8(after) else {
+                    return Err(Error::Invalid("a place in a listing that is none".into()).into());
+                };
+                // A directory's entry has a slash behind its name.
+                let named = named_by(view, after.trim_end_matches('/'))?;
+                Ok(Some(format!("{named}/").into()))
+            }
+            after => Ok(after.clone()),
+        }
+    }
+
+    /// What to go on after, once this entry was looked at.
+    fn next(
+        &self,
+        view: &mut View<'_>,
+        context: &Context,
+        key: &Bytes,
+        row: &Bytes,
+    ) -> Result<Bytes, Stop> {
+        if self.ino != Ino::ROOT {
+            return Ok(keys::entry_name(key));
+        }
+        let id = BucketId(Entry::decode(row)?.ino.0);
+        let bucket: Bucket = load_known(view, &keys::bucket(id), "bucket")?;
+        Ok(format!("{}/", cursor(context, id, &bucket)).into())
+    }
+}
+
 /// The entries whose names POSIX can show.
 fn shown(rows: &[(Bytes, Bytes)]) -> Result<Vec<Listed>, Error> {
     let mut entries = Vec::with_capacity(rows.len());
     for (key, row) in rows {
-        let Entry { ino, kind } = Entry::decode(row)?;
+        let Entry { ino, kind, .. } = Entry::decode(row)?;
         let mut name = keys::entry_name(key);
         if kind == Kind::Directory {
             name.truncate(name.len().saturating_sub(1));

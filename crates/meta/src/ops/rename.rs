@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::namespace::{add_entry, drop_directory, drop_link, load_inode, remove_entry, store};
 use super::posix::{
-    Directory, WRITE, change_directory, check_mode, check_name, check_sticky, check_vacant,
-    entry_exists, keep_if_emptied, no_entry, resolve, resolve_known,
+    Directory, WRITE, change_directory, check_mode, check_name, check_new_name, check_sticky,
+    check_vacant, entry_exists, keep_if_emptied, no_entry, resolve, resolve_known,
 };
 use super::rmdir::check_empty;
 use crate::rows::{Entry, Inode};
@@ -49,7 +49,7 @@ impl Verb for Rename {
     /// `CrossBucket` between buckets; `Invalid` for a directory into itself or below.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         check_name(&self.source_name)?;
-        check_name(&self.target_name)?;
+        check_new_name(&self.target_name)?;
         let from = change_directory(view, context, self.source_parent)?;
         let to = change_directory(view, context, self.target_parent)?;
         if from.inode.bucket != to.inode.bucket {
@@ -169,8 +169,7 @@ fn put_down(
     if inode.is_directory() {
         inode.parent = to.ino;
     }
-    inode.ctime = context.now;
-    inode.change = context.batch;
+    inode.touch(context.batch, context.now);
     store(view, keys::inode(moved.entry.ino), &inode);
     Ok(())
 }

@@ -44,7 +44,7 @@ impl Verb for Retain {
             .nlink
             .checked_add(1)
             .ok_or_else(|| Error::TooLarge(format!("links to inode {}", self.ino)))?;
-        inode.change = context.batch;
+        inode.touch_number(context.batch);
         store(view, keys::inode(self.ino), &inode);
         view.put(key, Bytes::new());
         Ok(true)

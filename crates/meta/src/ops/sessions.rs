@@ -1,7 +1,7 @@
 //! The store's identity and its sessions.
 
 use bytes::Bytes;
-use cairn_auth::decide_admin;
+use cairn_auth::{Principal, decide_admin};
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, Ino, SessionId};
 use serde::{Deserialize, Serialize};
@@ -119,7 +119,10 @@ impl Verb for ReserveInodes {
     type Reply = (Ino, Ino);
     const NAME: &'static str = "reserve_inodes";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        if context.caller.principal() == Principal::Anonymous {
+            return Err(Error::Denied("reserving numbers of inodes: only users may".into()).into());
+        }
         if self.count > RESERVED_MOST {
             let what = format!("{} inodes at a time; at most {RESERVED_MOST}", self.count);
             return Err(Error::TooLarge(what).into());

@@ -65,12 +65,13 @@ impl Verb for Setattr {
         }
         let others =
             self.mode.is_some() || self.uid.is_some() || self.gid.is_some() || self.mtime.is_some();
-        if others {
-            // Not for the time of access alone: the state that ETags name is the same.
-            inode.change = context.batch;
+        match others {
+            true => inode.touch(context.batch, context.now),
+            // For the time of access alone the state that ETags name stays the same.
+            false if self.atime.is_some() => inode.touch_time(context.now),
+            false => {}
         }
         if others || self.atime.is_some() {
-            inode.ctime = context.now;
             store(view, keys::inode(self.ino), &inode);
         }
         present(view, self.ino, inode)
@@ -94,7 +95,7 @@ impl Setattr {
         }
         (inode.uid, inode.gid) = (uid, gid);
         if !inode.is_directory() {
-            inode.mode = without_privileges(inode.mode);
+            inode.mode = without_privileges(context, inode);
         }
         Ok(())
     }

@@ -44,3 +44,21 @@ impl Verb for Statfs {
         Ok(total)
     }
 }
+
+/// Asks how many replicas the blocks of a file should have, as its bucket says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Replicas {
+    pub ino: Ino,
+}
+
+impl Verb for Replicas {
+    /// 0 for as many as is usual.
+    type Reply = u8;
+    const NAME: &'static str = "replicas";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<u8, Stop> {
+        let inode = open_inode(view, context, self.ino, Action::Write)?;
+        let bucket: Bucket = load_known(view, &keys::bucket(inode.bucket), "bucket")?;
+        Ok(bucket.replicas)
+    }
+}

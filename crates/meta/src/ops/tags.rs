@@ -103,7 +103,7 @@ impl Verb for PutTags {
         let tag_count = store_tags(view, ino, &self.tags)?;
         let object = inode.object.get_or_insert_with(Box::<ObjectAttributes>::default);
         object.tag_count = tag_count;
-        inode.ctime = context.now;
+        inode.touch(context.batch, context.now);
         store(view, keys::inode(ino), &inode);
         Ok(())
     }

@@ -48,7 +48,7 @@ impl Verb for Truncate {
         let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
         if self.size == inode.size {
             // The bytes stay, and so do their digests.
-            store_touched(view, context, self.ino, &mut inode)?;
+            store_touched(view, context, self.ino, &mut inode, false)?;
             return Ok(Truncated { inode, more: false });
         }
         let mut size = self.size;
@@ -93,12 +93,42 @@ impl Verb for PunchHole {
             return Err(Error::Invalid("a hole of no bytes".into()).into());
         }
         if self.offset >= end {
+            store_touched(view, context, self.ino, &mut inode, false)?;
             return Ok(Punched { inode, remaining: 0 });
         }
         let done = make_hole(view, context, &mut inode, self.spare, self.offset, end)?;
         let size = inode.size;
         store_changed(view, context, self.ino, &mut inode, size)?;
         Ok(Punched { inode, remaining: done - self.offset })
+    }
+}
+
+/// Has a file reach to `end` at least, by a hole; it is never cut. One that does keeps its bytes,
+/// and loses what every change of bytes takes away.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Extend {
+    pub ino: Ino,
+    pub session: SessionId,
+    /// The caller holds the file open for writing, so its mode was checked then.
+    pub opened: bool,
+    pub end: u64,
+}
+
+impl Verb for Extend {
+    type Reply = Inode;
+    const NAME: &'static str = "extend";
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
+        if self.end > FILE_BYTES {
+            let what = format!("file of {} bytes; at most {FILE_BYTES}", self.end);
+            return Err(Error::TooLarge(what).into());
+        }
+        let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
+        match self.end > inode.size {
+            true => store_changed(view, context, self.ino, &mut inode, self.end)?,
+            false => store_touched(view, context, self.ino, &mut inode, false)?,
+        }
+        Ok(inode)
     }
 }
 

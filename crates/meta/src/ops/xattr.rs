@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::namespace::store;
 use super::posix::{
-    READ, SETGID, STICKY, WRITE, check_mode, check_owner, checked_identity, may_use_group,
-    open_inode,
+    CAPABILITY, READ, SETGID, STICKY, WRITE, check_mode, check_owner, checked_identity,
+    may_use_group, open_inode,
 };
 use crate::keys::{self, Attribute};
 use crate::rows::{Acl, Inode, Kind};
@@ -176,7 +176,10 @@ impl Verb for RemoveXattr {
             changed(view, context, self.ino, inode);
             return Ok(());
         }
-        check_access(context, &inode, &self.name, WRITE)?;
+        // A kernel takes it away for those who write a file. To others it has refused that.
+        if self.name != CAPABILITY {
+            check_access(context, &inode, &self.name, WRITE)?;
+        }
         let row = row(self.ino, &self.name);
         if view.get(&row)?.is_none() {
             return Err(no_xattr(&self.name));
@@ -227,8 +230,7 @@ fn no_xattr(name: &[u8]) -> Stop {
 }
 
 fn changed(view: &mut View<'_>, context: &Context, ino: Ino, mut inode: Inode) {
-    inode.ctime = context.now;
-    inode.change = context.batch;
+    inode.touch(context.batch, context.now);
     store(view, keys::inode(ino), &inode);
 }
 

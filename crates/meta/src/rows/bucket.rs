@@ -129,7 +129,7 @@ fn decode_grant(mut bytes: &[u8]) -> Result<(UserId, Rights)> {
 }
 
 /// How much is in a bucket, and may be: the row `n <bucket>`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Inodes that are not directories.
     pub objects: u64,
@@ -141,6 +141,8 @@ pub struct Usage {
     pub quota_objects: u64,
     /// What `bytes` may grow to; 0 for as many as there is room for.
     pub quota_bytes: u64,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
 }
 
 impl Row for Usage {
@@ -152,6 +154,7 @@ impl Row for Usage {
                 writer.number(tag, quota);
             }
         }
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
@@ -165,7 +168,7 @@ impl Row for Usage {
                 3 => usage.uploads = narrow("uploads", field.number()?)?,
                 4 => usage.quota_objects = field.number()?,
                 5 => usage.quota_bytes = field.number()?,
-                _ => {}
+                _ => field.keep(&mut usage.unknown),
             }
         }
         Ok(usage)

@@ -8,11 +8,15 @@ use super::{FORMAT, Row, array, narrow, unzigzag, zigzag};
 
 /// A join token that was issued: the row `c join/<id>`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Grant(pub JoinGrant);
+pub struct Grant {
+    pub grant: JoinGrant,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
+}
 
 impl Row for Grant {
     fn encode(&self) -> Bytes {
-        let JoinGrant { hash, roles, expires, used } = &self.0;
+        let JoinGrant { hash, roles, expires, used } = &self.grant;
         let mut writer = Writer::new(FORMAT);
         writer
             .bytes(1, &hash.to_bytes())
@@ -21,12 +25,14 @@ impl Row for Grant {
         if let Some((key, node)) = used {
             writer.bytes(4, &key.0).number(5, node.0);
         }
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
     fn decode(row: &Bytes) -> Result<Grant> {
         let (mut hash, mut roles, mut expires) = ([0; 32], Roles::NONE, Timestamp(0));
         let (mut key, mut node) = (None, NodeId(0));
+        let mut unknown = Vec::new();
         let mut fields = Fields::open(row, FORMAT)?;
         while let Some(field) = fields.next_field()? {
             match field.tag {
@@ -35,10 +41,11 @@ impl Row for Grant {
                 3 => expires = Timestamp(unzigzag(field.number()?)),
                 4 => key = Some(KeyHash(array("join token", &field.value)?)),
                 5 => node = NodeId(field.number()?),
-                _ => {}
+                _ => field.keep(&mut unknown),
             }
         }
         let used = key.map(|key| (key, node));
-        Ok(Grant(JoinGrant { hash: TokenHash::from_bytes(hash), roles, expires, used }))
+        let grant = JoinGrant { hash: TokenHash::from_bytes(hash), roles, expires, used };
+        Ok(Grant { grant, unknown })
     }
 }

@@ -12,23 +12,31 @@ use super::{FORMAT, Kind, Row, array, narrow, unexpected, unzigzag, zigzag};
 pub struct Entry {
     pub ino: Ino,
     pub kind: Kind,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
+}
+
+impl Entry {
+    pub fn new(ino: Ino, kind: Kind) -> Entry {
+        Entry { ino, kind, unknown: Vec::new() }
+    }
 }
 
 impl Row for Entry {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
-        writer.number(1, self.ino.0).number(2, self.kind.number());
+        writer.number(1, self.ino.0).number(2, self.kind.number()).raw(&self.unknown);
         writer.finish()
     }
 
     fn decode(row: &Bytes) -> Result<Entry> {
-        let mut entry = Entry { ino: Ino(0), kind: Kind::File };
+        let mut entry = Entry::new(Ino(0), Kind::File);
         let mut fields = Fields::open(row, FORMAT)?;
         while let Some(field) = fields.next_field()? {
             match field.tag {
                 1 => entry.ino = Ino(field.number()?),
                 2 => entry.kind = Kind::from_number(field.number()?)?,
-                _ => {}
+                _ => field.keep(&mut entry.unknown),
             }
         }
         match entry.ino {
@@ -204,7 +212,7 @@ impl Row for Slot {
     }
 }
 
-/// What is to be drained and how: the rows `z b <body>` and `z u <upload>`.
+/// What is to be drained, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Drain {
     /// A body nobody refers to any more: free its blocks, drop its references, delete its rows.
@@ -221,10 +229,24 @@ pub enum Drain {
     PartTable { body: Option<BodyId> },
 }
 
-impl Row for Drain {
+/// Something to be drained: the rows `z b <body>` and `z u <upload>`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Draining {
+    pub drain: Drain,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
+}
+
+impl From<Drain> for Draining {
+    fn from(drain: Drain) -> Draining {
+        Draining { drain, unknown: Vec::new() }
+    }
+}
+
+impl Row for Draining {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
-        match self {
+        match &self.drain {
             Drain::Body => writer.number(1, 1),
             Drain::Prepared { session } => writer.number(1, 2).number(2, session.0),
             Drain::Aborted => writer.number(1, 3),
@@ -232,53 +254,63 @@ impl Row for Drain {
             Drain::PartTable { body: None } => writer.number(1, 5),
             Drain::PartTable { body: Some(body) } => writer.number(1, 5).bytes(3, &body.to_bytes()),
         };
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
-    fn decode(row: &Bytes) -> Result<Drain> {
+    fn decode(row: &Bytes) -> Result<Draining> {
         let (mut what, mut session, mut body) = (0, SessionId(0), None);
+        let mut unknown = Vec::new();
         let mut fields = Fields::open(row, FORMAT)?;
         while let Some(field) = fields.next_field()? {
             match field.tag {
                 1 => what = field.number()?,
                 2 => session = SessionId(field.number()?),
                 3 => body = Some(BodyId::from_bytes(array("body id", &field.value)?)),
-                _ => {}
+                _ => field.keep(&mut unknown),
             }
         }
-        match what {
-            1 => Ok(Drain::Body),
-            2 => Ok(Drain::Prepared { session }),
-            3 => Ok(Drain::Aborted),
-            4 => match body {
-                Some(body) => Ok(Drain::Completed { body }),
-                None => Err(unexpected("drain", "a completed upload without a body")),
-            },
-            5 => Ok(Drain::PartTable { body }),
-            other => Err(unexpected("drain", other)),
-        }
+        let drain = match (what, body) {
+            (1, _) => Drain::Body,
+            (2, _) => Drain::Prepared { session },
+            (3, _) => Drain::Aborted,
+            (4, Some(body)) => Drain::Completed { body },
+            (4, None) => return Err(unexpected("drain", "a completed upload without a body")),
+            (5, body) => Drain::PartTable { body },
+            (other, _) => return Err(unexpected("drain", other)),
+        };
+        Ok(Draining { drain, unknown })
     }
 }
 
 /// A block to free: the row `f <batch> <block>`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Freed {
     pub group: GroupId,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
+}
+
+impl Freed {
+    pub fn new(group: GroupId) -> Freed {
+        Freed { group, unknown: Vec::new() }
+    }
 }
 
 impl Row for Freed {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
-        writer.number(1, u64::from(self.group.0));
+        writer.number(1, u64::from(self.group.0)).raw(&self.unknown);
         writer.finish()
     }
 
     fn decode(row: &Bytes) -> Result<Freed> {
-        let mut freed = Freed { group: GroupId(0) };
+        let mut freed = Freed::new(GroupId(0));
         let mut fields = Fields::open(row, FORMAT)?;
         while let Some(field) = fields.next_field()? {
-            if field.tag == 1 {
-                freed.group = GroupId(narrow("group", field.number()?)?);
+            match field.tag {
+                1 => freed.group = GroupId(narrow("group", field.number()?)?),
+                _ => field.keep(&mut freed.unknown),
             }
         }
         Ok(freed)

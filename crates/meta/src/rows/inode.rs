@@ -73,9 +73,10 @@ pub struct Inode {
     pub ctime: Timestamp,
     /// When it was made.
     pub btime: Timestamp,
-    /// The batch of its last change; with the inode number it names one state of the file.
+    /// The number of its last change, greater than that of the one before; with the inode number it
+    /// names one state of the file.
     pub change: u64,
-    /// The batch of the last change of its bytes other than by a PUT, which makes a new inode.
+    /// The number of the last change of its bytes other than by a PUT, which makes a new inode.
     pub data_change: u64,
     /// Of a directory: made by a deeper PUT, and to vanish with its last child.
     pub implicit: bool,
@@ -94,6 +95,9 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// The tag of the bucket in the row.
+    pub const BUCKET_TAG: u32 = 2;
+
     /// Numbers from here on are no batches: they stand for what a session has done by itself, which
     /// gets a batch when the master has run it.
     pub const NO_BATCH: u64 = 1 << 63;
@@ -111,6 +115,24 @@ impl Inode {
         }
     }
 
+    /// Numbers a change made in `batch`, and sets the time of it. Both grow with every change, also
+    /// where several changes come in one batch, within one tick of the clock, or after the clock
+    /// was set back.
+    pub fn touch(&mut self, batch: u64, now: Timestamp) {
+        self.touch_number(batch);
+        self.touch_time(now);
+    }
+
+    /// As [`Inode::touch`], of a change that no program sees.
+    pub fn touch_number(&mut self, batch: u64) {
+        self.change = batch.max(self.change.saturating_add(1));
+    }
+
+    /// As [`Inode::touch`], of a change after which ETags name the same state.
+    pub fn touch_time(&mut self, now: Timestamp) {
+        self.ctime = now.max(Timestamp(self.ctime.0.saturating_add(1)));
+    }
+
     /// The bytes changed other than by a PUT: digests of the former bytes are void.
     pub fn forget_digests(&mut self) {
         if let Some(object) = &mut self.object {
@@ -126,7 +148,7 @@ impl Row for Inode {
         let mut writer = Writer::new(FORMAT);
         writer
             .number(1, self.kind.number())
-            .number(2, self.bucket.0)
+            .number(Inode::BUCKET_TAG, self.bucket.0)
             .number(3, self.parent.0)
             .number(4, u64::from(self.mode))
             .number(5, u64::from(self.uid))

@@ -62,7 +62,11 @@ pub struct Lock {
 /// The locks on a file: the row `l f <ino>`. Those of one owner in one space neither overlap nor
 /// could they be one; they are in the order of owners, of spaces, then of bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Locks(pub Vec<Lock>);
+pub struct Locks {
+    pub held: Vec<Lock>,
+    /// Fields of a newer version.
+    pub unknown: Vec<u8>,
+}
 
 impl Lock {
     fn is_of(&self, other: &Lock) -> bool {
@@ -85,17 +89,17 @@ impl Lock {
 impl Locks {
     /// Takes a range away from its owner.
     pub fn release(&mut self, range: &Lock) {
-        let held = std::mem::take(&mut self.0);
+        let held = std::mem::take(&mut self.held);
         for lock in held {
             if !lock.is_of(range) || !lock.overlaps(range) {
-                self.0.push(lock);
+                self.held.push(lock);
                 continue;
             }
             if lock.start < range.start {
-                self.0.push(Lock { last: range.start - 1, ..lock });
+                self.held.push(Lock { last: range.start - 1, ..lock });
             }
             if lock.last > range.last {
-                self.0.push(Lock { start: range.last + 1, ..lock });
+                self.held.push(Lock { start: range.last + 1, ..lock });
             }
         }
     }
@@ -103,9 +107,9 @@ impl Locks {
     /// Gives a range to its owner, in place of what that had of it.
     pub fn grant(&mut self, lock: Lock) {
         self.release(&lock);
-        self.0.push(lock);
-        self.0.sort_unstable_by_key(|lock| (lock.session, lock.owner, lock.space, lock.start));
-        self.0.dedup_by(|next, lock| {
+        self.held.push(lock);
+        self.held.sort_unstable_by_key(|lock| (lock.session, lock.owner, lock.space, lock.start));
+        self.held.dedup_by(|next, lock| {
             let joins = next.is_of(lock)
                 && next.space == lock.space
                 && next.exclusive == lock.exclusive
@@ -121,7 +125,7 @@ impl Locks {
 impl Row for Locks {
     fn encode(&self) -> Bytes {
         let mut numbers = Vec::new();
-        for lock in &self.0 {
+        for lock in &self.held {
             let Lock { session, owner, pid, exclusive, start, last, space } = *lock;
             let kind = u64::from(exclusive) | space.number() << 1;
             for number in [session.0, owner, pid.into(), kind, start, last] {
@@ -129,16 +133,20 @@ impl Row for Locks {
             }
         }
         let mut writer = Writer::new(FORMAT);
-        writer.bytes(1, &numbers);
+        writer.bytes(1, &numbers).raw(&self.unknown);
         writer.finish()
     }
 
     fn decode(row: &Bytes) -> Result<Locks> {
-        let mut locks = Vec::new();
+        let mut locks = Locks::default();
         let mut fields = Fields::open(row, FORMAT)?;
         while let Some(field) = fields.next_field()? {
+            if field.tag != 1 {
+                field.keep(&mut locks.unknown);
+                continue;
+            }
             let mut rest = &field.value[..];
-            while field.tag == 1 && !rest.is_empty() {
+            while !rest.is_empty() {
                 let mut numbers = [0; NUMBERS];
                 for number in &mut numbers {
                     *number = take_varint(&mut rest)?;
@@ -149,10 +157,10 @@ impl Row for Locks {
                 }
                 let (session, pid) = (SessionId(session), narrow("lock", pid)?);
                 let (exclusive, space) = (kind & 1 == 1, Space::of(kind >> 1)?);
-                locks.push(Lock { session, owner, pid, exclusive, start, last, space });
+                locks.held.push(Lock { session, owner, pid, exclusive, start, last, space });
             }
         }
-        Ok(Locks(locks))
+        Ok(locks)
     }
 }
 
@@ -180,7 +188,7 @@ mod tests {
     /// What an owner has of each byte.
     fn of_bytes(locks: &Locks, of: &Lock) -> Vec<Option<bool>> {
         let of_byte = |byte| {
-            let mut held = locks.0.iter().filter(|lock| lock.is_of(of));
+            let mut held = locks.held.iter().filter(|lock| lock.is_of(of));
             let at = |lock: &&Lock| (lock.start..=lock.last).contains(&byte);
             held.find(at).map(|lock| lock.exclusive)
         };
@@ -204,7 +212,7 @@ mod tests {
                 }
                 prop_assert_eq!(of_bytes(&locks, &lock), wanted);
                 prop_assert_eq!(&Locks::decode(&locks.encode()).unwrap(), &locks);
-                for pair in locks.0.windows(2).filter(|pair| pair[0].is_of(&pair[1])) {
+                for pair in locks.held.windows(2).filter(|pair| pair[0].is_of(&pair[1])) {
                     prop_assert!(pair[0].last < pair[1].start, "they overlap: {locks:?}");
                     let touches = pair[0].last + 1 == pair[1].start;
                     prop_assert!(!touches || pair[0].exclusive != pair[1].exclusive);
@@ -232,9 +240,9 @@ mod tests {
         let mut locks = Locks::default();
         locks.grant(all);
         locks.grant(Lock { start: 10, ..all });
-        assert_eq!(locks, Locks(vec![all]));
+        assert_eq!(locks.held, [all]);
         locks.release(&Lock { start: 5, ..all });
-        assert_eq!(locks, Locks(vec![Lock { last: 4, ..all }]));
+        assert_eq!(locks.held, [Lock { last: 4, ..all }]);
     }
 
     #[test]
@@ -262,9 +270,9 @@ mod tests {
         let mut locks = Locks::default();
         locks.grant(lock(1, Space::Flock));
         locks.grant(lock(1, Space::Fcntl));
-        assert_eq!(locks.0.len(), 2);
+        assert_eq!(locks.held.len(), 2);
         locks.release(&lock(1, Space::Flock));
-        assert_eq!(locks, Locks(vec![lock(1, Space::Fcntl)]));
+        assert_eq!(locks.held, [lock(1, Space::Fcntl)]);
         locks.release(&lock(1, Space::Both));
         assert_eq!(locks, Locks::default());
     }

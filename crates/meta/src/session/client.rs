@@ -85,10 +85,21 @@ pub enum Forgotten<'a> {
 /// Told of rows that are forgotten, before the master hears that they are. Must not block.
 pub type OnForget = Box<dyn Fn(Forgotten<'_>) + Send + Sync>;
 
-/// A session with whatever master serves. Clones are the same session.
+/// A session with whatever master serves. Clones are the same session; without the last of them
+/// nobody keeps it.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
+    _held: Arc<Held>,
+}
+
+/// Has what keeps a session end when nobody has a client of it any more.
+struct Held(Arc<Inner>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.closed.set(true);
+    }
 }
 
 struct Inner {
@@ -102,6 +113,8 @@ struct Inner {
     known_alive: AtomicU64,
     alone: Duration,
     attachment: Watched<Option<Attachment>>,
+    /// It is not attached again.
+    closed: Watched<bool>,
     /// The session is not attached any more.
     detached: Notify,
     session: AtomicU64,
@@ -170,6 +183,7 @@ impl Client {
             known_alive: AtomicU64::new(0),
             alone: config.alone,
             attachment: Watched::new(None),
+            closed: Watched::new(false),
             detached: Notify::new(),
             session: AtomicU64::new(rng.next_u64()),
             rng,
@@ -181,28 +195,28 @@ impl Client {
             on_forget: OnceLock::new(),
             counters: Counters::default(),
         });
-        let kept = Arc::downgrade(&inner);
+        let client = Client { _held: Arc::new(Held(Arc::clone(&inner))), inner };
+        client.keep(|inner| async move { inner.keep_attached().await });
+        if config.hasty {
+            client.keep(|inner| async move { inner.flush_in_a_while().await });
+            client.keep(|inner| async move { inner.send_what_was_posted().await });
+        }
+        client.inner.attached().await?;
+        Ok(client)
+    }
+
+    /// Does something again and again, until the session is closed.
+    fn keep<F: Future<Output = ()> + Send>(&self, step: impl Fn(Arc<Inner>) -> F + Send + 'static) {
+        let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
-            while let Some(inner) = kept.upgrade() {
-                inner.keep_attached().await;
+            loop {
+                tokio::select! {
+                    biased;
+                    () = inner.closed() => return,
+                    () = step(Arc::clone(&inner)) => {}
+                }
             }
         });
-        if config.hasty {
-            let kept = Arc::downgrade(&inner);
-            tokio::spawn(async move {
-                while let Some(inner) = kept.upgrade() {
-                    inner.flush_in_a_while().await;
-                }
-            });
-            let posting = Arc::downgrade(&inner);
-            tokio::spawn(async move {
-                while let Some(inner) = posting.upgrade() {
-                    inner.send_what_was_posted().await;
-                }
-            });
-        }
-        inner.attached().await?;
-        Ok(Client { inner })
     }
 
     /// The session that operations named now belong to.
@@ -364,7 +378,10 @@ impl Client {
         }
         // Who ends holds nothing that it would have to give back.
         self.inner.posts.begin();
-        let Some(Attachment { session, link, .. }) = self.inner.attachment.get() else { return };
+        let attachment = self.inner.attachment.get();
+        self.inner.closed.set(true);
+        self.inner.attachment.set(None);
+        let Some(Attachment { session, link, .. }) = attachment else { return };
         self.inner.valid_until.store(0, Ordering::SeqCst);
         self.inner.rows.clear();
         self.inner.forgotten(Forgotten::All);
@@ -628,7 +645,11 @@ impl Inner {
     ) -> Result<ReadReply> {
         let (mut session, mut slot) = self.take_slot().await?;
         loop {
-            let attachment = self.attached().await?;
+            // What was sent may have been done: nothing of it is known before there is a master.
+            let attachment = match *sent {
+                true => self.attached_at_last().await?,
+                false => self.attached().await?,
+            };
             if attachment.session != session {
                 if *sent {
                     let text = format!("outcome unknown: session {session} was lost");
@@ -682,8 +703,21 @@ impl Inner {
         if let Some(attachment) = self.attachment.get() {
             return Ok(attachment);
         }
-        let found = timeout(PATIENCE, self.attachment.wait_for(Option::clone)).await;
-        found.map_err(|_| Error::Unavailable("no master answers".into()))
+        let found = timeout(PATIENCE, self.attached_at_last()).await;
+        found.unwrap_or_else(|_| Err(Error::Unavailable("no master answers".into())))
+    }
+
+    /// As [`Inner::attached`], however long that takes.
+    async fn attached_at_last(&self) -> Result<Attachment> {
+        tokio::select! {
+            biased;
+            () = self.closed() => Err(Error::Unavailable("the session was closed".into())),
+            attachment = self.attachment.wait_for(Option::clone) => Ok(attachment),
+        }
+    }
+
+    async fn closed(&self) {
+        self.closed.wait_for(|closed| closed.then_some(())).await;
     }
 
     /// The connection is no good: the next attempt waits for another one.

@@ -29,8 +29,13 @@ use crate::{Master, Watched, WireVerb};
 
 /// Rows longer than this are not leased, bytes.
 const LEASED_ROW_BYTES: usize = 256 << 10;
+/// Sessions of mounts that one user has at a time. Each leaves a row.
+pub const SESSIONS_OF_A_USER: usize = 512;
 /// Between two looks for sessions that have lapsed, while the end of one is waited for.
 const LOOK: Duration = Duration::from_millis(250);
+/// How long a mount may go on reading a state of before: as long nothing that was deleted since is
+/// given back to the disk.
+const LAG: Duration = Duration::from_secs(120);
 
 /// In the number of an owner: it is a mount, and the rest the number of its user.
 const MOUNT: u64 = 1 << 63;
@@ -52,10 +57,11 @@ pub struct Sessions {
 #[derive(Default)]
 struct State {
     live: BTreeMap<SessionId, Live>,
-    /// When those that an earlier master knew lapse.
+    /// When those that an earlier master knew lapse: these times, too, are those in which this
+    /// master has worked. Nobody lapses because of its disk.
     inherited: BTreeMap<SessionId, Inherited>,
     /// Those that are about to be attached, and when they lapse if that comes to nothing.
-    opening: BTreeMap<SessionId, Duration>,
+    opening: BTreeMap<SessionId, Inherited>,
     /// Those that have lapsed and are not ended yet.
     ending: BTreeSet<SessionId>,
     /// Those that are attached and send again what they keep, and when they lapse if they go on
@@ -63,7 +69,17 @@ struct State {
     replaying: BTreeMap<SessionId, Duration>,
 }
 
-/// A session that lived when this master began.
+impl State {
+    /// How many sessions an owner has besides this one.
+    fn others_of(&self, owner: u64, session: SessionId) -> usize {
+        let live = self.live.iter().map(|(id, one)| (*id, one.peer.owner));
+        let waiting = self.inherited.iter().chain(&self.opening).map(|(id, one)| (*id, one.owner));
+        let others = live.chain(waiting).filter(|(id, of)| *of == owner && *id != session);
+        others.map(|(id, _)| id).collect::<BTreeSet<_>>().len()
+    }
+}
+
+/// A session that lived when this master began, or one that is about to be attached.
 struct Inherited {
     owner: u64,
     lapses: Duration,
@@ -72,11 +88,22 @@ struct Inherited {
 struct Live {
     /// Who attached it, and over which connection: nobody else may speak for it.
     peer: Peer,
-    /// When its last renewal was answered, by the monotonic clock.
+    /// When its last renewal was answered, by the monotonic clock; and by the time of the master.
     renewed: Duration,
+    counted: Duration,
     reads_from: u64,
+    /// What it is to read no state before, and since when by the time of the master.
+    due: (u64, Duration),
     /// It keeps operations until they are durable.
     hasty: bool,
+}
+
+impl Live {
+    /// Whether it is a mount that goes on reading what was before. A node may: a client that it
+    /// serves is slow.
+    fn lags(&self, now: Duration) -> bool {
+        self.peer.user.is_some() && now.saturating_sub(self.due.1) > LAG
+    }
 }
 
 /// How an operation is run and answered.
@@ -164,7 +191,7 @@ impl Sessions {
         lease: Duration,
     ) -> Result<Arc<Sessions>> {
         const PAGE: usize = 1000;
-        let lapses = clock.monotonic() + lease;
+        let lapses = master.working_time() + lease;
         let mut inherited = BTreeMap::new();
         let from = |row: &Session| Inherited { owner: row.owner, lapses };
         let mut after = None;
@@ -242,7 +269,7 @@ impl Sessions {
     ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
         let session = attach.session;
         self.check_owner(peer, session)?;
-        self.begin_opening(session)?;
+        self.begin_opening(peer, session)?;
         let opened = OpenRemoteSession { session, owner: peer.owner };
         self.master.run(&Caller::system(), opened).await?;
         let (sender, recalls) = unbounded_channel();
@@ -251,14 +278,17 @@ impl Sessions {
             if state.opening.remove(&session).is_none() && !state.live.contains_key(&session) {
                 return Err(lapsed(session));
             }
-            let renewed = self.clock.monotonic();
+            let (renewed, counted) = (self.clock.monotonic(), self.master.working_time());
             let reads_from = self.master.durable_batch();
-            state.live.insert(session, Live { peer: *peer, renewed, reads_from, hasty });
+            // One that comes again is due what it was due.
+            let due = state.live.get(&session).map_or((reads_from, counted), |live| live.due);
+            let live = Live { peer: *peer, renewed, counted, reads_from, due, hasty };
+            state.live.insert(session, live);
             let was_inherited = state.inherited.remove(&session).is_some();
             // Before this is open, all others wait until it has sent everything again. One that is
             // new has nothing to send, and one that comes again has no more time than it had.
             if hasty && (was_inherited || self.open.get()) {
-                state.replaying.insert(session, renewed + self.lease);
+                state.replaying.insert(session, counted + self.lease);
             }
             self.master.tell(Event::Attached { session, recalls: sender });
             self.open_if_due(&state);
@@ -269,12 +299,20 @@ impl Sessions {
     }
 
     /// From here on the session does not lapse before it can be attached.
-    fn begin_opening(&self, session: SessionId) -> Result<()> {
+    fn begin_opening(&self, peer: &Peer, session: SessionId) -> Result<()> {
         let mut state = self.state.lock();
         if state.ending.contains(&session) {
             return Err(lapsed(session));
         }
-        state.opening.insert(session, self.clock.monotonic() + self.lease);
+        if peer.user.is_some() && state.others_of(peer.owner, session) >= SESSIONS_OF_A_USER {
+            let text = format!(
+                "this user has {SESSIONS_OF_A_USER} mounts, which is the most: unmount one; one \
+                 that is gone counts until its lease is over",
+            );
+            return Err(Error::Unavailable(text));
+        }
+        let lapses = self.master.working_time() + self.lease;
+        state.opening.insert(session, Inherited { owner: peer.owner, lapses });
         Ok(())
     }
 
@@ -311,7 +349,11 @@ impl Sessions {
         let settled = self.master.settled_batch();
         if let Some(live) = self.state.lock().live.get_mut(&renew.session) {
             live.renewed = self.clock.monotonic();
+            live.counted = self.master.working_time();
             live.reads_from = live.reads_from.max(renew.reads_from);
+            if live.reads_from >= live.due.0 {
+                live.due = (settled, live.counted);
+            }
         }
         Ok(Some(Renewed { settled }))
     }
@@ -353,7 +395,8 @@ impl Sessions {
         let caller = peer.caller(read.caller);
         let lease = read.lease.then_some(read.session);
         let hasty = self.state.lock().live.get(&read.session).is_some_and(|live| live.hasty);
-        let visitor = Reading { master: &self.master, caller, lease, hasty };
+        let mount = peer.user.map(|_| read.session);
+        let visitor = Reading { master: &self.master, caller, lease, hasty, mount };
         let (reply, mut rows) = wire::visit(read.verb, &read.fields, visitor)?.await;
         if let Err(error @ Error::Unavailable(_)) = reply {
             self.master.check_serving()?;
@@ -399,9 +442,20 @@ impl Sessions {
         }
         let caller = peer.caller(caller);
         let Manner { lease, hasty, ino, .. } = manner;
-        let master = &self.master;
-        let once =
-            Once { master, caller, session, slot, sequence, released, lease, hasty, ino, posted };
+        let (master, to_mount) = (&self.master, peer.user.is_some());
+        let once = Once {
+            master,
+            caller,
+            session,
+            slot,
+            sequence,
+            released,
+            lease,
+            hasty,
+            ino,
+            posted,
+            to_mount,
+        };
         Ok((verb, fields, once))
     }
 
@@ -411,7 +465,7 @@ impl Sessions {
         }
         self.opened().await;
         self.master.check_space()?;
-        self.master.delegate(delegate).await.map(Some)
+        self.master.delegate(delegate, peer.user.map(Caller::verified)).await.map(Some)
     }
 
     /// Those that come after one that fails run all the same.
@@ -541,18 +595,23 @@ impl Sessions {
     }
 
     fn note_lapsed(&self) {
-        let now = self.clock.monotonic();
+        let late: BTreeSet<_> = self.master.late_sessions(self.lease).into_iter().collect();
+        let now = self.master.working_time();
         let mut state = self.state.lock();
         let State { live, inherited, opening, ending, replaying } = &mut *state;
         let mut lapsed = Vec::new();
-        opening.retain(|session, lapses| {
-            lapsed.extend((now >= *lapses).then_some(*session));
-            now < *lapses
+        opening.retain(|session, one| {
+            let alive = now < one.lapses && !late.contains(session);
+            lapsed.extend((!alive).then_some(*session));
+            alive
         });
         live.retain(|session, one| {
-            let renewed = now.saturating_sub(one.renewed) < self.lease;
-            let is_late = replaying.get(session).is_some_and(|lapses| now >= *lapses);
-            let alive = renewed && !is_late || opening.contains_key(session);
+            // However often it is attached again meanwhile.
+            let is_late = late.contains(session)
+                || one.lags(now)
+                || replaying.get(session).is_some_and(|lapses| now >= *lapses);
+            let renewed = now.saturating_sub(one.counted) < self.lease;
+            let alive = !is_late && (renewed || opening.contains_key(session));
             lapsed.extend((!alive).then_some(*session));
             alive
         });
@@ -564,8 +623,10 @@ impl Sessions {
             alive
         });
         for session in lapsed {
-            tracing::warn!(%session, "session lapsed: it has not renewed, or not sent all again, in time");
+            tracing::warn!(%session, "session ended: it has not renewed, not let go of what was \
+                recalled, not sent all again, or read what was before, for too long");
             inherited.remove(&session);
+            opening.remove(&session);
             replaying.remove(&session);
             ending.insert(session);
             self.master.tell(Event::Ended { session });

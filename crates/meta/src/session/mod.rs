@@ -23,6 +23,7 @@
 pub mod client;
 pub mod host;
 mod kept;
+pub mod mounts;
 mod posted;
 mod rows;
 mod slots;

@@ -37,12 +37,13 @@ pub struct LeasedRows {
 }
 
 /// Keys with the same hash.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Stripe {
     /// The number of the last recall of one of them.
     last: u64,
-    /// Operations on their way that change some: meanwhile no row is kept.
-    changing: u32,
+    /// Those that operations on their way change, each as often as there are such operations:
+    /// meanwhile they are not kept.
+    changing: Vec<Bytes>,
 }
 
 /// Rows that an operation on its way changes. If it is dropped, because nobody knows whether the
@@ -86,15 +87,15 @@ impl LeasedRows {
     /// Forgets rows. When this returns no read that begins later sees them.
     pub fn recall(&self, keys: &[Bytes]) {
         let _recalling = self.recalling.lock();
-        self.forget(keys, |_| {});
+        self.forget(keys, |_, _| {});
     }
 
-    fn forget(&self, keys: &[Bytes], and: impl Fn(&mut Stripe)) -> Mark {
+    fn forget(&self, keys: &[Bytes], and: impl Fn(&mut Stripe, &Bytes)) -> Mark {
         let number = self.recalls.load(Ordering::SeqCst) + 1;
         for key in keys {
             let mut stripe = self.stripe(key).lock();
             stripe.last = number;
-            and(&mut stripe);
+            and(&mut stripe, key);
             self.rows.remove(key);
         }
         // After the rows: who read one of them before finds that the mark moved.
@@ -107,7 +108,7 @@ impl LeasedRows {
     pub fn change<'a>(&'a self, keys: &'a [Bytes]) -> Changing<'a> {
         let _recalling = self.recalling.lock();
         let generation = self.generation.load(Ordering::SeqCst);
-        let mark = self.forget(keys, |stripe| stripe.changing += 1);
+        let mark = self.forget(keys, |stripe, key| stripe.changing.push(key.clone()));
         Changing { rows: self, keys, generation, mark }
     }
 
@@ -121,7 +122,7 @@ impl LeasedRows {
     pub fn start_over(&self) {
         let _recalling = self.recalling.lock();
         self.generation.fetch_add(1, Ordering::SeqCst);
-        self.forget_all(|stripe| stripe.changing = 0);
+        self.forget_all(|stripe| stripe.changing.clear());
     }
 
     fn forget_all(&self, and: impl Fn(&mut Stripe)) {
@@ -139,7 +140,7 @@ impl LeasedRows {
     /// recalled meanwhile.
     pub fn offer(&self, mark: Mark, key: Bytes, row: Option<Bytes>) {
         let stripe = self.stripe(&key).lock();
-        let is_kept = stripe.last <= mark.0 && stripe.changing == 0;
+        let is_kept = stripe.last <= mark.0 && !stripe.changing.contains(&key);
         if is_kept || is_planted(Bug::CacheFillRace) {
             self.rows.insert(key, row);
         }
@@ -185,7 +186,10 @@ impl Changing<'_> {
             return;
         }
         for key in keys {
-            leased.stripe(key).lock().changing -= 1;
+            let mut stripe = leased.stripe(key).lock();
+            if let Some(at) = stripe.changing.iter().position(|one| one == key) {
+                stripe.changing.swap_remove(at);
+            }
         }
         for (key, row) in rows {
             leased.offer(mark, key, row);
@@ -232,6 +236,17 @@ mod tests {
         rows.clear();
         rows.offer(mark, b.clone(), None);
         assert_eq!((rows.get(&a), rows.get(&b)), (None, None));
+    }
+
+    #[test]
+    fn rows_beside_one_that_is_being_changed_are_kept() {
+        let rows = LeasedRows::new(1 << 20);
+        let all: Vec<Bytes> = (0..4 * STRIPES).map(|at| Bytes::from(at.to_string())).collect();
+        let _ = rows.change(&all[..1]);
+        let mark = rows.mark();
+        all.iter().for_each(|key| rows.offer(mark, key.clone(), None));
+        assert_eq!(rows.get(&all[0]), None, "nobody knows what becomes of it");
+        assert!(all[1..].iter().all(|key| rows.get(key) == Some(None)));
     }
 
     #[test]

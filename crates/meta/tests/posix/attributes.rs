@@ -3,14 +3,16 @@
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Ino, Timestamp, UserId, limits};
+use cairn_meta::ops::append::Append;
 use cairn_meta::ops::buckets::UpdateBucket;
+use cairn_meta::ops::copy_range::CopyRange;
 use cairn_meta::ops::create::Create;
 use cairn_meta::ops::getattr::Getattr;
 use cairn_meta::ops::link::Link;
 use cairn_meta::ops::setattr::{SetTime, Setattr};
 use cairn_meta::ops::statfs::Statfs;
 use cairn_meta::ops::symlink::Symlink;
-use cairn_meta::ops::truncate::Truncate;
+use cairn_meta::ops::truncate::{Extend, PunchHole, Truncate};
 use cairn_meta::ops::unlink::Unlink;
 use cairn_meta::ops::write::{Data, Write};
 use cairn_meta::ops::xattr::{GetXattr, ListXattrs, RemoveXattr, SetXattr, XattrMode};
@@ -90,14 +92,133 @@ fn a_write_takes_setuid_away() {
     let mut store = Store::new(2);
     let top = store.bucket("bucket", BucketKind::Posix);
     let ino = store.file(top, "f");
-    // Without permission to execute, setgid does not mean a group to run as.
-    for (uid, mode, after) in [(0, 0o6777, 0o6777), (1, 0o6777, 0o777), (1, 0o2767, 0o2767)] {
+    // Without permission to execute, setgid stays if a member of the group writes.
+    for (uid, mode, after) in [
+        (0, 0o6777, 0o6777),
+        (1, 0o6777, 0o777),
+        (1, 0o2767, 0o767),
+        (2, 0o2767, 0o2767),
+        (2, 0o6777, 0o777),
+    ] {
         store.act_as(0, 0, &[]);
         store.run(Setattr { mode: Some(mode), ..set(ino) }).unwrap();
-        store.act_as(uid, 1, &[]);
+        store.act_as(uid, 1, if uid == 2 { &[0] } else { &[] });
         let (spare, data) = (store.next_body(), Data::Inline(Bytes::from_static(b"x")));
         let write = Write { ino, session: SESSION, opened: false, spare, offset: 0, data };
         assert_eq!(store.run(write).unwrap().mode, after);
+    }
+}
+
+/// Each operation on the bytes of a file, by name, and whether it did what it should.
+type Change = (&'static str, fn(&mut Store, Ino, Ino) -> bool);
+
+const CHANGES: [Change; 10] = [
+    ("write", |store, ino, _| {
+        let (spare, data) = (store.next_body(), Data::Inline(Bytes::from_static(b"new")));
+        store.run(Write { ino, session: SESSION, opened: true, spare, offset: 0, data }).is_ok()
+    }),
+    ("append", |store, ino, _| {
+        let (spare, data) = (store.next_body(), Data::Inline(Bytes::from_static(b"new")));
+        let verb = Append { ino, session: SESSION, opened: true, spare, chunk: 0, data };
+        store.run(verb).is_ok()
+    }),
+    ("cut", |store, ino, _| truncate_to(store, ino, 2)),
+    ("grow", |store, ino, _| truncate_to(store, ino, 100)),
+    ("set the same size", |store, ino, _| truncate_to(store, ino, 4)),
+    ("punch", |store, ino, _| punch(store, ino, 1)),
+    ("punch behind the end", |store, ino, _| punch(store, ino, 1000)),
+    ("allocate", |store, ino, _| {
+        store.run(Extend { ino, session: SESSION, opened: true, end: 200 }).unwrap().size == 200
+    }),
+    ("allocate what is there", |store, ino, _| {
+        store.run(Extend { ino, session: SESSION, opened: true, end: 0 }).unwrap().size == 4
+    }),
+    ("copy", |store, ino, source| {
+        let spare = store.next_body();
+        let (source_offset, offset, len, session, opened) = (0, 0, 2, SESSION, true);
+        let verb = CopyRange { source, source_offset, ino, offset, len, session, opened, spare };
+        store.run(verb).unwrap().len == 2
+    }),
+];
+
+fn truncate_to(store: &mut Store, ino: Ino, size: u64) -> bool {
+    let spare = store.next_body();
+    store.run(Truncate { ino, session: SESSION, opened: true, spare, size }).is_ok()
+}
+
+fn punch(store: &mut Store, ino: Ino, offset: u64) -> bool {
+    let spare = store.next_body();
+    let verb = PunchHole { ino, session: SESSION, opened: true, spare, offset, len: 2 };
+    store.run(verb).is_ok()
+}
+
+/// As capabilities(7) says. A new operation on bytes belongs into the list.
+#[test]
+fn whatever_changes_bytes_takes_privileges_away() {
+    for (name, change) in CHANGES {
+        let mut store = Store::new(2);
+        let top = store.bucket("bucket", BucketKind::Posix);
+        let (ino, source) = (store.file(top, "f"), store.file(top, "source"));
+        for (ino, bytes) in [(ino, b"four"), (source, b"more")] {
+            let (spare, data) = (store.next_body(), Data::Inline(Bytes::from_static(bytes)));
+            let write = Write { ino, session: SESSION, opened: true, spare, offset: 0, data };
+            store.run(write).unwrap();
+        }
+        store.act_as(0, 0, &[]);
+        store.run(Setattr { mode: Some(0o6777), ..set(ino) }).unwrap();
+        let (xattr, value) = (b"security.capability".to_vec(), Bytes::from_static(b"x"));
+        store.run(SetXattr { ino, name: xattr, value, mode: XattrMode::Set }).unwrap();
+        let before = store.inode(ino).unwrap();
+        store.act_as(1, 1, &[]);
+        assert!(change(&mut store, ino, source), "{name}");
+        let after = store.inode(ino).unwrap();
+        assert_eq!((after.mode, after.xattr_count), (0o777, 0), "{name}");
+        assert!(after.change > before.change && after.ctime > before.ctime, "{name}");
+    }
+}
+
+/// As a kernel does for those who write.
+#[test]
+fn who_may_not_set_capabilities_may_have_them_taken_away() {
+    let mut store = Store::new(2);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let ino = store.file(top, "f");
+    store.act_as(0, 0, &[]);
+    let named = |name: &str| (name.as_bytes().to_vec(), Bytes::from_static(b"x"));
+    for name in ["security.capability", "security.other"] {
+        let (name, value) = named(name);
+        store.run(SetXattr { ino, name, value, mode: XattrMode::Set }).unwrap();
+    }
+    store.act_as(1, 1, &[]);
+    let (name, value) = named("security.capability");
+    fails(store.run(SetXattr { ino, name: name.clone(), value, mode: XattrMode::Set }), "denied");
+    fails(store.run(RemoveXattr { ino, name: b"security.other".to_vec() }), "denied");
+    store.run(RemoveXattr { ino, name: name.clone() }).unwrap();
+    fails(store.run(RemoveXattr { ino, name }), "not_found");
+}
+
+/// Also if many come in one batch and within one tick, and where the clock was set back.
+#[test]
+fn each_change_has_its_own_number_etag_and_time() {
+    let mut store = Store::new(2);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let ino = store.file(top, "f");
+    let (batch, mut etags) = (store.batch, std::collections::BTreeSet::new());
+    let mut last = store.inode(ino).unwrap();
+    etags.insert(last.etag(ino));
+    for round in 0..40 {
+        store.batch = batch;
+        store.now = if round < 20 { last.ctime.0 - 10 } else { 1 };
+        let (spare, data) = (store.next_body(), Data::Inline(Bytes::from_static(b"x")));
+        let verb = Append { ino, session: SESSION, opened: true, spare, chunk: 0, data };
+        let (inode, is_bytes) = match round % 4 {
+            0 => (store.run(Setattr { mode: Some(0o600), ..set(ino) }).unwrap().0, false),
+            _ => (store.run(verb).unwrap().inode, true),
+        };
+        assert!(inode.change > last.change && inode.ctime > last.ctime);
+        assert_eq!(inode.data_change > last.data_change, is_bytes);
+        assert!(etags.insert(inode.etag(ino)), "an ETag came twice");
+        last = inode;
     }
 }
 

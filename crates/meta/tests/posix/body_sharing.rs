@@ -4,16 +4,20 @@ use bytes::Bytes;
 use cairn_base::{BodyId, Ino};
 use cairn_meta::ops::clone::CloneFile;
 use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
+use cairn_meta::ops::conditions::Conditions;
 use cairn_meta::ops::copy_range::{Copied, CopyRange};
 use cairn_meta::ops::create::Create;
 use cairn_meta::ops::edit::leaf_extents;
 use cairn_meta::ops::getattr::Access;
+use cairn_meta::ops::multipart::{CopyPart, CreateUpload, UploadName};
 use cairn_meta::ops::namespace::{count_usage, load_inode, retain_body, store};
 use cairn_meta::ops::setattr::Setattr;
 use cairn_meta::ops::truncate::Truncate;
 use cairn_meta::ops::unlink::Unlink;
 use cairn_meta::ops::write::Data;
-use cairn_meta::rows::{BucketKind, Content, Extent, Extents, Inode, Place, Row, Usage};
+use cairn_meta::rows::{
+    BucketKind, Content, Extent, Extents, Inode, ObjectAttributes, Place, Row, Usage,
+};
 use cairn_meta::{Context, Stop, Verb, View, keys};
 
 use crate::contents::{one_file, write, write_block};
@@ -130,6 +134,42 @@ fn a_chain_of_bodies_without_end_is_corrupt() {
     let extents = Extents { extents: vec![Extent { offset: 0, len: 9, place }], unknown: vec![] };
     store.rows.insert(keys::extents(body, 0), extents.encode());
     fails(store.run(Leaves { body, start: 0, end: 9 }), "corrupt");
+}
+
+/// Also where a part of an upload is copied out of it: nothing on disk is trusted.
+#[test]
+fn a_part_of_a_chain_without_end_is_corrupt() {
+    let mut store = Store::new(9);
+    let top = store.bucket("bucket", BucketKind::S3);
+    let (ino, body) = (store.file(top, "f"), store.next_body());
+    let mut inode = store.inode(ino).unwrap();
+    (inode.size, inode.content) = (9, Content::Body(body));
+    store.rows.insert(keys::inode(ino), inode.encode());
+    for offset in [0, u64::MAX - 4] {
+        let extent = Extent { offset: 0, len: 9, place: Place::Body { body, offset } };
+        let row = Extents { extents: vec![extent], ..Extents::default() };
+        store.rows.insert(keys::extents(body, 0), row.encode());
+        let (object, tags) = (ObjectAttributes::default(), Vec::new());
+        let (bucket, key) = ("bucket".to_owned(), "new".to_owned());
+        let begun = CreateUpload { bucket, key, object, tags, checksum: None };
+        let upload = store.run(begun.clone()).unwrap();
+        let name = UploadName { bucket: begun.bucket, key: begun.key, upload };
+        let body = store.next_body();
+        let copied = store.run(CopyPart {
+            name,
+            number: 1,
+            source_bucket: "bucket".into(),
+            source_key: "f".into(),
+            source_conditions: Conditions::default(),
+            range: None,
+            session: SESSION,
+            body,
+        });
+        match offset {
+            0 => fails(copied, "corrupt"),
+            _ => drop(copied),
+        }
+    }
 }
 
 #[test]

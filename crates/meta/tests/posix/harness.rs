@@ -196,7 +196,7 @@ impl Verb for MakeBucket {
         let inode = Inode { mode: 0o777, ..new_directory(id, Ino::ROOT, context) };
         store(view, keys::inode(ino), &inode);
         store(view, keys::bucket(id), &self.bucket);
-        let entry = Entry { ino, kind: Kind::Directory };
+        let entry = Entry::new(ino, Kind::Directory);
         add_entry(view, context, Ino::ROOT, self.bucket.name.as_bytes(), &entry)?;
         Ok(ino)
     }

@@ -26,6 +26,12 @@ impl Actor {
         self.limited().is_none_or(|(_, own, groups)| *own == gid || groups.contains(&gid))
     }
 
+    /// The mode of a file whose bytes or owner it changed.
+    fn unprivileged(&self, node: &Node) -> u32 {
+        let keeps_group = node.mode & 0o010 == 0 && self.0.is_some() && self.member(node.gid);
+        if keeps_group { node.mode & !0o4000 } else { node.mode & !0o6000 }
+    }
+
     fn owns(&self, node: &Node) -> bool {
         self.limited().is_none_or(|(uid, ..)| *uid == node.uid)
     }
@@ -351,7 +357,7 @@ impl Model {
             node.uid = set.uid.unwrap_or(node.uid);
             node.gid = set.gid.unwrap_or(node.gid);
             if !node.is_directory() {
-                node.mode = unprivileged(node.mode);
+                node.mode = actor.unprivileged(&node);
             }
         }
         if let Some(mode) = set.mode {
@@ -463,16 +469,13 @@ impl Model {
 
     /// Its bytes changed.
     pub fn touch(&mut self, ino: Ino) -> &mut Node {
-        let (now, keeps) = (self.now, self.actor.0.as_ref().is_some_and(|actor| actor.0 == 0));
+        let (now, actor) = (self.now, self.actor.clone());
+        let keeps = actor.0.as_ref().is_some_and(|actor| actor.0 == 0);
         let node = self.node_mut(ino);
         (node.mtime, node.ctime) = (now, now);
         if !keeps {
-            node.mode = unprivileged(node.mode);
+            node.mode = actor.unprivileged(node);
         }
         node
     }
-}
-
-fn unprivileged(mode: u32) -> u32 {
-    if mode & 0o010 != 0 { mode & !0o6000 } else { mode & !0o4000 }
 }

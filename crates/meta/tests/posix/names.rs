@@ -2,10 +2,13 @@
 
 use cairn_base::{BucketId, Ino};
 use cairn_meta::ops::create::{Create, Mknod};
+use cairn_meta::ops::link::Link;
+use cairn_meta::ops::list_objects::ListObjects;
 use cairn_meta::ops::lookup::Lookup;
 use cairn_meta::ops::mkdir::Mkdir;
 use cairn_meta::ops::rename::{Rename, RenameMode};
 use cairn_meta::ops::rmdir::Rmdir;
+use cairn_meta::ops::symlink::Symlink;
 use cairn_meta::ops::unlink::Unlink;
 use cairn_meta::rows::{BucketKind, Kind};
 
@@ -25,10 +28,43 @@ fn what_is_no_name_is_refused() {
     let name = vec![b'n'; 256];
     fails(store.run(Lookup { parent, name: name.clone() }), "too_large");
     fails(store.run(Create { parent, name, mode: 0, umask: 0, exclusive: true }), "too_large");
-    // Any other bytes are a name.
-    let name = b"\xff\n ...".to_vec();
+    // Any other text is a name.
+    let name = "\u{7}\n ... \u{10ffff}".as_bytes().to_vec();
     let made = store.run(Mkdir { parent, name: name.clone(), mode: 0o755, umask: 0 }).unwrap();
     assert_eq!(store.run(Lookup { parent, name }).unwrap().0, made.0);
+}
+
+/// S3 and HTTP could not show it, and would leave it out.
+#[test]
+fn no_name_is_made_that_other_doors_cannot_show() {
+    let mut store = Store::new(2);
+    let parent = store.bucket("bucket", BucketKind::Posix);
+    let made = |name: &[u8]| Create {
+        parent,
+        name: name.to_vec(),
+        mode: 0o644,
+        umask: 0,
+        exclusive: true,
+    };
+    let (ino, ..) = store.run(made(b"plain")).unwrap();
+    let name = b"a\xffb".to_vec();
+    fails(store.run(made(&name)), "invalid");
+    fails(store.run(Mkdir { parent, name: name.clone(), mode: 0o755, umask: 0 }), "invalid");
+    fails(store.run(Link { ino, parent, name: name.clone() }), "invalid");
+    let target = bytes::Bytes::from_static(b"any \xff bytes");
+    let symlink = Symlink { parent, name: name.clone(), target: target.clone() };
+    fails(store.run(symlink.clone()), "invalid");
+    let rename = Rename {
+        source_parent: parent,
+        source_name: b"plain".to_vec(),
+        target_parent: parent,
+        target_name: name.clone(),
+        mode: RenameMode::Replace,
+    };
+    fails(store.run(rename), "invalid");
+    // It may be asked for, and there is none. Where a link leads to is no name.
+    fails(store.run(Lookup { parent, name }), "not_found");
+    store.run(Symlink { name: b"link".to_vec(), ..symlink }).unwrap();
 }
 
 #[test]
@@ -116,4 +152,40 @@ fn what_is_gone_is_not_found() {
     fails(store.run(create.clone()), "not_found");
     let file = store.file(parent, "f");
     fails(store.run(Create { parent: file, ..create }), "not_directory");
+}
+
+/// A farm of links, a `node_modules`: no page of a listing is too much work.
+#[test]
+fn a_listing_passes_over_any_number_of_links_by_pages() {
+    let mut store = Store::new(5);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let links = store.directory(top, "links");
+    for number in 0..20_000 {
+        let name = format!("{number:05}").into_bytes();
+        let target = bytes::Bytes::from_static(b"nowhere");
+        store.run(Symlink { parent: links, name, target }).unwrap();
+    }
+    store.file(top, "zz");
+    for (prefix, delimiter, expected) in
+        [("", "", &["links/", "zz"][..]), ("links/", "/", &["links/"]), ("links/1", "", &[])]
+    {
+        let (mut found, mut pages, mut after) = (Vec::new(), 0, String::new());
+        loop {
+            let page = store
+                .run(ListObjects {
+                    bucket: "bucket".into(),
+                    prefix: prefix.into(),
+                    delimiter: delimiter.into(),
+                    after: after.clone(),
+                    max_keys: 1000,
+                })
+                .unwrap();
+            found.extend(page.objects.into_iter().map(|object| object.key));
+            pages += 1;
+            let Some(next) = page.next else { break };
+            assert!(next > after && pages < 10, "{next} after {after}");
+            after = next;
+        }
+        assert_eq!(found, expected, "{prefix:?}");
+    }
 }

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod delegated;
+mod ends;
 mod executed;
+mod hostile;
 mod inherited;
 mod net;
 mod not_serving;

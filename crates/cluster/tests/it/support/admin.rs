@@ -140,7 +140,7 @@ fn map(cluster: &Cluster) -> ClusterMap {
         map.nodes.insert(id, MapNode::new(cluster.map.pin(id).unwrap()));
     }
     let members = vec![Member::new(CHUNKSERVER, true)];
-    map.groups.insert(GroupId(1), Group { wanted: 3, changed: 1, members });
+    map.groups.insert(GroupId(1), Group { wanted: 3, changed: 1, members, ..Group::default() });
     map
 }
 

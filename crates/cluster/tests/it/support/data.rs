@@ -238,7 +238,7 @@ fn config() -> Config {
 
 pub fn group(wanted: u8, members: &[u64]) -> Group {
     let member = |node: &u64| Member::new(NodeId(*node), true);
-    Group { wanted, changed: 1, members: members.iter().map(member).collect() }
+    Group { wanted, changed: 1, members: members.iter().map(member).collect(), ..Group::default() }
 }
 
 pub fn block(counter: u64) -> BlockId {

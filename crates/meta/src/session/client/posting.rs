@@ -133,7 +133,7 @@ impl Inner {
     async fn reserve(&self) -> Result<()> {
         let session = SessionId(self.session.load(Ordering::SeqCst));
         let operation =
-            Operation::new(&Caller::anonymous(), &ReserveInodes { session, count: RESERVED })?;
+            Operation::new(&Caller::system(), &ReserveInodes { session, count: RESERVED })?;
         let operation = Arc::new(Operation { is_durable: true, ..operation });
         let (first, end) = wire::decode(&self.send(&operation).await.reply?)?;
         if session.0 == self.session.load(Ordering::SeqCst) {

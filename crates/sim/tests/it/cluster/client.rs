@@ -391,6 +391,18 @@ impl Client {
         }
     }
 
+    /// Puts a record, as often as it takes until that is answered.
+    pub async fn put_at_last(&self, door: usize, key: &str) {
+        loop {
+            let record = Record::draw(self.history.lock().next_id(), &self.rng);
+            let (op, slow) = (Op::Put(record), Duration::ZERO);
+            let outcome = self.ask(door, key.to_owned(), op, slow, PATIENCE).await;
+            if outcome.is_some_and(|outcome| outcome.is_known()) {
+                return;
+            }
+        }
+    }
+
     fn draw_slow(&self) -> Duration {
         match self.rng.below(SLOW_ONE_IN) {
             0 => Duration::from_millis(self.rng.below(SLOW_MS)),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cairn_base::{BlockId, ClusterMap, GroupId, NodeId, Owner};
@@ -39,7 +40,7 @@ pub fn await_health(world: &mut World, secs: u64, clean: bool) -> Vec<String> {
     }
 }
 
-/// A client reads every key through every gateway.
+/// A client reads every key through every gateway, and writes those that hostile mounts hold.
 #[derive(Default)]
 struct Reads {
     begun: bool,
@@ -56,11 +57,21 @@ impl Reads {
         let unread = Arc::clone(&self.unread);
         let objects = (0..PUT_KEYS + APPEND_KEYS).map(key);
         let files = world.history.lock().keys().into_iter().filter(|key| key.contains('/'));
+        let is_hostile = world.all.hostile.load(Ordering::Relaxed);
         let keys: Vec<String> = objects.chain(files).collect();
         let all = (0..doors).flat_map(|door| keys.iter().map(move |key| (door, key.clone())));
         let all: Vec<_> = all.collect();
+        let puts: Vec<String> = (0..if is_hostile { PUT_KEYS } else { 0 }).map(key).collect();
         unread.lock().extend(all.iter().cloned());
+        unread.lock().extend(puts.iter().map(|key| (0, format!("{key}, written"))));
         world.inside_clients(|| {
+            for key in puts {
+                let (client, unread) = (client.clone(), Arc::clone(&unread));
+                tokio::spawn(async move {
+                    client.put_at_last(0, &key).await;
+                    unread.lock().remove(&(0, format!("{key}, written")));
+                });
+            }
             for (door, key) in all {
                 let (client, unread) = (client.clone(), Arc::clone(&unread));
                 tokio::spawn(async move {

@@ -21,6 +21,7 @@ mod faults;
 mod health;
 mod history;
 mod host;
+mod hostile;
 mod net;
 mod roles;
 mod world;
@@ -31,11 +32,12 @@ use std::thread;
 
 use cairn_base::planted::Bug;
 use parking_lot::Mutex;
-use world::{MAKING, Report, run};
+use world::{HOSTILE, MAKING, Report, run};
 
 /// Seeds of the test command.
 const SEEDS: u64 = 40;
 const MAKING_SEEDS: u64 = 10;
+const HOSTILE_SEEDS: u64 = 4;
 /// Of so many seeds one is run twice.
 const TWICE: u64 = 10;
 /// Seeds in which a bug must be found.
@@ -122,13 +124,22 @@ fn directories_that_gateways_fill_stay_right() {
     check_all(&(first..first + count).collect::<Vec<_>>());
 }
 
+/// From `HOSTILE + CAIRN_SEED` on: mounts renew their sessions and do nothing else of what they are
+/// asked. Nobody waits for one of them for longer than a lease.
+#[test]
+fn mounts_that_do_as_they_like_hold_nobody_up() {
+    let first = HOSTILE + number("CAIRN_SEED", 1);
+    let count = number("CAIRN_SEEDS", HOSTILE_SEEDS * cairn_sim::scale());
+    check_all(&(first..first + count).collect::<Vec<_>>());
+}
+
 #[test]
 fn what_was_found_once_is_not_found_again() {
     check_all(&REGRESSIONS);
 }
 
 /// Those that are known to be found, each with a seed that finds it.
-const FOUND: [(Bug, u64); 17] = [
+const FOUND: [(Bug, u64); 18] = [
     (Bug::AckBeforeAll, 6),
     (Bug::StaleEpochAccepted, 112),
     (Bug::SkippedFsync, 26),
@@ -146,6 +157,7 @@ const FOUND: [(Bug, u64); 17] = [
     (Bug::ReplaysForgotten, 92),
     (Bug::UnsettledShown, 18),
     (Bug::DelegationIgnored, MAKING + 1),
+    (Bug::RecallWithoutDeadline, HOSTILE + 1),
 ];
 
 fn find_all(bugs: &[(Bug, u64)], from: u64) {

@@ -2,6 +2,7 @@
 //! wire them, but for the network, the disks, the clocks and the threads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cairn_auth::Caller;
@@ -33,6 +34,7 @@ use super::client::Door;
 use super::copies::Copies;
 use super::database::{Database, Shared};
 use super::host::Given;
+use super::hostile;
 use super::net::{Net, Purpose, address_of};
 
 pub const CLUSTER: ClusterId = ClusterId(7);
@@ -41,6 +43,8 @@ pub const CLUSTER: ClusterId = ClusterId(7);
 const ALONE: Duration = Duration::from_secs(6);
 const LATE: Duration = Duration::from_secs(40);
 const DRAIN: Duration = Duration::from_secs(5);
+/// Of each gateway, at the same time.
+const HOSTILE_MOUNTS: usize = 2;
 
 /// What there is for all processes.
 #[derive(Clone)]
@@ -51,6 +55,8 @@ pub struct Surroundings {
     pub masters: Vec<NodeId>,
     /// What operators want of whatever master serves.
     pub orders: Arc<Mutex<Vec<Edit>>>,
+    /// Whether gateways bring hostile mounts.
+    pub hostile: Arc<AtomicBool>,
     pub tuning: Tuning,
 }
 
@@ -338,6 +344,10 @@ pub fn gateway(all: &Surroundings, node: NodeId, door: &Slot<Door>, given: Given
     process.beat(move || beat.clone());
     let (sender, mut requests) = unbounded_channel();
     *door.lock() = Some(Door { requests: sender, waiting: Arc::default() });
+    for _ in 0..if all.hostile.load(Ordering::Relaxed) { HOSTILE_MOUNTS } else { 0 } {
+        let agent = Arc::clone(&process.agent);
+        tokio::spawn(hostile::mounts(agent, Arc::clone(&all.rng), all.tuning.lease));
+    }
     tokio::spawn(async move {
         let fs = open(&process).await;
         tokio::spawn(clean(fs.clone()));

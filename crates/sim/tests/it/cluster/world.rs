@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cairn_auth::{Caller, Visibility};
@@ -39,6 +40,8 @@ const READERS: usize = 2;
 /// come in between.
 pub const MAKING: u64 = 1 << 32;
 const MAKERS: usize = 2;
+/// In seeds from this one on, there are hostile mounts as well.
+pub const HOSTILE: u64 = 1 << 33;
 /// How often streams break while they break again and again, and how often it is looked at
 /// whether members have what they should, microseconds.
 const FLAKY_US: u64 = 100_000;
@@ -160,7 +163,9 @@ impl World {
         };
         let (masters, orders) = (layout.masters.clone(), Arc::default());
         let reads = [50, 80][rng.below(2) as usize];
-        let all = Surroundings { net, rng: Arc::clone(&rng), database, masters, orders, tuning };
+        let hostile = Arc::new(AtomicBool::new(seed >= HOSTILE));
+        let all =
+            Surroundings { net, rng: Arc::clone(&rng), database, masters, orders, hostile, tuning };
         let skew = || rng.below(20_000) as i64 - 10_000;
         let hosts = layout.all().into_iter().chain([CLIENT_HOST]);
         let hosts = hosts.map(|node| (node, Host::new(skew()))).collect();
@@ -503,6 +508,8 @@ impl World {
         if !found.is_empty() {
             return found;
         }
+        // One of them may keep what is deleted from being given back.
+        self.all.hostile.store(false, Ordering::Relaxed);
         // What a gateway wrote and nothing names may stay until it has ended.
         for gateway in self.layout.gateways.clone() {
             self.stop(gateway, false);

@@ -1,0 +1,287 @@
+//! Every operation of both doors, for every sort of caller: no reply has anything of what the
+//! caller may not read. The statuses are in `s3_rights` and `http_only_the_right_callers_may`.
+
+use cairn_auth::{Caller, Rights, Visibility};
+use cairn_fs::ops::buckets::UpdateBucket;
+use cairn_fs::ops::credentials::RemoveCredential;
+
+use crate::{http_harness, s3_harness};
+
+/// What is in the bucket: content, metadata, a tag, a key, the name of the bucket's owner.
+const MARKERS: [&str; 5] = ["MARK-BYTES", "MARK-META", "MARK-TAG", "MARK-KEY", "mark-owner"];
+
+/// A sort of caller and what it may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Who {
+    Anonymous,
+    NoGrant,
+    Reader,
+    Writer,
+    Both,
+    Administrator,
+    Owner,
+    Root,
+    /// Everything was granted and is withdrawn.
+    Revoked,
+    /// Its credentials hold no longer.
+    Expired,
+}
+
+const ALL: [Who; 10] = [
+    Who::Anonymous,
+    Who::NoGrant,
+    Who::Reader,
+    Who::Writer,
+    Who::Both,
+    Who::Administrator,
+    Who::Owner,
+    Who::Root,
+    Who::Revoked,
+    Who::Expired,
+];
+
+impl Who {
+    /// What is granted, at first and then.
+    fn grants(self) -> Vec<Rights> {
+        match self {
+            Who::Anonymous | Who::NoGrant | Who::Owner | Who::Root => Vec::new(),
+            Who::Reader => vec![Rights::READ],
+            Who::Writer => vec![Rights::WRITE],
+            Who::Both => vec![Rights::READ.union(Rights::WRITE)],
+            Who::Administrator => vec![Rights::ADMIN],
+            Who::Revoked => vec![Rights::ALL, Rights::NONE],
+            Who::Expired => vec![Rights::ALL],
+        }
+    }
+
+    fn reads(self, visibility: Visibility) -> bool {
+        match self {
+            Who::Reader | Who::Both | Who::Owner | Who::Root => true,
+            // Who shows wrong credentials is nobody, not even anybody.
+            Who::Expired => false,
+            _ => visibility == Visibility::Public,
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Who::Owner => "mark-owner".to_owned(),
+            _ => format!("{self:?}").to_lowercase(),
+        }
+    }
+}
+
+const TAGS: &str = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+const DELETE: &str = "<Delete><Object><Key>none</Key></Object></Delete>";
+const COPY: (&str, &str) = ("x-amz-copy-source", "/marked/dir/MARK-KEY");
+
+type Operation = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// `K` is the object, `T` another one that the caller may replace.
+const S3: &[Operation] = &[
+    ("GET", "/", &[]),
+    ("GET", "/?max-buckets=1", &[]),
+    ("HEAD", "/marked", &[]),
+    ("GET", "/marked", &[]),
+    ("GET", "/marked?list-type=2", &[]),
+    ("GET", "/marked?list-type=2&delimiter=/", &[]),
+    ("GET", "/marked?uploads", &[]),
+    ("GET", "/marked?versions", &[]),
+    ("GET", "/marked?location", &[]),
+    ("GET", "/marked?versioning", &[]),
+    ("GET", "/marked?acl", &[]),
+    ("GET", "/marked?policyStatus", &[]),
+    ("GET", "/marked?tagging", &[]),
+    ("PUT", "/marked?tagging", &[("body", TAGS)]),
+    ("POST", "/marked?delete", &[("body", DELETE)]),
+    ("PUT", "/marked", &[]),
+    ("GET", "/marked/K", &[]),
+    ("GET", "/marked/K?partNumber=1", &[]),
+    ("GET", "/marked/K", &[("range", "bytes=0-3")]),
+    ("GET", "/marked/K", &[("if-none-match", "\"x\"")]),
+    ("HEAD", "/marked/K", &[]),
+    ("GET", "/marked/K?acl", &[]),
+    ("GET", "/marked/K?tagging", &[]),
+    ("GET", "/marked/K?attributes", &[("x-amz-object-attributes", "ETag,ObjectSize")]),
+    ("PUT", "/marked/T", &[]),
+    ("PUT", "/marked/T", &[COPY]),
+    ("PUT", "/marked/T", &[COPY, ("x-amz-tagging-directive", "COPY")]),
+    ("PUT", "/marked/T?tagging", &[("body", TAGS)]),
+    ("DELETE", "/marked/T?tagging", &[]),
+    ("POST", "/marked/T?uploads", &[]),
+    ("GET", "/marked/T?uploadId=x", &[]),
+    ("PUT", "/marked/T?partNumber=1&uploadId=x", &[COPY]),
+    ("POST", "/marked/T?uploadId=x", &[("body", "<CompleteMultipartUpload/>")]),
+    ("DELETE", "/marked/T?uploadId=x", &[]),
+    ("DELETE", "/marked/T", &[]),
+    ("DELETE", "/marked", &[]),
+    ("GET", "/marked/none", &[]),
+];
+
+const HTTP: &[Operation] = &[
+    ("GET", "/storage/", &[]),
+    ("GET", "/storage/?limit=1", &[]),
+    ("GET", "/storage/marked", &[]),
+    ("HEAD", "/storage/marked", &[]),
+    ("GET", "/storage/marked/", &[]),
+    ("GET", "/storage/marked/?recursive", &[]),
+    ("GET", "/storage/marked/dir/", &[]),
+    ("PUT", "/storage/marked", &[]),
+    ("DELETE", "/storage/marked", &[]),
+    ("GET", "/storage/marked/K", &[]),
+    ("HEAD", "/storage/marked/K", &[]),
+    ("GET", "/storage/marked/K", &[("range", "bytes=0-3")]),
+    ("GET", "/storage/marked/K", &[("range", "bytes=0-1,3-4")]),
+    ("GET", "/storage/marked/K?redirect", &[]),
+    ("PUT", "/storage/marked/T", &[]),
+    ("POST", "/storage/marked/T", &[]),
+    ("POST", "/storage/marked/T?move-to=U", &[]),
+    ("DELETE", "/storage/marked/T", &[]),
+    ("GET", "/storage/marked/none", &[]),
+    ("GET", "/admin/keys", &[]),
+    ("GET", "/admin/status", &[]),
+    ("GET", "/metrics", &[]),
+];
+
+/// Of a reply to what was asked: what it has that the request had not.
+fn found(asked: &str, got: &str) -> Vec<&'static str> {
+    MARKERS.into_iter().filter(|marker| got.contains(marker) && !asked.contains(marker)).collect()
+}
+
+/// What callers were shown.
+#[derive(Default)]
+struct Findings {
+    rows: usize,
+    open: Vec<String>,
+    seen: std::collections::BTreeSet<&'static str>,
+}
+
+impl Findings {
+    fn look(&mut self, who: Who, reads: bool, what: &str, found: Vec<&'static str>) {
+        self.rows += 1;
+        // Root is shown all users, and everybody the own name.
+        let is_own =
+            |marker: &&str| *marker == "mark-owner" && matches!(who, Who::Owner | Who::Root);
+        if !reads && found.iter().any(|marker| !is_own(marker)) {
+            self.open.push(format!("{who:?}: {what}: {found:?}"));
+        }
+        self.seen.extend(found);
+    }
+
+    #[track_caller]
+    fn check(&self, rows: usize) {
+        assert!(self.open.is_empty(), "{} open: {:#?}", self.open.len(), self.open);
+        assert!(self.rows >= rows, "{} rows", self.rows);
+        for marker in ["MARK-BYTES", "MARK-META", "MARK-KEY"] {
+            assert!(self.seen.contains(marker), "nobody has seen {marker}");
+        }
+    }
+}
+
+fn grant(run: &dyn Fn(UpdateBucket), who: Who) {
+    for rights in who.grants() {
+        let grant = Some((who.name(), rights));
+        run(UpdateBucket { name: "marked".into(), grant, ..UpdateBucket::default() });
+    }
+}
+
+fn show(run: &dyn Fn(UpdateBucket), visibility: Visibility) {
+    let visibility = Some(visibility);
+    run(UpdateBucket { name: "marked".into(), visibility, ..UpdateBucket::default() });
+}
+
+fn named(path: &str) -> String {
+    path.replace("/K", "/dir/MARK-KEY").replace("/T", "/target")
+}
+
+#[test]
+fn of_s3() {
+    let server = s3_harness::Server::start();
+    let run = |verb: UpdateBucket| {
+        server.run(&Caller::system(), verb);
+    };
+    let clients = ALL.map(|who| match who {
+        Who::Anonymous => server.anonymous(),
+        Who::Root => server.root(),
+        _ => server.user(&who.name()),
+    });
+    let owner = &clients[6];
+    owner.put("/marked", b"").ok();
+    let put = owner.ask("PUT", "/marked/dir/MARK-KEY").header("x-amz-meta-a", "MARK-META");
+    put.header("x-amz-tagging", "a=MARK-TAG").body(b"MARK-BYTES").send().ok();
+    ALL.into_iter().for_each(|who| grant(&run, who));
+    remove(|verb| server.run(&Caller::system(), verb), Who::Expired);
+    let mut findings = Findings::default();
+    for visibility in [Visibility::Private, Visibility::Public] {
+        show(&run, visibility);
+        for (who, client) in ALL.into_iter().zip(&clients) {
+            for (method, path, headers) in S3 {
+                owner.put("/marked/target", b"x").ok();
+                let mut ask = client.ask(method, &named(path));
+                let mut asked = named(path);
+                for (name, value) in *headers {
+                    asked.push_str(value);
+                    ask = match *name {
+                        "body" => ask.body(value.as_bytes()),
+                        name => ask.header(name, value),
+                    };
+                }
+                let reply = ask.send();
+                let got = format!("{:?} {}", reply.headers, reply.text());
+                let reads = who.reads(visibility);
+                findings.look(who, reads, &format!("{method} {path}"), found(&asked, &got));
+            }
+        }
+    }
+    findings.check(700);
+    assert!(findings.seen.contains("MARK-TAG"));
+}
+
+#[test]
+fn of_http() {
+    let server = http_harness::Server::start();
+    let run = |verb: UpdateBucket| {
+        let fs = server.fs();
+        server.runtime.block_on(fs.run(&Caller::system(), verb)).unwrap();
+    };
+    let clients = ALL.map(|who| match who {
+        Who::Anonymous => server.anonymous(),
+        Who::Root => server.root(),
+        _ => server.user(&who.name()),
+    });
+    let owner = &clients[6];
+    owner.put("/storage/marked", b"").expect(201);
+    let path = "/storage/marked/dir/MARK-KEY";
+    owner.call("PUT", path, &[("cache-control", "MARK-META")], b"MARK-BYTES").expect(201);
+    ALL.into_iter().for_each(|who| grant(&run, who));
+    remove(
+        |verb| server.runtime.block_on(server.fs().run(&Caller::system(), verb)).unwrap(),
+        Who::Expired,
+    );
+    let mut findings = Findings::default();
+    for visibility in [Visibility::Private, Visibility::Public] {
+        show(&run, visibility);
+        for (who, client) in ALL.into_iter().zip(&clients) {
+            for (method, path, headers) in HTTP {
+                owner.put("/storage/marked/target", b"x");
+                let asked = named(path);
+                let reply = client.call(method, &asked, headers, b"");
+                let got = format!("{:?} {}", reply.headers, reply.text());
+                let reads = who.reads(visibility);
+                findings.look(who, reads, &format!("{method} {path}"), found(&asked, &got));
+            }
+        }
+    }
+    findings.check(400);
+}
+
+fn remove(run: impl Fn(RemoveCredential), who: Who) {
+    run(RemoveCredential { id: format!("KEY-{}", who.name()) });
+}
+
+/// It finds what it looks for.
+#[test]
+fn markers_are_found() {
+    assert_eq!(found("/marked/none", "a MARK-KEY and MARK-BYTES"), ["MARK-BYTES", "MARK-KEY"]);
+    assert_eq!(found("/marked/MARK-KEY", "no MARK-KEY"), Vec::<&str>::new());
+}

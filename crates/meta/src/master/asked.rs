@@ -1,0 +1,317 @@
+//! What sessions were asked to let go of and have not yet, and since when. No client's liveness
+//! rests on the word of another: a session that does not do what it was asked within a lease is
+//! ended, as if its lease had lapsed.
+//!
+//! The time is counted by this master, and only while it works: nobody is to blame for an
+//! acknowledgement that a stalled disk holds up. What a session itself asks for never stops the
+//! count.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Clock, Ino, SessionId};
+use parking_lot::Mutex;
+
+use crate::engine::Lease;
+
+/// A step of the master that takes longer than this is a stall, microseconds.
+const STALL_US: u64 = 250_000;
+/// Between two looks at the clock no more than this is counted: the process did not run.
+const GAP: Duration = Duration::from_secs(1);
+
+/// Time that goes on only while the master works.
+pub struct Working {
+    clock: Arc<dyn Clock>,
+    lease: Option<Arc<Lease>>,
+    /// Since when each thread of its kind is at the same step, microseconds; 0: it waits for work.
+    executing: AtomicU64,
+    committing: AtomicU64,
+    fetching: Mutex<Fetching>,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Fetching {
+    begun: u64,
+    /// Since when, in the order in which they began.
+    since: BTreeMap<u64, u64>,
+}
+
+#[derive(Default)]
+struct Counted {
+    looked: Option<Duration>,
+    time: Duration,
+}
+
+/// A step of the master that does not depend on any client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    Execute,
+    Commit,
+}
+
+impl Working {
+    pub fn new(clock: Arc<dyn Clock>, lease: Option<Arc<Lease>>) -> Working {
+        Working {
+            clock,
+            lease,
+            executing: AtomicU64::new(0),
+            committing: AtomicU64::new(0),
+            fetching: Mutex::default(),
+            counted: Mutex::default(),
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.clock.monotonic().as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn since(&self, step: Step) -> &AtomicU64 {
+        match step {
+            Step::Execute => &self.executing,
+            Step::Commit => &self.committing,
+        }
+    }
+
+    /// A thread begins a step.
+    pub fn begin(&self, step: Step) {
+        self.since(step).store(self.now_us(), Ordering::SeqCst);
+    }
+
+    /// It has nothing to do.
+    pub fn rest(&self, step: Step) {
+        self.since(step).store(0, Ordering::SeqCst);
+    }
+
+    /// Does what reads the disk.
+    pub fn fetch<T>(&self, fetch: impl FnOnce() -> T) -> T {
+        let number = {
+            let mut fetching = self.fetching.lock();
+            fetching.begun += 1;
+            let number = fetching.begun;
+            fetching.since.insert(number, self.now_us());
+            number
+        };
+        let fetched = fetch();
+        self.fetching.lock().since.remove(&number);
+        fetched
+    }
+
+    fn is_stalled(&self) -> bool {
+        let now = self.now_us();
+        let is_long = |since: u64| since > 0 && now.saturating_sub(since) > STALL_US;
+        let fetching = self.fetching.lock().since.first_key_value().map_or(0, |(_, since)| *since);
+        is_long(self.executing.load(Ordering::SeqCst))
+            || is_long(self.committing.load(Ordering::SeqCst))
+            || is_long(fetching)
+            || self.lease.as_ref().is_some_and(|lease| !lease.is_held())
+    }
+
+    /// How long this master has worked. Between two calls it grows by no more than the time
+    /// between them.
+    pub fn time(&self) -> Duration {
+        let is_stalled = self.is_stalled();
+        let mut counted = self.counted.lock();
+        let now = self.clock.monotonic();
+        let looked = counted.looked.replace(now).unwrap_or(now);
+        if !is_stalled {
+            counted.time += now.saturating_sub(looked).min(GAP);
+        }
+        counted.time
+    }
+}
+
+/// What all sessions were asked for.
+pub struct Asked {
+    working: Arc<Working>,
+    sessions: Mutex<HashMap<SessionId, One>>,
+}
+
+#[derive(Default)]
+struct One {
+    /// Recalls that were not acknowledged, and since when.
+    recalls: VecDeque<(u64, Duration)>,
+    /// Directories that were not given back. Another attachment does not change that.
+    directories: BTreeMap<Ino, Duration>,
+}
+
+impl One {
+    fn since(&self) -> Option<Duration> {
+        let recall = self.recalls.front().map(|(_, since)| *since);
+        recall.into_iter().chain(self.directories.values().copied()).min()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.recalls.is_empty() && self.directories.is_empty()
+    }
+}
+
+impl Asked {
+    pub fn new(working: Arc<Working>) -> Asked {
+        Asked { working, sessions: Mutex::default() }
+    }
+
+    /// A recall was sent.
+    pub fn recalled(&self, session: SessionId, number: u64) {
+        let now = self.working.time();
+        self.sessions.lock().entry(session).or_default().recalls.push_back((number, now));
+    }
+
+    /// All recalls up to this one were acknowledged.
+    pub fn acknowledged(&self, session: SessionId, number: u64) {
+        self.done(session, |one| {
+            while one.recalls.pop_front_if(|(sent, _)| *sent <= number).is_some() {}
+        });
+    }
+
+    /// It holds no leases.
+    pub fn let_go(&self, session: SessionId) {
+        self.done(session, |one| one.recalls.clear());
+    }
+
+    /// A directory is to be given back.
+    pub fn wanted_back(&self, session: SessionId, directory: Ino) {
+        let now = self.working.time();
+        let mut sessions = self.sessions.lock();
+        sessions.entry(session).or_default().directories.entry(directory).or_insert(now);
+    }
+
+    /// It was.
+    pub fn given_back(&self, session: SessionId, directory: Ino) {
+        self.done(session, |one| drop(one.directories.remove(&directory)));
+    }
+
+    fn done(&self, session: SessionId, done: impl FnOnce(&mut One)) {
+        let mut sessions = self.sessions.lock();
+        let Some(one) = sessions.get_mut(&session) else { return };
+        done(one);
+        if one.is_empty() {
+            sessions.remove(&session);
+        }
+    }
+
+    /// Sessions that have not done for so long what they were asked.
+    pub fn late(&self, most: Duration) -> Vec<SessionId> {
+        if is_planted(Bug::RecallWithoutDeadline) {
+            return Vec::new();
+        }
+        let now = self.working.time();
+        let sessions = self.sessions.lock();
+        let is_late = |one: &One| one.since().is_some_and(|since| now >= since + most);
+        sessions.iter().filter(|(_, one)| is_late(one)).map(|(session, _)| *session).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_base::Timestamp;
+
+    #[derive(Default)]
+    struct SetClock(AtomicU64);
+
+    impl Clock for SetClock {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(1000 + self.0.load(Ordering::SeqCst))
+        }
+    }
+
+    const ONE: SessionId = SessionId(1);
+    const MOST: Duration = Duration::from_secs(10);
+
+    struct Setup {
+        clock: Arc<SetClock>,
+        working: Arc<Working>,
+        asked: Asked,
+    }
+
+    fn setup() -> Setup {
+        let clock = Arc::new(SetClock::default());
+        let working = Arc::new(Working::new(clock.clone(), None));
+        Setup { clock, asked: Asked::new(working.clone()), working }
+    }
+
+    impl Setup {
+        /// Time goes on, and is looked at four times a second.
+        fn pass(&self, secs: u64) {
+            for _ in 0..secs * 4 {
+                self.clock.0.fetch_add(250, Ordering::SeqCst);
+                self.working.time();
+            }
+        }
+    }
+
+    #[test]
+    fn a_recall_has_a_lease_to_be_acknowledged() {
+        let setup = setup();
+        setup.asked.recalled(ONE, 1);
+        setup.pass(5);
+        setup.asked.recalled(ONE, 2);
+        setup.pass(4);
+        assert_eq!(setup.asked.late(MOST), []);
+        setup.pass(1);
+        assert_eq!(setup.asked.late(MOST), [ONE]);
+        setup.asked.acknowledged(ONE, 1);
+        assert_eq!(setup.asked.late(MOST), [], "the second one was sent later");
+        setup.pass(5);
+        assert_eq!(setup.asked.late(MOST), [ONE]);
+        setup.asked.let_go(ONE);
+        assert_eq!(setup.asked.late(MOST), []);
+    }
+
+    #[test]
+    fn another_attachment_gives_no_more_time_for_a_directory() {
+        let setup = setup();
+        setup.asked.wanted_back(ONE, Ino(7));
+        setup.pass(9);
+        setup.asked.let_go(ONE);
+        setup.asked.wanted_back(ONE, Ino(7));
+        setup.pass(1);
+        assert_eq!(setup.asked.late(MOST), [ONE]);
+        setup.asked.given_back(ONE, Ino(7));
+        assert_eq!(setup.asked.late(MOST), []);
+    }
+
+    #[test]
+    fn while_the_disk_stalls_nothing_is_counted() {
+        for step in [Step::Execute, Step::Commit] {
+            let setup = setup();
+            setup.asked.recalled(ONE, 1);
+            setup.working.begin(step);
+            setup.pass(30);
+            assert_eq!(setup.asked.late(MOST), []);
+            // Steps that end are no stall, however many there are.
+            for _ in 0..12 * 4 {
+                setup.working.begin(step);
+                setup.pass_once();
+            }
+            assert_eq!(setup.asked.late(MOST), [ONE]);
+        }
+        let setup = setup();
+        setup.asked.recalled(ONE, 1);
+        setup.working.fetch(|| setup.pass(30));
+        assert_eq!(setup.asked.late(MOST), []);
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_blames_nobody() {
+        let setup = setup();
+        setup.asked.recalled(ONE, 1);
+        setup.clock.0.fetch_add(3_600_000, Ordering::SeqCst);
+        assert_eq!(setup.asked.late(MOST), []);
+    }
+
+    impl Setup {
+        fn pass_once(&self) {
+            self.clock.0.fetch_add(250, Ordering::SeqCst);
+            self.working.time();
+        }
+    }
+}

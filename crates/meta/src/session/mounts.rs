@@ -1,0 +1,299 @@
+//! The verbs of mounts: which of all verbs a mount may have run, which ids such a verb names as
+//! the mount's own, and what its reply shows. There is no default: a verb of the wire that is in
+//! no list here does not compile.
+
+use cairn_base::{BlockId, BodyId, Error, Result, SessionId};
+
+use crate::ops::body::Data;
+use crate::ops::*;
+use crate::rows::{Content, Extent, Place};
+use crate::shown::Shown;
+use crate::{Stop, Verb};
+
+/// What a mount may use a verb for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// Nothing: it is for nodes.
+    Never,
+    Read,
+    Run,
+}
+
+/// What an operation names that must be of the session that sends it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Own {
+    pub session: Option<SessionId>,
+    /// A body that is to be used for the first time.
+    pub spare: Option<BodyId>,
+}
+
+/// A verb, as it is to a mount.
+pub trait Mounted: Verb {
+    const USE: Use;
+
+    fn own(&self) -> Own;
+
+    /// Takes out of a reply what its caller may not see.
+    fn show(&self, shown: &mut Shown<'_, '_>, reply: &mut Self::Reply) -> Result<(), Stop>;
+}
+
+/// Whether a mount may use `verb` so, in this session.
+///
+/// # Errors
+/// `Denied` if not; `Unavailable` if it is for a session of before.
+pub fn check<V: Mounted>(verb: &V, session: SessionId, wanted: Use) -> Result<()> {
+    if V::USE != wanted {
+        return Err(Error::Denied(format!("operation {} is not for a mount", V::NAME)));
+    }
+    let Own { session: named, spare } = verb.own();
+    if let Some(named) = named.filter(|named| *named != session) {
+        // It lapsed while this was on its way: what it wrote is written once more, in this one.
+        return Err(Error::Unavailable(format!("this is session {session}, not {named}")));
+    }
+    if let Some(spare) = spare.filter(|spare| spare.session != session) {
+        return Err(Error::Denied(format!("body {spare} is not of session {session}")));
+    }
+    Ok(())
+}
+
+/// Blocks that an operation publishes if it succeeds.
+pub fn published(number: u16, fields: &[u8]) -> Result<Vec<BlockId>> {
+    use crate::{WireVerb, wire};
+    let of = |extents: &[Extent]| {
+        let block = |extent: &Extent| match extent.place {
+            Place::Block { block, .. } => Some(block),
+            Place::Inline(_) | Place::Body { .. } => None,
+        };
+        extents.iter().filter_map(block).collect()
+    };
+    let data = match number {
+        append::Append::NUMBER => wire::decode::<append::Append>(fields)?.data,
+        write::Write::NUMBER => wire::decode::<write::Write>(fields)?.data,
+        coalesce::Coalesce::NUMBER => {
+            return Ok(of(&wire::decode::<coalesce::Coalesce>(fields)?.with));
+        }
+        _ => return Ok(Vec::new()),
+    };
+    Ok(match data {
+        Data::Blocks { extents, .. } => of(&extents),
+        Data::Inline(_) => Vec::new(),
+    })
+}
+
+/// Verbs for nodes only.
+macro_rules! never {
+    ($($module:ident::$verb:ident,)*) => {
+        $(impl Mounted for $module::$verb {
+            const USE: Use = Use::Never;
+
+            fn own(&self) -> Own {
+                Own::default()
+            }
+
+            fn show(&self, _: &mut Shown<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
+                Err(Error::Denied(format!("{} is not for a mount", Self::NAME)).into())
+            }
+        })*
+    };
+}
+
+/// Verbs for mounts: how they are used, what they name, and what is shown.
+macro_rules! mounted {
+    ($($module:ident::$verb:ident $use:ident, $own:expr, $show:expr;)*) => {
+        $(impl Mounted for $module::$verb {
+            const USE: Use = Use::$use;
+
+            fn own(&self) -> Own {
+                let own: fn(&Self) -> Own = $own;
+                own(self)
+            }
+
+            fn show(
+                &self,
+                shown: &mut Shown<'_, '_>,
+                reply: &mut Self::Reply,
+            ) -> Result<(), Stop> {
+                let show: Show<Self> = $show;
+                show(self, shown, reply)
+            }
+        })*
+    };
+}
+
+type Show<V> = fn(&V, &mut Shown<'_, '_>, &mut <V as Verb>::Reply) -> Result<(), Stop>;
+
+fn none<V>(_: &V) -> Own {
+    Own::default()
+}
+
+/// The reply tells nothing of what is in the bucket, or the verb has decided on the right to read.
+fn all<V: Verb>(_: &V, _: &mut Shown<'_, '_>, _: &mut V::Reply) -> Result<(), Stop> {
+    Ok(())
+}
+
+fn in_session(session: SessionId) -> Own {
+    Own { session: Some(session), spare: None }
+}
+
+fn with_spare(session: SessionId, spare: BodyId) -> Own {
+    Own { session: Some(session), spare: Some(spare) }
+}
+
+mounted! {
+    append::Append Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(&mut r.inode);
+    clone::CloneFile Run, |v| in_session(v.session), |_, s, r| s.inode(r);
+    coalesce::Coalesce Run, |v| in_session(v.session), all;
+    coalesce::ReadChunk Read, none, |_, s, r| {
+        if let Some((body, _)) = r {
+            s.reads(*body);
+        }
+        Ok(())
+    };
+    copy_range::CopyRange Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(&mut r.inode);
+    create::Create Run, none, |_, s, r| s.inode(&mut r.1);
+    create::Mknod Run, none, |_, s, r| s.inode(&mut r.1);
+    getattr::Access Read, none, |_, s, r| s.inode(&mut r.0);
+    getattr::Getattr Read, none, |_, s, r| s.inode(&mut r.0);
+    link::Link Run, none, |_, s, r| s.inode(r);
+    lock::ReleaseLock Run, |v| in_session(v.lock.session), all;
+    lock::TakeLock Run, |v| in_session(v.lock.session), all;
+    lock::TestLock Read, none, all;
+    lookup::Lookup Read, none, |_, s, r| s.inode(&mut r.1);
+    mkdir::Mkdir Run, none, |_, s, r| s.inode(&mut r.1);
+    open_object::OpenInode Read, none, |_, s, r| {
+        if let Content::Body(body) = r.inode.content {
+            s.reads(body);
+        }
+        s.inode(&mut r.inode)?;
+        s.bucket(r.opened.id, &mut r.opened.bucket)
+    };
+    open_object::ReadExtents Read, none, |v, s, _| {
+        s.reads(v.body);
+        Ok(())
+    };
+    readdir::Readdir Read, none, |_, s, r| {
+        r.entries.iter_mut().filter_map(|e| e.inode.as_mut()).try_for_each(|i| s.inode(i))
+    };
+    readlink::Readlink Read, none, all;
+    rename::Rename Run, none, all;
+    retain::LetGo Run, |v| in_session(v.session), all;
+    retain::Retain Run, |v| in_session(v.session), all;
+    rmdir::Rmdir Run, none, all;
+    sessions::ReserveInodes Run, |v| in_session(v.session), all;
+    setattr::Setattr Run, none, |_, s, r| s.inode(&mut r.0);
+    statfs::Replicas Read, none, all;
+    statfs::Statfs Read, none, all;
+    symlink::Symlink Run, none, |_, s, r| s.inode(&mut r.1);
+    truncate::Extend Run, |v| in_session(v.session), |_, s, r| s.inode(r);
+    truncate::PunchHole Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(&mut r.inode);
+    truncate::Truncate Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(&mut r.inode);
+    unlink::Unlink Run, none, all;
+    write::Write Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(r);
+    xattr::GetXattr Read, none, all;
+    xattr::ListXattrs Read, none, all;
+    xattr::RemoveXattr Run, none, all;
+    xattr::SetXattr Run, none, all;
+}
+
+never! {
+    buckets::CreateBucket,
+    buckets::Decide,
+    buckets::DeleteBucket,
+    buckets::FindWritable,
+    buckets::GetBucket,
+    buckets::ListBuckets,
+    buckets::UpdateBucket,
+    cluster::GetMap,
+    cluster::IssueToken,
+    cluster::PutMap,
+    cluster::RedeemToken,
+    copy_object::CopyObject,
+    credentials::AddAccessKey,
+    credentials::AddToken,
+    credentials::DisableUser,
+    credentials::FindAccessKey,
+    credentials::FindToken,
+    credentials::ListCredentials,
+    credentials::ListUsers,
+    credentials::RemoveCredential,
+    credentials::UserName,
+    delete_object::DeleteObject,
+    delete_object::DeleteObjects,
+    gc::DrainStep,
+    gc::ForgetFreed,
+    gc::FreeOrphans,
+    gc::ListDrains,
+    gc::ListFreed,
+    list_objects::ListObjects,
+    list_uploads::ListUploads,
+    lock::ReleaseAll,
+    move_object::MoveObject,
+    multipart::AbortUpload,
+    multipart::CompleteUpload,
+    multipart::CopyPart,
+    multipart::CreateUpload,
+    multipart::GetUpload,
+    multipart::ListParts,
+    multipart::PartTable,
+    multipart::PutPart,
+    multipart::TakeParts,
+    open_object::OpenObject,
+    put_object::AbandonBody,
+    put_object::MayWrite,
+    put_object::PutObject,
+    put_object::StageExtents,
+    retain::LetGoAll,
+    sessions::EndSession,
+    sessions::Format,
+    sessions::ListSessions,
+    sessions::OpenRemoteSession,
+    sessions::OpenSession,
+    tags::GetTags,
+    tags::PutTags,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{WireVerb, wire};
+    use bytes::Bytes;
+    use cairn_base::Ino;
+
+    const OWN: SessionId = SessionId(7);
+    const OTHER: SessionId = SessionId(8);
+
+    #[test]
+    fn a_mount_runs_what_a_file_system_needs_and_nothing_else() {
+        let never =
+            |number: u16| wire::USES.iter().any(|(n, _, u)| *n == number && *u == Use::Never);
+        for verb in [
+            credentials::AddAccessKey::NUMBER,
+            credentials::FindAccessKey::NUMBER,
+            put_object::PutObject::NUMBER,
+            put_object::StageExtents::NUMBER,
+            sessions::EndSession::NUMBER,
+            retain::LetGoAll::NUMBER,
+            lock::ReleaseAll::NUMBER,
+        ] {
+            assert!(never(verb), "{verb}");
+        }
+        assert!(!never(write::Write::NUMBER));
+    }
+
+    #[test]
+    fn a_mount_names_no_session_and_no_body_of_others() {
+        let write = |session: SessionId, spare: SessionId| {
+            let spare = BodyId { session: spare, counter: 1 };
+            let data = Data::Inline(Bytes::from_static(b"x"));
+            let verb = write::Write { ino: Ino(5), session, opened: true, spare, offset: 0, data };
+            check(&verb, OWN, Use::Run)
+        };
+        write(OWN, OWN).unwrap();
+        assert!(write(OTHER, OWN).is_err());
+        assert!(write(OWN, OTHER).is_err());
+        let let_go = retain::LetGo { ino: Ino(5), session: OTHER };
+        assert!(check(&let_go, OWN, Use::Run).is_err());
+        assert!(check(&let_go, OTHER, Use::Run).is_ok());
+        assert!(check(&let_go, OTHER, Use::Read).is_err());
+    }
+}

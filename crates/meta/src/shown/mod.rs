@@ -1,0 +1,231 @@
+//! What a mount is shown of replies and of rows that it may keep. A mount is trusted with nothing:
+//! bytes, and all that is made of them, go only to users who may read in the bucket; of a bucket
+//! that a user may not inspect, no more is shown than its readers need.
+//!
+//! ```text
+//!   verb ── apply ──► reply ── Mounted::show ──► reply as shown ─► mount
+//!                     rows ─── Shown::rows ────► rows as shown, leased
+//! ```
+//!
+//! It is not the decision whether an operation may run: that is each verb's own. Here the right to
+//! read is decided once more, for each inode and each row, whatever the verb has decided.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use cairn_auth::{Action, decide};
+use cairn_base::codec::Fields;
+use cairn_base::{BodyId, BucketId, Error, Ino, UserId};
+
+use crate::rows::{Bucket, Content, FORMAT, Inode, Row};
+use crate::{Context, Stop, View, keys};
+
+/// Rows on their way to a session.
+pub type Rows = Vec<(Bytes, Option<Bytes>)>;
+
+/// What a caller may see of a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Sight {
+    Nothing,
+    /// What is in it, and of its settings what a reader needs.
+    Contents,
+    All,
+}
+
+/// Decides for one caller, in the view of one operation.
+pub struct Shown<'a, 'v> {
+    view: &'a mut View<'v>,
+    context: &'a Context,
+    sights: HashMap<BucketId, Sight>,
+    /// The buckets of directories, where these exist.
+    directories: HashMap<Ino, Option<BucketId>>,
+    /// Bodies whose extents the caller was allowed to read.
+    bodies: Vec<BodyId>,
+}
+
+impl<'a, 'v> Shown<'a, 'v> {
+    pub fn new(view: &'a mut View<'v>, context: &'a Context) -> Shown<'a, 'v> {
+        let (sights, directories) = (HashMap::new(), HashMap::new());
+        Shown { view, context, sights, directories, bodies: Vec::new() }
+    }
+
+    fn sight(&mut self, bucket: BucketId) -> Result<Sight, Stop> {
+        // The root is in no bucket; what is in it is decided entry by entry.
+        if bucket == BucketId(0) || self.context.caller.is_root() {
+            return Ok(Sight::All);
+        }
+        if let Some(sight) = self.sights.get(&bucket) {
+            return Ok(*sight);
+        }
+        let row = self.view.get(&keys::bucket(bucket))?;
+        let sight = match row.as_ref().map(Bucket::decode).transpose()? {
+            Some(bucket) => {
+                let may = |action| decide(&self.context.caller, bucket.access(), action).is_ok();
+                match (may(Action::Inspect), may(Action::Read)) {
+                    (true, _) => Sight::All,
+                    (false, true) => Sight::Contents,
+                    (false, false) => Sight::Nothing,
+                }
+            }
+            None => Sight::Nothing,
+        };
+        self.sights.insert(bucket, sight);
+        Ok(sight)
+    }
+
+    /// Takes the content out of an inode, and what is made of it, unless the caller may read it.
+    /// The id of a body stays, as blocks are written for it: it gives access to nothing.
+    pub fn inode(&mut self, inode: &mut Inode) -> Result<(), Stop> {
+        if self.sight(inode.bucket)? >= Sight::Contents {
+            return Ok(());
+        }
+        if let Content::Inline(_) = inode.content {
+            inode.content = Content::Empty;
+        }
+        inode.object = None;
+        inode.unknown.clear();
+        Ok(())
+    }
+
+    /// Takes out of a bucket's settings whatever readers do not need, unless the caller may
+    /// inspect it.
+    pub fn bucket(&mut self, id: BucketId, bucket: &mut Bucket) -> Result<(), Stop> {
+        if self.sight(id)? < Sight::All {
+            *bucket = for_readers(bucket, self.context.caller.user());
+        }
+        Ok(())
+    }
+
+    /// The caller was allowed to read this body.
+    pub fn reads(&mut self, body: BodyId) {
+        self.bodies.push(body);
+    }
+
+    /// Keeps of rows those that the caller may see. `are_own`: extents were looked at already, and
+    /// are in blocks of its own session.
+    pub fn rows(&mut self, rows: &mut Rows, are_own: bool) -> Result<(), Stop> {
+        if self.context.caller.is_root() {
+            return Ok(());
+        }
+        for (key, row) in std::mem::take(rows) {
+            if let Some(row) = self.row(&key, row, are_own)? {
+                rows.push((key, row));
+            }
+        }
+        Ok(())
+    }
+
+    /// A row as shown; `None` if it is not.
+    fn row(
+        &mut self,
+        key: &Bytes,
+        row: Option<Bytes>,
+        are_own: bool,
+    ) -> Result<Option<Option<Bytes>>, Stop> {
+        let is_shown = match key.first() {
+            Some(b'i') => match &row {
+                Some(row) => self.sight(bucket_of(row)?)? >= Sight::Contents,
+                None => true,
+            },
+            Some(b'd') => self.shows_entry(key, row.as_ref())?,
+            Some(b't' | b'x') => match number_in(key, 1) {
+                Some(ino) => self.shows_inode(Ino(ino))?,
+                None => false,
+            },
+            Some(b'l') => match keys::locks_of(key) {
+                Some(ino) => self.shows_inode(ino)?,
+                None => false,
+            },
+            Some(b'e') => {
+                are_own || keys::extents_body(key).is_some_and(|b| self.bodies.contains(&b))
+            }
+            // How often a body is referred to: it is one that an inode names which was looked at.
+            Some(b'r') => true,
+            Some(b'n') => match number_in(key, 1) {
+                Some(bucket) => self.sight(BucketId(bucket))? == Sight::All,
+                None => false,
+            },
+            Some(b'b') => return self.bucket_row(key, row),
+            _ => false,
+        };
+        Ok(is_shown.then_some(row))
+    }
+
+    fn bucket_row(
+        &mut self,
+        key: &Bytes,
+        row: Option<Bytes>,
+    ) -> Result<Option<Option<Bytes>>, Stop> {
+        let (Some(id), Some(row)) = (number_in(key, 1), row) else { return Ok(None) };
+        Ok(match self.sight(BucketId(id))? {
+            Sight::Nothing => None,
+            Sight::Contents => {
+                let bucket = Bucket::decode(&row)?;
+                Some(Some(for_readers(&bucket, self.context.caller.user()).encode()))
+            }
+            Sight::All => Some(Some(row)),
+        })
+    }
+
+    /// An entry of the root is a bucket. That there is none of a name, everybody may know.
+    fn shows_entry(&mut self, key: &Bytes, row: Option<&Bytes>) -> Result<bool, Stop> {
+        let Some(parent) = number_in(key, 1) else { return Ok(false) };
+        if Ino(parent) != Ino::ROOT {
+            return self.shows_inode(Ino(parent));
+        }
+        let Some(row) = row else { return Ok(true) };
+        let entry = crate::rows::Entry::decode(row)?;
+        Ok(self.sight(BucketId(entry.ino.0))? >= Sight::Contents)
+    }
+
+    /// Whether the caller may see what belongs to an inode. Of one that is gone nothing is left.
+    fn shows_inode(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let known = self.directories.get(&ino).copied();
+        let bucket = match known {
+            Some(bucket) => bucket,
+            None => {
+                let row = self.view.get(&keys::inode(ino))?;
+                let bucket = row.as_ref().map(bucket_of).transpose()?;
+                self.directories.insert(ino, bucket);
+                bucket
+            }
+        };
+        match bucket {
+            Some(bucket) => Ok(self.sight(bucket)? >= Sight::Contents),
+            None => Ok(false),
+        }
+    }
+}
+
+/// What who may only read needs to know of a bucket: what decides on the reader's own rights.
+fn for_readers(bucket: &Bucket, reader: UserId) -> Bucket {
+    let own = bucket.grants.iter().filter(|(user, _)| *user == reader);
+    Bucket {
+        name: bucket.name.clone(),
+        kind: bucket.kind,
+        visibility: bucket.visibility,
+        cache_control: bucket.cache_control.clone(),
+        grants: own.copied().collect(),
+        replicas: bucket.replicas,
+        redirect: bucket.redirect,
+        ..Bucket::default()
+    }
+}
+
+/// The bucket that a row of an inode names. The rest is not looked at.
+fn bucket_of(row: &Bytes) -> Result<BucketId, Error> {
+    let mut fields = Fields::open(row, FORMAT)?;
+    while let Some(field) = fields.next_field()? {
+        if field.tag == Inode::BUCKET_TAG {
+            return Ok(BucketId(field.number()?));
+        }
+    }
+    Ok(BucketId(0))
+}
+
+fn number_in(key: &[u8], at: usize) -> Option<u64> {
+    key.get(at..)?.first_chunk().map(|number| u64::from_be_bytes(*number))
+}

@@ -1,0 +1,45 @@
+//! A session that nobody wants any more is not attached again.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::net::{LEASE, Net, get, put};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_closed_stays_closed() {
+    let net = Net::new().await;
+    for hasty in [false, true] {
+        let (client, _) = match hasty {
+            true => net.hasty_client(1).await,
+            false => net.client(2).await,
+        };
+        put(&client, "key", 1).await.unwrap();
+        client.close().await;
+        assert!(net.sessions().list().is_empty());
+        let asked = async { (put(&client, "key", 2).await, get(&client, "key").await) };
+        let (written, read) = timeout(PATIENCE, asked).await.unwrap();
+        assert!(written.is_err() && read.is_err());
+        sleep(LEASE / 2).await;
+        assert!(net.sessions().list().is_empty() && !client.is_attached());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_dropped_lapses() {
+    let net = Net::new().await;
+    let (client, _) = net.hasty_client(1).await;
+    let other = client.clone();
+    drop(client);
+    put(&other, "key", 1).await.unwrap();
+    assert_eq!(net.sessions().list().len(), 1);
+    drop(other);
+    let lapsed = async {
+        while !net.sessions().list().is_empty() {
+            sleep(LEASE / 8).await;
+        }
+    };
+    timeout(PATIENCE, lapsed).await.unwrap();
+}

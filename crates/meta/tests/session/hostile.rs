@@ -1,0 +1,255 @@
+//! Sessions that renew and do nothing else of what they are asked: nobody waits for one of them for
+//! longer than a lease. Time is set here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cairn_auth::{Caller, Visibility};
+use cairn_base::{Clock, Ino, SessionId, Timestamp, UserId};
+use cairn_meta::engine::Memory;
+use cairn_meta::master::{Config, Master};
+use cairn_meta::ops::buckets::CreateBucket;
+use cairn_meta::ops::lookup::Lookup;
+use cairn_meta::ops::mkdir::Mkdir;
+use cairn_meta::ops::readdir::Readdir;
+use cairn_meta::ops::sessions::Format;
+use cairn_meta::ops::setattr::Setattr;
+use cairn_meta::rows::BucketKind;
+use cairn_meta::session::host::{Answer, Peer, Sessions};
+use cairn_meta::session::{
+    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Method, Read,
+    ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run,
+};
+use cairn_meta::{WireVerb, wire};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+const LEASE: Duration = Duration::from_secs(10);
+const STEP_MS: u64 = 250;
+
+#[derive(Default)]
+struct SetClock(AtomicU64);
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_secs(1_700_000_000)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(1000 + self.0.load(Ordering::SeqCst))
+    }
+}
+
+struct Host {
+    clock: Arc<SetClock>,
+    master: Master,
+    sessions: Arc<Sessions>,
+    bucket: Ino,
+    id: cairn_base::BucketId,
+}
+
+fn root() -> Caller {
+    Caller::verified(UserId::ROOT)
+}
+
+impl Host {
+    async fn new() -> Host {
+        let clock = Arc::new(SetClock::default());
+        let engine = Arc::new(Memory::new());
+        let master = Master::start(engine, clock.clone(), Config::default()).unwrap();
+        master.run(&Caller::system(), Format { cluster: 1 }).await.unwrap();
+        let (name, kind) = ("bucket".to_owned(), BucketKind::Posix);
+        let create = CreateBucket { name, kind, visibility: Visibility::Private };
+        let id = master.run(&root(), create).await.unwrap();
+        let lookup = Lookup { parent: Ino::ROOT, name: b"bucket".to_vec() };
+        let (bucket, _) = master.read(&root(), lookup).await.unwrap();
+        let sessions = Sessions::start(master.clone(), clock.clone(), LEASE).await.unwrap();
+        Host { clock, master, sessions, bucket, id }
+    }
+
+    async fn mount(&self, number: u64, method: Method) -> Mount {
+        let (peer, session) = (Peer::mount(UserId::ROOT), SessionId(number));
+        let mut mount = Mount {
+            sessions: Arc::clone(&self.sessions),
+            peer,
+            session,
+            recalls: None,
+            lies: false,
+        };
+        mount.attach(method).await;
+        if method == Method::AttachToReplay {
+            mount.ask::<_, ()>(Method::Replayed, &Replayed { session }).await.unwrap();
+        }
+        mount
+    }
+
+    fn change(&self, ino: Ino, mode: u32) -> JoinHandle<()> {
+        let master = self.master.clone();
+        let verb = Setattr { ino, mode: Some(mode), ..Setattr::default() };
+        tokio::spawn(async move { drop(master.run(&root(), verb).await.unwrap()) })
+    }
+
+    /// Time goes on, and `each` is done all the while.
+    async fn pass(&self, secs: u64, mut each: impl AsyncFnMut()) {
+        for _ in 0..secs * 1000 / STEP_MS {
+            self.clock.0.fetch_add(STEP_MS, Ordering::SeqCst);
+            each().await;
+            self.sessions.tick().await.unwrap();
+            // The threads of the master go on meanwhile: while they are late, nothing is counted.
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// As [`Host::pass`], until the session of a mount has ended.
+    async fn pass_until_ended(&self, mount: &mut Mount, mut each: impl AsyncFnMut()) {
+        for _ in 0..10_000 {
+            self.pass(1, async || each().await).await;
+            if !mount.renew(if mount.lies { 0 } else { u64::MAX }).await {
+                return;
+            }
+        }
+        panic!("it goes on for ever");
+    }
+}
+
+struct Mount {
+    sessions: Arc<Sessions>,
+    peer: Peer,
+    session: SessionId,
+    recalls: Option<UnboundedReceiver<Recall>>,
+    /// It says that it goes on reading from the beginning.
+    lies: bool,
+}
+
+impl Mount {
+    async fn ask<M: Serialize, R: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        message: &M,
+    ) -> Option<R> {
+        let message = wire::encode(message).unwrap();
+        let bytes = match self.sessions.handle(&self.peer, method, &message).await.unwrap() {
+            Answer::Bytes(bytes) => bytes,
+            Answer::Attached(bytes, recalls) => {
+                self.recalls = Some(recalls);
+                bytes
+            }
+        };
+        match wire::decode::<Reply<R>>(&bytes).unwrap() {
+            Reply::Done(done) => Some(done),
+            Reply::NotAttached => None,
+            Reply::Failed(error) => panic!("{error}"),
+            Reply::NotServing(why) => panic!("{why}"),
+        }
+    }
+
+    async fn attach(&mut self, method: Method) {
+        let session = self.session;
+        self.ask::<_, Attached>(method, &Attach { session }).await.unwrap();
+    }
+
+    /// Whether the session lives.
+    async fn renew(&mut self, reads_from: u64) -> bool {
+        let renew = Renew { session: self.session, reads_from };
+        self.ask::<_, Renewed>(Method::Renew, &renew).await.is_some()
+    }
+
+    async fn read<V: WireVerb>(&mut self, verb: V) -> V::Reply {
+        let (session, caller) = (self.session, root().to_relayed());
+        let fields = wire::encode(&verb).unwrap();
+        let read = Read { session, caller, verb: V::NUMBER, fields, lease: true };
+        let reply: ReadReply = self.ask(Method::Read, &read).await.unwrap();
+        wire::decode(&reply.reply.unwrap()).unwrap()
+    }
+
+    /// A directory that it may fill by itself.
+    async fn delegated(&mut self, host: &Host, name: &str) -> Ino {
+        let session = self.session;
+        let verb = Mkdir { parent: host.bucket, name: name.into(), mode: 0o755, umask: 0 };
+        let fields = wire::encode(&verb).unwrap();
+        let (caller, verb, released) = (root().to_relayed(), Mkdir::NUMBER, verb.changes());
+        let run = Run { session, slot: 0, sequence: 1, caller, verb, fields };
+        let execute = Execute { change: Change { run, released }, ino: None };
+        let made: Executed = self.ask(Method::Execute, &execute).await.unwrap();
+        let directory = made.ino.unwrap();
+        let delegate = Delegate { session, directory, bucket: host.id };
+        self.ask::<_, Delegated>(Method::Delegate, &delegate).await.unwrap();
+        directory
+    }
+}
+
+#[tokio::test]
+async fn a_recall_that_is_not_acknowledged_ends_the_session() {
+    let host = Host::new().await;
+    let mut deaf = host.mount(1, Method::Attach).await;
+    let mut honest = host.mount(2, Method::Attach).await;
+    let ino = host.bucket;
+    for mount in [&mut deaf, &mut honest] {
+        mount.read(Lookup { parent: Ino::ROOT, name: b"bucket".to_vec() }).await;
+    }
+    let change = host.change(ino, 0o750);
+    let Recall { number, .. } = honest.recalls.as_mut().unwrap().recv().await.unwrap();
+    deaf.recalls.as_mut().unwrap().recv().await.unwrap();
+    let acknowledge = Acknowledge { session: honest.session, number };
+    honest.ask::<_, ()>(Method::Acknowledge, &acknowledge).await.unwrap();
+    host.pass(9, async || assert!(deaf.renew(u64::MAX).await && honest.renew(u64::MAX).await))
+        .await;
+    assert!(!change.is_finished(), "it may still show what was before");
+    host.pass_until_ended(&mut deaf, async || assert!(honest.renew(u64::MAX).await)).await;
+    change.await.unwrap();
+    assert!(honest.renew(u64::MAX).await);
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_given_back_ends_the_session() {
+    let host = Host::new().await;
+    let mut keeping = host.mount(1, Method::AttachToReplay).await;
+    let directory = keeping.delegated(&host, "kept").await;
+    let master = host.master.clone();
+    let list = Readdir { ino: directory, after: None, limit: 10, attributes: false };
+    let listing = tokio::spawn(async move { master.read(&root(), list).await });
+    keeping.recalls.as_mut().unwrap().recv().await.unwrap();
+    let acknowledge = Acknowledge { session: keeping.session, number: u64::MAX };
+    let mut seconds = 0;
+    host.pass(9, async || {
+        keeping.ask::<_, ()>(Method::Acknowledge, &acknowledge).await.unwrap();
+        // Attached anew it has no more time than it had.
+        seconds += 1;
+        if seconds % 8 == 0 {
+            keeping.attach(Method::AttachToReplay).await;
+        }
+        assert!(keeping.renew(u64::MAX).await);
+    })
+    .await;
+    assert!(!listing.is_finished());
+    host.pass_until_ended(&mut keeping, async || ()).await;
+    assert!(listing.await.unwrap().unwrap().entries.is_empty());
+}
+
+#[tokio::test]
+async fn a_mount_that_reads_what_was_before_for_ever_is_ended() {
+    let host = Host::new().await;
+    let mut lying = host.mount(1, Method::Attach).await;
+    let mut honest = host.mount(2, Method::Attach).await;
+    lying.lies = true;
+    let begun = host.master.durable_batch();
+    host.change(host.bucket, 0o750).await.unwrap();
+    let (mut settled, mut steps) = (0, 0);
+    host.pass_until_ended(&mut lying, async || {
+        let renew = Renew { session: honest.session, reads_from: settled };
+        let renewed: Renewed = honest.ask(Method::Renew, &renew).await.unwrap();
+        settled = renewed.settled;
+        steps += 1;
+        if steps % 40 == 0 {
+            host.change(host.bucket, 0o700 + steps % 8).await.unwrap();
+        }
+    })
+    .await;
+    assert!(steps > 100 * 4, "{steps}");
+    assert!(honest.renew(settled).await);
+    assert!(host.sessions.reads_from() > begun, "garbage is collected");
+}
