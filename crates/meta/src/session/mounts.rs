@@ -197,6 +197,8 @@ mounted! {
 
 never! {
     buckets::CreateBucket,
+    buckets::CreateTaggedBucket,
+    buckets::DropUploads,
     buckets::Decide,
     buckets::DeleteBucket,
     buckets::FindWritable,
@@ -208,6 +210,7 @@ never! {
     cluster::PutMap,
     cluster::RedeemToken,
     copy_object::CopyObject,
+    copy_object::CopyCheckedObject,
     credentials::AddAccessKey,
     credentials::AddToken,
     credentials::DisableUser,
@@ -231,6 +234,7 @@ never! {
     multipart::AbortUpload,
     multipart::CompleteUpload,
     multipart::CopyPart,
+    multipart::CopyCheckedPart,
     multipart::CreateUpload,
     multipart::GetUpload,
     multipart::ListParts,
