@@ -348,7 +348,7 @@ impl Operation {
         SIGNED.contains(&name)
             || (self.level != Level::Service && name == OWNER)
             || (self.input != Input::None && BODY.contains(&name))
-            || self.headers.iter().any(|group| group.iter().any(|known| matches(known)))
+            || self.headers.iter().any(|group| group.iter().any(&matches))
     }
 }
 
