@@ -23,7 +23,7 @@ use cairn_meta::ops::put_object::{NewContent, PutObject};
 use cairn_meta::ops::rename::{Rename, RenameMode};
 use cairn_meta::ops::retain::{LetGo, Retain};
 use cairn_meta::ops::sessions::{OpenSession, ReserveInodes};
-use cairn_meta::ops::truncate::{PunchHole, Truncate};
+use cairn_meta::ops::truncate::{Extend, PunchHole, Truncate};
 use cairn_meta::ops::xattr::{GetXattr, ListXattrs, RemoveXattr, SetXattr, XattrMode};
 use cairn_meta::ops::{
     append, clone, coalesce, copy_range, link, lookup, mkdir, readdir, readlink, rmdir, setattr,
@@ -348,6 +348,7 @@ fn reads(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)> 
         fields(&lookup::Lookup { parent: Ino::ROOT, name: b"mark-bucket".to_vec() }),
         fields(&lookup::Lookup { parent: Ino::ROOT, name: b"none".to_vec() }),
         fields(&readlink::Readlink { ino: link }),
+        fields(&statfs::Replicas { ino: at.file }),
         fields(&statfs::Statfs { ino: Ino::ROOT }),
         fields(&statfs::Statfs { ino: at.file }),
         fields(&GetXattr { ino: tagged, name: b"user.a".to_vec() }),
@@ -428,6 +429,7 @@ fn changes(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)
         fields(&setattr::Setattr { ino, ..Default::default() }),
         fields(&setattr::Setattr { ino, mode: Some(0o600), ..Default::default() }),
         fields(&symlink::Symlink { parent, name: new(), target: Bytes::from_static(b"t") }),
+        fields(&Extend { ino, session, opened, end: 11 }),
         fields(&PunchHole { ino, session, opened, spare, offset: 20, len: 5 }),
         fields(&Truncate { ino, session, opened, spare, size: 11 }),
         fields(&unlink::Unlink { parent, name: name() }),
