@@ -491,7 +491,7 @@ impl Verb for AbortUpload {
 /// Whether an upload that is not in progress was aborted: its number was given out, and no
 /// object has its parts. A client whose answer was lost asks again.
 fn was_aborted(view: &mut View<'_>, upload: UploadId) -> Result<bool, Stop> {
-    match load::<Drain>(view, &keys::drain_upload(upload))? {
+    match load::<Draining>(view, &keys::drain_upload(upload))?.map(|found| found.drain) {
         Some(Drain::Aborted) => return Ok(true),
         Some(_) => return Ok(false),
         None => {}
@@ -515,7 +515,7 @@ pub(super) fn abort_uploads(
         let (_, upload) = keys::upload_parts(key)
             .ok_or_else(|| Error::corrupt("key of an upload", key.len(), "18"))?;
         view.delete(key.clone());
-        store(view, keys::drain_upload(upload), &Drain::Aborted);
+        store(view, keys::drain_upload(upload), &Draining::from(Drain::Aborted));
     }
     count_uploads(view, bucket, -(rows.len() as i64))?;
     Ok(more)

@@ -206,10 +206,7 @@ impl Client {
     }
 
     /// Does something again and again, until the session is closed.
-    fn keep<F: Future<Output = ()> + Send>(
-        &self,
-        step: impl Fn(Arc<Inner>) -> F + Send + 'static,
-    ) {
+    fn keep<F: Future<Output = ()> + Send>(&self, step: impl Fn(Arc<Inner>) -> F + Send + 'static) {
         let inner = Arc::clone(&self.inner);
         tokio::spawn(async move {
             loop {

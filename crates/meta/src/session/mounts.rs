@@ -197,8 +197,10 @@ mounted! {
 
 never! {
     buckets::CreateBucket,
+    buckets::CreateTaggedBucket,
     buckets::Decide,
     buckets::DeleteBucket,
+    buckets::DropUploads,
     buckets::FindWritable,
     buckets::GetBucket,
     buckets::ListBuckets,
@@ -207,6 +209,7 @@ never! {
     cluster::IssueToken,
     cluster::PutMap,
     cluster::RedeemToken,
+    copy_object::CopyCheckedObject,
     copy_object::CopyObject,
     credentials::AddAccessKey,
     credentials::AddToken,
@@ -230,6 +233,7 @@ never! {
     move_object::MoveObject,
     multipart::AbortUpload,
     multipart::CompleteUpload,
+    multipart::CopyCheckedPart,
     multipart::CopyPart,
     multipart::CreateUpload,
     multipart::GetUpload,

@@ -21,7 +21,7 @@ use cairn_meta::session::{
     Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Method, Read,
     ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run,
 };
-use cairn_meta::{WireVerb, wire};
+use cairn_meta::{Verb, WireVerb, wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -196,7 +196,8 @@ async fn a_recall_that_is_not_acknowledged_ends_the_session() {
     deaf.recalls.as_mut().unwrap().recv().await.unwrap();
     let acknowledge = Acknowledge { session: honest.session, number };
     honest.ask::<_, ()>(Method::Acknowledge, &acknowledge).await.unwrap();
-    host.pass(9, async || assert!(deaf.renew(u64::MAX).await && honest.renew(u64::MAX).await)).await;
+    host.pass(9, async || assert!(deaf.renew(u64::MAX).await && honest.renew(u64::MAX).await))
+        .await;
     assert!(!change.is_finished(), "it may still show what was before");
     host.pass_until_ended(&mut deaf, async || assert!(honest.renew(u64::MAX).await)).await;
     change.await.unwrap();

@@ -164,15 +164,8 @@ impl World {
         let (masters, orders) = (layout.masters.clone(), Arc::default());
         let reads = [50, 80][rng.below(2) as usize];
         let hostile = Arc::new(AtomicBool::new(seed >= HOSTILE));
-        let all = Surroundings {
-            net,
-            rng: Arc::clone(&rng),
-            database,
-            masters,
-            orders,
-            hostile,
-            tuning,
-        };
+        let all =
+            Surroundings { net, rng: Arc::clone(&rng), database, masters, orders, hostile, tuning };
         let skew = || rng.below(20_000) as i64 - 10_000;
         let hosts = layout.all().into_iter().chain([CLIENT_HOST]);
         let hosts = hosts.map(|node| (node, Host::new(skew()))).collect();
