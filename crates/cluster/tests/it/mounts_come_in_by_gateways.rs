@@ -172,6 +172,10 @@ struct Mount {
 
 impl World {
     pub async fn new() -> World {
+        World::with_lease(LEASE).await
+    }
+
+    pub async fn with_lease(lease: std::time::Duration) -> World {
         let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
             (Arc::new(RealClock::default()), Arc::new(RealRng));
         let cluster = Cluster::new();
@@ -187,7 +191,7 @@ impl World {
         let bucket = master.run(&Caller::verified(UserId::ROOT), made).await.unwrap();
         let map = PutMap { map: map_of(&[(MASTER, Role::Master), G1, G2]).encode() };
         master.run(&Caller::system(), map).await.unwrap();
-        let sessions = Sessions::start(master.clone(), Arc::clone(&clock), LEASE).await.unwrap();
+        let sessions = Sessions::start(master.clone(), Arc::clone(&clock), lease).await.unwrap();
         let keeper = Keeper::start(master.clone(), NodeView::new(Vec::new())).await.unwrap();
         let secrets = Secrets { seal: None, authority: None, links: None };
         let controller = Controller::new(

@@ -119,7 +119,7 @@ const FILE: &[u8] = b"file";
 
 impl Hidden {
     async fn new() -> Hidden {
-        let world = World::new().await;
+        let world = World::with_lease(60 * LONG).await;
         let owner = Caller::verified(user(&world, "owner").await);
         let bucket = make(&world, &owner, "mark-bucket").await;
         world.master.run(&Caller::system(), OpenSession { session: PLANTER }).await.unwrap();
@@ -351,6 +351,7 @@ fn reads(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)> 
         fields(&statfs::Replicas { ino: at.file }),
         fields(&statfs::Statfs { ino: Ino::ROOT }),
         fields(&statfs::Statfs { ino: at.file }),
+        fields(&statfs::Replicas { ino: at.file }),
         fields(&GetXattr { ino: tagged, name: b"user.a".to_vec() }),
         fields(&ListXattrs { ino: tagged }),
         // For nodes only.
@@ -431,6 +432,7 @@ fn changes(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)
         fields(&symlink::Symlink { parent, name: new(), target: Bytes::from_static(b"t") }),
         fields(&Extend { ino, session, opened, end: 11 }),
         fields(&PunchHole { ino, session, opened, spare, offset: 20, len: 5 }),
+        fields(&Extend { ino, session, opened, end: 30 }),
         fields(&Truncate { ino, session, opened, spare, size: 11 }),
         fields(&unlink::Unlink { parent, name: name() }),
         fields(&write::Write { ino, session, opened, spare, offset, data: data() }),
@@ -644,7 +646,7 @@ async fn blocks_are_written_by_users_who_may_write() {
 #[tokio::test]
 async fn sessions_of_a_user_are_limited() {
     use cairn_meta::session::host::{self, SESSIONS_OF_A_USER};
-    let world = World::new().await;
+    let world = World::with_lease(60 * LONG).await;
     let sessions = &world.sessions;
     let peer = host::Peer::mount(UserId(9));
     let kept = Mutex::new(Vec::new());

@@ -89,7 +89,10 @@ pub async fn route(
             observe(door, request, &target).await
         }
         // Those that are no mounts: the others never come here.
-        Target::Mount => Err(Error::Invalid("for `cairn mount` of the server's version, by an upgrade".into()).into()),
+        Target::Mount => {
+            Err(Error::Invalid("for `cairn mount` of the server's version, by an upgrade".into())
+                .into())
+        }
         Target::Buckets | Target::Health | Target::Ready | Target::Metrics => {
             other(request, READ_ONLY)
         }

@@ -195,15 +195,24 @@ impl Asked {
         }
     }
 
-    /// Sessions that have not done for so long what they were asked.
-    pub fn late(&self, most: Duration) -> Vec<SessionId> {
-        if is_planted(Bug::RecallWithoutDeadline) {
-            return Vec::new();
-        }
-        let now = self.working.time();
+    /// Whether a session has not done for so long what it was asked.
+    pub fn is_late(&self, session: SessionId, most: Duration) -> bool {
+        let since = self.sessions.lock().get(&session).and_then(One::since);
+        self.is_past(since, most)
+    }
+
+    /// Whether it has not given a directory back for so long: to attach again does not do that.
+    pub fn keeps_late(&self, session: SessionId, most: Duration) -> bool {
         let sessions = self.sessions.lock();
-        let is_late = |one: &One| one.since().is_some_and(|since| now >= since + most);
-        sessions.iter().filter(|(_, one)| is_late(one)).map(|(session, _)| *session).collect()
+        let first = |one: &One| one.directories.values().copied().min();
+        let since = sessions.get(&session).and_then(first);
+        drop(sessions);
+        self.is_past(since, most)
+    }
+
+    fn is_past(&self, since: Option<Duration>, most: Duration) -> bool {
+        let is_due = |since| self.working.time() >= since + most;
+        since.is_some_and(is_due) && !is_planted(Bug::RecallWithoutDeadline)
     }
 }
 
@@ -257,15 +266,15 @@ mod tests {
         setup.pass(5);
         setup.asked.recalled(ONE, 2);
         setup.pass(4);
-        assert_eq!(setup.asked.late(MOST), []);
+        assert!(!setup.asked.is_late(ONE, MOST));
         setup.pass(1);
-        assert_eq!(setup.asked.late(MOST), [ONE]);
+        assert!(setup.asked.is_late(ONE, MOST));
         setup.asked.acknowledged(ONE, 1);
-        assert_eq!(setup.asked.late(MOST), [], "the second one was sent later");
+        assert!(!setup.asked.is_late(ONE, MOST), "the second one was sent later");
         setup.pass(5);
-        assert_eq!(setup.asked.late(MOST), [ONE]);
+        assert!(setup.asked.is_late(ONE, MOST));
         setup.asked.let_go(ONE);
-        assert_eq!(setup.asked.late(MOST), []);
+        assert!(!setup.asked.is_late(ONE, MOST));
     }
 
     #[test]
@@ -276,9 +285,9 @@ mod tests {
         setup.asked.let_go(ONE);
         setup.asked.wanted_back(ONE, Ino(7));
         setup.pass(1);
-        assert_eq!(setup.asked.late(MOST), [ONE]);
+        assert!(setup.asked.is_late(ONE, MOST));
         setup.asked.given_back(ONE, Ino(7));
-        assert_eq!(setup.asked.late(MOST), []);
+        assert!(!setup.asked.is_late(ONE, MOST));
     }
 
     #[test]
@@ -288,18 +297,18 @@ mod tests {
             setup.asked.recalled(ONE, 1);
             setup.working.begin(step);
             setup.pass(30);
-            assert_eq!(setup.asked.late(MOST), []);
+            assert!(!setup.asked.is_late(ONE, MOST));
             // Steps that end are no stall, however many there are.
             for _ in 0..12 * 4 {
                 setup.working.begin(step);
                 setup.pass_once();
             }
-            assert_eq!(setup.asked.late(MOST), [ONE]);
+            assert!(setup.asked.is_late(ONE, MOST));
         }
         let setup = setup();
         setup.asked.recalled(ONE, 1);
         setup.working.fetch(|| setup.pass(30));
-        assert_eq!(setup.asked.late(MOST), []);
+        assert!(!setup.asked.is_late(ONE, MOST));
     }
 
     #[test]
@@ -307,7 +316,7 @@ mod tests {
         let setup = setup();
         setup.asked.recalled(ONE, 1);
         setup.clock.0.fetch_add(3_600_000, Ordering::SeqCst);
-        assert_eq!(setup.asked.late(MOST), []);
+        assert!(!setup.asked.is_late(ONE, MOST));
     }
 
     impl Setup {

@@ -296,9 +296,14 @@ impl Master {
         self.owner.shared.working.time()
     }
 
-    /// Sessions that have not done what they were asked for so long.
-    pub fn late_sessions(&self, most: Duration) -> Vec<SessionId> {
-        self.owner.shared.asked.late(most)
+    /// Whether a session has not done what it was asked for so long.
+    pub fn is_late(&self, session: SessionId, most: Duration) -> bool {
+        self.owner.shared.asked.is_late(session, most)
+    }
+
+    /// Whether a session has not given a directory back for so long.
+    pub fn keeps_late(&self, session: SessionId, most: Duration) -> bool {
+        self.owner.shared.asked.keeps_late(session, most)
     }
 
     pub fn stats(&self) -> Stats {

@@ -301,7 +301,7 @@ impl Sessions {
     /// From here on the session does not lapse before it can be attached.
     fn begin_opening(&self, peer: &Peer, session: SessionId) -> Result<()> {
         let mut state = self.state.lock();
-        if state.ending.contains(&session) {
+        if state.ending.contains(&session) || self.master.keeps_late(session, self.lease) {
             return Err(lapsed(session));
         }
         if peer.user.is_some() && state.others_of(peer.owner, session) >= SESSIONS_OF_A_USER {
@@ -341,7 +341,10 @@ impl Sessions {
     }
 
     fn renew(&self, peer: &Peer, renew: &Renew) -> Result<Option<Renewed>> {
-        if !self.is_attached(peer, renew.session) {
+        // A session that does not let go reads what it keeps until its lease is over, and is to end
+        // only then: it may have heard of no recall.
+        let is_late = self.master.is_late(renew.session, self.lease);
+        if is_late || !self.is_attached(peer, renew.session) {
             return Ok(None);
         }
         // A session that is renewed goes on reading what it keeps: another master could not know.
@@ -595,21 +598,18 @@ impl Sessions {
     }
 
     fn note_lapsed(&self) {
-        let late: BTreeSet<_> = self.master.late_sessions(self.lease).into_iter().collect();
         let now = self.master.working_time();
         let mut state = self.state.lock();
         let State { live, inherited, opening, ending, replaying } = &mut *state;
         let mut lapsed = Vec::new();
         opening.retain(|session, one| {
-            let alive = now < one.lapses && !late.contains(session);
-            lapsed.extend((!alive).then_some(*session));
-            alive
+            lapsed.extend((now >= one.lapses).then_some(*session));
+            now < one.lapses
         });
         live.retain(|session, one| {
             // However often it is attached again meanwhile.
-            let is_late = late.contains(session)
-                || one.lags(now)
-                || replaying.get(session).is_some_and(|lapses| now >= *lapses);
+            let is_late =
+                one.lags(now) || replaying.get(session).is_some_and(|lapses| now >= *lapses);
             let renewed = now.saturating_sub(one.counted) < self.lease;
             let alive = !is_late && (renewed || opening.contains_key(session));
             lapsed.extend((!alive).then_some(*session));
