@@ -100,6 +100,24 @@ class Door:
         self.ask("DELETE", key)
 
 
+def as_user(uid, groups, work):
+    """The errno of what another user does, 0 if it worked."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setgroups(groups)
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            work()
+            code = 0
+        except OSError as error:
+            code = error.errno
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def eventually(condition, seconds=20):
     """Waits for what happens soon, not at once."""
     end = time.monotonic() + seconds

@@ -9,9 +9,7 @@ import stat
 
 import pytest
 
-from harness.mount import eventually
-
-from .test_posix import as_user
+from harness.mount import as_user, eventually
 
 CONTEXT = multiprocessing.get_context("spawn")
 LIBC = ctypes.CDLL(None, use_errno=True)

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from harness.mount import as_user
 from harness.server import binary
 
 
@@ -201,24 +202,6 @@ def test_setgid_directories_pass_their_group_on(here):
     (here / "shared" / "file").write_bytes(b"")
     assert os.stat(here / "shared/sub").st_gid == os.stat(here / "shared/file").st_gid == 1234
     assert os.stat(here / "shared/sub").st_mode & stat.S_ISGID
-
-
-def as_user(uid, groups, work):
-    """The errno of what another user does, 0 if it worked."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.setgroups(groups)
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            work()
-            code = 0
-        except OSError as error:
-            code = error.errno
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_modes_groups_and_sticky_directories_hold_for_other_users(here):
