@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use cairn_auth::{Caller, Principal};
 use cairn_base::{Error, Result, UserId};
-use cairn_meta::session::LEASE;
 use http::header::{CONNECTION, HeaderName, UPGRADE};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
@@ -27,8 +26,8 @@ const PROTOCOL: &str = "cairn-mount/2";
 const CAIRN_USER: HeaderName = HeaderName::from_static("cairn-user");
 /// How often there is a look whether the credentials still hold.
 const LOOK: Duration = Duration::from_secs(5);
-/// For how long a mount may go on while it cannot be found out whether they do.
-const UNKNOWN: Duration = LEASE;
+/// For how long a mount may go on while it cannot be found out whether they do: a lease.
+const UNKNOWN: Duration = Duration::from_secs(10);
 
 /// A connection whose other end is a mount.
 pub trait MountStream: AsyncRead + AsyncWrite + Send + Unpin {}

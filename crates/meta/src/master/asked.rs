@@ -181,7 +181,9 @@ impl Asked {
 
     /// It was.
     pub fn given_back(&self, session: SessionId, directory: Ino) {
-        self.done(session, |one| drop(one.directories.remove(&directory)));
+        self.done(session, |one| {
+            one.directories.remove(&directory);
+        });
     }
 
     fn done(&self, session: SessionId, done: impl FnOnce(&mut One)) {

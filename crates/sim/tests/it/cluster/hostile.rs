@@ -19,7 +19,7 @@ use cairn_meta::session::{
     Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Method, Read,
     ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run,
 };
-use cairn_meta::{WireVerb, wire};
+use cairn_meta::{Verb, WireVerb, wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
