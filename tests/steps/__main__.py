@@ -29,6 +29,7 @@ def clean():
             subprocess.run(["fsfreeze", "-u", where], stderr=subprocess.DEVNULL)
             subprocess.run(["umount", "-l", where])
     shutil.rmtree(data, ignore_errors=True)
+    shutil.rmtree(jobs.LOGS, ignore_errors=True)
 
 
 def main():

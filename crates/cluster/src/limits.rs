@@ -127,8 +127,8 @@ pub const ADMIN_KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// From when on a request for blocks is logged as slow.
 pub const SLOW: Duration = Duration::from_secs(1);
 
-/// Bytes that the mounts of one user may have written as blocks and not published, here. Those of an
-/// honest mount are what it has just written back, and what it wrote of files that went meanwhile.
+/// Bytes that the mounts of one user may have written as blocks and not published, here. An honest
+/// mount has there what it has just written back, and what it wrote of files that went meanwhile.
 pub const UNPUBLISHED_BYTES: u64 = 16 << 30;
 /// So many bytes each such block counts at least.
 pub const UNPUBLISHED_LEAST: u64 = 16 << 10;

@@ -124,12 +124,18 @@ impl Claim {
         address: &Address,
         secret: &SecretKey,
     ) -> bool {
-        let text = self.text_to_sign(request, address);
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.expose().as_bytes());
-        hmac::sign(&key, text.as_bytes()).as_ref().ct_eq(&self.signature).into()
+        let is_bucket = !address.is_by_host(request.decoded_path)
+            && request.path.strip_prefix('/').is_some_and(|bucket| !bucket.contains('/'));
+        // botocore signs `/bucket/` and asks for `/bucket`.
+        let slashed = is_bucket.then(|| format!("{}/", request.path));
+        [request.path.to_owned()].into_iter().chain(slashed).any(|path| {
+            let text = self.text_to_sign(request, address, &path);
+            hmac::sign(&key, text.as_bytes()).as_ref().ct_eq(&self.signature).into()
+        })
     }
 
-    fn text_to_sign(&self, request: &Request<'_>, address: &Address) -> String {
+    fn text_to_sign(&self, request: &Request<'_>, address: &Address, path: &str) -> String {
         let header = |name: &str| {
             let value = request.headers.get(name).and_then(|value| value.to_str().ok());
             value.unwrap_or_default().trim().to_owned()
@@ -144,7 +150,7 @@ impl Claim {
         for (name, value) in amz_headers(request) {
             text.push_str(&format!("{name}:{value}\n"));
         }
-        text.push_str(&resource(request, address));
+        text.push_str(&resource(request, address, path));
         text
     }
 }
@@ -178,14 +184,14 @@ fn amz_headers(request: &Request<'_>) -> BTreeMap<String, String> {
 
 /// The path as sent, below its bucket where that came from the host, and the signed parts of the
 /// query in order.
-fn resource(request: &Request<'_>, address: &Address) -> String {
+fn resource(request: &Request<'_>, address: &Address, path: &str) -> String {
     let mut resource = String::new();
     if let Some(bucket) = address.bucket()
         && address.is_by_host(request.decoded_path)
     {
         resource = format!("/{bucket}");
     }
-    resource.push_str(request.path);
+    resource.push_str(path);
     let mut separator = '?';
     for name in SUB_RESOURCES {
         let Some(value) = request.query.get(name) else { continue };

@@ -216,12 +216,16 @@ pub(super) static TABLE: [Operation; 47] = [
         "NoSuchBucketPolicy",
         "The bucket policy does not exist",
     ),
-    missing(
-        "GetBucketLifecycleConfiguration",
-        &["lifecycle"],
-        "NoSuchLifecycleConfiguration",
-        "The lifecycle configuration does not exist",
-    ),
+    Operation {
+        // MinIO's clients ask when it was set, too.
+        allowed: &["withUpdatedAt"],
+        ..missing(
+            "GetBucketLifecycleConfiguration",
+            &["lifecycle"],
+            "NoSuchLifecycleConfiguration",
+            "The lifecycle configuration does not exist",
+        )
+    },
     missing(
         "GetBucketWebsite",
         &["website"],
