@@ -27,6 +27,9 @@ use crate::rows::{Checksum, Extent, Extents, ObjectAttributes, Place};
 /// more than this at once, bytes.
 const MEMORY_STEP_MIN: usize = 16 << 10;
 const MEMORY_STEP_MAX: usize = 256 << 10;
+/// What an upload gets that had to wait, bytes. It becomes a block: a chunk takes 1,024 of them, so
+/// they must not be much smaller.
+const MEMORY_STEP_WAITED: usize = 128 << 10;
 /// Chunk rows sent ahead of publication in one operation, so that no operation is large.
 const STAGE_CHUNKS: usize = 256;
 
@@ -194,7 +197,7 @@ impl BodyWriter {
             Some(share) => share,
             None => {
                 self.flush().await?;
-                let taken = memory.take(self.party, MEMORY_STEP_MIN as u64);
+                let taken = memory.take(self.party, MEMORY_STEP_WAITED as u64);
                 stage::time(Stage::Write, taken).await
             }
         };

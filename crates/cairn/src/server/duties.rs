@@ -207,7 +207,7 @@ impl Scrubber {
     fn note(&self, report: &ScrubReport) {
         let (blocks, sick) = (report.blocks, report.sick.len());
         let text = format!("finished {} blocks {blocks} damaged {sick}\n", now_secs());
-        // In place of the former note, whole: a reader never finds it empty, and a full disk keeps it.
+        // Replaced as a whole: no reader finds it empty, and a full disk keeps the former one.
         let fresh = self.file.with_extension("new");
         if let Err(error) = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &self.file)) {
             tracing::warn!(%error, "the end of the scrub was not noted");

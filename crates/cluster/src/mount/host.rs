@@ -430,8 +430,12 @@ impl MountService {
         let by = (self.user, put.session);
         self.host.unpublished.take(by, put.block, data.len() as u64)?;
         let wish = Wish { replicas: put.replicas, group: put.group };
-        let group = self.host.blocks.write(wish, put.block, put.owner, data).await?;
-        wire::encode(&group)
+        let written = self.host.blocks.write(wish, put.block, put.owner, data).await;
+        if written.is_err() {
+            // The mount writes the bytes again as another block: this one counts no longer.
+            self.host.unpublished.published(put.session, &[put.block]);
+        }
+        wire::encode(&written?)
     }
 
     async fn get(&self, payload: &[u8]) -> Result<Bytes> {
