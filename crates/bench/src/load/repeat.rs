@@ -1,5 +1,6 @@
 //! A closed loop of anything: so many hands, each does the same again as soon as it is done.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -125,18 +126,24 @@ struct Hand<'a> {
     tally: &'a Mutex<Tally>,
     /// When it last ended something, and so began the next.
     at: Instant,
+    /// It does one thing even if it begins after the time: a round in which nothing was done
+    /// measures nothing.
+    is_first: bool,
     broken: Broken,
 }
 
 impl Hand<'_> {
     fn new(shared: &Shared, me: usize) -> Hand<'_> {
-        Hand { shared, tally: &shared.tallies[me % TALLIES], at: Instant::now(), broken: None }
+        let tally = &shared.tallies[me % TALLIES];
+        Hand { shared, tally, at: Instant::now(), is_first: true, broken: None }
     }
 
     /// The number of what is to be done next.
-    fn next(&self) -> Option<u64> {
+    fn next(&mut self) -> Option<u64> {
         let Shared { next, most, began, duration, .. } = self.shared;
-        if self.broken.is_some() || self.at - *began >= *duration || stop::is_stopped() {
+        let is_first = mem::take(&mut self.is_first);
+        let is_over = self.at - *began >= *duration && !is_first;
+        if is_over || self.broken.is_some() || stop::is_stopped() {
             return None;
         }
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -185,6 +192,12 @@ mod tests {
         assert!(sample.tally.in_time > 0);
         // 50 tasks after one another would take a second.
         assert!(sample.seconds < 0.9, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_hand_that_begins_late_does_one_thing() {
+        let repeat = Repeat { hands: 2, duration: Duration::ZERO, most: u64::MAX };
+        assert_eq!(repeat.threads(|_, _| Ok(1)).unwrap().tally.in_time, 2);
     }
 
     #[test]
