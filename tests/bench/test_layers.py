@@ -13,6 +13,7 @@ from harness import metrics
 from harness.doors import S3, Http
 from harness.postgres import Postgres, programs
 from harness.server import KEY, SECRET, Server, binary, scratch
+from harness.wait import PATIENCE_SECONDS
 
 SHORT = ["--duration", "200ms", "--rounds", "1"]
 
@@ -27,7 +28,7 @@ def bench(here, *words, env=None):
     result = here / "result.json"
     command = [binary(), "bench", *words, here, *SHORT, "--json", result]
     done = subprocess.run(
-        list(map(str, command)), env=env, capture_output=True, text=True, timeout=120
+        list(map(str, command)), env=env, capture_output=True, text=True, timeout=PATIENCE_SECONDS
     )
     assert done.returncode == 0, done.stderr
     cells = json.loads(result.read_text())["cells"]
@@ -92,7 +93,7 @@ def test_what_makes_no_sense_is_refused(here, words, says):
 
 def test_a_database_that_is_not_there(here):
     command = [binary(), "bench", "meta", here, "--meta", "postgres://cairn:hidden@127.0.0.1:1/x"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 1 and "127.0.0.1" in done.stderr, done.stderr
     assert "hidden" not in done.stderr + done.stdout
     assert not list(here.iterdir())
@@ -105,7 +106,7 @@ def test_an_interrupted_run_removes_what_it_made(here):
         time.sleep(0.01)
     time.sleep(1)
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 1 and "signal" in err, err
     assert not list(here.iterdir())
 
@@ -140,7 +141,7 @@ def test_doors_alone():
         env = dict(doors.env, CAIRN_KEY=KEY, CAIRN_SECRET=SECRET)
         command = [binary(), "bench", "s3", doors.s3, "--ops", "put,get,delete", *SHORT,
                    "-c", "2"]  # fmt: skip
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert done.returncode == 0 and re.search(r"get", done.stdout), done.stderr
         assert not doors.directory.exists()
         assert doors.stop() == 0

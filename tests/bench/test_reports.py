@@ -7,20 +7,21 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from harness import metrics
 from harness.disk import SmallDisk, Unavailable
+from harness.doors import Http
 from harness.server import binary, scratch
+from harness.wait import PATIENCE_SECONDS, eventually
 
 SMALL = {
     "--seconds": "0.3", "--clients": "1,4", "--writers": "1,2", "--file": "2m",
     "--gateways": "2", "--share": "50", "--object": "10m", "--part": "5m", "--threads": "1,2",
     "--files": "5", "--notifications": "4", "--rates": "100,500",
 }  # fmt: skip
-WAIT_SECONDS = 120
 
 
 class Reports:
@@ -46,7 +47,7 @@ class Reports:
             yield started
         finally:
             started.terminate()
-            started.wait(timeout=WAIT_SECONDS)
+            started.wait(timeout=PATIENCE_SECONDS)
 
     def start(self):
         return subprocess.Popen(
@@ -56,7 +57,7 @@ class Reports:
 
     def run(self):
         with self.running() as running:
-            out, err = running.communicate(timeout=300)
+            out, err = running.communicate(timeout=2 * PATIENCE_SECONDS)
         return running.returncode, out, err
 
     def found(self):
@@ -246,20 +247,12 @@ def test_a_directory_without_space():
         pytest.skip(str(error))
 
 
-def eventually(condition, what):
-    end = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not in {WAIT_SECONDS} s: {what}")
-
-
 def begun(run, word):
     """Waits until a process that was started has this in its command line."""
     inside = str(run.directory / "cairn-bench-")
     lines = lambda: [pid for pid, line in processes(inside).items() if word in line]  # noqa: E731
-    return eventually(lines, word)
+    eventually(lines, word)
+    return lines()
 
 
 def written_to(mounts):
@@ -271,7 +264,7 @@ def written_to(mounts):
 
 def ended(run, running):
     """What it said, and what it has saved."""
-    out, err = running.communicate(timeout=WAIT_SECONDS)
+    out, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 1, (out, err)
     return out, err, run.found()
 
@@ -293,11 +286,23 @@ def test_a_disk_that_fills_up():
         pytest.skip(str(error))
 
 
+def redirected(run):
+    """How often one of its processes has sent a client elsewhere."""
+    count = 0
+    for log in run.directory.glob("cairn-bench-*/*.log"):
+        for url in re.findall(r"^http (http://\S+)$", log.read_text(errors="replace"), re.M):
+            with contextlib.suppress(OSError):
+                text = Http(url).request("GET", "/metrics").body.decode()
+                count += metrics.total(text, "cairn_requests_total", status="3xx")
+    return count
+
+
 def test_a_target_that_dies():
     run = Reports("--only", "redirects", "--rounds", "10000", "--rates", "50,100")
     with run.running() as running:
         [gateway] = begun(run, "cairn gateway /")
-        time.sleep(15)
+        # Some rounds.
+        eventually(lambda: running.poll() is not None or redirected(run) > 200, "redirects")
         assert running.poll() is None, running.communicate()
         os.kill(gateway, signal.SIGKILL)
         out, err, whole = ended(run, running)
@@ -326,6 +331,6 @@ def test_told_to_stop_while_it_starts():
     with run.running() as running:
         begun(run, "cairn master /")
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=WAIT_SECONDS)
+        out, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 1 and "stopped by a signal" in err, (out, err)
     run.nothing_left()

@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError
 
 from harness.doors import S3, Http
 from harness.server import KEY, REGION, SECRET, Server
+from harness.wait import PATIENCE_SECONDS
 
 MIB = 1 << 20
 
@@ -556,7 +557,7 @@ def test_a_posix_bucket_refuses_a_beside_a_slash_b(boto, http):
 
 def curl(method, url, body=None, headers=None):
     parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE_SECONDS)
     connection.request(method, f"{parts.path}?{parts.query}", body, headers or {})
     response = connection.getresponse()
     return response.status, response.read()

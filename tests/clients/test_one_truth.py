@@ -5,6 +5,7 @@ import threading
 import time
 
 from harness.doors import S3, Http
+from harness.wait import comes_true
 from kill.model import content, explain
 
 SECONDS = 6
@@ -35,8 +36,8 @@ def write(track, door, bucket, stop):
         track.acknowledged = track.sent
 
 
-def read(tracks, doors, bucket, stop, seed):
-    rng, counts = random.Random(seed), 0
+def read(tracks, doors, bucket, stop, seed, seen):
+    rng = random.Random(seed)
     while not stop.is_set():
         track, door = rng.choice(tracks), rng.choice(doors)
         atleast = track.acknowledged
@@ -46,19 +47,20 @@ def read(tracks, doors, bucket, stop, seed):
         assert reply.status == 200, reply
         version = read_version(reply.body)
         assert atleast <= version <= track.sent, f"{track.name}: {version}, not {atleast}"
-        counts += 1
-    return counts
+        seen.append(version)
 
 
-def in_threads(works):
+def in_threads(works, stop=None):
     """Runs callables side by side and raises what the first of them raised."""
-    errors, results = [], []
+    errors = []
 
     def run(work):
         try:
-            results.append(work())
+            work()
         except BaseException as error:
             errors.append(error)
+            if stop:
+                stop.set()
 
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
     for thread in threads:
@@ -67,12 +69,14 @@ def in_threads(works):
         thread.join()
     if errors:
         raise errors[0]
-    return results
 
 
-def timed(stop):
+def timed(stop, enough=lambda: True):
+    """After some time, and when enough was done, all end; also when one of them has failed."""
+
     def wait():
         time.sleep(SECONDS)
+        comes_true(lambda: stop.is_set() or enough())
         stop.set()
 
     return wait
@@ -81,16 +85,17 @@ def timed(stop):
 def test_overwrites_are_seen_whole_and_at_once(server, bucket):
     stop = threading.Event()
     tracks = [Track(f"key-{n}", size) for n, size in enumerate(SIZES)]
-    works = [timed(stop)]
+    seen = []
+    enough = lambda: len(seen) > 20 and all(track.acknowledged > 2 for track in tracks)  # noqa: E731
+    works = [timed(stop, enough)]
     for number, track in enumerate(tracks):
         door = (Http(server.http), S3(server.s3))[number % 2]
         works.append(lambda track=track, door=door: write(track, door, bucket, stop))
     for seed in range(4):
         doors = Http(server.http), S3(server.s3)
-        works.append(lambda doors=doors, seed=seed: read(tracks, doors, bucket, stop, seed))
-    counts = in_threads(works)
-    assert sum(count or 0 for count in counts) > 20
-    assert all(track.acknowledged > 2 for track in tracks)
+        works.append(lambda doors=doors, seed=seed: read(tracks, doors, bucket, stop, seed, seen))
+    in_threads(works, stop)
+    assert enough()
 
 
 def test_one_key_by_many_writers_is_always_one_of_theirs(server, bucket):
@@ -113,7 +118,7 @@ def test_one_key_by_many_writers_is_always_one_of_theirs(server, bucket):
     works = [timed(stop)]
     works += [lambda n=n: race(n, (Http(server.http), S3(server.s3))[n % 2]) for n in range(4)]
     works += [lambda: look(Http(server.http)), lambda: look(S3(server.s3))]
-    in_threads(works)
+    in_threads(works, stop)
     bodies = [door.object("GET", bucket, "contested").body for door in (Http(server.http), S3(server.s3))]
     assert bodies[0] == bodies[1]
 
@@ -158,4 +163,4 @@ def test_listings_never_miss_what_stays(server, bucket):
 
     works = [timed(stop)] + [lambda n=n: churn(n) for n in range(3)]
     works += [lambda: look(Http(server.http)), lambda: look(S3(server.s3))]
-    in_threads(works)
+    in_threads(works, stop)

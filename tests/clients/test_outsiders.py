@@ -18,6 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from harness.server import KEY, REGION, SECRET, Server
+from harness.wait import PATIENCE_SECONDS
 
 MIB = 1 << 20
 PARTS = [b"a" * (5 * MIB), b"b" * MIB]
@@ -136,7 +137,7 @@ def test_copies_get_the_checksums_that_are_asked_for(boto, bucket):
 def send(method, url, headers=None, data=b"bytes"):
     """As curl does: without a content type of its own."""
     parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE_SECONDS)
     body = data if method == "PUT" else None
     connection.request(method, f"{parts.path}?{parts.query}", body=body, headers=headers or {})
     answer = connection.getresponse()

@@ -21,16 +21,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cluster.faults import HURTS, Faults  # noqa: E402
 from cluster.history import ABSENT, History  # noqa: E402
-from cluster.load import BUCKET, GIVE_UP_SECONDS, MIB, Load, wait_for  # noqa: E402
+from cluster.load import BUCKET, GIVE_UP_SECONDS, MIB, Load  # noqa: E402
 from harness import disk, net  # noqa: E402
 from harness.cluster import Cluster, ClusterFailed  # noqa: E402
+from harness.wait import PATIENCE_SECONDS, comes_true  # noqa: E402
 
 CHUNKSERVERS = 4
 DISK_MIB = 1024
 CALM_SECONDS = 2
 RESUME_SECONDS = 15
-WHOLE_SECONDS = 180
-LIVE_SECONDS, COLLECT_SECONDS = 30, 240
+LIVE_SECONDS = 30
 INLINE_BYTES, BLOCK_BYTES = 16 << 10, 4 * MIB
 
 
@@ -70,17 +70,17 @@ class Run:
         next(fault, None)
         over = self.history.now()
         try:
-            self.cluster.wait_whole(WHOLE_SECONDS)
+            self.cluster.wait_whole()
             # A master that has not noticed yet that another took over may have said so.
             time.sleep(CALM_SECONDS)
-            self.cluster.wait_whole(WHOLE_SECONDS)
+            self.cluster.wait_whole()
         except ClusterFailed as error:
             self.violations.append(f"NOT HEALED: {name} of {what}: {error}")
             return
         whole = self.history.now() - over
         # What this fault held up counts here, not in the next episode.
         moment = self.history.now()
-        wait_for(lambda: self.load.has_done_all_before(moment), GIVE_UP_SECONDS)
+        comes_true(lambda: self.load.has_done_all_before(moment), GIVE_UP_SECONDS)
         took = {kind: self.resumed(name, kind, began, over) for kind in ("read", "write")}
         self.violations += self.load.problems() + self.cluster.misbehaviour()
         self.echo(
@@ -120,17 +120,17 @@ class Run:
             self.echo(f"cluster: blocks that live sessions left behind: {left}")
         for gateway in self.cluster.gateways():
             self.cluster.restart(gateway)
-        problems = [self.left_over(expected, COLLECT_SECONDS)]
+        problems = [self.left_over(expected, PATIENCE_SECONDS)]
         s3 = self.cluster.s3("g1")
         for key in sorted(listed):
             s3.object("DELETE", BUCKET, key)
-        problems.append(self.left_over(0, COLLECT_SECONDS))
+        problems.append(self.left_over(0, PATIENCE_SECONDS))
         return [f"BLOCKS: {problem}" for problem in problems if problem]
 
     def left_over(self, expected, seconds):
         """None if so many blocks are left, each in all its replicas, in time; else what is."""
         wanted = expected * self.cluster.status()["replicas"]
-        if wait_for(lambda: sum(self.blocks()) == wanted, seconds):
+        if comes_true(lambda: sum(self.blocks()) == wanted, seconds, 0.5):
             return None
         found = self.blocks()
         return f"{found} on the disks, {sum(found)} in all, not {wanted}, after {seconds} s"

@@ -9,17 +9,19 @@ import http.client
 import itertools
 import random
 import threading
-import time
 
 from cluster.history import ABSENT
 from harness.doors import S3, Http
+from harness.wait import PATIENCE_SECONDS
 from kill.model import content, explain
 
 BUCKET = "load"
 MIB = 1 << 20
 LOST = (OSError, http.client.HTTPException)
 READ_SECONDS, WRITE_SECONDS = 1, 8  # one attempt
-GIVE_UP_SECONDS = 90
+GIVE_UP_SECONDS = PATIENCE_SECONDS
+# What is slow everywhere is given more time, at most so many times as much.
+MOST_PATIENCE = 8
 PAUSE_SECONDS = 0.15
 CLIENTS = 6
 # Inline bodies, single blocks, several blocks: size and how often of 100.
@@ -83,9 +85,11 @@ class Client:
         self.busy_since = None
         self.copies = {}  # acknowledged: {key: value}
         self.copied = 0
+        self.patience = 1
 
     def door(self, make, seconds):
         """A connection to the gateway whose turn it is."""
+        seconds *= self.patience
         name, s3, http_url = self.gateways[self.turn % len(self.gateways)]
         known = self.doors.get((name, make, seconds))
         if known is None:
@@ -105,6 +109,9 @@ class Client:
         attempt, kind = getattr(self, what), "read" if what in ("get", "head") else "write"
         self.busy_since = began = self.history.now()
         for attempts in itertools.count(1):
+            # Each gateway is asked once before it is given longer.
+            late = max(0, attempts - len(self.gateways))
+            self.patience = min(1 + late, MOST_PATIENCE)
             if attempt(key):
                 self.spent.append(Spent(kind, began, self.history.now(), attempts))
                 return
@@ -305,13 +312,3 @@ class Load:
                     problems.append(f"COPY by {gateway}: {key} should be {value}: {reply}")
             problems += client.problems
         return problems
-
-
-def wait_for(condition, seconds, pause=0.5):
-    """Whether it comes true in time."""
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() - began > seconds:
-            return False
-        time.sleep(pause)
-    return True

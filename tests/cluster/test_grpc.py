@@ -9,6 +9,7 @@ import pytest
 
 from harness.cluster import Cluster
 from harness.server import ROOT
+from harness.wait import PATIENCE_SECONDS
 
 PROTO = "cairn/admin/v1/admin.proto"
 
@@ -43,21 +44,21 @@ def client(cluster, name, services):
 def test_status_and_changes(cluster, admin):
     protos, services = admin
     by_master, node = client(cluster, "m1", services), int(cluster["c3"].id, 16)
-    status = by_master.GetStatus(protos.GetStatusRequest(), timeout=10)
+    status = by_master.GetStatus(protos.GetStatusRequest(), timeout=PATIENCE_SECONDS)
     assert len(status.nodes) == 5
-    by_master.DrainNode(protos.DrainNodeRequest(node=node), timeout=10)
-    nodes = by_master.GetStatus(protos.GetStatusRequest(), timeout=10).nodes
+    by_master.DrainNode(protos.DrainNodeRequest(node=node), timeout=PATIENCE_SECONDS)
+    nodes = by_master.GetStatus(protos.GetStatusRequest(), timeout=PATIENCE_SECONDS).nodes
     assert [one.id for one in nodes if one.is_draining] == [node]
-    by_master.UndrainNode(protos.UndrainNodeRequest(node=node), timeout=10)
+    by_master.UndrainNode(protos.UndrainNodeRequest(node=node), timeout=PATIENCE_SECONDS)
     with pytest.raises(grpc.RpcError) as failed:
-        by_master.DrainNode(protos.DrainNodeRequest(node=99), timeout=10)
+        by_master.DrainNode(protos.DrainNodeRequest(node=99), timeout=PATIENCE_SECONDS)
     assert failed.value.code() == grpc.StatusCode.NOT_FOUND
 
 
 def test_a_node_that_is_no_master_changes_nothing(cluster, admin):
     protos, services = admin
     by_gateway = client(cluster, "g1", services)
-    assert by_gateway.GetStatus(protos.GetStatusRequest(), timeout=10).nodes
+    assert by_gateway.GetStatus(protos.GetStatusRequest(), timeout=PATIENCE_SECONDS).nodes
     with pytest.raises(grpc.RpcError) as failed:
-        by_gateway.SetReplicas(protos.SetReplicasRequest(replicas=2), timeout=10)
+        by_gateway.SetReplicas(protos.SetReplicasRequest(replicas=2), timeout=PATIENCE_SECONDS)
     assert failed.value.code() == grpc.StatusCode.PERMISSION_DENIED

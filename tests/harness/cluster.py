@@ -9,33 +9,22 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 
 from harness.doors import S3, Http
 from harness.net import Network
 from harness.node import Node
+from harness.ports import free_ports
 from harness.postgres import Postgres
 from harness.server import binary, scratch
+from harness.wait import PATIENCE_SECONDS
 
-COMMAND_SECONDS = 60
-WHOLE_SECONDS = 60
 PORT, S3_PORT, HTTP_PORT = 7400, 9000, 8000
 
 
 class ClusterFailed(Exception):
     pass
-
-
-def free_ports(count):
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 class Cluster:
@@ -141,7 +130,7 @@ class Cluster:
         """Runs `cairn` with a command; returns what it says, or, unless `ok`, how it went."""
         done = subprocess.run(
             [binary(), *map(str, command)], env=env, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=COMMAND_SECONDS,
+            capture_output=True, text=True, timeout=PATIENCE_SECONDS,
         )  # fmt: skip
         if not ok:
             return done
@@ -192,11 +181,11 @@ class Cluster:
         all_up = all(known.get(node.id) for node in self.nodes.values() if node.id)
         return all_up and groups > 0 and health["whole"] == health["writable"] == groups
 
-    def wait_whole(self, seconds=WHOLE_SECONDS):
+    def wait_whole(self, seconds=PATIENCE_SECONDS):
         """Returns after how many seconds it was whole."""
         return self.wait(self.is_whole, "the cluster is whole", seconds)
 
-    def wait(self, condition, what, seconds=WHOLE_SECONDS):
+    def wait(self, condition, what, seconds=PATIENCE_SECONDS):
         began = time.monotonic()
         while not condition():
             for node in self.nodes.values():

@@ -15,8 +15,8 @@ import urllib.parse
 import xml.etree.ElementTree as ET
 
 from harness.server import KEY, REGION, SECRET
+from harness.wait import PATIENCE_SECONDS
 
-TIMEOUT_SECONDS = 120
 XMLNS = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 
@@ -46,7 +46,7 @@ class Reply:
 class Connection:
     """A keep-alive connection that reopens itself after an error."""
 
-    def __init__(self, url, timeout=TIMEOUT_SECONDS, cafile=None):
+    def __init__(self, url, timeout=PATIENCE_SECONDS, cafile=None):
         self.url = urllib.parse.urlsplit(url)
         self.timeout, self.cafile, self.connection = timeout, cafile, None
 

@@ -5,6 +5,8 @@ import selectors
 import socket
 import urllib.parse
 
+from harness.wait import PATIENCE_SECONDS
+
 
 def complete(data):
     """The status of a response that is whole, or None."""
@@ -38,8 +40,8 @@ def puts(url, targets, body, auth, connections=64):
         selector.register(sock, selectors.EVENT_READ, bytearray())
         next_on(sock)
     while selector.get_map():
-        ready = selector.select(timeout=60)
-        assert ready, "no answer for 60 s"
+        ready = selector.select(timeout=PATIENCE_SECONDS)
+        assert ready, f"no answer for {PATIENCE_SECONDS} s"
         for event, _ in ready:
             received = event.fileobj.recv(65536)
             assert received, f"connection closed after {bytes(event.data)!r}"

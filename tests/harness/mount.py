@@ -4,12 +4,12 @@ import base64
 import os
 import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 from harness.server import KEY, SECRET, binary
+from harness.wait import PATIENCE_SECONDS, eventually
 
 
 def environment(key=KEY, secret=SECRET):
@@ -58,7 +58,7 @@ class Mount:
     def stop(self):
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(timeout=60)
+            self.process.wait(timeout=PATIENCE_SECONDS)
         subprocess.run(["umount", "-l", str(self.path)], capture_output=True)
 
     def tail(self, size=2000):
@@ -118,17 +118,7 @@ def as_user(uid, groups, work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def eventually(condition, seconds=20):
-    """Waits for what happens soon, not at once."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
-
-
-def eventually_refused(directory, seconds=60):
+def eventually_refused(directory):
     """Waits until a mount whose key was removed shows nothing any more."""
     def is_refused():
         try:
@@ -138,4 +128,4 @@ def eventually_refused(directory, seconds=60):
         except OSError:
             return True
 
-    eventually(is_refused, seconds)
+    eventually(is_refused, "the mount is refused")

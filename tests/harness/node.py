@@ -8,9 +8,7 @@ import subprocess
 import time
 
 from harness.server import KEY, SECRET, binary
-
-START_SECONDS = 60
-STOP_SECONDS = 30
+from harness.wait import PATIENCE_SECONDS
 
 
 class NodeFailed(Exception):
@@ -46,8 +44,8 @@ class Node:
         while len(found := dict(re.findall(rb"^(s3|http) (https?://\S+)$", text, re.M))) < 2:
             if not self.is_running():
                 raise NodeFailed(f"{self.name}: exit {self.process.returncode}\n{self.tail()}")
-            if time.monotonic() - began > START_SECONDS:
-                raise NodeFailed(f"{self.name}: not ready in {START_SECONDS} s\n{self.tail()}")
+            if time.monotonic() - began > PATIENCE_SECONDS:
+                raise NodeFailed(f"{self.name}: not ready in {PATIENCE_SECONDS} s\n{self.tail()}")
             try:
                 text += os.read(output, 4096)
             except BlockingIOError:
@@ -79,10 +77,10 @@ class Node:
             return None
         self.process.terminate()
         try:
-            code = self.process.wait(timeout=STOP_SECONDS)
+            code = self.process.wait(timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise NodeFailed(f"{self.name} did not stop within {STOP_SECONDS} s") from None
+            raise NodeFailed(f"{self.name} did not stop within {PATIENCE_SECONDS} s") from None
         self.process = None
         return code
 

@@ -5,11 +5,12 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from harness.ports import free_ports
 
 PASSWORD = "hunter2-of-the-database"
 
@@ -31,9 +32,7 @@ class Postgres:
             self.user = pwd.getpwnam("postgres").pw_name
             shutil.chown(self.work, self.user)
         (self.work / "password").write_text(PASSWORD)
-        with socket.socket() as probe:
-            probe.bind((address, 0))
-            self.port = probe.getsockname()[1]
+        [self.port] = free_ports(1, address)
         self._run(
             "initdb", "--username=cairn", "--auth=scram-sha-256", "--encoding=UTF8", "--no-locale",
             f"--pwfile={self.work}/password", f"--pgdata={self.work}/data",

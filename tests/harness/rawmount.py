@@ -9,6 +9,8 @@ import socket
 import struct
 import threading
 
+from harness.wait import PATIENCE_SECONDS
+
 REQUEST, REPLY, ERROR, PING, PONG = 1, 2, 3, 5, 6
 ATTACH, RENEW, READ, PUT, GET = 1, 2, 3, 32, 33
 READDIR, OPEN_INODE = 112, 66
@@ -28,7 +30,7 @@ def counted(data):
 
 
 class RawMount:
-    def __init__(self, url, credentials, timeout=120):
+    def __init__(self, url, credentials, timeout=PATIENCE_SECONDS):
         host, port = url.split("//")[1].split(":")
         self.socket = socket.create_connection((host, int(port)), timeout=timeout)
         self.count, self.buffer, self.session = 0, b"", None

@@ -9,10 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from harness.wait import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "CAIRNTESTROOTKEY0001"
 SECRET = "cairn-test-root-secret-that-is-long-enough"
-START_SECONDS = 60
 REGION = "us-east-1"
 
 
@@ -75,8 +76,8 @@ class Server:
                 return
             if self.process.poll() is not None:
                 raise ServerFailed(f"exit {self.process.returncode}: {self.tail()}")
-            if time.monotonic() - began > START_SECONDS:
-                raise ServerFailed(f"not ready after {START_SECONDS} s: {self.tail()}")
+            if time.monotonic() - began > PATIENCE_SECONDS:
+                raise ServerFailed(f"not ready after {PATIENCE_SECONDS} s: {self.tail()}")
             chunk = self.process.stdout.read()
             if chunk:
                 text += chunk
@@ -94,10 +95,10 @@ class Server:
             return None
         self.process.terminate()
         try:
-            return self.process.wait(timeout=30)
+            return self.process.wait(timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerFailed("did not stop within 30 s of SIGTERM") from None
+            raise ServerFailed(f"did not stop within {PATIENCE_SECONDS} s of SIGTERM") from None
 
     def restart(self):
         """kill -9 and start again on the same addresses."""

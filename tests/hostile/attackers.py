@@ -11,6 +11,7 @@ import time
 
 from harness.doors import S3, Http
 from harness.rawmount import RawMount
+from harness.wait import PATIENCE_SECONDS
 
 
 class Attacker(threading.Thread):
@@ -181,9 +182,9 @@ class LyingMount(Attacker):
             mount.close()
 
 
-def wait_for(attackers, seconds=120):
+def wait_for(attackers):
     """Until each has done something."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE_SECONDS
     for attacker in attackers:
         while attacker.acts == 0:
             assert attacker.failure is None and time.monotonic() < end, attacker

@@ -17,6 +17,7 @@ import pytest
 from harness.doors import S3, Http
 from harness.mount import Mount
 from harness.server import KEY, Server, scratch
+from harness.wait import PATIENCE_SECONDS, eventually
 from hostile import attackers
 from hostile.attackers import (
     Asker,
@@ -111,9 +112,11 @@ def work(server, root, seconds):
     for client in clients:
         client.start()
     time.sleep(seconds)
+    busy = lambda: all(len(client.times) >= 3 for client in clients)  # noqa: E731
+    eventually(busy, "all honest clients do something")
     stop.set()
     for client in clients:
-        client.join(timeout=300)
+        client.join(timeout=PATIENCE_SECONDS)
         assert not client.is_alive(), f"{client.name} does not come back"
     return clients
 
@@ -181,14 +184,12 @@ def test_honest_clients_do_not_notice(capsys):
         stop.set()
         peak = server.rss_peak_bytes()
         for attacker in attacking:
-            attacker.join(timeout=120)
+            attacker.join(timeout=PATIENCE_SECONDS)
         # And afterwards all is as before.
         after = work(server, mount.root, 1)
     failures = [failure for client in clients + after for failure in client.failures]
     assert not failures, failures[:10]
     assert [attacker for attacker in attacking if attacker.failure] == []
-    for client in clients:
-        assert len(client.times) >= 3, f"{client.name} did next to nothing"
     with capsys.disabled():
         counts = {client.name: len(client.times) for client in clients}
         worst = max(max(client.times) for client in clients)
@@ -201,13 +202,18 @@ def test_honest_clients_do_not_notice(capsys):
             assert p99 < 10 * before, f"{client.name}: {p99:.3f} s, and {before:.3f} s before"
 
 
+def connected(server):
+    where = attackers.address(server.http)
+    return socket.create_connection(where, timeout=PATIENCE_SECONDS)
+
+
 def test_few_descriptors_are_divided_among_the_doors():
     """A process that may open few files: one door that is full leaves the other as it was."""
     limits = ["prlimit", "--nofile=200:200"]
     with Server(wrapper=limits) as server:
         held = []
         for _ in range(260):
-            held.append(socket.create_connection(attackers.address(server.http), timeout=60))
+            held.append(connected(server))
         assert S3(server.s3).request("GET", "/").status == 200
         for connection in held:
             connection.close()
@@ -227,7 +233,7 @@ def test_silent_connections_keep_no_handshake_waiting(work):
     with Server(args=["--tls-cert", certificate, "--tls-key", key]) as server:
         held = []
         for number in range(240):
-            held.append(socket.create_connection(attackers.address(server.http), timeout=60))
+            held.append(connected(server))
             held[-1].sendall((b"", hello[:7], hello)[number % 3])
         for _ in range(10):
             door = Http(server.http, cafile=str(certificate))

@@ -150,8 +150,11 @@ class Run:
         return output
 
 
-def run(rounds, seed=None, seconds=1.0, keep=False, echo=print):
-    """Returns the list of violations."""
+def run(
+    rounds, seed=None, seconds=1.0, keep=False, restart_seconds=RESTART_SECONDS, echo=print
+):
+    """Returns the list of violations. A restart that takes longer than `restart_seconds` is one; on
+    a machine with other things to do that says little."""
     seed = int.from_bytes(os.urandom(4), "big") if seed is None else seed
     work = scratch("kill")
     echo(f"kill: seed {seed}, {rounds} rounds, {THREADS} threads")
@@ -174,7 +177,7 @@ def run(rounds, seed=None, seconds=1.0, keep=False, echo=print):
             test.server.kill()
     counts = sum((Counter(w.counts) for w in test.workers), Counter())
     shared = len(test.shared.acknowledged)
-    if test.restarts and max(test.restarts) > RESTART_SECONDS:
+    if test.restarts and max(test.restarts) > restart_seconds:
         test.violations.append(f"a restart took {max(test.restarts):.2f} s")
     kept = f", kept {work}" if test.violations or keep else ""
     echo(
@@ -199,7 +202,7 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep the directory and the log")
     options = parser.parse_args()
     echo = lambda text: print(text, flush=True)  # noqa: E731
-    sys.exit(bool(run(options.rounds, options.seed, options.seconds, options.keep, echo)))
+    sys.exit(bool(run(options.rounds, options.seed, options.seconds, options.keep, echo=echo)))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 from harness.doors import S3
 from harness.postgres import PASSWORD, Postgres
 from harness.server import Server, ServerFailed
+from harness.wait import eventually
 
 
 @pytest.fixture
@@ -47,18 +48,20 @@ def test_a_database_killed_under_load_loses_nothing(database):
         writers = [Writer(server, index * 1_000_000) for index in range(8)]
         for writer in writers:
             writer.start()
+        count = lambda: sum(len(writer.acked) for writer in writers)  # noqa: E731
         for pause in (1, 0.3, 0.7):
+            before = count()
             time.sleep(pause)
+            eventually(lambda before=before: count() > before + 30, "writes go on")
             database.kill()
             database.start()
-        time.sleep(1)
+        eventually(lambda: count() > 150, "writes go on")
         for writer in writers:
             writer.ended.set()
         for writer in writers:
             writer.join()
         assert server.process.poll() is None, server.tail()
         acked = [number for writer in writers for number in writer.acked]
-        assert len(acked) > 100
         # Another process, other caches.
         server.restart()
         s3 = S3(server.s3)

@@ -16,6 +16,7 @@ import pytest
 from harness import presign
 from harness.doors import S3, Http, sha256_hex, signing_key
 from harness.server import KEY, REGION, SECRET
+from harness.wait import PATIENCE_SECONDS
 
 BASIC = "Authorization: Basic " + base64.b64encode(f"{KEY}:{SECRET}".encode()).decode() + "\r\n"
 OLD = b"the object as it was"
@@ -32,7 +33,7 @@ class Answer:
         return repr(self.raw[:600])
 
 
-def send(url, data, finish=False, wait=5.0):
+def send(url, data, finish=False, wait=PATIENCE_SECONDS):
     """Sends raw bytes and reads one answer; `finish` closes our side after sending."""
     parts = urllib.parse.urlsplit(url)
     with socket.create_connection((parts.hostname, parts.port), timeout=wait) as sock:
@@ -275,7 +276,7 @@ def test_requests_sent_ahead_are_answered_in_order(server, guarded):
     parts = urllib.parse.urlsplit(server.http)
     one = f"GET /storage/{guarded}/key HTTP/1.1\r\nHost: x\r\n{BASIC}"
     data = "".join(f"{one}Range: bytes={n}-{n}\r\n\r\n" for n in range(len(OLD)))
-    with socket.create_connection((parts.hostname, parts.port), timeout=5) as sock:
+    with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_SECONDS) as sock:
         sock.sendall(data.encode())
         bodies = b"".join(Answer(read_answer_exactly(sock)).body for _ in OLD)
     assert bodies == OLD
@@ -504,13 +505,24 @@ def test_odd_headers_of_reads(server, guarded, header):
         assert answer.body == OLD
 
 
+def is_open(sock):
+    sock.setblocking(False)
+    try:
+        sock.recv(1)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
 def test_an_idle_and_a_slow_client_hurt_nobody(server, guarded):
     parts = urllib.parse.urlsplit(server.http)
     slow = [socket.create_connection((parts.hostname, parts.port)) for _ in range(100)]
     for number, sock in enumerate(slow):
         sock.sendall(f"PUT /storage/{guarded}/key HTTP/1.1\r\nHost: x\r\n"[:number].encode())
-    began = time.monotonic()
     assert Http(server.http).object("GET", guarded, "key").body == OLD
-    assert time.monotonic() - began < 20
+    # Nobody waited until the server gave them up.
+    assert any(is_open(sock) for sock in slow)
     for sock in slow:
         sock.close()

@@ -73,7 +73,7 @@ def test_s3_multipart(own_server, expected, capsys):
     with capsys.disabled():
         print()
         report(server, f"S3 multipart of {HUGE // MIB} MiB", done - began)
-    assert done - completing < 5, "completing an upload moves no bytes"
+    assert done - completing < (completing - began) / 2, "completing an upload moves no bytes"
     server.reset_rss_peak()
     began = time.monotonic()
     assert hashes.http_sha256(Http(server.http), "huge", "object") == expected
@@ -86,7 +86,7 @@ def test_http_put(own_server, expected, capsys, length):
     server = own_server
     headers = {"Content-Length": str(HUGE)} if length == "announced" else {}
     began = time.monotonic()
-    put = Http(server.http, timeout=600).object
+    put = Http(server.http, timeout=900).object
     reply = put("PUT", "huge", "object", pieces(0, HUGE // MIB), headers)
     assert reply.status in (200, 201, 204), reply
     with capsys.disabled():

@@ -5,6 +5,7 @@ import subprocess
 
 from harness.doors import S3, Http
 from harness.server import KEY, SECRET, Server, binary, scratch
+from harness.wait import PATIENCE_SECONDS
 
 
 def start(directory, *arguments):
@@ -12,7 +13,7 @@ def start(directory, *arguments):
     done = subprocess.run(
         [binary(), "server", str(directory), "--s3", "127.0.0.1:0", "--http", "127.0.0.1:0",
          *arguments],
-        capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL,
         env=dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET),
     )  # fmt: skip
     assert done.returncode not in (0, 101, -6), done
@@ -48,7 +49,7 @@ def test_an_address_in_use(server):
     address = server.s3.split("//")[1]
     done = subprocess.run(
         [binary(), "server", work / "data", "--s3", address, "--http", "127.0.0.1:0"],
-        capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode not in (0, 101)
     one_line(done.stderr, address, "in use")

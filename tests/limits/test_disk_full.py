@@ -9,6 +9,7 @@ import pytest
 
 from harness.doors import S3, Http
 from harness.server import Server, binary, scratch
+from harness.wait import PATIENCE_SECONDS
 from kill.model import content
 
 MIB = 1 << 20
@@ -16,7 +17,6 @@ DISK_MIB = 768
 # What the store and the file system keep for themselves, at most: the log, reserves for deletes
 # and compaction, and what is left free for metadata.
 RESERVED_MIB = 200
-RESUME_SECONDS = 60
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def writes_resume(server, acknowledged, key, size):
     http, began = Http(server.http), time.monotonic()
     body = content(key, 2, size)
     while full(reply := http.object("PUT", "full", key, body)):
-        assert time.monotonic() - began < RESUME_SECONDS, f"still full: {reply}"
+        assert time.monotonic() - began < PATIENCE_SECONDS, f"still full: {reply}"
         time.sleep(0.2)
     acknowledged[key] = body
     return time.monotonic() - began
@@ -137,10 +137,10 @@ def test_a_disk_that_is_too_small(small_disk):
     """Refused in one line, also when that line cannot be written; it starts once there is room."""
     occupy(small_disk, leave=10 * MIB)
     command = [binary(), "server", small_disk / "data", "--s3", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 1 and "make room" in done.stderr.strip().splitlines()[-1], done
     with open("/dev/full", "w") as full_device:
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full_device, timeout=30)
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full_device, timeout=PATIENCE_SECONDS)
     assert done.returncode == 1, done
     (small_disk / "filler").unlink()
     with Server(small_disk / "data", log=small_disk.parent / "log") as server:

@@ -6,6 +6,7 @@ import subprocess
 
 from harness.doors import S3, Http
 from harness.server import KEY, SECRET, binary
+from harness.wait import PATIENCE_SECONDS
 
 HOSTILE = "ok/\x1b]0;owned\x07nl\nFAKE line\u202egpj"
 
@@ -28,7 +29,7 @@ def on_a_terminal(server, *arguments):
             if not more:
                 break
             text += more
-        child.wait(timeout=60)
+        child.wait(timeout=PATIENCE_SECONDS)
         return text.replace(b"\r\n", b"\n").decode()
     finally:
         os.close(master)
@@ -50,7 +51,7 @@ def test_names_in_a_pipe_are_whole(server, bucket):
     http = Http(server.http)
     assert http.object("PUT", bucket, HOSTILE, b"x").status == 201
     done = subprocess.run(
-        [binary(), "ls", "-r", bucket, "--server", server.http], capture_output=True, timeout=60,
+        [binary(), "ls", "-r", bucket, "--server", server.http], capture_output=True, timeout=PATIENCE_SECONDS,
         stdin=subprocess.DEVNULL, env=dict(os.environ, CAIRN_KEY=KEY, CAIRN_SECRET=SECRET),
     )  # fmt: skip
     assert HOSTILE.encode() in done.stdout, done
@@ -65,7 +66,7 @@ def test_names_that_are_no_files_stop_no_download(server, tmp_path):
         assert s3.object("PUT", "any-keys", key, body=b"x").status == 200, key
     done = subprocess.run(
         [binary(), "get", "-r", "any-keys", tmp_path / "got", "--server", server.http], capture_output=True, text=True,
-        timeout=60, stdin=subprocess.DEVNULL, env=dict(os.environ, CAIRN_KEY=KEY, CAIRN_SECRET=SECRET),
+        timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL, env=dict(os.environ, CAIRN_KEY=KEY, CAIRN_SECRET=SECRET),
     )  # fmt: skip
     assert done.returncode == 1, done
     assert f"{len(bad)} objects were left out, all others are fetched" in done.stderr, done

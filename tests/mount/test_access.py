@@ -7,13 +7,14 @@ import subprocess
 
 import pytest
 
-from harness.mount import Door, Mount, environment, eventually, eventually_refused
+from harness.mount import Door, Mount, environment, eventually_refused
 from harness.server import Server, binary, scratch
+from harness.wait import PATIENCE_SECONDS
 
 
 def cairn(server, *args):
     run = subprocess.run([binary(), *args, "--server", server.http], env=environment(),
-                         capture_output=True, text=True, timeout=60)
+                         capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -68,5 +69,5 @@ def test_mounts_go_over_tls_and_check_whom_they_speak_with(work):
         with Mount(server, work / "mnt", trusted) as mount:
             assert os.listdir(mount.path) == []
         command = [binary(), "mount", server.http, str(work / "mnt")]
-        run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+        run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert run.returncode != 0 and "ertificate" in run.stderr, run.stderr

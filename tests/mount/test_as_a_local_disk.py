@@ -9,7 +9,8 @@ import stat
 
 import pytest
 
-from harness.mount import as_user, eventually
+from harness.mount import as_user
+from harness.wait import PATIENCE_SECONDS, eventually
 
 CONTEXT = multiprocessing.get_context("spawn")
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -155,7 +156,7 @@ def test_a_lock_by_flock_is_held_by_one_and_goes_with_its_descriptor(here):
     # In a process of its own, which is ended if it waits for ever.
     program = CONTEXT.Process(target=lock_again_and_again, args=(here / "file", 60))
     program.start()
-    program.join(timeout=120)
+    program.join(timeout=PATIENCE_SECONDS)
     is_stuck = program.exitcode is None
     program.kill()
     assert not is_stuck and program.exitcode == 0
@@ -184,7 +185,7 @@ def work_in(path, ready, gone):
         except OSError:
             # It is gone.
             break
-    assert gone.wait(60)
+    assert gone.wait(PATIENCE_SECONDS)
     assert os.stat(".").st_nlink == 0
     os.stat("..")
     os.chdir("..")
@@ -198,7 +199,7 @@ def test_a_directory_that_is_removed_stays_for_who_works_in_it(here):
         program = CONTEXT.Process(target=work_in, args=(path, ready, gone))
         program.start()
         try:
-            assert ready.wait(60)
+            assert ready.wait(PATIENCE_SECONDS)
 
             def is_removed():
                 try:
@@ -208,9 +209,9 @@ def test_a_directory_that_is_removed_stays_for_who_works_in_it(here):
                     return False
                 return True
 
-            eventually(is_removed, 60)
+            eventually(is_removed, "it is removed")
             gone.set()
-            program.join(timeout=60)
+            program.join(timeout=PATIENCE_SECONDS)
             assert program.exitcode == 0
         finally:
             program.kill()

@@ -16,8 +16,9 @@ import pytest
 
 from harness.cluster import Cluster
 from harness.doors import S3, Http
-from harness.mount import Mount, environment, eventually, eventually_refused
+from harness.mount import Mount, environment, eventually_refused
 from harness.server import binary, scratch
+from harness.wait import PATIENCE_SECONDS, eventually
 
 CHANGES = int(os.environ.get("CAIRN_TEST_CLUSTER_MOUNT_CHANGES", "200"))
 
@@ -61,7 +62,7 @@ def at(cluster, *gateways):
 
 def cairn(cluster, *args):
     command = [binary(), *args, "--server", cluster["g1"].http]
-    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -117,7 +118,7 @@ def test_wrong_credentials_are_refused_with_a_clear_message(cluster):
     command = [binary(), "mount", cluster["g1"].http, str(path)]
     for key in (("CKNOBODYKNOWSIT00000", "x" * 40), None):
         env = environment(*key) if key else {**os.environ, "CAIRN_KEY": "", "CAIRN_SECRET": ""}
-        run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert run.returncode != 0
         assert "CAIRN_KEY and CAIRN_SECRET" in run.stderr, run.stderr
     assert not os.path.ismount(path)
@@ -187,10 +188,10 @@ class Writer(multiprocessing.Process):
             model = repr(error)
         self.result.put(model)
 
-    def goes_on(self, seconds=40):
+    def goes_on(self):
         """Waits until it has written some more."""
         before = self.count.value
-        eventually(lambda: self.count.value >= before + 5, seconds)
+        eventually(lambda: self.count.value >= before + 5, "it writes on")
 
     def stop(self):
         self.ended.set()
@@ -231,7 +232,7 @@ def test_a_mount_uses_another_gateway_when_one_is_gone(cluster, bucket):
         writer.goes_on()
         cluster.kill("g1")
         try:
-            writer.goes_on(seconds=15)
+            writer.goes_on()
             model = writer.stop()
             http = Http(cluster["g2"].http)
             for key, data in model.items():
@@ -269,4 +270,4 @@ def test_nothing_is_left_of_mounts_that_were_killed(cluster, bucket):
         nodes = cluster.status()["nodes"]
         return sum(node.get("blocks") or 0 for node in nodes)
 
-    eventually(lambda: blocks() == 0, seconds=120)
+    eventually(lambda: blocks() == 0, "no block is left")

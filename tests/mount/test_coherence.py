@@ -201,6 +201,9 @@ def test_what_was_written_is_read_without_asking(mounts):
     written = {f"mine/{size}": os.urandom(size) for size in (0, 430, 4096, 20_000, 100_000, 1 << 20)}
     for path, content in written.items():
         (one / path).write_bytes(content)
+    directory = os.open(one / "mine", os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
     before = calls(one)
     for path, content in written.items():
         assert (one / path).read_bytes() == content

@@ -16,8 +16,9 @@ import time
 
 import pytest
 
-from harness.mount import Door, Mount, eventually
+from harness.mount import Door, Mount
 from harness.server import Server, scratch
+from harness.wait import PATIENCE_SECONDS, eventually
 
 STEPS = 300
 BYTES = 8
@@ -99,7 +100,7 @@ def test_who_waits_gets_it_when_it_is_free(mounts, lock):
         # What was written under the lock is there for who gets it next.
         os.write(first, b"before")
         lock(first, fcntl.LOCK_UN)
-        waiter.join(timeout=10)
+        waiter.join(timeout=PATIENCE_SECONDS)
         assert not waiter.is_alive()
         assert os.pread(second, 100, 0) == b"before"
         with pytest.raises(BlockingIOError):
@@ -116,7 +117,7 @@ def test_closing_unlocks(mounts, flags):
                 lock(first, fcntl.LOCK_SH)
                 assert not tries(second, fcntl.LOCK_EX, lock=lock)
             # Of a file that was only read, the kernel tells when it is closed, a moment later.
-            eventually(lambda: tries(second, fcntl.LOCK_EX, lock=lock), 5)
+            eventually(lambda: tries(second, fcntl.LOCK_EX, lock=lock))
             lock(second, fcntl.LOCK_UN)
 
 
@@ -135,7 +136,7 @@ def test_flock_and_fcntl_know_nothing_of_each_other(mounts):
     (one / "both").write_bytes(b"x")
     program = CONTEXT.Process(target=take_both, args=(one / "both",))
     program.start()
-    program.join(timeout=20)
+    program.join(timeout=PATIENCE_SECONDS)
     program.kill()
     assert program.exitcode == 0
     with opened(one / "both") as first, opened(two / "both") as second:
@@ -173,18 +174,21 @@ def test_who_waits_can_be_interrupted_and_killed(mounts):
     (one / "stuck").write_bytes(b"")
     program = (
         "import fcntl, signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3));"
-        "fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX)"
+        "f = open(sys.argv[1], 'r+'); print('asks', flush=True); fcntl.lockf(f, fcntl.LOCK_EX)"
     )
     with opened(one / "stuck") as first:
         fcntl.lockf(first, fcntl.LOCK_EX)
         for number, status in ((signal.SIGUSR1, 3), (signal.SIGKILL, -signal.SIGKILL)):
             child = subprocess.Popen(
-                [sys.executable, "-c", program, two / "stuck"], stderr=subprocess.DEVNULL
-            )
+                [sys.executable, "-c", program, two / "stuck"], stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True,
+            )  # fmt: skip
+            assert child.stdout.readline() == "asks\n"
+            # It waits soon, and ends by the signal even if it does not yet.
             time.sleep(0.5)
             assert child.poll() is None
             child.send_signal(number)
-            assert child.wait(timeout=10) == status
+            assert child.wait(timeout=PATIENCE_SECONDS) == status
 
 
 def count(path, times):
@@ -205,13 +209,13 @@ def test_counting_from_two_mounts_misses_nothing(mounts):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(timeout=120)
+        worker.join(timeout=PATIENCE_SECONDS)
         assert worker.exitcode == 0
     assert (two / "counter").read_text() == "200"
 
 
 def insert(path, tag, times):
-    database = sqlite3.connect(path, timeout=60)
+    database = sqlite3.connect(path, timeout=PATIENCE_SECONDS)
     for number in range(times):
         with database:
             database.execute("insert into lines values (?)", (f"{tag}{number}",))
@@ -230,7 +234,7 @@ def test_sqlite_from_two_mounts(mounts):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(timeout=120)
+        worker.join(timeout=PATIENCE_SECONDS)
         assert worker.exitcode == 0
     for root in (one, two):
         database = sqlite3.connect(root / "shared.db")
@@ -268,6 +272,15 @@ def test_the_locks_of_a_mount_that_died_go_after_its_lease(pair):
     child.wait()
 
 
+def fails(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        assert error.errno == errno.EIO, error
+        return True
+    return False
+
+
 def test_who_lost_its_locks_can_do_nothing_with_the_file(pair):
     """A mount that was frozen past its lease: somebody else has the lock now."""
     _, one, two = pair
@@ -281,7 +294,8 @@ def test_who_lost_its_locks_can_do_nothing_with_the_file(pair):
         os.pwrite(second, b"other", 0)
         os.fsync(second)
         one.process.send_signal(signal.SIGCONT)
-        time.sleep(2)
+        # Until it knows.
+        eventually(lambda: fails(lambda: os.pread(first, 5, 0)))
         for attempt in (
             lambda: os.fsync(first),
             lambda: os.pwrite(first, b"x", 0),

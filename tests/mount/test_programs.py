@@ -8,12 +8,13 @@ import subprocess
 import pytest
 
 from harness.server import ROOT
+from harness.wait import PATIENCE_SECONDS
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "gc.auto=0"]
 
 
 def run(*command, **options):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, **options)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 

@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.disk import SmallDisk, Unavailable
-from harness.mount import Door, Mount, environment, eventually, is_mounted
+from harness.mount import Door, Mount, environment, is_mounted
 from harness.server import Server, binary, scratch
+from harness.wait import PATIENCE_SECONDS, eventually
 
 ROUNDS = int(os.environ.get("CAIRN_TEST_MOUNT_KILLS", "3"))
 
@@ -261,7 +262,7 @@ def test_what_is_closed_while_the_server_is_away_for_longer_than_a_lease(place):
         time.sleep(8)
     finally:
         server.process.send_signal(18)
-    closing.result(timeout=30)
+    closing.result(timeout=PATIENCE_SECONDS)
     assert (mount.root / "file").read_bytes() == b"written"
     before = calls()
     time.sleep(1)
@@ -287,14 +288,14 @@ def test_a_dead_mount_point_is_taken_away(place):
     path = work / "mnt"
     path.mkdir()
     command = [binary(), "mount", server.http, str(path)]
-    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert run.returncode == 0, run.stderr
     assert (path / "bucket").is_dir()
     found = subprocess.run(["pgrep", "-f", f"{path} --foreground"], capture_output=True, text=True)
     for pid in found.stdout.split():
         os.kill(int(pid), 9)
     # By the process that looks after it.
-    eventually(lambda: not is_mounted(path))
+    eventually(lambda: not is_mounted(path), "it is taken away")
     mount = Mount(server, path, bucket="bucket").start()
     mount.kill()
     with pytest.raises(OSError) as caught:
@@ -304,13 +305,13 @@ def test_a_dead_mount_point_is_taken_away(place):
     mount.start()
     assert mount.root.is_dir()
     subprocess.run(["umount", str(path)], check=True)
-    assert mount.process.wait(timeout=30) == 0
+    assert mount.process.wait(timeout=PATIENCE_SECONDS) == 0
     assert not is_mounted(path)
 
 
 def refused(args, **env):
     run = subprocess.run([binary(), "mount", *map(str, args)], env=dict(environment(), **env),
-                         capture_output=True, text=True, timeout=60)
+                         capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert run.returncode != 0
     assert len(run.stderr.strip().splitlines()) == 1, run.stderr
     return run.stderr
@@ -409,10 +410,15 @@ def test_warm_reads_ask_the_server_nothing(place):
         path.write_bytes(b"x" * 430)
         for _ in range(3):
             assert path.read_bytes() == b"x" * 430
-        before = counts(work / "mnt")["session_calls"]
-        for _ in range(200):
-            assert path.read_bytes() == b"x" * 430
-        assert counts(work / "mnt")["session_calls"] == before
+
+        def asks_nothing():
+            """Once what was written is durable, of which the server is told behind our back."""
+            before = counts(work / "mnt")["session_calls"]
+            for _ in range(200):
+                assert path.read_bytes() == b"x" * 430
+            return counts(work / "mnt")["session_calls"] == before
+
+        eventually(asks_nothing)
 
 
 def test_a_full_store_is_said_at_fsync_and_keeps_what_was_synced():
@@ -446,4 +452,4 @@ def test_a_full_store_is_said_at_fsync_and_keeps_what_was_synced():
                 return False
             return True
 
-        eventually(takes_more, seconds=60)
+        eventually(takes_more, "there is room")

@@ -16,6 +16,7 @@ from harness.cluster import Cluster
 from harness.doors import S3, Http
 from harness.mount import Mount
 from harness.server import Server, binary
+from harness.wait import eventually
 
 MIB = 1 << 20
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -72,9 +73,13 @@ def test_a_slow_client_shows_in_its_stage(server):
             time.sleep(0.1)
             yield b"x" * 1000
 
-    put = http.object("PUT", "slow-client", "a", trickle(), {"Content-Length": "3000"})
-    spent = check_sum(put)
-    assert max(spent, key=spent.get) == "receive", spent
+    def shows():
+        put = http.object("PUT", "slow-client", "a", trickle(), {"Content-Length": "3000"})
+        spent = check_sum(put)
+        return max(spent, key=spent.get) == "receive"
+
+    # Where a disk has much else to do it may be slower once.
+    eventually(shows, "receiving is what takes longest")
 
 
 def test_a_slow_disk_shows_in_its_stage():
@@ -116,7 +121,8 @@ def test_a_slow_peer_shows_in_its_stage_and_in_its_log():
             spent = check_sum(put)
             assert max(spent, key=spent.get) == "peer", spent
             assert put.headers["traceresponse"][3:35] == trace
-            assert trace in cluster["g1"].log.read_text()
+            told = lambda trace=trace: trace in cluster["g1"].log.read_text()  # noqa: E731
+            eventually(told, "the gateway logs it")
             logs = [cluster[name].log.read_text() for name in ("c2", "c3")]
             if any(f"trace={trace}" in log for log in logs):
                 return
@@ -172,8 +178,9 @@ def test_slow_and_failed_requests_are_logged_by_their_trace():
     with Server(args=["--slow-ms", "0"]) as server:
         headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-00"}
         Http(server.http).request("GET", "/storage/", headers=headers)
-        log = server.tail(100_000)
-        line = next(line for line in log.splitlines() if TRACE in line)
+        logged = lambda: [line for line in server.tail(100_000).splitlines() if TRACE in line]  # noqa: E731
+        eventually(logged, "the request is logged")
+        line = logged()[0]
         assert "slow request" in line and "door=" in line and "status=200" in line, line
 
 
@@ -200,9 +207,7 @@ def test_traces_are_exported():
         s3.create_bucket("not-sampled")
         headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
         s3.object("PUT", "not-sampled", "a", body=b"x", headers=headers)
-        deadline = time.monotonic() + 20
-        while not collector.taken and time.monotonic() < deadline:
-            time.sleep(0.1)
+        eventually(lambda: collector.taken, "a trace is exported")
     collector.shutdown()
     [(path, kind, message)] = collector.taken
     assert (path, kind) == ("/v1/traces", "application/json")

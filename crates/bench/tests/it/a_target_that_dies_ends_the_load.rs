@@ -56,7 +56,7 @@ fn a_server_that_says_close_is_taken_at_its_word() {
             kept.push(stream);
         }
     });
-    let duration = Some(Duration::from_millis(300));
+    let duration = Some(Duration::from_secs(3));
     let null = null(Manner::default());
     let plan = load::Plan {
         endpoints: vec![Target::parse(&format!("http://{address}/")).unwrap()],

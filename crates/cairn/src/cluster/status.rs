@@ -188,6 +188,7 @@ fn node_json(map: &ClusterMap, id: NodeId, node: &Node, said: Option<&NodeStatus
         "zone": node.zone,
         "up": node.is_up,
         "draining": node.is_draining,
+        "disk": (node.disk != 0).then(|| format!("{:032x}", node.disk)),
         "groups": groups_of(map, id),
         "silent_ms": said.map(|one| one.silent_ms),
         "blocks": store.map(|store| store.blocks),

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Server, bytes, cairn, directory, run, server_command};
+use crate::support::{PATIENCE, Server, bytes, cairn, directory, run, server_command};
 
 /// A second server does not start there, nor does a tool that needs the store for itself.
 fn in_use(store: &Path) {
@@ -18,7 +18,7 @@ fn in_use(store: &Path) {
 fn wait_for_file(path: &Path) {
     let start = Instant::now();
     while !path.exists() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{} is not put back", path.display());
+        assert!(start.elapsed() < PATIENCE, "{} is not put back", path.display());
         thread::sleep(Duration::from_millis(10));
     }
 }

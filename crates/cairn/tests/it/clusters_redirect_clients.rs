@@ -1,11 +1,10 @@
 //! A master, chunkservers and a gateway: clients fetch from the chunkservers.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{KEY, SECRET, Server, cairn, run};
+use crate::support::{KEY, PATIENCE, SECRET, Server, cairn, free_ports, run};
 
 const NODES: usize = 4;
 
@@ -30,11 +29,6 @@ fn ok(args: &[&str]) -> String {
 fn node(args: &[&str]) -> Node {
     let mut command = cairn(args);
     Node(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-}
-
-fn free_ports<const N: usize>() -> [u16; N] {
-    let probes = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    probes.map(|probe| probe.local_addr().unwrap().port())
 }
 
 struct Cluster {
@@ -81,7 +75,7 @@ fn eventually<T>(mut done: impl FnMut() -> Option<T>) -> T {
         if let Some(done) = done() {
             return done;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not happen");
+        assert!(start.elapsed() < PATIENCE, "it does not happen");
         std::thread::sleep(Duration::from_millis(200));
     }
 }

@@ -1,13 +1,12 @@
 //! A gateway that reaches no master takes no connections, and answers as soon as there is one.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{KEY, SECRET, cairn, directory, run};
+use crate::support::{KEY, PATIENCE, SECRET, cairn, directory, free_ports, run};
 
 /// A process that is killed when this is dropped.
 struct Node(Child);
@@ -31,7 +30,7 @@ fn eventually<T>(mut done: impl FnMut() -> Option<T>) -> T {
         if let Some(done) = done() {
             return done;
         }
-        assert!(start.elapsed() < Duration::from_secs(120), "it does not happen");
+        assert!(start.elapsed() < PATIENCE, "it does not happen");
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -40,8 +39,7 @@ fn eventually<T>(mut done: impl FnMut() -> Option<T>) -> T {
 fn while_no_master_serves() {
     let (directory, _) = directory();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    let probes = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let [master_at, s3, http] = probes.map(|probe| probe.local_addr().unwrap().to_string());
+    let [master_at, s3, http] = free_ports().map(|port| format!("127.0.0.1:{port}"));
     let (master, gateway) = (path("m"), path("g"));
     let mut init = cairn(&["cluster", "init", &master, "--address", &master_at]);
     init.env("CAIRN_ROOT_KEY", KEY).env("CAIRN_ROOT_SECRET", SECRET);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Server, bytes, cairn, directory, run};
+use crate::support::{PATIENCE, Server, bytes, cairn, directory, run};
 
 const KILLS: u64 = 5;
 const WRITERS: u64 = 4;
@@ -32,7 +32,7 @@ fn of_what_they_acknowledged() {
             let goal = acknowledged.lock().unwrap().len() + 20 + 7 * kill as usize;
             let start = Instant::now();
             while acknowledged.lock().unwrap().len() < goal {
-                assert!(start.elapsed() < Duration::from_secs(60), "writers do not get on");
+                assert!(start.elapsed() < PATIENCE, "writers do not get on");
                 thread::sleep(Duration::from_millis(1));
             }
             server.signal("KILL");

@@ -1,6 +1,9 @@
 //! Servers and commands in directories of their own.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -11,7 +14,19 @@ const CAIRN: &str = env!("CARGO_BIN_EXE_cairn");
 pub const KEY: &str = "test-key";
 pub const SECRET: &str = "test-secret-0123456789";
 /// A step that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Ports that nobody listens on. Below those that the kernel gives to connections, as one of them
+/// might be taken when it is used; and above those of tests in Python.
+pub fn free_ports<const N: usize>() -> [u16; N] {
+    let probe = || {
+        let drawn = RandomState::new().build_hasher().finish();
+        TcpListener::bind(("127.0.0.1", 22_000 + (drawn % 10_000) as u16)).ok()
+    };
+    // All are held until the last is found, so that none comes twice.
+    let probes = [(); N].map(|()| std::iter::repeat_with(probe).flatten().next().unwrap());
+    probes.map(|probe| probe.local_addr().unwrap().port())
+}
 
 /// A `cairn` that knows nothing of the environment of the test.
 pub fn cairn(args: &[&str]) -> Command {

@@ -168,7 +168,7 @@ async fn a_full_disk_ends_it() {
 async fn it_is_paced_and_can_be_stopped() {
     let world = Arc::new(behind(40).await);
     let (options, cancel) = options(8192);
-    let options = Options { bytes_per_second: 10_000, ..options };
+    let options = Options { bytes_per_second: 2_000, ..options };
     let progress = Arc::clone(&options.progress);
     let start = Instant::now();
     let running = {

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use cairn_auth::{Caller, LinkKey, NewCredential, SealKey};
+use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
-use cairn_base::{BlockId, Clock, GroupId, RealDisk, Result, Secret, clock::RealClock};
+use cairn_base::{BlockId, Clock, GroupId, RealDisk, Result, Secret, Timestamp};
 use cairn_blocks::{Blocks, Store};
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::http::{FilesDoor, HttpDoor, Redirects};
@@ -29,8 +31,39 @@ use cairn_meta::engine::Memory;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+/// Far more than anything takes, and less than the time after which a server gives up by itself.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The clock of the machine, and ahead of it by as much as a test says.
+#[derive(Default)]
+pub struct Ahead {
+    real: RealClock,
+    secs: AtomicU64,
+}
+
+impl Ahead {
+    pub fn advance(&self, secs: u64) {
+        self.secs.fetch_add(secs, Ordering::SeqCst);
+    }
+
+    fn by(&self) -> Duration {
+        Duration::from_secs(self.secs.load(Ordering::SeqCst))
+    }
+}
+
+impl Clock for Ahead {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.real.now().0 + self.by().as_nanos() as i64)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.real.monotonic() + self.by()
+    }
+}
+
 pub struct Server {
     pub address: SocketAddr,
+    pub clock: Arc<Ahead>,
     /// The door for links, if there is one.
     pub files: Option<SocketAddr>,
     pub admit: Arc<Admit>,
@@ -102,7 +135,9 @@ impl Server {
         let log = Log::default();
         let runtime = runtime(&log);
         let dir = tempfile::tempdir().unwrap();
-        let (admit, root) = runtime.block_on(store(dir.path(), setup.upload_bytes));
+        let clock = Arc::new(Ahead::default());
+        let made = store(dir.path(), Arc::clone(&clock) as _, setup.upload_bytes);
+        let (admit, root) = runtime.block_on(made);
         let connections = Arc::new(Connections::default());
         let metrics = Metrics::new(
             admit.fs().clone(),
@@ -129,7 +164,7 @@ impl Server {
             (address, tokio::spawn(serve(listener, door, serving, stopped)))
         });
         let served = Some(served);
-        Server { address, files, admit, root, connections, runtime, stop, served, dir, log }
+        Server { address, clock, files, admit, root, connections, runtime, stop, served, dir, log }
     }
 
     pub fn fs(&self) -> &Fs {
@@ -212,8 +247,11 @@ async fn files(
     (Some(address), Some(redirects))
 }
 
-async fn store(dir: &Path, upload_bytes: Option<usize>) -> (Arc<Admit>, NewCredential) {
-    let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
+async fn store(
+    dir: &Path,
+    clock: Arc<dyn Clock>,
+    upload_bytes: Option<usize>,
+) -> (Arc<Admit>, NewCredential) {
     let engine = Arc::new(Memory::new());
     let master = Master::start(engine, Arc::clone(&clock), Default::default()).unwrap();
     let disk = Arc::new(RealDisk::open(&dir.join("blocks")).unwrap());
@@ -334,7 +372,7 @@ impl Client {
 
     pub fn connect(&self) -> Connection {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Connection { stream, read: Vec::new() }
     }
 }

