@@ -179,7 +179,7 @@ def says_well(cluster, node):
 
 
 def test_status_tells_of_every_node(whole):
-    status = whole.status()
+    status = whole.told()
     assert len(status["nodes"]) == len(whole.nodes) and status["replicas"] == 3
     assert {node["node"] for node in status["nodes"]} == {n.id for n in whole.nodes.values()}
     for name, node in whole.nodes.items():
@@ -231,7 +231,7 @@ def refused_to_join(cluster, token, *words):
 
 
 def test_join_tokens_work_once_and_unaltered(whole):
-    before = len(whole.status()["nodes"])
+    before = len(whole.told()["nodes"])
     token = whole.token("gateway")
     altered = token[:-3] + ("A" if token[-3] != "A" else "B") + token[-2:]
     refused_to_join(whole, altered, "token")
@@ -247,7 +247,7 @@ def test_join_tokens_work_once_and_unaltered(whole):
     gateway = whole["g1"].directory
     refused = whole.command("cluster", "token", gateway, "--role", "gateway", ok=False)
     assert refused.returncode == 1 and "not as master" in refused.stderr, refused
-    assert len(whole.status()["nodes"]) == before
+    assert len(whole.told()["nodes"]) == before
 
 
 def start_fails(cluster, *command):
@@ -351,7 +351,7 @@ def test_a_new_chunkserver_gets_its_share_when_asked(whole):
     assert "groups to move" in shown and bytes_of() == 0, shown
     with Worker(whole, "while-balanced"):
         whole.command("cluster", "rebalance", master)
-    assert bytes_of() > 0
+    whole.wait(lambda: bytes_of() > 0, "c5 has its share")
     for number in range(60):
         name, body = f"balanced/{number}", content(f"balanced/{number}", 1, 300_000)
         assert whole.s3("g2").object("GET", "shared", name).body == body, name
@@ -400,6 +400,7 @@ def test_episodes_of_faults_lose_and_show_nothing_wrong(capsys):
             EPISODES,
             seed=SEED,
             resume_seconds=PATIENCE_SECONDS,
+            live_seconds=0,
             echo=lambda text: print(text, flush=True),
         )
     assert not violations

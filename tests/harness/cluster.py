@@ -151,20 +151,25 @@ class Cluster:
                 return json.loads(done.stdout)
         return None
 
+    def told(self):
+        """The status, once a master answers."""
+        return self.wait(self.status, "a master answers")
+
     def node_status(self, name, status=None):
         """What the status says of one node."""
-        status = status or self.status()
+        status = status or self.told()
         found = [node for node in status["nodes"] if node["node"] == self.nodes[name].id]
         return found[0] if found else None
 
     def serving(self):
-        """The master that serves."""
-        status = self.status()
-        masters = [self.nodes[name] for name in self.masters()]
-        found = [node for node in masters if status and node.id == status["master"]]
-        if not found:
-            raise ClusterFailed(f"no master serves: {self.tails()}")
-        return found[0]
+        """The master that serves, once one does."""
+
+        def found():
+            status = self.status()
+            masters = [self.nodes[name] for name in self.masters()]
+            return [node for node in masters if status and node.id == status["master"]]
+
+        return self.wait(found, "a master serves")[0]
 
     def is_up(self, name):
         status = self.status()
@@ -181,20 +186,21 @@ class Cluster:
         all_up = all(known.get(node.id) for node in self.nodes.values() if node.id)
         return all_up and groups > 0 and health["whole"] == health["writable"] == groups
 
-    def wait_whole(self, seconds=PATIENCE_SECONDS):
-        """Returns after how many seconds it was whole."""
-        return self.wait(self.is_whole, "the cluster is whole", seconds)
+    def wait_whole(self):
+        self.wait(self.is_whole, "the cluster is whole")
 
-    def wait(self, condition, what, seconds=PATIENCE_SECONDS):
-        began = time.monotonic()
-        while not condition():
+    def wait(self, condition, what):
+        """Returns what it waited for."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not (found := condition()):
             for node in self.nodes.values():
                 node.note_end()
-            if time.monotonic() - began > seconds:
+            if time.monotonic() > end:
                 shown = json.dumps(self.status(), indent=1)
-                raise ClusterFailed(f"not after {seconds} s: {what}\n{shown}\n{self.tails()}")
+                text = f"not after {PATIENCE_SECONDS} s: {what}\n{shown}\n{self.tails()}"
+                raise ClusterFailed(text)
             time.sleep(0.2)
-        return time.monotonic() - began
+        return found
 
     # Nodes and what is done to them.
 

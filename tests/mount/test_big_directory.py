@@ -13,7 +13,7 @@ WORKERS = 4
 # One of so many is removed.
 REMOVED = 5
 # Nobody waits that long for one request, however large the directory is.
-SLOWEST_S = 10
+SLOWEST_S = 60
 # What server and mount may have more in memory: for caches, and for each entry.
 FIXED_BYTES, ENTRY_BYTES = 1 << 30, 2000
 

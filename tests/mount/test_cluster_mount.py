@@ -159,9 +159,9 @@ class Writer(multiprocessing.Process):
     """Writes files, syncs them, and tells of each that it was told is durable. In a process of its
     own: one that starts another while it has a file open would wait for itself."""
 
-    def __init__(self, root):
+    def __init__(self, root, prefix="file"):
         super().__init__()
-        self.root = root
+        self.root, self.prefix = root, prefix
         self.ended, self.count = multiprocessing.Event(), multiprocessing.Value("i", 0)
         self.result = multiprocessing.SimpleQueue()
 
@@ -172,7 +172,7 @@ class Writer(multiprocessing.Process):
                 if self.ended.is_set():
                     break
                 data = rng.randbytes(rng.choice([10, 5_000, 100_000, 1_000_000]))
-                name = f"file{number % 40}"
+                name = f"{self.prefix}{number % 40}"
                 fd = os.open(self.root / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 try:
                     os.write(fd, data)
@@ -246,12 +246,13 @@ def test_nothing_is_left_of_mounts_that_were_killed(cluster, bucket):
     """Blocks that were written and not published go when the session has ended; so no block is
     left when all that was published is deleted."""
     work = scratch("left-over")
-    for _ in range(3):
-        mount = Mount(at(cluster, "g1"), work / "mnt", bucket=bucket).start()
-        writer = Writer(mount.root)
+    mounts = [Mount(at(cluster, "g1"), work / f"mnt{n}", bucket=bucket).start() for n in range(3)]
+    writers = [Writer(mount.root, f"by{number}-") for number, mount in enumerate(mounts)]
+    for writer in writers:
         writer.start()
+    for number, (mount, writer) in enumerate(zip(mounts, writers)):
         writer.goes_on()
-        big = os.open(mount.root / "big", os.O_WRONLY | os.O_CREAT)
+        big = os.open(mount.root / f"big{number}", os.O_WRONLY | os.O_CREAT)
         for _ in range(24):
             os.write(big, os.urandom(1 << 20))
         mount.kill()
@@ -267,7 +268,7 @@ def test_nothing_is_left_of_mounts_that_were_killed(cluster, bucket):
             assert http.object("DELETE", name, key).status < 300
 
     def blocks():
-        nodes = cluster.status()["nodes"]
+        nodes = cluster.told()["nodes"]
         return sum(node.get("blocks") or 0 for node in nodes)
 
     eventually(lambda: blocks() == 0, "no block is left")

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 
-from harness.mount import Door, Mount
+from harness.mount import Mount
 
 FILES = int(os.environ.get("CAIRN_TEST_MOUNT_FILES", "1500"))
 

@@ -51,7 +51,7 @@ impl Setup {
         self.engine.await_commit();
         self.until(|stats| stats.in_flight == count && stats.queued == 0).await;
         // Counted a moment before it is in the queue.
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         self.until(|stats| stats.in_flight == count && stats.queued == 0).await;
     }
 }
