@@ -141,7 +141,8 @@ def test_doors_alone():
         env = dict(doors.env, CAIRN_KEY=KEY, CAIRN_SECRET=SECRET)
         command = [binary(), "bench", "s3", doors.s3, "--ops", "put,get,delete", *SHORT,
                    "-c", "2"]  # fmt: skip
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        done = subprocess.run(command, env=env, capture_output=True, text=True,
+                              timeout=PATIENCE_SECONDS)
         assert done.returncode == 0 and re.search(r"get", done.stdout), done.stderr
         assert not doors.directory.exists()
         assert doors.stop() == 0

@@ -32,7 +32,8 @@ def doctor(*targets, env=None):
     on this machine, are no test's fault."""
     command = [binary(), "doctor", *map(str, targets), "--seconds", SECONDS, "--json"]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env={**os.environ, **(env or {})}
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS,
+        env={**os.environ, **(env or {})},
     )
     assert done.stdout, done.stderr
     report = json.loads(done.stdout)

@@ -140,7 +140,8 @@ def test_a_disk_that_is_too_small(small_disk):
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 1 and "make room" in done.stderr.strip().splitlines()[-1], done
     with open("/dev/full", "w") as full_device:
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full_device, timeout=PATIENCE_SECONDS)
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full_device,
+                              timeout=PATIENCE_SECONDS)  # fmt: skip
     assert done.returncode == 1, done
     (small_disk / "filler").unlink()
     with Server(small_disk / "data", log=small_disk.parent / "log") as server:

@@ -69,5 +69,6 @@ def test_mounts_go_over_tls_and_check_whom_they_speak_with(work):
         with Mount(server, work / "mnt", trusted) as mount:
             assert os.listdir(mount.path) == []
         command = [binary(), "mount", server.http, str(work / "mnt")]
-        run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        run = subprocess.run(command, env=environment(), capture_output=True, text=True,
+                             timeout=PATIENCE_SECONDS)
         assert run.returncode != 0 and "ertificate" in run.stderr, run.stderr

@@ -62,7 +62,8 @@ def at(cluster, *gateways):
 
 def cairn(cluster, *args):
     command = [binary(), *args, "--server", cluster["g1"].http]
-    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True,
+                         timeout=PATIENCE_SECONDS)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -118,7 +119,8 @@ def test_wrong_credentials_are_refused_with_a_clear_message(cluster):
     command = [binary(), "mount", cluster["g1"].http, str(path)]
     for key in (("CKNOBODYKNOWSIT00000", "x" * 40), None):
         env = environment(*key) if key else {**os.environ, "CAIRN_KEY": "", "CAIRN_SECRET": ""}
-        run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        run = subprocess.run(command, env=env, capture_output=True, text=True,
+                             timeout=PATIENCE_SECONDS)
         assert run.returncode != 0
         assert "CAIRN_KEY and CAIRN_SECRET" in run.stderr, run.stderr
     assert not os.path.ismount(path)

@@ -63,7 +63,8 @@ def test_what_was_read_is_there_after_a_restart(place):
         eventually(all_is_kept)
         beside = mounted(server, work, "beside")
         command = [binary(), "mount", server.http, str(work), "--nonempty", "-f", *beside.args]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True,
+                              timeout=PATIENCE_SECONDS)
         assert done.returncode == 1 and "in use" in done.stderr, done.stderr
     with mounted(server, work) as mount:
         for name, data in contents.items():
@@ -100,5 +101,6 @@ def test_what_makes_no_sense_is_refused(place):
     ]
     for args, code, says in cases:
         command = [binary(), "mount", server.http, str(point), "-f", *args]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True,
+                              timeout=PATIENCE_SECONDS)
         assert done.returncode == code and says in done.stderr, done.stderr

@@ -288,7 +288,8 @@ def test_a_dead_mount_point_is_taken_away(place):
     path = work / "mnt"
     path.mkdir()
     command = [binary(), "mount", server.http, str(path)]
-    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True,
+                         timeout=PATIENCE_SECONDS)
     assert run.returncode == 0, run.stderr
     assert (path / "bucket").is_dir()
     found = subprocess.run(["pgrep", "-f", f"{path} --foreground"], capture_output=True, text=True)

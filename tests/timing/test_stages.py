@@ -178,7 +178,10 @@ def test_slow_and_failed_requests_are_logged_by_their_trace():
     with Server(args=["--slow-ms", "0"]) as server:
         headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-00"}
         Http(server.http).request("GET", "/storage/", headers=headers)
-        logged = lambda: [line for line in server.tail(100_000).splitlines() if TRACE in line]  # noqa: E731
+
+        def logged():
+            return [line for line in server.tail(100_000).splitlines() if TRACE in line]
+
         eventually(logged, "the request is logged")
         line = logged()[0]
         assert "slow request" in line and "door=" in line and "status=200" in line, line

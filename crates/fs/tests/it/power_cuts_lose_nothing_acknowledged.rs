@@ -7,9 +7,33 @@ use crate::world::{World, data, run};
 
 /// After each acknowledged change the disk is told how far the workload is. A power cut anywhere
 /// leaves every change up to there, the next one whole or not at all, and nothing else.
-#[test]
-fn at_every_sync_point_of_puts_and_deletes() {
-    for seed in 0..4 * cairn_sim::scale() {
+mod at_every_sync_point_of_puts_and_deletes {
+    use super::check_seeds;
+
+    #[test]
+    fn first_quarter() {
+        check_seeds(0);
+    }
+
+    #[test]
+    fn second_quarter() {
+        check_seeds(1);
+    }
+
+    #[test]
+    fn third_quarter() {
+        check_seeds(2);
+    }
+
+    #[test]
+    fn last_quarter() {
+        check_seeds(3);
+    }
+}
+
+/// One in four of all seeds: no test takes very long.
+fn check_seeds(quarter: u64) {
+    for seed in (quarter..4 * cairn_sim::scale()).step_by(4) {
         let (snapshots, states) = run(workload(seed));
         for (at, snapshot) in snapshots.iter().enumerate() {
             for cut in 0..3 {
