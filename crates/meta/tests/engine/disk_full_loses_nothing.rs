@@ -33,39 +33,55 @@ fn fill_up(engine: &dyn Engine, rng: &SeededRng, model: &mut Rows) {
     panic!("the disk never gets full");
 }
 
-#[test]
-fn a_hundred_times_full_and_free_again() {
-    for (background, config) in [(false, small(1)), (true, small(1)), (false, short_log(1))] {
-        let config = Config { background, ..config };
-        let disk = SimDisk::new(1);
-        let mut engine = open(&disk, config.clone()).unwrap();
-        let (rng, mut model) = (SeededRng::new(2), Rows::new());
-        for cycle in 0..34 {
-            disk.set_capacity(Some(disk.used_bytes() + 200_000 + rng.below(100_000)));
-            fill_up(&engine, &rng, &mut model);
-            assert_eq!(all(&engine), model, "cycle {cycle}");
-            match rng.below(4) {
-                0 => {
-                    drop(engine);
-                    engine = open(&disk, config.clone()).unwrap();
-                }
-                1 => {
-                    engine.abandon();
-                    engine = open(&disk, config.clone()).unwrap();
-                }
-                _ => {}
+mod a_hundred_times_full_and_free_again {
+    use super::{full_and_free_again, short_log, small};
+
+    #[test]
+    fn in_the_foreground() {
+        full_and_free_again(false, small(1));
+    }
+
+    #[test]
+    fn in_the_background() {
+        full_and_free_again(true, small(1));
+    }
+
+    #[test]
+    fn with_a_short_log() {
+        full_and_free_again(false, short_log(1));
+    }
+}
+
+fn full_and_free_again(background: bool, config: Config) {
+    let config = Config { background, ..config };
+    let disk = SimDisk::new(1);
+    let mut engine = open(&disk, config.clone()).unwrap();
+    let (rng, mut model) = (SeededRng::new(2), Rows::new());
+    for cycle in 0..34 {
+        disk.set_capacity(Some(disk.used_bytes() + 200_000 + rng.below(100_000)));
+        fill_up(&engine, &rng, &mut model);
+        assert_eq!(all(&engine), model, "cycle {cycle}");
+        match rng.below(4) {
+            0 => {
+                drop(engine);
+                engine = open(&disk, config.clone()).unwrap();
             }
-            assert_eq!(all(&engine), model, "cycle {cycle}");
-            disk.set_capacity(None);
-            // In the background the first attempt may still be told of the last failure.
-            while engine.checkpoint().is_err() {}
-            let deletes: Vec<_> = model.keys().take(200).map(|key| (key.clone(), None)).collect();
-            for deletes in deletes.chunks(20) {
-                apply(&mut model, deletes);
-                commit(&engine, deletes.to_vec());
+            1 => {
+                engine.abandon();
+                engine = open(&disk, config.clone()).unwrap();
             }
-            assert_eq!(all(&engine), model, "cycle {cycle}");
+            _ => {}
         }
+        assert_eq!(all(&engine), model, "cycle {cycle}");
+        disk.set_capacity(None);
+        // In the background the first attempt may still be told of the last failure.
+        while engine.checkpoint().is_err() {}
+        let deletes: Vec<_> = model.keys().take(200).map(|key| (key.clone(), None)).collect();
+        for deletes in deletes.chunks(20) {
+            apply(&mut model, deletes);
+            commit(&engine, deletes.to_vec());
+        }
+        assert_eq!(all(&engine), model, "cycle {cycle}");
     }
 }
 
