@@ -117,10 +117,16 @@ impl Fs {
         self.run(caller, CopyCheckedObject { copy, state, checksums }).await
     }
 
-    /// Deletes an empty bucket and the uploads that are in progress in it.
+    /// Deletes an empty bucket and the uploads that are in progress in it: both or neither. Only if
+    /// there are too many of them for one operation do some go before.
     pub async fn delete_bucket(&self, caller: &Caller, name: &str) -> Result<()> {
-        while self.run(caller, DropUploads { name: name.to_owned() }).await? {}
-        self.run(caller, DeleteBucket { name: name.to_owned() }).await
+        loop {
+            match self.run(caller, DeleteBucket { name: name.to_owned() }).await {
+                Err(Error::Conflict(_)) => {}
+                outcome => return outcome,
+            }
+            self.run(caller, DropUploads { name: name.to_owned() }).await?;
+        }
     }
 
     /// Makes an object of the parts, which are named in ascending order.

@@ -1,6 +1,10 @@
 //! Completions that are asked for again, or twice at once: the object has all its bytes, and
 //! garbage collection takes none of them.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
 use cairn_auth::Caller;
 use cairn_base::{BodyId, Error};
 use cairn_fs::ops::buckets::GetBucket;
@@ -47,6 +51,25 @@ async fn publish(
         conditions: Default::default(),
     };
     world.fs.run(&root(), verb).await
+}
+
+/// Lets it go on until it waits, and then until it has what it waits for: others may come in now.
+/// What it gives, if it is done.
+async fn step<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if has_waited {
+            return Poll::Ready(None);
+        }
+        match Pin::new(&mut *future).poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => {
+                has_waited = true;
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }
 
 #[test]
@@ -182,5 +205,42 @@ fn uploads_in_progress_do_not_keep_a_bucket() {
         world.fs.delete_bucket(&root(), BUCKET).await.unwrap();
         world.collect().await;
         assert_eq!(world.blocks().await, 0);
+    });
+}
+
+async fn uploads(world: &World) -> u32 {
+    world.fs.read(&root(), GetBucket { name: BUCKET.into() }).await.unwrap().1.uploads
+}
+
+/// An object comes in between, at each moment at which one can.
+#[test]
+fn a_bucket_that_is_not_deleted_keeps_its_uploads() {
+    run(async {
+        for steps in 0..4 {
+            let world = World::new(6).await;
+            for at in 0..3 {
+                world.create_upload(&format!("k{at}")).await;
+            }
+            let caller = root();
+            let mut deletion = Box::pin(world.fs.delete_bucket(&caller, BUCKET));
+            let mut done = None;
+            for _ in 0..steps {
+                if done.is_none() {
+                    done = step(&mut deletion).await;
+                }
+            }
+            let put = world.put("object", &data(1, 10)).await;
+            let deleted = match done {
+                Some(done) => done,
+                None => deletion.await,
+            };
+            match deleted {
+                Ok(()) => assert!(matches!(put, Err(Error::NotFound(_))), "{put:?}"),
+                Err(error) => {
+                    assert!(matches!(error, Error::NotEmpty(_)), "{error}");
+                    assert_eq!(uploads(&world).await, 3, "after {steps} steps");
+                }
+            }
+        }
     });
 }
