@@ -10,6 +10,7 @@ mod copies_share_and_part;
 mod garbage_goes_and_nothing_else;
 mod listings_agree_with_sorted_keys;
 mod power_cuts_lose_nothing_acknowledged;
+mod uploads_wait_for_memory;
 mod watched;
 mod what_is_put_is_read;
 mod what_was_opened_is_not_taken_for_what_is;
