@@ -181,21 +181,26 @@ impl Fs {
             }
         }
         let block = self.write_block(caller, ino, Owner { body, chunk }, data.freeze()).await?;
-        let place = block.place.clone();
-        let with = vec![Extent { offset: start, ..block }];
-        let session = self.inner.meta.session();
-        let verb = Coalesce { ino, session, body, chunk, replaces, with };
-        match self.run(caller, verb).await {
-            Ok(true) | Err(Error::Unavailable(_)) => Ok(()),
-            Ok(false) => {
-                self.abandon(&place);
-                Ok(())
-            }
-            Err(error) => {
-                self.abandon(&place);
-                Err(error)
-            }
+        let with = Extent { offset: start, ..block };
+        self.replace(caller, ino, (body, chunk), replaces, with).await
+    }
+
+    /// Puts a block in the place of extents, if they are as they were; otherwise it is given up.
+    pub(crate) async fn replace(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        (body, chunk): (BodyId, u32),
+        replaces: Vec<Extent>,
+        with: Extent,
+    ) -> Result<()> {
+        let (place, session) = (with.place.clone(), self.session());
+        let verb = Coalesce { ino, session, body, chunk, replaces, with: vec![with] };
+        let outcome = self.run(caller, verb).await;
+        if !matches!(outcome, Ok(true) | Err(Error::Unavailable(_))) {
+            self.abandon(&place);
         }
+        outcome.map(|_| ())
     }
 }
 

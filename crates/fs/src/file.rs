@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::ops::append::Appended;
 use crate::ops::body::Data;
-use crate::ops::coalesce::{Coalesce, ReadChunk};
+use crate::ops::coalesce::ReadChunk;
 use crate::ops::copy_range::CopyRange;
 use crate::ops::edit::COALESCE_BYTES;
 use crate::ops::getattr::Access;
@@ -122,11 +122,12 @@ impl Fs {
         Ok(Object::new(self, found, guard))
     }
 
-    /// As [`Fs::open_inode`], never from memory: a server then tells a mount of its blocks again.
+    /// As [`Fs::open_inode`], never from memory, and no extents of it are: a server then tells a
+    /// mount of its blocks again.
     pub async fn open_inode_anew(&self, caller: &Caller, ino: Ino, opened: bool) -> Result<Object> {
         let guard = self.inner.readers.enter();
         let found = self.inner.meta.read_anew(caller, OpenInode { ino, opened }).await?;
-        Ok(Object::new(self, found, guard))
+        Ok(Object::new(self, found, guard).anew())
     }
 
     /// As [`Fs::open_inode`] where everything is in memory; `None` otherwise.
@@ -283,7 +284,7 @@ impl Fs {
         let Some((body, extents)) = self.read(caller, ReadChunk { ino, chunk }).await? else {
             return Ok(());
         };
-        let object = self.open_inode(caller, ino, true).await?;
+        let mut object = self.open_inode(caller, ino, true).await?;
         let step = limits::BLOCK_BYTES as u64;
         let start = u64::from(chunk) * limits::CHUNK_BYTES;
         for at in (start..start + limits::CHUNK_BYTES).step_by(limits::BLOCK_BYTES) {
@@ -294,15 +295,20 @@ impl Fs {
             if replaces.len() < 2 || range.end < last.end() {
                 continue;
             }
-            let data = object.read_all(range.clone()).await?;
+            let data = match object.read_all(range.clone()).await {
+                // A server forgot that it told this mount of a block: once more, as it is now.
+                Err(Error::Denied(_)) => {
+                    object = self.open_inode_anew(caller, ino, true).await?;
+                    if object.size() < range.end {
+                        continue;
+                    }
+                    object.read_all(range.clone()).await?
+                }
+                data => data?,
+            };
             let extent = self.write_block(caller, ino, Owner { body, chunk }, data).await?;
-            let place = extent.place.clone();
-            let with = vec![Extent { offset: range.start, ..extent }];
-            let session = self.session();
-            let verb = Coalesce { ino, session, body, chunk, replaces, with };
-            if !self.run(caller, verb).await? {
-                self.abandon(&place);
-            }
+            let with = Extent { offset: range.start, ..extent };
+            self.replace(caller, ino, (body, chunk), replaces, with).await?;
         }
         Ok(())
     }

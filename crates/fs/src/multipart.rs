@@ -1,9 +1,13 @@
 //! Multipart uploads: copied parts and completion; copies. No byte moves.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{BodyId, Error, Result, Timestamp, limits};
 use futures_util::TryStreamExt;
+use tokio::time::sleep;
 
 use crate::Fs;
 use crate::digest::{Digester, combine_checksums};
@@ -17,6 +21,11 @@ use crate::ops::multipart::{
 };
 use crate::ops::put_object::{AbandonBody, MayWrite, PutReply};
 use crate::rows::{Algorithm, Checksum, ChecksumKind, Content, Part, Upload};
+
+/// Attempts to complete an upload after the first, while others complete it too.
+const COMPLETIONS: u32 = 8;
+/// Half of what is waited before the second one, at most; twice as long before each further one.
+const PAUSE_MS: u64 = 10;
 
 /// An object made of an upload.
 #[derive(Clone, Debug)]
@@ -117,10 +126,16 @@ impl Fs {
         self.run(caller, CopyCheckedObject { copy, state, checksums }).await
     }
 
-    /// Deletes an empty bucket and the uploads that are in progress in it.
+    /// Deletes an empty bucket and the uploads that are in progress in it: both or neither. Only if
+    /// there are too many of them for one operation do some go before.
     pub async fn delete_bucket(&self, caller: &Caller, name: &str) -> Result<()> {
-        while self.run(caller, DropUploads { name: name.to_owned() }).await? {}
-        self.run(caller, DeleteBucket { name: name.to_owned() }).await
+        loop {
+            match self.run(caller, DeleteBucket { name: name.to_owned() }).await {
+                Err(Error::Conflict(_)) => {}
+                outcome => return outcome,
+            }
+            self.run(caller, DropUploads { name: name.to_owned() }).await?;
+        }
     }
 
     /// Makes an object of the parts, which are named in ascending order.
@@ -144,23 +159,29 @@ impl Fs {
             return Ok(done);
         }
         begun?;
-        let body = self.inner.new_body();
-        let (upload, named) = (name.clone(), parts.clone());
-        let outcome = self.assemble(caller, name, parts, conditions, body).await;
-        if outcome.is_err() {
+        let mut attempt = 0;
+        loop {
+            let body = self.inner.new_body();
+            let error = match self.assemble(caller, &name, &parts, conditions.clone(), body).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
             // Rows of a body that will not be published. If this fails, the end of the session
             // brings it up again.
             let _ = self.run(&Caller::system(), AbandonBody { body }).await;
-        }
-        match outcome {
-            // Another completion of the same parts may have been done meanwhile.
-            Err(error @ (Error::NotFound(_) | Error::Conflict(_))) => {
-                match self.completed_before(caller, &upload, &named).await? {
-                    Some(done) => Ok(done),
-                    None => Err(error),
-                }
+            if !matches!(error, Error::NotFound(_) | Error::Conflict(_)) {
+                return Err(error);
             }
-            outcome => outcome,
+            // Another completion of the same parts may have been done meanwhile.
+            if let Some(done) = self.completed_before(caller, &name, &parts).await? {
+                return Ok(done);
+            }
+            if attempt == COMPLETIONS || matches!(error, Error::NotFound(_)) {
+                return Err(error);
+            }
+            // The one that began later may be done soon, or fail.
+            sleep(pause(body, attempt)).await;
+            attempt += 1;
         }
     }
 
@@ -215,8 +236,8 @@ impl Fs {
     async fn assemble(
         &self,
         caller: &Caller,
-        name: UploadName,
-        named: Vec<TakenPart>,
+        name: &UploadName,
+        named: &[TakenPart],
         conditions: Conditions,
         body: BodyId,
     ) -> Result<Completed> {
@@ -243,7 +264,7 @@ impl Fs {
         }
         let checksums = object_checksums(&upload, &parts)?;
         let verb = CompleteUpload {
-            name,
+            name: name.clone(),
             session,
             body,
             change: upload.change,
@@ -256,6 +277,15 @@ impl Fs {
         let put = self.run(caller, verb).await?;
         Ok(Completed { put, size: offset, checksums })
     }
+}
+
+/// How long a completion gives way to those that began later. No two are equally patient, so that
+/// they do not for ever begin at the same time.
+fn pause(body: BodyId, attempt: u32) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (body.session, body.counter, attempt).hash(&mut hasher);
+    let half = PAUSE_MS << attempt;
+    Duration::from_millis(half + hasher.finish() % half)
 }
 
 /// S3's: the MD5 of the MD5s of the parts, and how many. A copied part has other 32 digits.

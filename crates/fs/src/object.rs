@@ -32,6 +32,8 @@ pub struct Object {
     opened: Arc<OpenedObject>,
     /// Keeps the blocks of this state from being freed.
     pub(crate) guard: ReadGuard,
+    /// What else it asks of the metadata is never from memory either.
+    is_anew: bool,
 }
 
 impl Fs {
@@ -43,13 +45,13 @@ impl Fs {
         let guard = self.read_guard();
         let verb = OpenObject { bucket: bucket.into(), key: key.into() };
         let opened = Arc::new(self.inner.meta.read(caller, verb).await?);
-        Ok(Object { fs: self.clone(), opened, guard })
+        Ok(Object { fs: self.clone(), opened, guard, is_anew: false })
     }
 
     /// As [`Fs::open`] where everything is in memory; `None` otherwise.
     pub fn open_now(&self, caller: &Caller, bucket: &str, key: &str) -> Option<Result<Object>> {
         let guard = self.read_guard();
-        let object = |opened| Object { fs: self.clone(), opened, guard };
+        let object = |opened| Object { fs: self.clone(), opened, guard, is_anew: false };
         let name = NameRef { bucket, key, principal: caller.principal() };
         let opened = &self.inner.opened;
         if caller.posix().is_none()
@@ -77,7 +79,12 @@ impl Fs {
 
 impl Object {
     pub(crate) fn new(fs: &Fs, opened: OpenedObject, guard: ReadGuard) -> Object {
-        Object { fs: fs.clone(), opened: Arc::new(opened), guard }
+        Object { fs: fs.clone(), opened: Arc::new(opened), guard, is_anew: false }
+    }
+
+    /// The same, of which all extents are asked for anew.
+    pub(crate) fn anew(self) -> Object {
+        Object { is_anew: true, ..self }
     }
 
     pub fn ino(&self) -> Ino {
@@ -232,7 +239,11 @@ impl Object {
         }
         let (meta, caller) = (&self.fs.inner.meta, Caller::system());
         let verb = ReadExtents { bucket: self.opened.opened.id, body, start, end };
-        match meta.read(&caller, verb.clone()).await {
+        let extents = match self.is_anew {
+            true => meta.read_anew(&caller, verb.clone()).await,
+            false => meta.read(&caller, verb.clone()).await,
+        };
+        match extents {
             // A server tells a mount only of bodies that it has opened there. This one is known
             // from having written to it.
             Err(Error::Denied(_)) => {

@@ -28,6 +28,7 @@ mod names;
 mod node;
 mod nodes;
 mod open;
+mod owners;
 mod read;
 mod runs;
 mod stats;

@@ -11,7 +11,8 @@ use cairn_fs::{FileWriter, Fs, Object, PACKED_RUNS, Piece};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
-use crate::locks::{self, Held};
+use crate::locks;
+use crate::owners::Held;
 use crate::runs::{Frozen, Runs, overlay};
 
 /// Blocks of one file on their way at the same time.

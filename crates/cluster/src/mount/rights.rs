@@ -1,6 +1,7 @@
 //! What the user of a mount may do in a bucket, as it is now.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use cairn_auth::{Action, Caller};
 use cairn_base::{BucketId, Error, Result, UserId};
@@ -16,14 +17,15 @@ pub struct Rights {
     meta: Meta,
     /// Where users were found to have the right to write.
     writable: Mutex<HashMap<UserId, BucketId>>,
-    /// One looks for such a bucket at a time.
-    looking: tokio::sync::Mutex<()>,
+    /// Of each user one looks for such a bucket at a time: the others then know what it found.
+    looking: Mutex<HashMap<UserId, Turn>>,
 }
+
+type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Rights {
     pub fn new(meta: Meta) -> Rights {
-        let (writable, looking) = (Mutex::default(), tokio::sync::Mutex::default());
-        Rights { meta, writable, looking }
+        Rights { meta, writable: Mutex::default(), looking: Mutex::default() }
     }
 
     async fn ask<V: WireVerb + Clone>(&self, user: UserId, verb: V) -> Result<V::Reply> {
@@ -48,7 +50,8 @@ impl Rights {
         if self.may_write_as_before(user).await? {
             return Ok(());
         }
-        let _turn = self.looking.lock().await;
+        let looking = Looking { of: self, turn: self.turn(user), user };
+        let _turn = looking.turn.lock().await;
         if self.may_write_as_before(user).await? {
             return Ok(());
         }
@@ -68,6 +71,10 @@ impl Rights {
         }
     }
 
+    fn turn(&self, user: UserId) -> Turn {
+        Arc::clone(self.looking.lock().entry(user).or_default())
+    }
+
     async fn may_write_as_before(&self, user: UserId) -> Result<bool> {
         let known = self.writable.lock().get(&user).copied();
         let Some(bucket) = known else { return Ok(false) };
@@ -79,5 +86,63 @@ impl Rights {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Somebody who looks for a bucket, or waits for another one of the user to have looked.
+struct Looking<'a> {
+    of: &'a Rights,
+    turn: Turn,
+    user: UserId,
+}
+
+impl Drop for Looking<'_> {
+    /// The last one leaves nothing behind: turns are taken only under the lock.
+    fn drop(&mut self) {
+        let mut looking = self.of.looking.lock();
+        if Arc::strong_count(&self.turn) == 2 {
+            looking.remove(&self.user);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    use cairn_base::SessionId;
+    use cairn_base::clock::RealClock;
+    use cairn_meta::Master;
+    use cairn_meta::engine::Memory;
+    use tokio::time::timeout;
+
+    const ROOT: UserId = UserId::ROOT;
+    const OTHER: UserId = UserId(7);
+
+    fn rights() -> Rights {
+        let clock = Arc::new(RealClock::default());
+        let master = Master::start(Arc::new(Memory::new()), clock, Default::default());
+        let master = master.expect("a master");
+        Rights::new(Meta::Local { master, session: SessionId(1), sessions: None })
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_what_another_user_looks_for() {
+        let rights = rights();
+        // One whose look takes for ever.
+        let slow = Looking { of: &rights, turn: rights.turn(OTHER), user: OTHER };
+        let turn = slow.turn.lock().await;
+        let other = timeout(Duration::from_secs(60), rights.may_write_somewhere(ROOT)).await;
+        let other = other.expect("an answer meanwhile");
+        assert!(matches!(other, Err(Error::Denied(_))), "there is no bucket: {other:?}");
+        // Another one of the same user waits for it, and looks by itself once it is over.
+        let mut same = Box::pin(rights.may_write_somewhere(OTHER));
+        assert!(timeout(Duration::ZERO, same.as_mut()).await.is_err(), "it does not wait");
+        assert_eq!(rights.looking.lock().len(), 1);
+        drop(turn);
+        drop(slow);
+        assert!(matches!(same.await, Err(Error::Denied(_))));
+        assert!(rights.looking.lock().is_empty(), "nobody looks any more");
     }
 }

@@ -1,78 +1,17 @@
 //! A bucket may ask for more replicas than others, or fewer: each block of it is written so, on
 //! whatever way it comes to be.
 
-use std::ops::Range;
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use bytes::Bytes;
-use cairn_base::{BlockId, ClusterMap, GroupId, Ino, Owner, Result};
-use cairn_blocks::{BlockInfo, Blocks, Store, Usage, Wish};
+use cairn_base::{ClusterMap, Ino};
 use cairn_fs::Piece;
 use cairn_fs::ops::buckets::UpdateBucket;
 use cairn_fs::ops::cluster::PutMap;
-use parking_lot::Mutex;
 
+use crate::watched::Watched;
 use crate::world::{BUCKET, World, data, root, run};
 
 const REPLICAS: u8 = 2;
 
-/// The blocks of a store, and what was wished for each that was written.
-pub struct Wishes {
-    store: Store,
-    pub wishes: Mutex<Vec<u8>>,
-}
-
-impl Wishes {
-    pub fn new(store: Store) -> Arc<Wishes> {
-        Arc::new(Wishes { store, wishes: Mutex::default() })
-    }
-}
-
-#[async_trait]
-impl Blocks for Wishes {
-    async fn write(
-        &self,
-        wish: Wish,
-        block: BlockId,
-        owner: Owner,
-        data: Bytes,
-    ) -> Result<GroupId> {
-        self.wishes.lock().push(wish.replicas);
-        Blocks::write(&self.store, wish, block, owner, data).await
-    }
-
-    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
-        self.store.get(group, block, range).await
-    }
-
-    fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>> {
-        self.store.get_now(group, block, range)
-    }
-
-    async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()> {
-        Blocks::delete(&self.store, group, blocks).await
-    }
-
-    fn groups(&self) -> Vec<GroupId> {
-        Blocks::groups(&self.store)
-    }
-
-    async fn inventory(
-        &self,
-        group: GroupId,
-        after: Option<BlockId>,
-        limit: usize,
-    ) -> Result<Vec<BlockInfo>> {
-        self.store.inventory(group, after, limit).await
-    }
-
-    async fn usage(&self) -> Result<Usage> {
-        self.store.usage().await
-    }
-}
-
-impl Wishes {
+impl Watched {
     /// How many blocks were written since this was asked last, all as the bucket asks.
     fn take(&self, what: &str) -> usize {
         let wishes = std::mem::take(&mut *self.wishes.lock());
@@ -100,7 +39,7 @@ async fn ask(world: &World) {
 #[test]
 fn on_every_way_that_writes_blocks() {
     run(async {
-        let (world, wishes) = World::with_wishes(1).await;
+        let (world, wishes) = World::watched(1, Default::default()).await;
         ask(&world).await;
         let caller = root();
         world.put("put", &data(1, 100_000)).await.unwrap();

@@ -1,6 +1,10 @@
 //! Completions that are asked for again, or twice at once: the object has all its bytes, and
 //! garbage collection takes none of them.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
 use cairn_auth::Caller;
 use cairn_base::{BodyId, Error};
 use cairn_fs::ops::buckets::GetBucket;
@@ -49,6 +53,25 @@ async fn publish(
     world.fs.run(&root(), verb).await
 }
 
+/// Lets it go on until it waits, and then until it has what it waits for: others may come in now.
+/// What it gives, if it is done.
+async fn step<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if has_waited {
+            return Poll::Ready(None);
+        }
+        match Pin::new(&mut *future).poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => {
+                has_waited = true;
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
 #[test]
 fn of_two_completions_at_once_one_is_done() {
     run(async {
@@ -78,6 +101,47 @@ fn of_two_completions_at_once_one_is_done() {
     });
 }
 
+/// At each moment of one completion, another one takes the parts and comes to nothing.
+#[test]
+fn a_completion_is_done_though_another_began_later() {
+    run(async {
+        let world = World::new(7).await;
+        let (one, two) = (data(1, 5 << 20), data(2, 20_000));
+        let whole = [&one[..], &two].concat();
+        let (caller, mut taken) = (root(), 0);
+        for steps in 0.. {
+            let key = format!("k{steps}");
+            let name = world.create_upload(&key).await;
+            let parts =
+                [world.put_part(&name, 1, &one).await, world.put_part(&name, 2, &two).await];
+            let conditions = Default::default();
+            let (named, asked) = (parts.to_vec(), name.clone());
+            let complete = world.fs.complete_upload(&caller, asked, named, conditions);
+            let mut complete = Box::pin(complete);
+            let mut done = None;
+            for _ in 0..steps {
+                if done.is_none() {
+                    done = step(&mut complete).await;
+                }
+            }
+            let was_done = done.is_some();
+            let body = BodyId { session: world.fs.session(), counter: 1 << 40 | steps };
+            taken += u64::from(take(&world, &name, &parts, body).await.is_ok());
+            let done = match done {
+                Some(done) => done,
+                None => complete.await,
+            };
+            done.unwrap();
+            assert!(world.get(&key).await.unwrap() == whole, "after {steps} steps");
+            if was_done {
+                break;
+            }
+        }
+        assert!(taken > 1, "the other one came too late");
+        world.collect().await;
+    });
+}
+
 #[test]
 fn many_completions_at_once_make_one_object() {
     run(async {
@@ -96,10 +160,7 @@ fn many_completions_at_once_make_one_object() {
             .collect();
         let mut etags = Vec::new();
         for one in asked {
-            match one.await.unwrap() {
-                Ok(done) => etags.push(done.put.etag),
-                Err(error) => assert!(matches!(error, Error::Conflict(_)), "{error}"),
-            }
+            etags.push(one.await.unwrap().unwrap().put.etag);
         }
         let again = world.complete(&name, &parts).await.unwrap();
         assert!(etags.iter().all(|etag| *etag == again.put.etag));
@@ -182,5 +243,42 @@ fn uploads_in_progress_do_not_keep_a_bucket() {
         world.fs.delete_bucket(&root(), BUCKET).await.unwrap();
         world.collect().await;
         assert_eq!(world.blocks().await, 0);
+    });
+}
+
+async fn uploads(world: &World) -> u32 {
+    world.fs.read(&root(), GetBucket { name: BUCKET.into() }).await.unwrap().1.uploads
+}
+
+/// An object comes in between, at each moment at which one can.
+#[test]
+fn a_bucket_that_is_not_deleted_keeps_its_uploads() {
+    run(async {
+        for steps in 0..4 {
+            let world = World::new(6).await;
+            for at in 0..3 {
+                world.create_upload(&format!("k{at}")).await;
+            }
+            let caller = root();
+            let mut deletion = Box::pin(world.fs.delete_bucket(&caller, BUCKET));
+            let mut done = None;
+            for _ in 0..steps {
+                if done.is_none() {
+                    done = step(&mut deletion).await;
+                }
+            }
+            let put = world.put("object", &data(1, 10)).await;
+            let deleted = match done {
+                Some(done) => done,
+                None => deletion.await,
+            };
+            match deleted {
+                Ok(()) => assert!(matches!(put, Err(Error::NotFound(_))), "{put:?}"),
+                Err(error) => {
+                    assert!(matches!(error, Error::NotEmpty(_)), "{error}");
+                    assert_eq!(uploads(&world).await, 3, "after {steps} steps");
+                }
+            }
+        }
     });
 }

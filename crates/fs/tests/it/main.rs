@@ -4,11 +4,14 @@
 
 mod append_orders_appenders;
 mod blocks_have_the_replicas_of_their_bucket;
+mod chunks_are_rewritten;
 mod completions_are_done_once;
 mod copies_share_and_part;
 mod garbage_goes_and_nothing_else;
 mod listings_agree_with_sorted_keys;
 mod power_cuts_lose_nothing_acknowledged;
+mod uploads_wait_for_memory;
+mod watched;
 mod what_is_put_is_read;
 mod what_was_opened_is_not_taken_for_what_is;
 mod world;

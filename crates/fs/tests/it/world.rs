@@ -18,7 +18,7 @@ use cairn_meta::Master;
 use cairn_meta::engine::embedded::{self, Embedded};
 use cairn_sim::SimDisk;
 
-use crate::blocks_have_the_replicas_of_their_bucket::Wishes;
+use crate::watched::Watched;
 
 pub const BUCKET: &str = "bucket";
 
@@ -58,24 +58,30 @@ impl World {
         self.fs.run(&root(), bucket).await.unwrap();
     }
 
-    /// One that tells what is wished for each block.
-    pub async fn with_wishes(seed: u64) -> (World, Arc<Wishes>) {
-        let mut wishes = None;
-        let over =
-            |store| -> Arc<dyn Blocks> { Arc::clone(wishes.insert(Wishes::new(store))) as _ };
-        let world = World::over(SimDisk::new(seed), seed, over).await.unwrap();
+    /// One whose blocks are watched.
+    pub async fn watched(seed: u64, config: Config) -> (World, Arc<Watched>) {
+        let (world, blocks) = World::watched_on(SimDisk::new(seed), seed, config).await;
         world.make_bucket().await;
-        (world, wishes.unwrap())
+        (world, blocks)
+    }
+
+    async fn watched_on(disk: SimDisk, seed: u64, config: Config) -> (World, Arc<Watched>) {
+        let mut watched = None;
+        let over =
+            |store| -> Arc<dyn Blocks> { Arc::clone(watched.insert(Watched::new(store))) as _ };
+        let world = World::over(disk, seed, config, over).await.unwrap();
+        (world, watched.unwrap())
     }
 
     /// Opens what is on a disk.
     pub async fn on(disk: SimDisk, seed: u64) -> Result<World> {
-        World::over(disk, seed, |store| Arc::new(store)).await
+        World::over(disk, seed, Config::default(), |store| Arc::new(store)).await
     }
 
     async fn over(
         disk: SimDisk,
         seed: u64,
+        of_fs: Config,
         over: impl FnOnce(Store) -> Arc<dyn Blocks>,
     ) -> Result<World> {
         let rng = Arc::new(SeededRng::new(seed));
@@ -99,7 +105,7 @@ impl World {
         config.rng = rng.clone();
         let store = Store::open(disk.sub("blocks")?, config)?;
         let blocks = over(store.clone());
-        let fs = Fs::start(master, blocks, clock, &*rng, Config::default()).await?;
+        let fs = Fs::start(master, blocks, clock, &*rng, of_fs).await?;
         Ok(World { disk, fs, store })
     }
 
@@ -107,6 +113,11 @@ impl World {
     pub async fn killed(self, seed: u64) -> World {
         let disk = self.disk.kill();
         World::on(disk, seed).await.unwrap()
+    }
+
+    /// As [`World::killed`], and its blocks are watched.
+    pub async fn killed_and_watched(self, seed: u64) -> (World, Arc<Watched>) {
+        World::watched_on(self.disk.kill(), seed, Config::default()).await
     }
 
     pub async fn put(&self, key: &str, bytes: &Bytes) -> Result<()> {

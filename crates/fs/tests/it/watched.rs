@@ -1,0 +1,89 @@
+//! The blocks of a store, and what is asked of them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_base::{BlockId, Error, GroupId, Owner, Result};
+use cairn_blocks::{BlockInfo, Blocks, Store, Usage, Wish};
+use parking_lot::Mutex;
+
+pub struct Watched {
+    store: Store,
+    /// What was wished for each block that was written.
+    pub wishes: Mutex<Vec<u8>>,
+    /// So many reads are refused, as by a server that forgot that it told a mount of a block.
+    pub refusals: AtomicU32,
+    /// Bytes that are being written, and how many that were at most.
+    writing: AtomicU64,
+    pub writing_most: AtomicU64,
+}
+
+impl Watched {
+    pub fn new(store: Store) -> Arc<Watched> {
+        Arc::new(Watched {
+            store,
+            wishes: Mutex::default(),
+            refusals: AtomicU32::new(0),
+            writing: AtomicU64::new(0),
+            writing_most: AtomicU64::new(0),
+        })
+    }
+}
+
+#[async_trait]
+impl Blocks for Watched {
+    async fn write(
+        &self,
+        wish: Wish,
+        block: BlockId,
+        owner: Owner,
+        data: Bytes,
+    ) -> Result<GroupId> {
+        self.wishes.lock().push(wish.replicas);
+        let len = data.len() as u64;
+        let writing = self.writing.fetch_add(len, Ordering::SeqCst) + len;
+        self.writing_most.fetch_max(writing, Ordering::SeqCst);
+        let written = Blocks::write(&self.store, wish, block, owner, data).await;
+        self.writing.fetch_sub(len, Ordering::SeqCst);
+        written
+    }
+
+    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        let refusals = |left: u32| left.checked_sub(1);
+        match self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refusals) {
+            Ok(_) => Err(Error::Denied(format!("block {block}: open the file again"))),
+            Err(_) => self.store.get(group, block, range).await,
+        }
+    }
+
+    fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>> {
+        match self.refusals.load(Ordering::SeqCst) {
+            0 => self.store.get_now(group, block, range),
+            _ => Ok(None),
+        }
+    }
+
+    async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()> {
+        Blocks::delete(&self.store, group, blocks).await
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        Blocks::groups(&self.store)
+    }
+
+    async fn inventory(
+        &self,
+        group: GroupId,
+        after: Option<BlockId>,
+        limit: usize,
+    ) -> Result<Vec<BlockInfo>> {
+        self.store.inventory(group, after, limit).await
+    }
+
+    async fn usage(&self) -> Result<Usage> {
+        self.store.usage().await
+    }
+}
