@@ -87,6 +87,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Memory for uploads, unless it is as much as usual.
     pub upload_bytes: Option<usize>,
+    /// Where blocks are, unless on a disk of their own.
+    pub blocks: Option<Arc<dyn Blocks>>,
     /// Whether it has a certificate (see [`Server::certificate`]).
     pub tls: bool,
     /// Whether clients can be sent to a door for links, that of a chunkserver.
@@ -102,7 +104,7 @@ impl Server {
         let log = Log::default();
         let runtime = runtime(&log);
         let dir = tempfile::tempdir().unwrap();
-        let (admit, root) = runtime.block_on(store(dir.path(), setup.upload_bytes));
+        let (admit, root) = runtime.block_on(store(dir.path(), &setup));
         let connections = Arc::new(Connections::default());
         let metrics = Metrics::new(
             admit.fs().clone(),
@@ -212,7 +214,7 @@ async fn files(
     (Some(address), Some(redirects))
 }
 
-async fn store(dir: &Path, upload_bytes: Option<usize>) -> (Arc<Admit>, NewCredential) {
+async fn store(dir: &Path, setup: &Setup) -> (Arc<Admit>, NewCredential) {
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
     let engine = Arc::new(Memory::new());
     let master = Master::start(engine, Arc::clone(&clock), Default::default()).unwrap();
@@ -221,10 +223,11 @@ async fn store(dir: &Path, upload_bytes: Option<usize>) -> (Arc<Admit>, NewCrede
     config.segment_bytes = 64 << 20;
     config.reserve_bytes = 40 << 20;
     config.durability = cairn_blocks::Durability::Async;
-    let blocks = Arc::new(Store::open(disk, config).unwrap());
+    let here = || Arc::new(Store::open(disk, config).unwrap()) as Arc<dyn Blocks>;
+    let blocks = setup.blocks.clone().unwrap_or_else(here);
     let rng = Arc::new(SeededRng::new(7));
     let usual = cairn_fs::Config::default();
-    let upload_bytes = upload_bytes.unwrap_or(usual.upload_bytes);
+    let upload_bytes = setup.upload_bytes.unwrap_or(usual.upload_bytes);
     let config = cairn_fs::Config { upload_bytes, ..usual };
     let fs = Fs::start(master, blocks, clock, &*rng, config).await.unwrap();
     let admit = Arc::new(Admit::new(fs, SealKey::new(&Secret::new([9; 32])), rng));
