@@ -16,7 +16,7 @@ import pytest
 
 from harness.cluster import Cluster
 from harness.doors import S3, Http
-from harness.mount import Mount, environment, eventually_refused
+from harness.mount import Mount, environment, eventually_refused, is_mounted
 from harness.server import binary, scratch
 from harness.wait import PATIENCE_SECONDS, eventually
 
@@ -39,6 +39,22 @@ def test_a_mount_and_a_gateway_show_the_same(monkeypatch):
             assert (mount.root / "a").read_bytes() == b"again"
             os.rename(mount.root / "big", mount.root / "renamed")
             assert (mount.root / "renamed").read_bytes() == big
+        ends_with_its_user(cluster, directory)
+
+
+def ends_with_its_user(cluster, directory):
+    """A mount that is a gateway by itself: no door looks after its credentials."""
+    made = json.loads(cairn(cluster, "key", "create", "dora", "--json"))
+    cairn(cluster, "bucket", "set", "bucket", "--grant", "dora:read")
+    path, key = cluster.work / "doras", (made["id"], made["secret"])
+    with Mount(None, path, bucket="bucket", key=key, node=directory) as mount:
+        assert (mount.root / "a").read_bytes() == b"again"
+        cairn(cluster, "user", "disable", "dora")
+        assert mount.process.wait(timeout=PATIENCE_SECONDS) == 1
+        assert "hold no longer" in mount.tail() and not is_mounted(path)
+    command = [binary(), "mount", "--node", directory, path]
+    run = subprocess.run(command, env=environment(*key), capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and "credentials" in run.stderr, run.stderr
 
 
 @pytest.fixture(scope="module")

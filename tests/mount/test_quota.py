@@ -8,6 +8,9 @@ import urllib.error
 import pytest
 
 from harness.doors import S3
+from harness.mount import Door, Mount
+from harness.server import scratch
+from harness.wait import eventually
 
 MIB = 1 << 20
 
@@ -74,3 +77,35 @@ def test_a_quota_holds_at_every_door(store, mounts):
         quota()
     synced(one / "more", b"m" * (12 * MIB))
     assert os.statvfs(one).f_blocks == pytest.approx(before.f_blocks, rel=0.2)
+
+
+def test_why_bytes_are_not_written_is_heard_by_all_until_they_are(store):
+    """What failed unheard, since nobody asked, is tried again by who does."""
+    door = Door(store, "tight")
+    door.ask("PUT", "")
+    data = os.urandom(20 * MIB)
+
+    def quota(bytes):
+        door.ask("PATCH", "", json.dumps({"quota_bytes": bytes}).encode())
+
+    quota(5 * MIB)
+    with Mount(store, scratch("tight") / "mnt", bucket="tight") as mount:
+        path = mount.root / "file"
+        fds = [os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2)]
+        assert os.pwrite(fds[0], data, 0) == len(data)
+        # In the background, whole blocks.
+        eventually(lambda: "not written back" in mount.tail(), "the log says so")
+        quota(0)
+        os.fsync(fds[0])
+        os.fsync(fds[1])
+        assert door.get("file") == data
+        quota(5 * MIB)
+        assert os.pwrite(fds[0], data, len(data)) == len(data)
+        for _ in range(2):
+            for fd in fds:
+                refused(lambda: os.fsync(fd))
+        quota(0)
+        for fd in fds:
+            os.fsync(fd)
+            os.close(fd)
+        assert door.get("file") == data + data

@@ -7,6 +7,8 @@ import itertools
 import multiprocessing
 import os
 import random
+import select
+import shutil
 import subprocess
 import time
 import zlib
@@ -332,6 +334,39 @@ def test_what_cannot_be_mounted_is_said_in_one_line(place):
     assert "not the HTTP door" in refused([server.s3, path]) or "answers" in refused([server.s3, path])
     assert refused([server.http, path], CAIRN_KEY="", CAIRN_SECRET="")
     assert not is_mounted(path)
+
+
+MASKED = ["unshare", "-m", "sh", "-c", 'mount --bind /dev/null /dev/fuse && exec "$@"', "sh"]
+UNABLE = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]
+
+
+@pytest.mark.parametrize("wrapper", [MASKED, UNABLE], ids=["without the device", "without rights"])
+@pytest.mark.parametrize("options", [[], ["-f"]], ids=["behind", "in front"])
+def test_what_the_kernel_does_not_mount_is_said_in_one_line(place, wrapper, options):
+    server, work = place
+    path = work / "mnt"
+    path.mkdir()
+    command = [*wrapper, binary(), "mount", server.http, path, *options]
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and not is_mounted(path)
+    assert run.stderr.startswith("cairn: ") and run.stderr.count("\n") == 1, run.stderr
+    # Where that is installed it says why by itself.
+    if wrapper is MASKED or not shutil.which("fusermount3"):
+        assert "install fuse3" in run.stderr, run.stderr
+
+
+def test_what_is_usual_fills_no_log(place):
+    server, work = place
+    Door(server, "bucket").put("file", b"x")
+    with Mount(server, work / "mnt", bucket="bucket") as mount:
+        with open(mount.root / "file", "rb") as file:
+            poll = select.poll()
+            poll.register(file, select.POLLIN)
+            assert poll.poll(60_000) and file.read() == b"x"
+        subprocess.run(["umount", mount.path], check=True)
+        assert mount.process.wait(timeout=PATIENCE_SECONDS) == 0
+        text = mount.tail(100_000)
+        assert "unmounted" in text and "WARN" not in text and "ERROR" not in text, text
 
 
 def test_read_only_mounts_change_nothing(place):

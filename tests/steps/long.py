@@ -18,6 +18,7 @@ from steps.jobs import Job, python, rust
 KEPT = jobs.ROOT / "target/test-long"
 SCALED = {"CAIRN_TEST_SCALE": "8"}
 HOUR = 60 * 60
+CARGO_DENY = "0.20.2"
 
 
 def scaled(programs, crate, target, *words):
@@ -103,6 +104,17 @@ def hostile(_):
     yield python("hostile/test_hostile.py", "-k", "notice", env=env, timeout=HOUR)
 
 
+def supply(_):
+    """Built without optimisation: it runs for seconds."""
+    place = jobs.ROOT / "target/deny"
+    install = ["cargo", "install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--debug"]
+    yield Job("cargo-deny", [*install, "--root", place, "--target-dir", place / "build"], timeout=HOUR)
+    for manifest in ("Cargo.toml", "tools/proto/Cargo.toml"):
+        what = ["--locked", "--config", jobs.ROOT / "deny.toml", "--manifest-path", manifest]
+        checks = ["check", "--hide-inclusion-graph", "licenses", "bans", "sources"]
+        yield Job(f"dependencies of {manifest}", [place / "bin/cargo-deny", *what, *checks])
+
+
 def quiet(programs):
     env = {"CAIRN_TEST_DOCTOR": "all"}
     yield python("doctor/test_doctor.py", env=env, timeout=HOUR)
@@ -119,6 +131,7 @@ PARTS = {
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
+    "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),
     "quiet": (quiet, "every planted bottleneck, 20 looks at healthy systems, percentiles within 1 %"),
 }
 

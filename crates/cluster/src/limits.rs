@@ -145,6 +145,9 @@ pub const MOUNT_READS: usize = 16;
 /// count that often: it is decoded, kept to be run again, and answered.
 pub const MOUNTS_ASKED_BYTES: usize = 128 << 20;
 pub const MOUNT_ASKED_TIMES: usize = 4;
+/// What requests of all mounts hold that came and are not answered, bytes, whether they run or wait
+/// for room; three quarters of it for one user, at most: a connection that brings more ends.
+pub const MOUNTS_HELD_BYTES: usize = 512 << 20;
 /// Up to this length a request that lets others go on waits for no room, bytes.
 pub const MOUNT_SHORT_BYTES: usize = 4 << 10;
 /// Blocks that were read for a connection of a mount, and for all of them, and not sent, bytes;

@@ -2,4 +2,5 @@
 
 pub mod cluster;
 pub mod proto;
+pub mod supply;
 pub mod tidy;

@@ -16,7 +16,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Check what no compiler checks: directions between crates, lengths of functions and lines.
+    /// Check what no compiler checks: directions between crates, lengths of functions and lines,
+    /// licences and sources of dependencies.
     Tidy,
     /// Make Rust of the .proto files: `crates/cluster/src/admin/proto.rs`.
     Proto,

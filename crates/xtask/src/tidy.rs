@@ -42,6 +42,7 @@ const LINE_CHARS: usize = 100;
 pub fn check(root: &Path) -> Vec<String> {
     let mut findings = check_directions(root);
     findings.extend(crate::proto::check(root));
+    findings.extend(crate::supply::check(root));
     for file in rust_files(&root.join("crates")) {
         let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
         if name == crate::proto::MADE {

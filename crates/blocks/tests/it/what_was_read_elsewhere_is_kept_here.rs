@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{BlockId, Error, GroupId, Owner, Result};
-use cairn_blocks::{BlockInfo, Blocks, KeptBlocks, Usage, Wish};
+use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result, SessionId};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, KeptBlocks, Peers, Usage, Wish};
 use cairn_sim::{Call, Fault, SimDisk};
 
 use crate::support::{bytes, id, run};
@@ -210,4 +210,86 @@ fn a_disk_that_fails_costs_reads_and_nothing_else() {
             }
         }
     });
+}
+
+/// Answers each question that has an answer by default, and not by that.
+struct Odd;
+
+const PLACE: BlockPlace = BlockPlace {
+    segment: 1,
+    salt: 2,
+    offset: 3,
+    owner: Owner { body: BodyId { session: SessionId(4), counter: 5 }, chunk: 6 },
+    length: 7,
+};
+
+#[async_trait]
+impl Blocks for Odd {
+    async fn write(&self, _: Wish, _: BlockId, _: Owner, _: Bytes) -> Result<GroupId> {
+        Ok(GROUP)
+    }
+
+    async fn get(&self, _: GroupId, block: BlockId, _: Range<u32>) -> Result<Bytes> {
+        Err(Error::NotFound(format!("block {block}")))
+    }
+
+    fn get_now(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Option<Bytes>> {
+        Ok(None)
+    }
+
+    async fn delete(&self, _: GroupId, _: &[BlockId]) -> Result<()> {
+        Ok(())
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        vec![GROUP]
+    }
+
+    async fn inventory(&self, _: GroupId, _: Option<BlockId>, _: usize) -> Result<Vec<BlockInfo>> {
+        Ok(Vec::new())
+    }
+
+    async fn usage(&self) -> Result<Usage> {
+        Ok(Usage { free_bytes: 3, ..Usage::default() })
+    }
+
+    async fn room(&self) -> Result<Usage> {
+        Ok(Usage { free_bytes: 1, ..Usage::default() })
+    }
+
+    fn available(&self) -> Result<()> {
+        Err(Error::Unavailable("odd".into()))
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(9)
+    }
+
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        Some(PLACE)
+    }
+
+    fn is_near(&self) -> bool {
+        true
+    }
+
+    fn peers(&self) -> Peers {
+        Peers { connections: 8, ..Peers::default() }
+    }
+}
+
+/// What the blocks elsewhere say of themselves is said in front of them, too: with a cache before a
+/// near server nothing is kept twice, and nothing asked that need not be.
+#[test]
+fn what_elsewhere_says_of_itself_is_said_here() {
+    let disk = Arc::new(SimDisk::new(4));
+    let front = KeptBlocks::open(Arc::new(Odd), disk, LIMIT, PIECE).unwrap();
+    assert!(front.is_near());
+    assert_eq!(front.place(GROUP, id(1)), Some(PLACE));
+    assert_eq!(front.patience(), Duration::from_secs(9));
+    assert_eq!(front.peers().connections, 8);
+    assert!(front.available().is_err());
+    assert_eq!(run(front.room()).unwrap().free_bytes, 1);
+    assert_eq!(run(front.usage()).unwrap().free_bytes, 3);
+    assert_eq!(front.groups(), [GROUP]);
 }

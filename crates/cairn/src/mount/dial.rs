@@ -242,6 +242,47 @@ mod tests {
         assert_eq!(host_header("a.example", 80), "a.example:80");
     }
 
+    /// Only a door that says so has refused the credentials.
+    #[test]
+    fn what_was_answered_is_told_as_it_is() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answer = |head: &str| {
+            let mut head = format!("HTTP/1.1 {head}\r\n\r\n").into_bytes();
+            head.extend(b"what comes after it");
+            let mut stream = stream_of(head);
+            let user = runtime.block_on(answered("http://a", &mut *stream));
+            let mut rest = Vec::new();
+            runtime.block_on(stream.read_to_end(&mut rest)).unwrap();
+            assert!(user.is_err() || rest == b"what comes after it");
+            user
+        };
+        assert_eq!(answer("101 x\r\nCairn-User: 7").unwrap(), UserId(7));
+        for (head, is_refused, text) in [
+            ("401 Unauthorized", true, "the credentials are refused"),
+            ("403 Forbidden", true, "the credentials are refused"),
+            ("408 Request Timeout", false, "answers 408"),
+            ("429 Too Many Requests", false, "answers 429"),
+            ("500 Internal Server Error", false, "answers 500"),
+            ("503 Service Unavailable", false, "answers 503"),
+            ("404 Not Found", false, "not the HTTP door"),
+            ("501 Not Implemented", false, "takes no mounts"),
+            ("101 x", false, "is no door of Cairn"),
+        ] {
+            let error = answer(head).unwrap_err();
+            assert_eq!(matches!(error, Error::Denied(_)), is_refused, "{head}: {error}");
+            let said = error.to_string();
+            assert!(said.contains(text) && said.contains("http://a"), "{head}: {said}");
+            assert_eq!(said.contains("credentials"), is_refused, "{head}: {said}");
+        }
+    }
+
+    fn stream_of(bytes: Vec<u8>) -> Box<dyn Stream> {
+        let (mut ours, theirs) = tokio::io::duplex(bytes.len() + 1);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(ours.write_all(&bytes)).unwrap();
+        Box::new(theirs)
+    }
+
     #[test]
     fn headers_are_found() {
         let head = "HTTP/1.1 101 x\r\nCairn-User: 7\r\n\r\n";

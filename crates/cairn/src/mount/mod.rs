@@ -5,7 +5,9 @@ mod dial;
 mod point;
 pub mod stats;
 
+use std::future::{Future, pending};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::mount::{Agent, MountBlocks};
 use cairn_cluster::wire::Dial;
 use cairn_doors::admit::Refused;
+use cairn_doors::http::until_revoked;
 use cairn_fs::Fs;
 use cairn_fuse::{Mounted, Options};
 use cairn_meta::Meta;
@@ -165,6 +168,8 @@ struct Reached {
     fs: Fs,
     user: Caller,
     source: String,
+    /// Ends when the credentials hold no longer, if no door looks after that.
+    revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
     _locks: [Option<Lock>; 2],
 }
 
@@ -174,7 +179,7 @@ async fn run_mount(args: &Args) -> Result<ExitCode> {
         reached = reach(args) => reached?,
         () = signals.stop(None) => return Ok(ExitCode::SUCCESS),
     };
-    let Reached { fs, user, source, .. } = &reached;
+    let Reached { fs, user, source, revoked, _locks } = reached;
     // Apart from the session: requests that wait never keep it from being renewed.
     let requests = Requests::start()?;
     let at =
@@ -182,11 +187,11 @@ async fn run_mount(args: &Args) -> Result<ExitCode> {
     let options = args.options(source.clone());
     let runtime =
         requests.0.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone());
-    let mounted = cairn_fuse::mount(fs.clone(), user.clone(), runtime, &at, &options);
-    let mounted = mounted.map_err(|error| Failure::file(&at, &error).of("mount"))?;
+    let mounted = cairn_fuse::mount(fs.clone(), user, runtime, &at, &options);
+    let mounted = mounted.map_err(|error| not_mounted(&at, &error))?;
     output::line(format!("mounted {source} on {}", at.display()))?;
     tracing::info!(source, at = %at.display(), "mounted");
-    let ended = serve(mounted, &at, &mut signals).await;
+    let ended = serve(mounted, &at, &mut signals, revoked).await;
     if let Meta::Remote(session) = fs.meta() {
         session.close().await;
     }
@@ -218,8 +223,14 @@ impl Drop for Requests {
     }
 }
 
-/// Serves the kernel until it is unmounted, or this process is told to end.
-async fn serve(mounted: Mounted, at: &Path, signals: &mut Signals) -> Result<()> {
+/// Serves the kernel until it is unmounted, this process is told to end, or the user is not known
+/// any more.
+async fn serve(
+    mounted: Mounted,
+    at: &Path,
+    signals: &mut Signals,
+    revoked: impl Future<Output = ()>,
+) -> Result<()> {
     let (ended, mut has_ended) = tokio::sync::oneshot::channel();
     let (flush, closed) = (mounted.flusher(), mounted.closed());
     std::thread::Builder::new().name("cairn-mount".into()).spawn(move || {
@@ -227,6 +238,11 @@ async fn serve(mounted: Mounted, at: &Path, signals: &mut Signals) -> Result<()>
     })?;
     let served = tokio::select! {
         served = &mut has_ended => served,
+        () = revoked => {
+            // What was not written back may not be written by that user any more.
+            unmount(at, UnmountFlags::DETACH).map_err(|error| Failure::file(at, &error.into()))?;
+            return Err(Failure::new("the credentials of this mount hold no longer: it ends"));
+        }
         () = signals.stop(None) => {
             tracing::info!("unmounting");
             flush.await;
@@ -283,7 +299,8 @@ async fn reach_server(args: &Args) -> Result<Reached> {
     let config =
         cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
     let fs = Fs::over(Meta::Remote(client), blocks, clock, config);
-    Ok(Reached { fs, user: Caller::verified(user), source, _locks: [lock, None] })
+    let (user, revoked) = (Caller::verified(user), Box::pin(pending()));
+    Ok(Reached { fs, user, source, revoked, _locks: [lock, None] })
 }
 
 /// As a gateway with one door more: it verifies the credentials by itself.
@@ -306,10 +323,44 @@ async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached>
     headers.insert(AUTHORIZATION, value.map_err(|_| Failure::new("credentials of odd letters"))?);
     let here = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let user = admit.caller(&headers, here).await;
-    let user = user.map_err(|refused| match refused {
+    let user = user.map_err(not_admitted)?;
+    let source = format!("cairn:{}", node.loaded.identity.cluster());
+    let of = user.user();
+    let revoked = Box::pin(async move { until_revoked(&admit, &headers, of).await });
+    Ok(Reached { fs, user, source, revoked, _locks: [Some(own), lock] })
+}
+
+/// Who may not mount asks a program for it: its absence looks like that of the directory.
+fn not_mounted(at: &Path, error: &std::io::Error) -> Failure {
+    let shown = at.display();
+    match error.kind() {
+        std::io::ErrorKind::NotFound if at.exists() => Failure::new(format!(
+            "mount: {shown}: only root with CAP_SYS_ADMIN mounts without fusermount3, which is not \
+             there: install fuse3"
+        )),
+        _ => Failure::file(at, error).of("mount"),
+    }
+}
+
+/// What could not be decided is not said to be wrong.
+fn not_admitted(refused: Refused) -> Failure {
+    match refused {
         Refused::Failed(error) => Failure::from(error),
-        _ => Failure::new("the credentials are not those of a user"),
-    })?;
-    let cluster = node.loaded.identity.cluster();
-    Ok(Reached { fs, user, source: format!("cairn:{cluster}"), _locks: [Some(own), lock] })
+        Refused::Credentials => Failure::new("the credentials are not those of a user"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::Error;
+
+    use super::*;
+
+    #[test]
+    fn only_wrong_credentials_are_said_to_be_wrong() {
+        let failed = not_admitted(Refused::Failed(Error::Unavailable("no master".into())));
+        let said = failed.to_string();
+        assert!(said.contains("no master") && !said.contains("credentials"), "{said}");
+        assert!(not_admitted(Refused::Credentials).to_string().contains("credentials"));
+    }
 }

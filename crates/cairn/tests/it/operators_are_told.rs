@@ -144,6 +144,15 @@ fn that_nothing_could_be_looked_at() {
     assert!(stdout.starts_with("NO SERVER COULD BE LOOKED AT"), "{stdout}");
     assert!(stdout.contains("not seen: http://127.0.0.1:1") && !stdout.contains("-0"), "{stdout}");
     assert!(!stdout.contains("nothing is wrong"), "{stdout}");
+    // Nor is a server that does not know who asks.
+    let (_directory, store) = directory();
+    let server = Server::start(&store, &[]);
+    let mut command = cairn(&["doctor", &server.http, "--seconds", "1"]);
+    command.env("CAIRN_KEY", "CKNOBODYKNOWSIT00000").env("CAIRN_SECRET", "x".repeat(40));
+    let (code, stdout, stderr) = run(&mut command);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stdout.starts_with("NO SERVER COULD BE LOOKED AT"), "{stdout}");
+    assert!(stdout.contains("credentials") && !stdout.contains("nothing is wrong"), "{stdout}");
 }
 
 #[test]

@@ -451,3 +451,42 @@ async fn find_serving(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::sync::mpsc;
+
+    use cairn_base::rng::SeededRng;
+    use cairn_base::{ClusterId, Timestamp};
+
+    use super::*;
+    use crate::identity::{Ca, NodeKey};
+
+    fn papers(directory: Directory) -> Papers {
+        let (now, rng) = (Timestamp::from_secs(1_800_000_000), SeededRng::new(1));
+        let ca = Ca::init(ClusterId(7), now, &rng).unwrap();
+        let (node, key) = (NodeId(2), NodeKey::generate().unwrap());
+        let certificate = ca.issue(node, Role::Gateway.into(), &key.public(), now, &rng).unwrap();
+        let identity = Identity::new(node, ca.authority().clone(), key, certificate, now).unwrap();
+        Papers { identity, directory: Arc::new(directory), remembered: Arc::default() }
+    }
+
+    /// A disk that does not answer keeps the tasks of the node from nothing.
+    #[test]
+    fn masters_are_noted_beside_all_else() {
+        let place = tempfile::tempdir().unwrap();
+        let papers = papers(Directory::open(place.path()).unwrap());
+        // It is read as soon as somebody writes: nobody does.
+        let made = Command::new("mkfifo").arg(place.path().join("cluster.toml")).status();
+        assert!(made.unwrap().success());
+        let (said, hears) = mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async { papers.remember(1, Vec::new(), Vec::new()) });
+            said.send(()).unwrap();
+            runtime.shutdown_background();
+        });
+        hears.recv_timeout(Duration::from_secs(60)).expect("the task goes on");
+    }
+}

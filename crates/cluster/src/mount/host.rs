@@ -43,7 +43,7 @@ use super::way::{Place, Way};
 use crate::control::{Agent, split};
 use crate::limits::{
     MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_READS, MOUNT_SHORT_BYTES,
-    MOUNTS_ASKED_BYTES, MOUNTS_GET_BYTES,
+    MOUNTS_ASKED_BYTES, MOUNTS_GET_BYTES, MOUNTS_HELD_BYTES,
 };
 use crate::wire::{Link, Peer, Service, accept};
 
@@ -68,6 +68,8 @@ pub struct MountHost {
     /// others may wait for these.
     asked: Arc<Shares>,
     posted: Arc<Shares>,
+    /// Bytes of requests that came and are not answered, whether they run or wait for room.
+    held: Arc<Shares>,
 }
 
 /// Answers one connection of a mount, whose user is known. Clones are the same.
@@ -138,6 +140,7 @@ impl MountHost {
         let connections = Shares::new(MOUNT_CONNECTIONS as u64);
         let room = || Shares::new(MOUNTS_ASKED_BYTES as u64);
         let (asked, posted) = (room(), room());
+        let held = Shares::new(MOUNTS_HELD_BYTES as u64);
         Arc::new(MountHost {
             place,
             blocks,
@@ -150,6 +153,7 @@ impl MountHost {
             connections,
             asked,
             posted,
+            held,
         })
     }
 
@@ -208,7 +212,7 @@ impl Service for MountService {
                 LOCATE => service.locate(&payload).await,
                 method => {
                     let method = Method::from_number(method)?;
-                    let _room = service.room_to_ask(method, payload.len()).await;
+                    let _room = service.room_to_ask(&peer, method, payload.len()).await?;
                     service.converse(&peer, method, payload).await
                 }
             }
@@ -230,7 +234,16 @@ impl Service for MountService {
 
 impl MountService {
     /// Room for what a request holds until it is answered.
-    async fn room_to_ask(&self, method: Method, bytes: usize) -> Option<Share> {
+    ///
+    /// # Errors
+    /// `Unavailable` if requests of this user hold all that they may: the connection ends, and what
+    /// came over it is sent again over another one.
+    async fn room_to_ask(
+        &self,
+        peer: &Peer,
+        method: Method,
+        bytes: usize,
+    ) -> Result<Option<[Share; 2]>> {
         let shares = match method {
             Method::RunPosted => &self.host.posted,
             Method::Read
@@ -240,11 +253,16 @@ impl MountService {
             | Method::Delegate
             | Method::Flush => &self.host.asked,
             // Others wait for these, and they hold nothing.
-            _ if bytes <= MOUNT_SHORT_BYTES => return None,
+            _ if bytes <= MOUNT_SHORT_BYTES => return Ok(None),
             _ => &self.host.asked,
         };
-        let bytes = (bytes * MOUNT_ASKED_TIMES) as u64;
-        Some(shares.take(Party::User(self.user), bytes).await)
+        let user = Party::User(self.user);
+        let Some(held) = self.host.held.take_now(user, bytes as u64) else {
+            peer.close();
+            return Err(Error::Unavailable("too many requests of this user wait".into()));
+        };
+        let running = shares.take(user, (bytes * MOUNT_ASKED_TIMES) as u64).await;
+        Ok(Some([held, running]))
     }
 
     async fn converse(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {

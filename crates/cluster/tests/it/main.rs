@@ -15,6 +15,7 @@ mod masters_are_administered;
 mod mounts_come_in_by_gateways;
 mod only_nodes_move_blocks;
 mod only_nodes_of_the_map_are_admitted;
+mod places_are_divided_among_mounts;
 mod rights_hold_for_every_operation_of_a_mount;
 mod stale_maps_are_refused;
 mod strange_bytes_end_the_connection;

@@ -59,9 +59,10 @@ impl RequestIds {
     }
 
     pub fn next(&self) -> String {
-        // An odd multiplier: ids differ in all digits and never repeat within 2^64.
+        // An odd multiplier: ids differ in all digits and never repeat within 2^64. A letter
+        // first: no program takes them for numbers.
         let number = self.0.fetch_add(1, Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        format!("{number:016x}")
+        format!("r{number:016x}")
     }
 }
 

@@ -39,7 +39,7 @@ mod target;
 
 pub use body::Body;
 pub use files::FilesDoor;
-pub use mount::{MountStream, Mounted, Mounts};
+pub use mount::{MountStream, Mounted, Mounts, until_revoked};
 pub use redirect::Redirects;
 pub use reply::Reply;
 

@@ -10,7 +10,7 @@ use cairn_auth::{Caller, Principal};
 use cairn_base::{Error, Result, UserId};
 use http::header::{CONNECTION, HeaderName, UPGRADE};
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -103,6 +103,15 @@ pub fn take(
     // As whom the mount decides what it may answer from memory.
     reply.headers_mut().insert(CAIRN_USER, HeaderValue::from(user.0));
     Ok(reply)
+}
+
+/// Returns when the credentials in `headers` are those of `user` no longer: for a mount that comes
+/// in by no door, since it is a gateway by itself. While that cannot be found out no master
+/// answers, and the mount shows nothing for longer than a lease.
+pub async fn until_revoked(admit: &Admit, headers: &HeaderMap, user: UserId) {
+    while !matches!(admit.holds(headers, user).await, Ok(false)) {
+        sleep(LOOK).await;
+    }
 }
 
 /// What is known of the credentials of a mount.

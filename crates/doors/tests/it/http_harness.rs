@@ -120,6 +120,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Memory for uploads, unless it is as much as usual.
     pub upload_bytes: Option<usize>,
+    /// Where blocks are, unless on a disk of their own.
+    pub blocks: Option<Arc<dyn Blocks>>,
     /// Whether it has a certificate (see [`Server::certificate`]).
     pub tls: bool,
     /// Whether clients can be sent to a door for links, that of a chunkserver.
@@ -136,7 +138,7 @@ impl Server {
         let runtime = runtime(&log);
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(Ahead::default());
-        let made = store(dir.path(), Arc::clone(&clock) as _, setup.upload_bytes);
+        let made = store(dir.path(), Arc::clone(&clock) as _, &setup);
         let (admit, root) = runtime.block_on(made);
         let connections = Arc::new(Connections::default());
         let metrics = Metrics::new(
@@ -247,11 +249,7 @@ async fn files(
     (Some(address), Some(redirects))
 }
 
-async fn store(
-    dir: &Path,
-    clock: Arc<dyn Clock>,
-    upload_bytes: Option<usize>,
-) -> (Arc<Admit>, NewCredential) {
+async fn store(dir: &Path, clock: Arc<dyn Clock>, setup: &Setup) -> (Arc<Admit>, NewCredential) {
     let engine = Arc::new(Memory::new());
     let master = Master::start(engine, Arc::clone(&clock), Default::default()).unwrap();
     let disk = Arc::new(RealDisk::open(&dir.join("blocks")).unwrap());
@@ -259,10 +257,11 @@ async fn store(
     config.segment_bytes = 64 << 20;
     config.reserve_bytes = 40 << 20;
     config.durability = cairn_blocks::Durability::Async;
-    let blocks = Arc::new(Store::open(disk, config).unwrap());
+    let here = || Arc::new(Store::open(disk, config).unwrap()) as Arc<dyn Blocks>;
+    let blocks = setup.blocks.clone().unwrap_or_else(here);
     let rng = Arc::new(SeededRng::new(7));
     let usual = cairn_fs::Config::default();
-    let upload_bytes = upload_bytes.unwrap_or(usual.upload_bytes);
+    let upload_bytes = setup.upload_bytes.unwrap_or(usual.upload_bytes);
     let config = cairn_fs::Config { upload_bytes, ..usual };
     let fs = Fs::start(master, blocks, clock, &*rng, config).await.unwrap();
     let admit = Arc::new(Admit::new(fs, SealKey::new(&Secret::new([9; 32])), rng));

@@ -1,6 +1,14 @@
 //! `/healthz`, `/readyz`, `/metrics`, `/admin/status`, `/admin/gc`.
 
-use crate::http_harness::Server;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_base::{BlockId, Error, GroupId, Owner, Result};
+use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
+
+use crate::http_harness::{Server, Setup};
 use crate::http_objects_are_what_was_put::pattern;
 
 #[test]
@@ -17,6 +25,64 @@ fn a_server_is_ready_until_its_master_has_ended() {
     let put = server.root().put("/storage/bucket/a", b"x").expect(503);
     assert_eq!(put.error(), "unavailable");
     assert!(put.header("retry-after").is_some());
+}
+
+/// Blocks on chunkservers that are all down.
+struct Away;
+
+fn away<T>() -> Result<T> {
+    Err(Error::Unavailable("blocks: 3 of 3 groups have no member that is up".into()))
+}
+
+#[async_trait]
+impl Blocks for Away {
+    async fn write(&self, _: Wish, _: BlockId, _: Owner, _: Bytes) -> Result<GroupId> {
+        away()
+    }
+
+    async fn get(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Bytes> {
+        away()
+    }
+
+    fn get_now(&self, _: GroupId, _: BlockId, _: Range<u32>) -> Result<Option<Bytes>> {
+        Ok(None)
+    }
+
+    async fn delete(&self, _: GroupId, _: &[BlockId]) -> Result<()> {
+        away()
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        Vec::new()
+    }
+
+    async fn inventory(&self, _: GroupId, _: Option<BlockId>, _: usize) -> Result<Vec<BlockInfo>> {
+        away()
+    }
+
+    async fn usage(&self) -> Result<Usage> {
+        Ok(Usage::default())
+    }
+
+    fn available(&self) -> Result<()> {
+        away()
+    }
+}
+
+/// A gateway whose chunkservers are down says so to a balancer, and to who puts: at once, in words.
+#[test]
+fn a_server_is_not_ready_without_its_blocks() {
+    let server = Server::with(Setup { blocks: Some(Arc::new(Away)), ..Setup::default() });
+    let ready = server.anonymous().get("/readyz").expect(503).json();
+    assert_eq!(ready["ready"], false);
+    assert!(ready["reasons"][0].as_str().unwrap().contains("no member that is up"), "{ready}");
+    server.anonymous().get("/healthz").expect(200);
+    let root = server.root();
+    root.put("/storage/bucket", b"").expect(201);
+    // Longer than what is read before it is known, shorter than what is left of it.
+    let put = root.put("/storage/bucket/a", &pattern(12 << 20)).expect(503);
+    assert_eq!(put.error(), "unavailable");
+    root.get("/storage/bucket/a").expect(404);
 }
 
 #[test]

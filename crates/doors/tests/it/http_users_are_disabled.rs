@@ -1,6 +1,11 @@
 //! Users who are disabled, and who sees what was granted to whom.
 
-use crate::http_harness::Server;
+use cairn_base::UserId;
+use cairn_doors::limits::FAILURES;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+
+use crate::http_harness::{Client, Server};
 
 #[test]
 fn every_credential_of_theirs_is_refused_until_they_are_enabled() {
@@ -64,4 +69,39 @@ fn grants_are_seen_by_those_who_give_them() {
     owner.call("PATCH", "/storage/bucket?grant=reader:none", &[], b"").expect(204);
     owner.call("PATCH", "/storage/bucket?grant=admin:none", &[], b"").expect(204);
     assert_eq!(owner.get("/storage/bucket").json()["grants"], serde_json::json!([]));
+}
+
+/// What a mount began with is looked at again and again: a key or token that is gone is a no,
+/// whatever others send from the same address.
+#[test]
+fn a_mount_holds_as_long_as_its_credentials() {
+    let server = Server::start();
+    let (root, eve) = (server.root(), server.user("eve"));
+    let (_, user) =
+        server.runtime.block_on(server.admit.secret_of("KEY-eve")).unwrap().expect("a key");
+    let token = root.call("POST", "/admin/tokens", &[], br#"{"user":"eve"}"#).expect(201).json();
+    let mut bearer = server.anonymous();
+    bearer.authorization = Some(format!("Bearer {}", token["token"].as_str().unwrap()));
+    let look = |client: &Client, user: UserId| {
+        let value = HeaderValue::from_str(client.authorization.as_deref().unwrap()).unwrap();
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
+        server.runtime.block_on(server.admit.holds(&headers, user))
+    };
+    let wrong = server.client("KEY-eve", "wrong-secret-0123456789");
+    for _ in 0..FAILURES {
+        wrong.get("/healthz").expect(401);
+    }
+    for client in [&eve, &bearer] {
+        assert!(look(client, user).unwrap());
+        // A key that is given to somebody else is not that of the mount's user.
+        assert!(!look(client, UserId(user.0 + 1)).unwrap());
+    }
+    assert!(!look(&wrong, user).unwrap());
+    let set = |json: &[u8]| root.call("PATCH", "/admin/users/eve", &[], json).expect(204);
+    set(br#"{"disabled":true}"#);
+    assert!(!look(&eve, user).unwrap() && !look(&bearer, user).unwrap());
+    set(br#"{"disabled":false}"#);
+    assert!(look(&eve, user).unwrap() && look(&bearer, user).unwrap());
+    root.call("DELETE", "/admin/keys/KEY-eve", &[], b"").expect(204);
+    assert!(!look(&eve, user).unwrap() && look(&bearer, user).unwrap());
 }

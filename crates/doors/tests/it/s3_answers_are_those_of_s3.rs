@@ -63,6 +63,8 @@ fn errors_have_their_fields() {
     ] {
         root.ask(method, path).send().fails(404, "NoSuchBucket");
     }
+    let parts = list(&[(1, "\"0\"".into())]);
+    root.post("/nosuch/a?uploadId=none", &parts).fails(404, "NoSuchBucket");
     let copy = root.ask("PUT", "/photos/b").header("x-amz-copy-source", "photos/%ZZ");
     copy.send().fails(400, "InvalidArgument");
 }
@@ -364,6 +366,11 @@ fn dates_are_read_as_clients_write_them() {
 fn tokens_are_no_numbers() {
     let server = Server::start();
     let root = store(&server);
+    // Nor are the names of requests, many of which would have no letter.
+    for _ in 0..100 {
+        let id = root.get("/photos/none").fails(404, "NoSuchKey").one("RequestId");
+        assert!(id.starts_with('R'), "{id}");
+    }
     root.put("/photos/b", b"").ok();
     let token = root.get("/photos?list-type=2&max-keys=1").ok().one("NextContinuationToken");
     assert!(token.starts_with("k."), "{token}");

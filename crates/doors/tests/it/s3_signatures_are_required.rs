@@ -1,6 +1,10 @@
 //! Who is asking: every way a signature can be wrong is refused, and nothing wrong is taken for an
 //! anonymous request.
 
+use std::time::Instant;
+
+use cairn_doors::limits::{FAILURES, FAILURES_DELAY};
+
 use crate::s3_harness::{Ask, Lie, Mode, Reply, Server};
 
 /// One case: what is wrong, how, and the answer.
@@ -25,6 +29,12 @@ const HEADER_CASES: &[Case] = &[
         "AuthorizationHeaderMalformed",
     ),
     ("day", |ask| lie(ask, |l| l.day = Some("20251231")), 400, "AuthorizationHeaderMalformed"),
+    (
+        "no day at all",
+        |ask| lie(ask, |l| l.day = Some("nonsense")),
+        400,
+        "AuthorizationHeaderMalformed",
+    ),
     ("past", |ask| lie(ask, |l| l.ahead = -901), 403, "RequestTimeTooSkewed"),
     ("future", |ask| lie(ask, |l| l.ahead = 901), 403, "RequestTimeTooSkewed"),
     ("no date", |ask| lie(ask, |l| l.no_date = true), 403, "AccessDenied"),
@@ -300,4 +310,27 @@ fn other_schemes_are_refused() {
         assert_eq!(reply.status, status, "{authorization} {}", reply.text());
         let _ = code;
     }
+}
+
+/// Wrong signatures are answered later and later, and right ones at once, of the same key too.
+#[test]
+fn right_signatures_are_never_held_off() {
+    let server = Server::start();
+    let root = server.root();
+    let wrong = server.client(Some((server.root.id.clone(), "x".repeat(40))));
+    for _ in 0..FAILURES {
+        wrong.get("/").fails(403, "SignatureDoesNotMatch");
+    }
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| {
+            let begun = Instant::now();
+            wrong.get("/").fails(403, "SignatureDoesNotMatch");
+            begun.elapsed()
+        });
+        for _ in 0..10 {
+            root.get("/").ok();
+            root.ask("GET", "/").mode(Mode::Presigned(60)).send().ok();
+        }
+        assert!(late.join().unwrap() >= FAILURES_DELAY);
+    });
 }

@@ -128,7 +128,8 @@ impl<'a, 'v> Shown<'a, 'v> {
         let is_shown = match key.first() {
             Some(b'i') => match &row {
                 Some(row) => self.sight(bucket_of(row)?)? >= Sight::Contents,
-                None => true,
+                // Whoever makes a file next would wait until it is given back.
+                None => false,
             },
             Some(b'd') => self.shows_entry(key, row.as_ref())?,
             Some(b't' | b'x') => match number_in(key, 1) {

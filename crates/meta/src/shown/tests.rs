@@ -84,6 +84,21 @@ fn rows_are_shown_by_the_right_to_read() {
     }
 }
 
+/// A mount may ask for any number. If it kept that there is no such inode, all who make files would
+/// wait for it.
+#[test]
+fn that_there_is_no_inode_is_kept_by_no_mount() {
+    let source = Map(rows(Visibility::Public));
+    for user in [OWNER, READER, WRITER, STRANGER] {
+        let context = Context { caller: Caller::verified(user), now: Timestamp(0), batch: 0 };
+        let mut view = View::new(&source);
+        let entry = (keys::file_entry(BucketId(10).ino(), b"none"), None);
+        let mut rows = vec![(keys::inode(Ino(21)), None), entry.clone()];
+        Shown::new(&mut view, &context).rows(&mut rows, false).unwrap();
+        assert_eq!(rows, [entry], "{user}");
+    }
+}
+
 #[test]
 fn readers_of_a_public_bucket_see_none_of_its_grants() {
     for (user, grants) in [(STRANGER, vec![]), (WRITER, vec![(WRITER, Rights::WRITE)])] {

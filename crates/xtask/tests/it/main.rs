@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use xtask::supply::{check_metadata, is_allowed};
 use xtask::tidy::{check, check_manifest, check_text};
 
 #[test]
@@ -18,4 +19,62 @@ fn what_is_untidy_is_found() {
         format!("    pub async fn short(\n    ) {{\n{}    }}\n", "        work();\n".repeat(67));
     assert!(check_text("a.rs", &short).is_empty());
     assert_eq!(check_text("a.rs", &"x".repeat(101)).len(), 1);
+}
+
+#[test]
+fn licences_and_sources_that_may_not_be_shipped_are_found() {
+    let registry = "registry+https://HOST/rust-lang/crates.io-index";
+    let package = |license: &str, source: &str| {
+        format!(r#"{{"name": "a", "version": "1.0.0", "license": {license}, "source": {source}}}"#)
+    };
+    let check = |license: &str, source: &str| {
+        let metadata = format!(r#"{{"packages": [{}]}}"#, package(license, source));
+        check_metadata("Cargo.toml", &metadata, &["MIT".to_owned()])
+    };
+    let quoted = |text: &str| format!("{text:?}");
+    assert!(check("\"MIT\"", &quoted(registry)).is_empty());
+    assert!(check("\"MIT\"", "null").is_empty(), "a crate of this repository");
+    let refused = |license: &str, source: &str, why: &str| {
+        assert_eq!(check(license, source), [format!("Cargo.toml: a 1.0.0: {why}")]);
+    };
+    refused("\"GPL-3.0\"", "null", "`GPL-3.0` is not allowed");
+    refused("null", "null", "says no licence");
+    for source in ["git+https://HOST/a?rev=1#2", "registry+https://HOST/other-index"] {
+        refused("\"MIT\"", &quoted(source), &format!("comes from {source}"));
+    }
+    assert_eq!(check_metadata("Cargo.toml", r#"{"packages": []}"#, &[]).len(), 1);
+    assert_eq!(check_metadata("Cargo.toml", "", &[]).len(), 1);
+}
+
+#[test]
+fn an_expression_of_licences_is_read() {
+    let allowed = ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"];
+    for expression in [
+        "MIT",
+        "MIT/Apache-2.0",
+        "GPL-2.0 OR MIT",
+        "MIT AND ISC",
+        "(GPL-2.0 OR MIT) AND ISC",
+        "GPL-2.0 AND BSD-3-Clause OR MIT",
+        "Apache-2.0 WITH LLVM-exception",
+    ] {
+        assert!(is_allowed(expression, &allowed), "{expression}");
+    }
+    for expression in [
+        "",
+        "GPL-2.0",
+        "MIT AND GPL-2.0",
+        "GPL-2.0 OR Apache-2.0",
+        "(MIT OR ISC) AND GPL-2.0",
+        "MIT AND (GPL-2.0 OR BSD-3-Clause)",
+        "Apache-2.0",
+        "MIT WITH Font-exception-2.0",
+        "MIT ISC",
+        "MIT OR",
+        "(MIT",
+        "MIT)",
+        "mit",
+    ] {
+        assert!(!is_allowed(expression, &allowed), "{expression}");
+    }
 }
