@@ -23,4 +23,5 @@ mod strange_requests_for_blocks_change_nothing;
 mod strangers_take_no_places;
 mod the_one_that_serves_is_found_again;
 mod tokens_admit_once;
+mod what_a_gateway_forgot_is_told_again;
 mod what_nodes_did_is_counted;

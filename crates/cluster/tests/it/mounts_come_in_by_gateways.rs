@@ -164,10 +164,10 @@ impl Dial for ByDoor {
 }
 
 /// A mount, below its file system.
-struct Mount {
-    client: Client,
-    blocks: MountBlocks,
-    user: Caller,
+pub struct Mount {
+    pub client: Client,
+    pub blocks: Arc<MountBlocks>,
+    pub user: Caller,
 }
 
 impl World {
@@ -230,7 +230,7 @@ impl World {
         Arc::new(ByDoor { gateways: self.gateways.clone(), user })
     }
 
-    async fn mount(&self, user: UserId, addresses: &[&str]) -> Mount {
+    pub async fn mount(&self, user: UserId, addresses: &[&str]) -> Mount {
         let dialer = self.dialer(user);
         let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
         let agent = mount::Agent::new(Arc::clone(&dialer), addresses, Arc::clone(&self.rng));
@@ -239,14 +239,14 @@ impl World {
         let client = Client::start(Arc::clone(&agent) as _, clock, rng, config).await.unwrap();
         let session = client.clone();
         let blocks = MountBlocks::new(&dialer, agent, &self.rng, move || session.session());
-        Mount { client, blocks, user: Caller::verified(user) }
+        Mount { client, blocks: Arc::new(blocks), user: Caller::verified(user) }
     }
 
     fn named(&self, name: &str) -> Lookup {
         Lookup { parent: self.bucket, name: name.into() }
     }
 
-    fn made(&self, name: &str) -> Create {
+    pub fn made(&self, name: &str) -> Create {
         let name = name.into();
         Create { parent: self.bucket, name, mode: 0o644, umask: 0, exclusive: true }
     }

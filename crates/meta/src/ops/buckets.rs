@@ -362,7 +362,7 @@ fn check_empty(view: &mut View<'_>, opened: &Opened) -> Result<(), Stop> {
 }
 
 /// Deletes an empty bucket; uploads in progress do not keep it. `Conflict` if there are more of
-/// them than one operation may abort: [`DropUploads`] comes before.
+/// them than one operation may abort: then [`DropUploads`] goes first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeleteBucket {
     pub name: String,
