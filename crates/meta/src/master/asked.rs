@@ -4,7 +4,7 @@
 //!
 //! The time is counted by this master, and only while it works: nobody is to blame for an
 //! acknowledgement that a stalled disk holds up. What a session itself asks for never stops the
-//! count.
+//! count, and what it is asked for never hangs on another session: docs/decisions/0021.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

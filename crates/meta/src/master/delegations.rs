@@ -154,6 +154,19 @@ impl Delegations {
         }
     }
 
+    /// Whether all entries and tallies among these rows are of directories that a session holds.
+    pub fn are_of<'a>(
+        &self,
+        mut rows: impl Iterator<Item = &'a Bytes>,
+        session: Option<SessionId>,
+    ) -> bool {
+        let is_held = |directory: Ino| {
+            let held = self.held.get(&directory);
+            held.is_some_and(|held| session == Some(held.session))
+        };
+        rows.all(|key| keys::directory_of(key).is_none_or(is_held))
+    }
+
     /// Puts an operation off until a directory is given back. Returns who is to be asked for it,
     /// and for what.
     pub fn wait(&mut self, directory: Ino, job: Job) -> Option<(SessionId, Bytes)> {

@@ -21,7 +21,7 @@ use super::overlay::Overlay;
 use super::pins::Pins;
 use super::shared::Shared;
 use super::source::{Inline, Newest, Sight, Uncommitted};
-use crate::{Changes, View, Want};
+use crate::{Changes, View, Want, keys};
 
 /// Runs after which an operation keeps the executor until it has all its rows.
 const MISSES: u32 = 8;
@@ -343,10 +343,18 @@ impl Executor {
         {
             self.leases.release(session, released);
         }
+        // Its session has said that it is done, and is not to wait for others to say so: whoever
+        // sees it does.
+        let is_by_itself =
+            job.op.is_posted() && self.delegations.are_of(changes.keys(), job.op.session());
         let newest = Newest { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
         let was_told = job.early.is_some();
-        let before = |key: &Bytes| if was_told { None } else { newest.get(key) };
-        job.settle = self.leases.ran(changes.keys(), open.number, job.op.grant(), before);
+        let before = |key: &Bytes| {
+            let is_told = was_told || (is_by_itself && !keys::is_counter(key));
+            if is_told { None } else { newest.get(key) }
+        };
+        let settle = self.leases.ran(changes.keys(), open.number, job.op.grant(), before);
+        job.settle = settle.filter(|_| !is_by_itself);
         let is_over = self.hasten(&mut job, sight, open.number);
         let by = job.early.map(|early| early.session);
         for (key, row) in changes {

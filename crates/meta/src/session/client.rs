@@ -16,12 +16,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
 
 use super::kept::{Keeper, Kept};
 use super::posted::Posts;
 use super::rows::LeasedRows;
 use super::slots::{Slots, Taken};
+use super::unknown::{Step, Unknown};
 use super::{
     Acknowledge, Attach, Attached, Change, Detach, Dialer, Execute, Executed, Flush, Link, Lost,
     Method, Progress, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,
@@ -123,6 +124,7 @@ struct Inner {
     keeper: Option<Keeper>,
     /// There, too: those that have run nowhere but here.
     posts: Posts,
+    unknown: Unknown,
     settled: AtomicU64,
     reads_from: Mutex<Option<ReadsFrom>>,
     on_forget: OnceLock<OnForget>,
@@ -190,6 +192,7 @@ impl Client {
             slots: Mutex::new(Slots::new()),
             keeper: config.hasty.then(Keeper::default),
             posts: Posts::default(),
+            unknown: Unknown::default(),
             settled: AtomicU64::new(0),
             reads_from: Mutex::new(None),
             on_forget: OnceLock::new(),
@@ -284,26 +287,34 @@ impl Client {
     /// As [`crate::Master::run`], or where this is so configured, when it has run, before it is
     /// durable. When the outcome is not known, the error says so.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
-        if let Some(reply) = self.inner.post_or_ask(caller, &verb).await {
-            return Ok(reply);
+        let until = Instant::now() + PATIENCE;
+        let posting = self.inner.post_or_ask(caller, &verb);
+        match timeout_at(until, posting).await {
+            Ok(Some(reply)) => return Ok(reply),
+            Ok(None) => {}
+            Err(_) => return Err(unanswered(false)),
         }
         let operation = Arc::new(Operation::new(caller, &verb)?);
-        // It goes on until it is known what became of it, whether somebody waits or not.
-        let inner = Arc::clone(&self.inner);
-        let run = async move { inner.run(&operation).await };
-        let ran = match verb.changes().is_empty() {
-            true => timeout(PATIENCE, run).await,
-            false => timeout(PATIENCE, tokio::spawn(run)).await.map(|ran| {
-                ran.unwrap_or_else(|_| Err(Error::Unavailable("outcome unknown: stopped".into())))
-            }),
+        let run = {
+            let (inner, operation) = (Arc::clone(&self.inner), Arc::clone(&operation));
+            async move { inner.run(&operation).await }
         };
-        match ran {
-            Ok(reply) => wire::decode(&reply?),
-            Err(_) => {
-                let text = format!("outcome unknown: no master answered in {PATIENCE:?}");
-                Err(Error::Unavailable(text))
-            }
+        if operation.changes.is_empty() {
+            return match timeout_at(until, run).await {
+                Ok(reply) => wire::decode(&reply?),
+                Err(_) => Err(unanswered(operation.step.is_sent())),
+            };
         }
+        // Once sent, it goes on until it is known what became of it, whether somebody waits or not.
+        let mut running = tokio::spawn(run);
+        let ran = match timeout_at(until, &mut running).await {
+            Ok(ran) => ran,
+            Err(_) if operation.step.give_up() => return Err(unanswered(false)),
+            Err(_) if self.inner.unknown.add(&operation) => return Err(unanswered(true)),
+            Err(_) => running.await,
+        };
+        let stopped = |_| Error::Unavailable("outcome unknown: stopped".into());
+        wire::decode(&ran.map_err(stopped)??)
     }
 
     /// As [`Client::run`] if this session may do it by itself: it is done when this returns, for
@@ -420,6 +431,7 @@ pub struct Operation {
     changes: Vec<Bytes>,
     /// It is done when it is durable, whatever is so for others.
     is_durable: bool,
+    step: Step,
 }
 
 /// What became of an operation.
@@ -435,7 +447,16 @@ impl Operation {
     pub fn new<V: WireVerb>(caller: &Caller, verb: &V) -> Result<Operation> {
         let (fields, caller) = (wire::encode(verb)?, caller.to_relayed());
         let changes = verb.changes();
-        Ok(Operation { caller, verb: V::NUMBER, fields, changes, is_durable: false })
+        let (verb, step) = (V::NUMBER, Step::default());
+        Ok(Operation { caller, verb, fields, changes, is_durable: false, step })
+    }
+
+    pub fn changes(&self) -> &[Bytes] {
+        &self.changes
+    }
+
+    pub fn step(&self) -> &Step {
+        &self.step
     }
 
     /// Bytes, about.
@@ -612,9 +633,12 @@ impl Inner {
 
     async fn run(&self, operation: &Arc<Operation>) -> Result<Bytes> {
         let changes = &operation.changes;
+        // What its caller does next is not to be overtaken by it.
+        let _over = self.unknown.until_over(operation);
+        operation.step.unless_given_up(self.unknown.before(changes)).await?;
         let _barring = self.keeper.as_ref().map(|_| self.posts.bar(changes));
         if self.keeper.is_some() {
-            self.posts.drained().await;
+            operation.step.unless_given_up(self.posts.drained()).await?;
         }
         if changes.is_empty() {
             return self.send(operation).await.reply;
@@ -631,7 +655,8 @@ impl Inner {
 
     async fn send(&self, operation: &Arc<Operation>) -> Ran {
         let mut sent = false;
-        match self.send_until_known(operation, &mut sent).await {
+        let known = operation.step.unless_given_up(self.send_until_known(operation, &mut sent));
+        match known.await.and_then(|known| known) {
             Ok(ReadReply { reply, rows }) => Ran { is_over: reply.is_ok() || !sent, reply, rows },
             Err(error) => Ran { reply: Err(error), rows: Vec::new(), is_over: !sent },
         }
@@ -657,6 +682,9 @@ impl Inner {
                 }
                 (session, slot) = self.take_slot().await?;
                 continue;
+            }
+            if !operation.step.send() {
+                return Err(unanswered(false));
             }
             let run = operation.in_slot(session, &slot);
             self.counters.calls.fetch_add(1, Ordering::Relaxed);
@@ -973,6 +1001,12 @@ impl Inner {
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What who has waited hears when there is no answer.
+pub fn unanswered(is_sent: bool) -> Error {
+    let what = if is_sent { "outcome unknown: no" } else { "not done: no" };
+    Error::Unavailable(format!("{what} master answered in {PATIENCE:?}"))
 }
 
 fn unserved(why: &str) -> Error {

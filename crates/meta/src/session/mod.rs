@@ -27,6 +27,7 @@ pub mod mounts;
 mod posted;
 mod rows;
 mod slots;
+mod unknown;
 
 use std::time::Duration;
 

@@ -190,7 +190,7 @@ async fn what_the_session_does_otherwise_comes_after_as_well() {
 }
 
 /// Makes files, from 1000 on, until one needs no call.
-async fn until_delegated(client: &Client, directory: Ino) {
+pub async fn until_delegated(client: &Client, directory: Ino) {
     for number in 1000..2000 {
         let calls = client.stats().calls;
         make_in(client, directory, number).await.unwrap();

@@ -5,28 +5,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cairn_auth::{Caller, Visibility};
-use cairn_base::{Clock, Ino, SessionId, Timestamp, UserId};
+use cairn_base::{Clock, Ino, Result, SessionId, Timestamp, UserId};
 use cairn_meta::engine::Memory;
 use cairn_meta::master::{Config, Master};
 use cairn_meta::ops::buckets::CreateBucket;
+use cairn_meta::ops::create::Create;
 use cairn_meta::ops::lookup::Lookup;
 use cairn_meta::ops::mkdir::Mkdir;
 use cairn_meta::ops::readdir::Readdir;
-use cairn_meta::ops::sessions::Format;
+use cairn_meta::ops::sessions::{Format, ReserveInodes};
 use cairn_meta::ops::setattr::Setattr;
+use cairn_meta::ops::statfs::Statfs;
 use cairn_meta::rows::BucketKind;
 use cairn_meta::session::host::{Answer, Peer, Sessions};
 use cairn_meta::session::{
-    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Method, Read,
-    ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run,
+    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, GiveBack,
+    Method, Posted, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,
 };
-use cairn_meta::{Verb, WireVerb, wire};
+use cairn_meta::{Verb, WireVerb, keys, wire};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const LEASE: Duration = Duration::from_secs(10);
 const STEP_MS: u64 = 250;
@@ -181,6 +184,26 @@ impl Mount {
         self.ask::<_, Delegated>(Method::Delegate, &delegate).await.unwrap();
         directory
     }
+
+    fn run<V: WireVerb>(&self, slot: u16, verb: &V) -> Run {
+        let (session, caller) = (self.session, root().to_relayed());
+        let fields = wire::encode(verb).unwrap();
+        Run { session, slot, sequence: 1, caller, verb: V::NUMBER, fields }
+    }
+
+    /// A file that it has made by itself, for the master to make.
+    async fn posted(&mut self, parent: Ino, name: &str) -> RunPosted {
+        let session = self.session;
+        let reserve = self.run(1, &ReserveInodes { session, count: 1 });
+        let reserved: Bytes = self.ask(Method::Run, &reserve).await.unwrap();
+        let (ino, _): (Ino, Ino) = wire::decode(&reserved).unwrap();
+        let name = name.as_bytes().to_vec();
+        let verb = Create { parent, name, mode: 0o644, umask: 0, exclusive: false };
+        let change = Change { run: self.run(2, &verb), released: verb.changes() };
+        let execute = Execute { change, ino: Some(ino) };
+        let operations = vec![Posted { execute, time: Timestamp::from_secs(1_700_000_000) }];
+        RunPosted { session, operations }
+    }
 }
 
 #[tokio::test]
@@ -229,6 +252,36 @@ async fn a_directory_that_is_not_given_back_ends_the_session() {
     assert!(!listing.is_finished());
     host.pass_until_ended(&mut keeping, async || ()).await;
     assert!(listing.await.unwrap().unwrap().entries.is_empty());
+}
+
+/// Every file that is made changes the usage of the bucket, on which a deaf session has a lease.
+#[tokio::test]
+async fn who_gives_a_directory_back_hangs_on_no_other_session() {
+    let host = Host::new().await;
+    let mut filler = host.mount(1, Method::AttachToReplay).await;
+    let mut deaf = host.mount(2, Method::Attach).await;
+    let directory = filler.delegated(&host, "directory").await;
+    let posted = filler.posted(directory, "file").await;
+    deaf.read(Statfs { ino: host.bucket }).await;
+    let master = host.master.clone();
+    let lookup = Lookup { parent: directory, name: b"file".to_vec() };
+    let looking = tokio::spawn(async move { master.read(&root(), lookup).await });
+    let recall = filler.recalls.as_mut().unwrap().recv().await.unwrap();
+    let acknowledge = Acknowledge { session: filler.session, number: recall.number };
+    filler.ask::<_, ()>(Method::Acknowledge, &acknowledge).await.unwrap();
+    let ran = filler.ask::<_, Vec<Result<Executed>>>(Method::RunPosted, &posted);
+    // Time stands still meanwhile: the deaf session does not end.
+    let ran = timeout(Duration::from_secs(60), ran).await.expect("it waits for the deaf session");
+    assert!(ran.unwrap().pop().unwrap().is_ok());
+    let recalled = recall.keys.iter().find_map(|key| keys::delegation_parts(key)).unwrap();
+    let give_back = GiveBack { session: filler.session, directories: vec![recalled] };
+    filler.ask::<_, ()>(Method::GiveBack, &give_back).await.unwrap();
+    host.pass(9, async || assert!(deaf.renew(u64::MAX).await && filler.renew(u64::MAX).await))
+        .await;
+    assert!(!looking.is_finished(), "the file was said to be made, and is not to be missed");
+    host.pass_until_ended(&mut deaf, async || assert!(filler.renew(u64::MAX).await)).await;
+    looking.await.unwrap().unwrap();
+    assert!(filler.renew(u64::MAX).await);
 }
 
 #[tokio::test]

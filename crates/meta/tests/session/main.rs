@@ -13,3 +13,4 @@ mod not_serving;
 mod recalls;
 mod slots;
 mod stale_reads;
+mod unanswered;

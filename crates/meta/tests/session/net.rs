@@ -25,7 +25,9 @@ use cairn_meta::session::host::{Answer, Peer, Sessions};
 use cairn_meta::session::{Dialed, Dialer, Link, Lost, Method};
 use cairn_meta::wire;
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::timeout;
 
 /// The lease of sessions in these tests.
 pub const LEASE: Duration = Duration::from_millis(800);
@@ -47,6 +49,9 @@ pub struct Cut {
     pub lose_one_in: AtomicU64,
     /// Recalls are held back.
     pub no_recalls: AtomicBool,
+    /// The next change is held back until another one was answered, for half a second at most.
+    pub overtake: AtomicBool,
+    changed: Notify,
 }
 
 pub fn caller() -> Caller {
@@ -262,6 +267,9 @@ impl PeerLink {
 impl Link for PeerLink {
     async fn call(&self, method: Method, message: Bytes) -> Result<Bytes, Lost> {
         self.pass().await?;
+        if method == Method::Change && self.cut.overtake.swap(false, Ordering::SeqCst) {
+            let _ = timeout(Duration::from_millis(500), self.cut.changed.notified()).await;
+        }
         let answer = tokio::select! {
             answer = self.sessions.handle(&self.peer, method, &message) => answer,
             () = self.disk.gone() => return Err(Lost("the master was killed".into())),
@@ -294,6 +302,9 @@ impl Link for PeerLink {
             self.recalls.lock().take();
         }
         self.pass().await?;
+        if method == Method::Change {
+            self.cut.changed.notify_waiters();
+        }
         Ok(answer)
     }
 }

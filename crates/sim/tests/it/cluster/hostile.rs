@@ -15,6 +15,7 @@ use cairn_fs::ops::buckets::GetBucket;
 use cairn_fs::ops::lookup::Lookup;
 use cairn_fs::ops::mkdir::Mkdir;
 use cairn_fs::ops::open_object::OpenObject;
+use cairn_fs::ops::statfs::Statfs;
 use cairn_meta::session::{
     Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Method, Read,
     ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run,
@@ -63,6 +64,11 @@ async fn mount(agent: &Agent, kind: Kind, rng: &SeededRng, lease: Duration) -> R
     mount.attach(kind).await?;
     if kind == Kind::Keeping {
         mount.keep(rng).await?;
+    }
+    // What every file that is made changes: it is to keep nobody from giving a directory back.
+    let files = Lookup { parent: Ino::ROOT, name: FILES.into() };
+    if let Some((ino, _)) = mount.read(files).await? {
+        mount.read(Statfs { ino }).await?;
     }
     // Once: what it keeps is shown to nobody, itself included, while a change of it waits.
     for number in 0..PUT_KEYS {
