@@ -15,6 +15,7 @@
 pub mod check;
 pub mod dump;
 pub mod engine;
+mod erased;
 pub mod keys;
 pub mod master;
 mod meta;

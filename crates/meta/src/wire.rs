@@ -4,14 +4,18 @@
 //! A verb whose fields change gets a new number, so that nodes of two versions never misread each
 //! other: a master that does not know a number answers `NotImplemented`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Result, SessionId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::Verb;
+use crate::erased::{AnyReply, AnyVerb};
 use crate::ops::*;
-use crate::session::mounts::{Mounted, Use};
+use crate::session::mounts::{self, Mounted, Use};
+use crate::shown::Shown;
+use crate::{Stop, Verb};
 
 /// A verb that can be sent to a master, and whose reply can be sent back.
 pub trait WireVerb:
@@ -21,11 +25,57 @@ pub trait WireVerb:
     const NUMBER: u16;
 }
 
-/// Does something with a verb that came as bytes.
-pub trait Visitor {
-    type Output;
+/// A verb of any type that came as bytes.
+pub trait ReceivedVerb: AnyVerb {
+    fn traits(&self) -> Traits;
 
-    fn visit<V: WireVerb>(self, verb: V) -> Self::Output;
+    /// As [`mounts::check`].
+    fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()>;
+
+    /// As [`Mounted::show`].
+    fn show_any(&self, shown: &mut Shown<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop>;
+
+    fn encode_reply(&self, reply: &AnyReply) -> Result<Bytes>;
+}
+
+/// The constants of [`WireVerb`] and [`Verb`].
+#[derive(Clone, Copy, Debug)]
+pub struct Traits {
+    pub number: u16,
+    pub runs_when_full: bool,
+    pub leases_ranges: bool,
+    pub leases_changes: bool,
+    pub posts: bool,
+}
+
+impl<V: WireVerb> ReceivedVerb for V {
+    fn traits(&self) -> Traits {
+        Traits {
+            number: V::NUMBER,
+            runs_when_full: V::RUNS_WHEN_FULL,
+            leases_ranges: V::LEASES_RANGES,
+            leases_changes: V::LEASES_CHANGES,
+            posts: V::POSTS,
+        }
+    }
+
+    fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()> {
+        mounts::check(self, session, wanted)
+    }
+
+    fn show_any(&self, shown: &mut Shown<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop> {
+        match reply.downcast_mut::<V::Reply>() {
+            Some(reply) => self.show(shown, reply),
+            None => unreachable!("not a reply of {}", V::NAME),
+        }
+    }
+
+    fn encode_reply(&self, reply: &AnyReply) -> Result<Bytes> {
+        match reply.downcast_ref::<V::Reply>() {
+            Some(reply) => encode(reply),
+            None => unreachable!("not a reply of {}", V::NAME),
+        }
+    }
 }
 
 macro_rules! verbs {
@@ -34,14 +84,14 @@ macro_rules! verbs {
             const NUMBER: u16 = $number;
         })*
 
-        /// Decodes the verb `number` and hands it on.
+        /// Decodes the verb `number`.
         ///
         /// # Errors
         /// `NotImplemented` for a number this version does not know, `Invalid` for bytes that are
         /// no such verb.
-        pub fn visit<T: Visitor>(number: u16, bytes: &[u8], visitor: T) -> Result<T::Output> {
+        pub fn receive(number: u16, bytes: &[u8]) -> Result<Arc<dyn ReceivedVerb>> {
             match number {
-                $($number => Ok(visitor.visit(decode::<$module::$verb>(bytes)?)),)*
+                $($number => Ok(Arc::new(decode::<$module::$verb>(bytes)?)),)*
                 _ => Err(Error::NotImplemented(format!("operation {number}"))),
             }
         }
@@ -219,21 +269,11 @@ mod tests {
         }
     }
 
-    struct Name;
-
-    impl Visitor for Name {
-        type Output = &'static str;
-
-        fn visit<V: WireVerb>(self, _: V) -> &'static str {
-            V::NAME
-        }
-    }
-
     #[test]
     fn a_verb_finds_its_type() {
         let bytes = encode(&lookup::Lookup { parent: Ino(7), name: b"x".to_vec() });
-        assert_eq!(visit(lookup::Lookup::NUMBER, &bytes.unwrap(), Name).unwrap(), "lookup");
-        assert_eq!(visit(1, &[], Name).unwrap_err().kind(), "not_implemented");
+        assert_eq!(receive(lookup::Lookup::NUMBER, &bytes.unwrap()).unwrap().name(), "lookup");
+        assert_eq!(receive(1, &[]).err().unwrap().kind(), "not_implemented");
     }
 
     proptest! {
@@ -243,7 +283,7 @@ mod tests {
             at in 0..NUMBERS.len(),
             bytes in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
-            let _ = visit(NUMBERS[at].0, &bytes, Name);
+            let _ = receive(NUMBERS[at].0, &bytes);
         }
     }
 }

@@ -141,7 +141,7 @@ fn keep_reply(rig: &Rig) {
         to_mount: false,
     };
     let other = OpenSession { session: SessionId(78) };
-    rig.runtime.block_on(rig.master.run_once(once, other)).reply.unwrap();
+    rig.runtime.block_on(rig.master.run_once(once, Arc::new(other))).reply.unwrap();
 }
 
 fn copy(rig: &Rig, source: &str, target: &str) {

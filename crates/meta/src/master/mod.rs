@@ -59,6 +59,7 @@ use shared::Shared;
 
 use crate::Verb;
 use crate::engine::{Engine, Snapshot};
+use crate::erased::{AnyReply, AnyVerb, reply_of};
 
 /// How long a dropped master may take to finish what it accepted.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -158,6 +159,10 @@ impl Master {
         if !V::RUNS_WHEN_FULL {
             self.check_space()?;
         }
+        Ok(reply_of::<V>(self.run_any(caller, Box::new(verb)).await?))
+    }
+
+    async fn run_any(&self, caller: &Caller, verb: Box<dyn AnyVerb>) -> Result<AnyReply> {
         let (job, answer) = op::accept(caller, verb);
         let counters = &self.owner.shared.counters;
         let batches = counters.batches.get();
@@ -214,8 +219,24 @@ impl Master {
         if let Some(result) = self.read_now(caller, &verb) {
             return result;
         }
+        Ok(reply_of::<V>(self.read_missed(caller, Arc::new(verb)).await?))
+    }
+
+    /// As [`Master::read`].
+    pub(crate) async fn read_any(
+        &self,
+        caller: &Caller,
+        verb: Arc<dyn AnyVerb>,
+    ) -> Result<AnyReply> {
+        if let Some(result) = read::cached_any(&self.owner.shared, caller, &*verb) {
+            return result;
+        }
+        self.read_missed(caller, verb).await
+    }
+
+    /// Not all that it needs is in memory.
+    async fn read_missed(&self, caller: &Caller, verb: Arc<dyn AnyVerb>) -> Result<AnyReply> {
         let shared = &self.owner.shared;
-        let verb = Arc::new(verb);
         let Some(stamp) = shared.unsettled.stamp() else {
             return self.read_executed(caller, verb).await;
         };

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use super::hasty::{Early, Haste};
 use super::leases::Grant;
 use super::settle::Settle;
-use crate::{Context, Stop, Verb, View};
+use crate::erased::{AnyReply, AnyVerb};
+use crate::{Context, Stop, View};
 
 /// How a run of an operation ended. The reply is kept with the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,28 +126,27 @@ impl Job {
 }
 
 /// Where the reply to an operation arrives.
-pub type Answer<V> = oneshot::Receiver<Result<<V as Verb>::Reply>>;
+pub type Answer = oneshot::Receiver<Result<AnyReply>>;
 
-/// Erases the verb.
-pub fn accept<V: Verb>(caller: &Caller, verb: V) -> (Job, Answer<V>) {
+pub fn accept(caller: &Caller, verb: Box<dyn AnyVerb>) -> (Job, Answer) {
     let (sender, answer) = oneshot::channel();
     let context = Context { caller: caller.clone(), now: Timestamp(0), batch: 0 };
     let op = Box::new(Accepted { verb, context, reply: None, sender });
     (Job::new(op), answer)
 }
 
-struct Accepted<V: Verb> {
-    verb: V,
+struct Accepted {
+    verb: Box<dyn AnyVerb>,
     context: Context,
-    reply: Option<Result<V::Reply>>,
-    sender: oneshot::Sender<Result<V::Reply>>,
+    reply: Option<Result<AnyReply>>,
+    sender: oneshot::Sender<Result<AnyReply>>,
 }
 
-impl<V: Verb> Op for Accepted<V> {
+impl Op for Accepted {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
         self.context.now = now;
         self.context.batch = batch;
-        let (ran, reply) = match self.verb.apply(view, &self.context) {
+        let (ran, reply) = match self.verb.apply_any(view, &self.context) {
             Ok(reply) => (Ran::Done, Some(Ok(reply))),
             Err(Stop::Fail(error)) => (Ran::Failed, Some(Err(error))),
             Err(Stop::Miss) => (Ran::Miss, None),

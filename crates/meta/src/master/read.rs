@@ -14,6 +14,8 @@ use super::shared::Shared;
 use super::source::{Published, Read, Stored};
 use super::threads;
 use crate::engine::Engine;
+use crate::erased::{AnyReply, AnyVerb};
+use crate::shown::Rows;
 use crate::view::wanted_rows;
 use crate::{Context, Stop, Verb, View, Want};
 
@@ -25,10 +27,30 @@ const ROUNDS: usize = 4;
 /// Rows of one read that are offered to the cache.
 const OFFERED_ROWS: usize = 256;
 
+/// Runs a verb on a view, and keeps the reply.
+type Apply<'a> = &'a mut dyn FnMut(&mut View<'_>, &Context) -> Result<(), Stop>;
+
 /// Runs `verb` on cached rows, or not at all.
 pub fn cached<V: Verb>(shared: &Shared, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
     let memo = on_cached(shared, caller, verb, false)?;
     Some(memo.map(|memo| memo.reply))
+}
+
+/// As [`cached`].
+pub fn cached_any(
+    shared: &Shared,
+    caller: &Caller,
+    verb: &dyn AnyVerb,
+) -> Option<Result<AnyReply>> {
+    let mut reply = None;
+    let apply: Apply<'_> = &mut |view, context| {
+        reply = Some(verb.apply_any(view, context)?);
+        Ok(())
+    };
+    match on_cached_rows(shared, caller, verb.name(), false, apply)? {
+        Ok(_) => reply.map(Ok),
+        Err(error) => Some(Err(error)),
+    }
 }
 
 /// Whether the rows of `memo` are what a read would find now.
@@ -53,6 +75,25 @@ pub fn on_cached<V: Verb>(
     verb: &V,
     trace: bool,
 ) -> Option<Result<Memo<V::Reply>>> {
+    let mut reply = None;
+    let apply: Apply<'_> = &mut |view, context| {
+        reply = Some(verb.apply(view, context)?);
+        Ok(())
+    };
+    match on_cached_rows(shared, caller, V::NAME, trace, apply)? {
+        Ok((rows, batch)) => reply.map(|reply| Ok(Memo::new(reply, rows, batch))),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// The rows that were read, if they are traced, and the batch they are of.
+fn on_cached_rows(
+    shared: &Shared,
+    caller: &Caller,
+    name: &'static str,
+    trace: bool,
+    run: Apply<'_>,
+) -> Option<Result<(Rows, u64)>> {
     if let Err(error) = shared.check_serving() {
         return Some(Err(error));
     }
@@ -67,7 +108,7 @@ pub fn on_cached<V: Verb>(
         if trace {
             view.trace();
         }
-        let result = apply(verb, &mut view, &context);
+        let result = run(&mut view, &context).and_then(|()| only_read(&view, name));
         if !shared.unsettled.holds(stamp) {
             return None;
         }
@@ -75,10 +116,7 @@ pub fn on_cached<V: Verb>(
             Err(Stop::Miss) if source.newer.get() => std::hint::spin_loop(),
             Err(Stop::Miss) => return None,
             Err(Stop::Fail(error)) => return counted(shared, Err(error)),
-            Ok(reply) => {
-                let memo = Memo::new(reply, view.take_trace(), context.batch);
-                return counted(shared, Ok(memo));
-            }
+            Ok(()) => return counted(shared, Ok((view.take_trace(), context.batch))),
         }
     }
     None
@@ -90,11 +128,11 @@ fn counted<T>(shared: &Shared, result: Result<T>) -> Option<Result<T>> {
 }
 
 /// Runs `verb` on rows of the engine, and cached ones as of the same batch.
-pub async fn stored<V: Verb>(
+pub async fn stored(
     shared: &Arc<Shared>,
     caller: Caller,
-    verb: &Arc<V>,
-) -> Result<V::Reply> {
+    verb: &Arc<dyn AnyVerb>,
+) -> Result<AnyReply> {
     shared.counters.reads_missed.add(1);
     let mut context = Context { caller, now: shared.now(), batch: shared.durable.batch() };
     let (mut keys, mut rows) = (Vec::new(), HashMap::new());
@@ -132,12 +170,12 @@ pub async fn stored<V: Verb>(
 }
 
 /// Runs `verb` on `rows` and on cached ones of their batch, or says what else it needs.
-fn on_rows<V: Verb>(
+fn on_rows(
     shared: &Shared,
     context: &Context,
     rows: &HashMap<Bytes, Option<Bytes>>,
-    verb: &V,
-) -> Result<Result<V::Reply>, Vec<Want>> {
+    verb: &dyn AnyVerb,
+) -> Result<Result<AnyReply>, Vec<Want>> {
     let source = Read { cache: &shared.cache, batch: context.batch, rows };
     let mut view = View::new(&source);
     match apply(verb, &mut view, context) {
@@ -148,18 +186,14 @@ fn on_rows<V: Verb>(
 }
 
 /// What came of an operation on a snapshot, and the rows it read one by one.
-struct Snapped<R> {
+struct Snapped {
     batch: u64,
-    rows: Vec<(Bytes, Option<Bytes>)>,
-    result: Result<R>,
+    rows: Rows,
+    result: Result<AnyReply>,
 }
 
 /// Runs `verb` on a snapshot, for as many reads as it likes. Blocks.
-fn on_snapshot<V: Verb>(
-    engine: &dyn Engine,
-    mut context: Context,
-    verb: &V,
-) -> Result<Snapped<V::Reply>> {
+fn on_snapshot(engine: &dyn Engine, mut context: Context, verb: &dyn AnyVerb) -> Result<Snapped> {
     let snapshot = engine.snapshot()?;
     let batch = snapshot.batch();
     context.batch = batch;
@@ -167,18 +201,22 @@ fn on_snapshot<V: Verb>(
     let result = match apply(verb, &mut View::new(&source), &context) {
         Ok(reply) => Ok(reply),
         Err(Stop::Fail(error)) => Err(error),
-        Err(Stop::Miss) => Err(source
-            .failed
-            .take()
-            .unwrap_or_else(|| Error::Invalid(format!("{} stops for want of nothing", V::NAME)))),
+        Err(Stop::Miss) => Err(source.failed.take().unwrap_or_else(|| {
+            Error::Invalid(format!("{} stops for want of nothing", verb.name()))
+        })),
     };
     Ok(Snapped { batch, rows: source.rows.take(), result })
 }
 
-fn apply<V: Verb>(verb: &V, view: &mut View<'_>, context: &Context) -> Result<V::Reply, Stop> {
-    let reply = verb.apply(view, context)?;
-    if view.has_changes() {
-        return Err(Error::Invalid(format!("{} changes rows: it is no read", V::NAME)).into());
-    }
+fn apply(verb: &dyn AnyVerb, view: &mut View<'_>, context: &Context) -> Result<AnyReply, Stop> {
+    let reply = verb.apply_any(view, context)?;
+    only_read(view, verb.name())?;
     Ok(reply)
+}
+
+fn only_read(view: &View<'_>, name: &str) -> Result<(), Stop> {
+    match view.has_changes() {
+        true => Err(Error::Invalid(format!("{name} changes rows: it is no read")).into()),
+        false => Ok(()),
+    }
 }

@@ -1,7 +1,6 @@
 //! Operations of sessions: executed exactly once, answered with bytes, with leases on what they
 //! read.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,14 +12,15 @@ use super::Master;
 use super::hasty::Haste;
 use super::leases::{Event, Grant};
 use super::op::{Answered, Job, Op, Ran, Wish};
+use crate::erased::{AnyReply, AnyVerb};
 use crate::ops::mkdir::Mkdir;
 use crate::ops::namespace::decide_in;
 use crate::ops::sessions::{find_reply, keep_reply};
 use crate::rows::{Extent, Extents, Inode, Place, Row, Usage};
-use crate::session::mounts::{self, Use};
+use crate::session::mounts::Use;
 use crate::session::{Delegate, Delegated, Progress};
 use crate::shown::{Rows, Shown};
-use crate::wire::{self, Visitor};
+use crate::wire::ReceivedVerb;
 use crate::{Context, Stop, View, WireVerb, keys};
 
 /// The longest row of extents that is sent back with each change of it.
@@ -85,36 +85,32 @@ pub struct Reading<'a> {
 /// A reply, and the rows it was made of where they are leased.
 pub type Leased = (Result<Bytes>, Vec<(Bytes, Option<Bytes>)>);
 
-impl<'a> Visitor for Reading<'a> {
-    type Output = Pin<Box<dyn Future<Output = Leased> + Send + 'a>>;
-
-    fn visit<V: WireVerb>(self, verb: V) -> Self::Output {
-        Box::pin(async move {
-            if let Some(session) = self.mount
-                && let Err(error) = mounts::check(&verb, session, Use::Read)
-            {
-                return (Err(error), Vec::new());
-            }
-            let to_mount = self.mount.is_some();
-            let Reading { master, caller, lease, hasty, mount } = self;
-            // What a mount is shown is decided on the executor, whether it keeps it or not.
-            let Some(session) = lease.or(mount) else {
-                let reply = master.read(&caller, verb).await;
-                return (reply.and_then(|reply| wire::encode(&reply)), Vec::new());
-            };
-            let op = |sender| LeasedRead {
-                verb,
-                context: Context { caller, now: Timestamp(0), batch: 0 },
-                session,
-                hasty,
-                to_mount,
-                is_leased: lease.is_some(),
-                reply: None,
-                rows: Vec::new(),
-                sender,
-            };
-            master.submit(op).await.unwrap_or_else(|error| (Err(error), Vec::new()))
-        })
+impl Reading<'_> {
+    pub async fn run(self, verb: Arc<dyn ReceivedVerb>) -> Leased {
+        if let Some(session) = self.mount
+            && let Err(error) = verb.check_mount(session, Use::Read)
+        {
+            return (Err(error), Vec::new());
+        }
+        let to_mount = self.mount.is_some();
+        let Reading { master, caller, lease, hasty, mount } = self;
+        // What a mount is shown is decided on the executor, whether it keeps it or not.
+        let Some(session) = lease.or(mount) else {
+            let reply = master.read_any(&caller, Arc::clone(&verb) as _).await;
+            return (reply.and_then(|reply| verb.encode_reply(&reply)), Vec::new());
+        };
+        let op = |sender| LeasedRead {
+            verb,
+            context: Context { caller, now: Timestamp(0), batch: 0 },
+            session,
+            hasty,
+            to_mount,
+            is_leased: lease.is_some(),
+            reply: None,
+            rows: Vec::new(),
+            sender,
+        };
+        master.submit(op).await.unwrap_or_else(|error| (Err(error), Vec::new()))
     }
 }
 
@@ -152,9 +148,9 @@ impl Master {
 
     /// Runs `verb` as [`Master::run`] does, unless it ran before in this slot; the reply as bytes,
     /// and what it changed where that is leased.
-    pub async fn run_once<V: WireVerb>(&self, once: Once<'_>, verb: V) -> Executed {
-        let full = if V::RUNS_WHEN_FULL { Ok(()) } else { self.check_space() };
-        if let Err(error) = once.check(&verb).and(full) {
+    pub async fn run_once(&self, once: Once<'_>, verb: Arc<dyn ReceivedVerb>) -> Executed {
+        let full = if verb.traits().runs_when_full { Ok(()) } else { self.check_space() };
+        if let Err(error) = once.check(&*verb).and(full) {
             return Executed::failed(error);
         }
         let (sender, answer) = oneshot::channel();
@@ -171,12 +167,16 @@ impl Master {
     ///
     /// # Errors
     /// `Unavailable` when the master has ended.
-    pub fn take_posted<V: WireVerb>(
+    pub fn take_posted(
         &self,
         once: Once<'_>,
-        verb: V,
+        verb: Arc<dyn ReceivedVerb>,
     ) -> Result<oneshot::Receiver<Executed>> {
-        once.check(&verb)?;
+        if !verb.traits().posts {
+            let text = format!("{}: not by a session by itself", verb.name());
+            return Err(Error::Denied(text));
+        }
+        once.check(&*verb)?;
         let (sender, answer) = oneshot::channel();
         let job = Job { is_counted: false, ..Job::new(once.op(verb, sender)) };
         let shared = &self.owner.shared;
@@ -203,11 +203,11 @@ impl Master {
     }
 
     /// Runs a read on the executor, since what it may see has not settled.
-    pub(super) async fn read_executed<V: crate::Verb>(
+    pub(super) async fn read_executed(
         &self,
         caller: &Caller,
-        verb: Arc<V>,
-    ) -> Result<V::Reply> {
+        verb: Arc<dyn AnyVerb>,
+    ) -> Result<AnyReply> {
         let op = |sender| ExecutedRead {
             verb,
             context: Context { caller: caller.clone(), now: Timestamp(0), batch: 0 },
@@ -228,17 +228,18 @@ impl Master {
 }
 
 impl Once<'_> {
-    fn check<V: WireVerb>(&self, verb: &V) -> Result<()> {
+    fn check(&self, verb: &dyn ReceivedVerb) -> Result<()> {
         match self.to_mount {
-            true => mounts::check(verb, self.session, Use::Run),
+            true => verb.check_mount(self.session, Use::Run),
             false => Ok(()),
         }
     }
 
-    fn op<V: WireVerb>(self, verb: V, sender: oneshot::Sender<Executed>) -> Box<OnceOp<V>> {
+    fn op(self, verb: Arc<dyn ReceivedVerb>, sender: oneshot::Sender<Executed>) -> Box<OnceOp> {
         let Once { caller, session, slot, sequence, released, lease, hasty, ino, posted, .. } =
             self;
         let to_mount = self.to_mount;
+        let lease = lease && verb.traits().leases_changes;
         Box::new(OnceOp {
             verb,
             context: Context { caller, now: Timestamp(0), batch: 0 },
@@ -246,7 +247,7 @@ impl Once<'_> {
             slot,
             sequence,
             released,
-            lease: lease && V::LEASES_CHANGES,
+            lease,
             hasty,
             to_mount,
             posted,
@@ -259,8 +260,8 @@ impl Once<'_> {
     }
 }
 
-struct OnceOp<V> {
-    verb: V,
+struct OnceOp {
+    verb: Arc<dyn ReceivedVerb>,
     context: Context,
     session: SessionId,
     slot: u16,
@@ -280,7 +281,7 @@ struct OnceOp<V> {
     sender: Option<oneshot::Sender<Executed>>,
 }
 
-impl<V: WireVerb> OnceOp<V> {
+impl OnceOp {
     fn run(&mut self, view: &mut View<'_>) -> Result<Bytes, Stop> {
         self.rows.clear();
         let (session, slot, sequence) = (self.session, self.slot, self.sequence);
@@ -293,15 +294,15 @@ impl<V: WireVerb> OnceOp<V> {
         if self.lease {
             view.trace();
         }
-        let mut reply = self.verb.apply(view, &self.context)?;
+        let mut reply = self.verb.apply_any(view, &self.context)?;
         // Before it is kept for when it is sent again.
         if self.to_mount {
-            self.verb.show(&mut Shown::new(view, &self.context), &mut reply)?;
+            self.verb.show_any(&mut Shown::new(view, &self.context), &mut reply)?;
         }
-        let reply = wire::encode(&reply)?;
+        let reply = self.verb.encode_reply(&reply)?;
         self.made = view.taken_ino();
         if self.posted.is_some() && self.made != self.told {
-            let what = format!("{}: another of that name was made before", V::NAME);
+            let what = format!("{}: another of that name was made before", self.verb.name());
             return Err(Error::Conflict(what).into());
         }
         if view.has_changes() {
@@ -338,7 +339,7 @@ fn may_keep(key: &Bytes, row: Option<&Bytes>, session: SessionId) -> bool {
     keys::is_of_tree(key) || (keys::is_of_extents(key) && row.is_some_and(are_own))
 }
 
-impl<V: WireVerb> Op for OnceOp<V> {
+impl Op for OnceOp {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
         let earliest = Timestamp(now.0.saturating_sub(POSTED_BEFORE_NS));
         self.context.now = self.posted.map_or(now, |posted| posted.clamp(earliest, now));
@@ -361,7 +362,7 @@ impl<V: WireVerb> Op for OnceOp<V> {
     }
 
     fn made_directory(&self) -> Option<Ino> {
-        self.made.filter(|_| V::NUMBER == Mkdir::NUMBER && !self.has_failed())
+        self.made.filter(|_| self.verb.traits().number == Mkdir::NUMBER && !self.has_failed())
     }
 
     fn early_answer(&mut self, serial: u64) -> Answered {
@@ -400,8 +401,8 @@ impl<V: WireVerb> Op for OnceOp<V> {
     }
 }
 
-struct LeasedRead<V> {
-    verb: V,
+struct LeasedRead {
+    verb: Arc<dyn ReceivedVerb>,
     context: Context,
     session: SessionId,
     hasty: bool,
@@ -412,22 +413,22 @@ struct LeasedRead<V> {
     sender: oneshot::Sender<Leased>,
 }
 
-impl<V: WireVerb> LeasedRead<V> {
+impl LeasedRead {
     fn run(&mut self, view: &mut View<'_>) -> Result<Bytes, Stop> {
-        let read = self.verb.apply(view, &self.context);
+        let read = self.verb.apply_any(view, &self.context);
         self.rows = view.take_trace();
         if !self.is_leased {
             self.rows.clear();
         }
         if !self.to_mount {
-            return Ok(wire::encode(&read?)?);
+            return Ok(self.verb.encode_reply(&read?)?);
         }
         let mut shown = Shown::new(view, &self.context);
         match read {
             Ok(mut reply) => {
-                self.verb.show(&mut shown, &mut reply)?;
+                self.verb.show_any(&mut shown, &mut reply)?;
                 shown.rows(&mut self.rows, false)?;
-                Ok(wire::encode(&reply)?)
+                Ok(self.verb.encode_reply(&reply)?)
             }
             Err(missing @ Stop::Fail(Error::NotFound(_))) => {
                 shown.rows(&mut self.rows, false)?;
@@ -442,16 +443,16 @@ impl<V: WireVerb> LeasedRead<V> {
     }
 }
 
-impl<V: WireVerb> Op for LeasedRead<V> {
+impl Op for LeasedRead {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
         (self.context.now, self.context.batch) = (now, batch);
         view.trace();
-        if V::LEASES_RANGES {
+        if self.verb.traits().leases_ranges {
             view.trace_ranges();
         }
         let (ran, reply) = outcome(self.run(view));
         if view.has_changes() {
-            self.reply = Some(Err(no_read(V::NAME)));
+            self.reply = Some(Err(no_read(self.verb.name())));
             return Ran::Failed;
         }
         self.reply = reply;
@@ -565,14 +566,14 @@ impl Op for DelegateOp {
     }
 }
 
-struct ExecutedRead<V: crate::Verb> {
-    verb: Arc<V>,
+struct ExecutedRead {
+    verb: Arc<dyn AnyVerb>,
     context: Context,
-    reply: Option<Result<V::Reply>>,
-    sender: oneshot::Sender<Result<V::Reply>>,
+    reply: Option<Result<AnyReply>>,
+    sender: oneshot::Sender<Result<AnyReply>>,
 }
 
-impl<V: crate::Verb> Op for ExecutedRead<V> {
+impl Op for ExecutedRead {
     fn haste(&self) -> Haste {
         Haste::Reader(None)
     }
@@ -583,9 +584,9 @@ impl<V: crate::Verb> Op for ExecutedRead<V> {
 
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
         (self.context.now, self.context.batch) = (now, batch);
-        let (ran, reply) = outcome(self.verb.apply(view, &self.context));
+        let (ran, reply) = outcome(self.verb.apply_any(view, &self.context));
         if view.has_changes() {
-            self.reply = Some(Err(no_read(V::NAME)));
+            self.reply = Some(Err(no_read(self.verb.name())));
             return Ran::Failed;
         }
         self.reply = reply;

@@ -1,7 +1,7 @@
 //! The master's side of sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use cairn_base::{Clock, Error, Ino, Result, SessionId, Timestamp, UserId};
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::{
@@ -24,7 +23,7 @@ use crate::master::{self, Event, Once, Reading};
 use crate::ops::credentials::{FindAccessKey, FindToken};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::{Session, SessionState};
-use crate::wire::{self, Visitor};
+use crate::wire::{self, ReceivedVerb};
 use crate::{Master, Watched, WireVerb};
 
 /// Rows longer than this are not leased, bytes.
@@ -399,8 +398,9 @@ impl Sessions {
         let lease = read.lease.then_some(read.session);
         let hasty = self.state.lock().live.get(&read.session).is_some_and(|live| live.hasty);
         let mount = peer.user.map(|_| read.session);
-        let visitor = Reading { master: &self.master, caller, lease, hasty, mount };
-        let (reply, mut rows) = wire::visit(read.verb, &read.fields, visitor)?.await;
+        let reading = Reading { master: &self.master, caller, lease, hasty, mount };
+        let verb = wire::receive(read.verb, &read.fields)?;
+        let (reply, mut rows) = reading.run(verb).await;
         if let Err(error @ Error::Unavailable(_)) = reply {
             self.master.check_serving()?;
             return Ok(Some(ReadReply { reply: Err(error), rows: Vec::new() }));
@@ -426,18 +426,18 @@ impl Sessions {
         if !manner.is_replay {
             self.opened().await;
         }
-        let (verb, fields, once) = self.once(peer, change, manner, None)?;
-        executed(wire::visit(verb, &fields, once)?.await).map(Some)
+        let (verb, once) = self.once(peer, change, manner, None)?;
+        executed(self.master.run_once(once, verb).await).map(Some)
     }
 
-    /// The verb of an operation, its fields, and what else there is to it.
+    /// The verb of an operation, and what else there is to it.
     fn once(
         &self,
         peer: &Peer,
         change: Change,
         manner: Manner,
         posted: Option<Timestamp>,
-    ) -> Result<(u16, Bytes, Once<'_>)> {
+    ) -> Result<(Arc<dyn ReceivedVerb>, Once<'_>)> {
         let Change { run, released } = change;
         let Run { session, slot, sequence, caller, verb, fields } = run;
         if slot >= super::SLOTS {
@@ -459,7 +459,7 @@ impl Sessions {
             posted,
             to_mount,
         };
-        Ok((verb, fields, once))
+        Ok((wire::receive(verb, &fields)?, once))
     }
 
     async fn delegate(&self, peer: &Peer, delegate: Delegate) -> Result<Option<Delegated>> {
@@ -496,8 +496,8 @@ impl Sessions {
             }
             let lease = !is_replay && !change.released.is_empty();
             let manner = Manner { lease, is_replay, hasty: true, ino };
-            let (verb, fields, once) = self.once(peer, change, manner, Some(time))?;
-            wire::visit(verb, &fields, TakePosted(once))?
+            let (verb, once) = self.once(peer, change, manner, Some(time))?;
+            self.master.take_posted(once, verb)
         };
         let taken: Vec<_> = operations.into_iter().map(take).collect();
         let mut all = Vec::with_capacity(taken.len());
@@ -667,26 +667,4 @@ fn is_leased((_, row): &(Bytes, Option<Bytes>)) -> bool {
 
 fn lapsed(session: SessionId) -> Error {
     Error::Unavailable(format!("outcome unknown: session {session} has lapsed"))
-}
-
-impl<'a> Visitor for Once<'a> {
-    type Output = Pin<Box<dyn Future<Output = master::Executed> + Send + 'a>>;
-
-    fn visit<V: WireVerb>(self, verb: V) -> Self::Output {
-        Box::pin(self.master.run_once(self, verb))
-    }
-}
-
-/// Has the master take an operation that its session has run by itself.
-struct TakePosted<'a>(Once<'a>);
-
-impl Visitor for TakePosted<'_> {
-    type Output = Result<oneshot::Receiver<master::Executed>>;
-
-    fn visit<V: crate::WireVerb>(self, verb: V) -> Self::Output {
-        if !V::POSTS {
-            return Err(Error::Denied(format!("{}: not by a session by itself", V::NAME)));
-        }
-        self.0.master.take_posted(self.0, verb)
-    }
 }
