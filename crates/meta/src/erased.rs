@@ -27,6 +27,9 @@ impl<V: Verb> AnyVerb for V {
     }
 }
 
+/// Runs a verb on a view; whoever made this keeps the reply.
+pub type Apply<'a> = &'a mut dyn FnMut(&mut View<'_>, &Context) -> Result<(), Stop>;
+
 /// What [`AnyVerb::apply_any`] of a `V` has returned.
 pub fn reply_of<V: Verb>(reply: AnyReply) -> V::Reply {
     match reply.downcast() {

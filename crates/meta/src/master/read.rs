@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::source::{Published, Read, Stored};
 use super::threads;
 use crate::engine::Engine;
-use crate::erased::{AnyReply, AnyVerb};
+use crate::erased::{AnyReply, AnyVerb, Apply};
 use crate::shown::Rows;
 use crate::view::wanted_rows;
 use crate::{Context, Stop, Verb, View, Want};
@@ -26,9 +26,6 @@ const ATTEMPTS: usize = 3;
 const ROUNDS: usize = 4;
 /// Rows of one read that are offered to the cache.
 const OFFERED_ROWS: usize = 256;
-
-/// Runs a verb on a view, and keeps the reply.
-type Apply<'a> = &'a mut dyn FnMut(&mut View<'_>, &Context) -> Result<(), Stop>;
 
 /// Runs `verb` on cached rows, or not at all.
 pub fn cached<V: Verb>(shared: &Shared, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {

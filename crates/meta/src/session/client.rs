@@ -27,8 +27,10 @@ use super::{
     Acknowledge, Attach, Attached, Change, Detach, Dialer, Execute, Executed, Flush, Link, Lost,
     Method, Progress, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,
 };
+use crate::erased::Apply;
 use crate::master::Memo;
 use crate::ops::mkdir::Mkdir;
+use crate::shown::Rows;
 use crate::view::Want;
 use crate::{Context, Source, Stop, Verb, View, Watched, WireVerb, keys, wire};
 
@@ -294,14 +296,18 @@ impl Client {
             Ok(None) => {}
             Err(_) => return Err(unanswered(false)),
         }
-        let operation = Arc::new(Operation::new(caller, &verb)?);
+        wire::decode(&self.run_operation(Operation::new(caller, &verb)?, until).await?)
+    }
+
+    async fn run_operation(&self, operation: Operation, until: Instant) -> Result<Bytes> {
+        let operation = Arc::new(operation);
         let run = {
             let (inner, operation) = (Arc::clone(&self.inner), Arc::clone(&operation));
             async move { inner.run(&operation).await }
         };
         if operation.changes.is_empty() {
             return match timeout_at(until, run).await {
-                Ok(reply) => wire::decode(&reply?),
+                Ok(reply) => reply,
                 Err(_) => Err(unanswered(operation.step.is_sent())),
             };
         }
@@ -314,7 +320,7 @@ impl Client {
             Err(_) => running.await,
         };
         let stopped = |_| Error::Unavailable("outcome unknown: stopped".into());
-        wire::decode(&ran.map_err(stopped)??)
+        ran.map_err(stopped)?
     }
 
     /// As [`Client::run`] if this session may do it by itself: it is done when this returns, for
@@ -340,10 +346,18 @@ impl Client {
     }
 
     async fn ask<V: WireVerb>(&self, caller: &Caller, verb: V, lease: bool) -> Result<V::Reply> {
-        let fields = wire::encode(&verb)?;
-        let read = self.inner.read(caller, V::NUMBER, fields, lease);
-        match timeout(PATIENCE, read).await {
-            Ok(reply) => wire::decode(&reply?),
+        wire::decode(&self.ask_bytes(caller, V::NUMBER, wire::encode(&verb)?, lease).await?)
+    }
+
+    async fn ask_bytes(
+        &self,
+        caller: &Caller,
+        verb: u16,
+        fields: Bytes,
+        lease: bool,
+    ) -> Result<Bytes> {
+        match timeout(PATIENCE, self.inner.read(caller, verb, fields, lease)).await {
+            Ok(reply) => reply,
             Err(_) => Err(Error::Unavailable(format!("no master answered in {PATIENCE:?}"))),
         }
     }
@@ -534,10 +548,34 @@ impl Inner {
     }
 
     fn memo<V: Verb>(&self, caller: &Caller, verb: &V, trace: bool) -> Leased<Memo<V::Reply>> {
+        let mut reply = None;
+        let apply: Apply<'_> = &mut |view, context| {
+            reply = Some(verb.apply(view, context)?);
+            Ok(())
+        };
+        match (self.on_leased(caller, V::NAME, trace, apply), reply) {
+            (Leased::Reply(Ok((rows, mark))), Some(reply)) => {
+                Leased::Reply(Ok(Memo::new(reply, rows, mark)))
+            }
+            (Leased::Reply(Err(error)), _) => Leased::Reply(Err(error)),
+            (Leased::Range, _) => Leased::Range,
+            (Leased::Miss | Leased::Reply(Ok(_)), _) => Leased::Miss,
+        }
+    }
+
+    /// Reads leased rows; returns which, if they are traced, and as of which mark.
+    fn on_leased(
+        &self,
+        caller: &Caller,
+        name: &str,
+        trace: bool,
+        apply: Apply<'_>,
+    ) -> Leased<(Rows, u64)> {
         let batch = self.settled.load(Ordering::SeqCst);
         let context = Context { caller: caller.clone(), now: self.clock.now(), batch };
         for _ in 0..ATTEMPTS {
-            let attempt = |rows: &dyn Source| self.memo_of(rows, &context, verb, trace);
+            let attempt =
+                |rows: &dyn Source| self.on_rows(rows, &context, name, trace, &mut *apply);
             if let Some(leased) = self.posts.over(&self.rows, attempt) {
                 return leased;
             }
@@ -546,19 +584,20 @@ impl Inner {
     }
 
     /// `None` if rows were recalled meanwhile.
-    fn memo_of<V: Verb>(
+    fn on_rows(
         &self,
         rows: &dyn Source,
         context: &Context,
-        verb: &V,
+        name: &str,
         trace: bool,
-    ) -> Option<Leased<Memo<V::Reply>>> {
+        apply: Apply<'_>,
+    ) -> Option<Leased<(Rows, u64)>> {
         let mark = self.rows.mark();
         let mut view = View::new(rows);
         if trace {
             view.trace();
         }
-        let read = verb.apply(&mut view, context);
+        let read = apply(&mut view, context);
         let changes = view.has_changes();
         // Before it is known that the rows were good, no reply counts, nor any error.
         if !self.is_valid() {
@@ -568,8 +607,8 @@ impl Inner {
             return None;
         }
         let reply = match read {
-            Ok(_) if changes => Err(Error::Invalid(format!("{} is no read", V::NAME))),
-            Ok(reply) => Ok(Memo::new(reply, view.take_trace(), mark.number())),
+            Ok(_) if changes => Err(Error::Invalid(format!("{name} is no read"))),
+            Ok(()) => Ok((view.take_trace(), mark.number())),
             Err(Stop::Fail(error)) => Err(error),
             Err(Stop::Miss) => {
                 let wants = view.into_wants();

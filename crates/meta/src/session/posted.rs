@@ -17,8 +17,9 @@ use super::client::Operation;
 use super::rows::{LeasedRows, Mark};
 use super::slots::Taken;
 use super::{Delegated, Executed};
+use crate::erased::Apply;
 use crate::rows::{Inode, Reserved, Row, Session, encode_number};
-use crate::{Context, Source, View, Watched, WireVerb, keys};
+use crate::{Context, Source, View, Watched, keys};
 
 /// Operations that are sent at a time, and their bytes.
 const BATCH_OPS: usize = 256;
@@ -130,14 +131,15 @@ pub struct Poster<'a> {
 
 impl Posts {
     /// Runs an operation here, if nobody else can know the rows that it needs and changes. The slot
-    /// is that in which the master is to run it.
-    pub fn post<V: WireVerb>(
+    /// is that in which the master is to run it, as `operation`. `None`: it was not run.
+    pub fn post(
         &self,
         rows: &LeasedRows,
         poster: Poster<'_>,
-        verb: &V,
         slot: Taken,
-    ) -> Option<V::Reply> {
+        apply: Apply<'_>,
+        operation: &dyn Fn() -> Result<Operation, Error>,
+    ) -> Option<()> {
         let mut state = self.state.write();
         let Poster { session, attachment, caller, now, monotonic } = poster;
         if state.barring > 0 || state.attachment != attachment {
@@ -153,7 +155,7 @@ impl Posts {
             view.give_ino(ino, session);
         }
         // Whatever is wrong, the master says so.
-        let reply = verb.apply(&mut view, &context).ok()?;
+        apply(&mut view, &context).ok()?;
         let made = view.taken_ino();
         let mut changes = view.into_changes().ok()?;
         changes.retain(|key, _| !keys::is_counter(key));
@@ -163,7 +165,7 @@ impl Posts {
         if changes.is_empty() || !changes.keys().all(is_ours) {
             return None;
         }
-        let operation = Operation::new(caller, verb).ok()?;
+        let operation = operation().ok()?;
         state.last += 1;
         let number = state.last;
         let keys: Vec<Bytes> = changes.keys().cloned().collect();
@@ -183,7 +185,7 @@ impl Posts {
         self.has_rows.store(true, Ordering::SeqCst);
         drop(state);
         self.wake.notify_one();
-        Some(reply)
+        Some(())
     }
 
     /// Whether an operation that changes these rows is worth an attempt; then in which attachment.

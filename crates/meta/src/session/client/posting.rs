@@ -10,6 +10,7 @@ use cairn_base::{Error, Ino, Result, SessionId};
 use tokio::time::timeout;
 
 use super::{Attachment, Forgotten, Inner, Keeper, Operation, call};
+use crate::erased::Apply;
 use crate::ops::sessions::ReserveInodes;
 use crate::session::posted::{Asking, Post, Poster, RESERVED};
 use crate::session::slots::Taken;
@@ -49,9 +50,15 @@ impl Inner {
             now: self.clock.now(),
             monotonic: self.clock.monotonic(),
         };
-        let reply = self.posts.post(&self.rows, poster, verb, slot)?;
+        let mut reply = None;
+        let apply: Apply<'_> = &mut |view, context| {
+            reply = Some(verb.apply(view, context)?);
+            Ok(())
+        };
+        let operation = || Operation::new(caller, verb);
+        self.posts.post(&self.rows, poster, slot, apply, &operation)?;
         self.forgotten(Forgotten::Changing(&verb.changes()));
-        Some(reply)
+        reply
     }
 
     /// As [`Inner::post`]; asks for the directory before, if there is any point in it.
@@ -64,6 +71,12 @@ impl Inner {
             return None;
         }
         let changes = verb.changes();
+        let (slot, attachment) = self.ask_to_post(&changes).await?;
+        self.post_in(slot, attachment, caller, verb)
+    }
+
+    /// A slot in which operations that change these rows may be posted, in which attachment.
+    async fn ask_to_post(self: &Arc<Inner>, changes: &[Bytes]) -> Option<(Taken, u64)> {
         let directory = changes.iter().find_map(|key| keys::directory_of(key));
         if let Some(directory) = directory
             && self.posts.may_ask(&self.rows, directory).is_some()
@@ -75,9 +88,9 @@ impl Inner {
                 self.posts.refused(directory);
             }
         }
-        let attachment = self.posts.may_post(&changes)?;
+        let attachment = self.posts.may_post(changes)?;
         let slots = Arc::clone(&self.slots.lock());
-        self.post_in(slots.take().await?, attachment, caller, verb)
+        Some((slots.take().await?, attachment))
     }
 
     /// Others wait until it is known whether the directory is delegated.
