@@ -35,7 +35,7 @@ const MEMORY_KIB: usize = 128 << 10;
 
 #[derive(clap::Args)]
 pub struct FilesArgs {
-    /// Where clients fetch what a gateway sent them here for; nothing else is served there.
+    /// Where clients fetch objects that a gateway redirected them to; also /metrics for this machine.
     /// Without this none are sent here
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
