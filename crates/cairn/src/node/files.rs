@@ -35,8 +35,8 @@ const MEMORY_KIB: usize = 128 << 10;
 
 #[derive(clap::Args)]
 pub struct FilesArgs {
-    /// Where clients fetch objects that a gateway redirected them to; also /metrics for this machine.
-    /// Without this none are sent here
+    /// Where clients fetch objects that a gateway redirected them to. It serves metrics to this
+    /// machine, too. Without this, gateways redirect no clients here
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
     /// Under which URL clients reach that, if it is not where it listens
