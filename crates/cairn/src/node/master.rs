@@ -244,6 +244,7 @@ impl Office<'_> {
         let sessions = Sessions::start(master.clone(), Arc::clone(&clock), LEASE).await?;
         let keeper = Keeper::start(master.clone(), Arc::clone(&self.node.view)).await?;
         let patience = Duration::from_secs(self.args.repair_after);
+        let is_alone = self.args.meta.database().is_none();
         Ok(Arc::new(Controller::new(
             self.node.loaded.identity.node(),
             (master.clone(), sessions),
@@ -251,7 +252,7 @@ impl Office<'_> {
             Arc::clone(&self.desk),
             self.secrets.clone(),
             clock,
-            Settings { patience, ..Settings::default() },
+            Settings { patience, is_alone, ..Settings::default() },
         )))
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, TokenId};
+use cairn_base::{
+    Applicant, Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, Timestamp, TokenId,
+};
 use cairn_meta::ops::gc::FreeOrphans;
 use cairn_meta::session::host::{Owner, Sessions};
 use cairn_meta::{Master, wire};
@@ -23,18 +25,24 @@ use crate::wire::PeerInfo;
 /// How soon a node has to beat again whose connection has ended.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// When nodes are given up.
+/// When nodes are given up, and which may come.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// A node that was silent for so long is not up.
     pub silence: Duration,
     /// The blocks of a node that is away for so long are copied elsewhere.
     pub patience: Duration,
+    /// The metadata are on the disk of this master: another one would have none.
+    pub is_alone: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { silence: Duration::from_secs(4), patience: Duration::from_secs(30) }
+        Settings {
+            silence: Duration::from_secs(4),
+            patience: Duration::from_secs(30),
+            is_alone: false,
+        }
     }
 }
 
@@ -164,7 +172,28 @@ impl Controller {
 
     /// Remembers a join token.
     pub async fn issue(&self, id: TokenId, grant: JoinGrant) -> Result<()> {
+        self.check_roles(grant.roles)?;
         self.keeper.issue(id, grant).await
+    }
+
+    /// Lets a node in. A token may be of a time when this master did not look at its roles.
+    pub async fn redeem(
+        &self,
+        id: TokenId,
+        applicant: Applicant,
+        now: Timestamp,
+    ) -> Result<NodeId> {
+        self.check_roles(applicant.roles)?;
+        self.keeper.redeem(id, applicant, now).await
+    }
+
+    fn check_roles(&self, roles: Roles) -> Result<()> {
+        if self.settings.is_alone && roles.contains(Role::Master) {
+            let text = "several masters need their metadata in a database: there is one master \
+                        where cairn cluster init had no --meta";
+            return Err(Error::Invalid(text.into()));
+        }
+        Ok(())
     }
 
     /// Changes the map as an operator wants.
@@ -222,7 +251,7 @@ impl Controller {
     pub async fn look_around(&self) -> Result<()> {
         let map = self.keeper.load().await?;
         let now = self.clock.monotonic();
-        let Settings { silence, patience } = self.settings;
+        let Settings { silence, patience, .. } = self.settings;
         let mut silent: BTreeMap<NodeId, Duration> = BTreeMap::new();
         let (mut is_heard, mut full) = (BTreeSet::from([self.node]), BTreeSet::new());
         {

@@ -46,11 +46,11 @@ impl ControlService {
 #[async_trait]
 impl Tokens for ControlService {
     async fn issue(&self, id: TokenId, grant: JoinGrant) -> Result<()> {
-        self.serving()?.keeper.issue(id, grant).await
+        self.serving()?.issue(id, grant).await
     }
 
     async fn redeem(&self, id: TokenId, applicant: Applicant, now: Timestamp) -> Result<NodeId> {
-        self.serving()?.keeper.redeem(id, applicant, now).await
+        self.serving()?.redeem(id, applicant, now).await
     }
 }
 

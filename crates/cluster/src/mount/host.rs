@@ -42,8 +42,8 @@ use super::unpublished::Unpublished;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
 use crate::limits::{
-    MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_READS, MOUNT_SHORT_BYTES,
-    MOUNTS_ASKED_BYTES, MOUNTS_GET_BYTES, MOUNTS_HELD_BYTES,
+    MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_PUT_PAUSE, MOUNT_READS,
+    MOUNT_SHORT_BYTES, MOUNTS_ASKED_BYTES, MOUNTS_GET_BYTES, MOUNTS_HELD_BYTES, MOUNTS_PUT_BYTES,
 };
 use crate::wire::{Link, Peer, Service, accept};
 
@@ -70,6 +70,8 @@ pub struct MountHost {
     posted: Arc<Shares>,
     /// Bytes of requests that came and are not answered, whether they run or wait for room.
     held: Arc<Shares>,
+    /// Bytes of blocks that came and are not written.
+    unwritten: Arc<Shares>,
 }
 
 /// Answers one connection of a mount, whose user is known. Clones are the same.
@@ -141,6 +143,7 @@ impl MountHost {
         let room = || Shares::new(MOUNTS_ASKED_BYTES as u64);
         let (asked, posted) = (room(), room());
         let held = Shares::new(MOUNTS_HELD_BYTES as u64);
+        let unwritten = Shares::new(MOUNTS_PUT_BYTES as u64);
         Arc::new(MountHost {
             place,
             blocks,
@@ -154,6 +157,7 @@ impl MountHost {
             asked,
             posted,
             held,
+            unwritten,
         })
     }
 
@@ -205,7 +209,11 @@ impl Service for MountService {
                     service.line.way.open(&service.host.place, from).await?;
                     Ok(Bytes::new())
                 }
-                PUT => service.put(&payload).await,
+                PUT => service.put_in_room(payload).await,
+                // They wait, and what they hold is counted nowhere.
+                GET | LOCATE if payload.len() > MOUNT_SHORT_BYTES => {
+                    Err(Error::TooLarge("a request for a block".into()))
+                }
                 GET => service.get(&payload).await,
                 SPACE => service.space().await,
                 NEAR => service.near(),
@@ -433,6 +441,24 @@ impl MountService {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Writes a block, if those of the user that are on their way leave room for it. It is not
+    /// kept until then: a disk that is slow would fill the memory.
+    ///
+    /// # Errors
+    /// `Unavailable` if there was no room: nothing was written, and the mount writes it once more.
+    async fn put_in_room(&self, payload: Bytes) -> Result<Bytes> {
+        let (user, bytes) = (Party::User(self.user), payload.len() as u64);
+        match self.host.unwritten.take_now(user, bytes) {
+            Some(_room) => self.put(&payload).await,
+            None => {
+                drop(payload);
+                sleep(MOUNT_PUT_PAUSE).await;
+                let text = "too many blocks of this user wait to be written: try again";
+                Err(Error::Unavailable(text.into()))
+            }
+        }
     }
 
     async fn put(&self, payload: &Bytes) -> Result<Bytes> {

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_auth::Caller;
 use cairn_base::rng::SeededRng;
 use cairn_base::{
     Error, GroupId, JoinGrant, KeyHash, NodeId, Rng, Role, Roles, Timestamp, TokenHash, TokenId,
 };
 use cairn_cluster::control::messages::{Beat, Copying, Method, StoreState};
-use cairn_cluster::control::{Edit, Move, Status};
+use cairn_cluster::control::{Edit, Move, Settings, Status};
 use cairn_cluster::identity::Tokens;
 use cairn_cluster::limits::{ADMIN_NODE_CONNECTIONS, ADMIN_REQUEST_BYTES};
+use cairn_meta::ops::cluster::IssueToken;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -115,6 +117,30 @@ async fn a_token_that_was_issued_lets_one_node_in() {
     let none = JoinGrant { roles: Roles::NONE, ..grant };
     let refused = office.client(&office.master).issue(id, &none).await;
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+/// A second master without a database would have no metadata: it is told so when it would join, not
+/// when it is started.
+#[tokio::test]
+async fn a_master_that_has_the_metadata_stays_alone() {
+    let office = Office::with(Settings { is_alone: true, ..Settings::default() }).await;
+    let hash = TokenHash::of(&[5; 32]);
+    for (id, roles) in [
+        (TokenId(7), Roles::from(Role::Master)),
+        (TokenId(8), Roles::from(Role::Gateway).with(Role::Master)),
+    ] {
+        let grant = JoinGrant { hash, roles, expires: Timestamp(i64::MAX), used: None };
+        let issued = office.client(&office.master).issue(id, &grant).await;
+        assert!(issued.unwrap_err().to_string().contains("in a database"), "{roles}");
+        // As an older version issued it.
+        let (bytes, bits) = (hash.to_bytes(), roles.bits());
+        let older = IssueToken { id, hash: bytes, roles: bits, expires: Timestamp(i64::MAX) };
+        office.meta.run(&Caller::system(), older).await.unwrap();
+        let applicant = cairn_base::Applicant { hash, key: KeyHash([1; 32]), roles };
+        let joined = office.control.redeem(id, applicant, Timestamp(0)).await;
+        assert!(joined.unwrap_err().to_string().contains("in a database"), "{roles}");
+        assert_eq!(office.map().await.nodes.len(), 3);
+    }
 }
 
 #[tokio::test]

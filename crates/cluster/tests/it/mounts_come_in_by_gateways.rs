@@ -49,13 +49,14 @@ fn map_of(nodes: &[(NodeId, Role)]) -> ClusterMap {
     ClusterMap { epoch: 1, replicas: 1, minimum: 1, next_node: 10, nodes, ..ClusterMap::default() }
 }
 
-/// Blocks in memory.
+/// Blocks in memory. While the second is locked, no block is written.
 #[derive(Default)]
-pub struct Kept(Mutex<HashMap<BlockId, Bytes>>);
+pub struct Kept(Mutex<HashMap<BlockId, Bytes>>, pub tokio::sync::RwLock<()>);
 
 #[async_trait]
 impl Blocks for Kept {
     async fn write(&self, _: Wish, block: BlockId, _: Owner, data: Bytes) -> Result<GroupId> {
+        let _goes_on = self.1.read().await;
         assert!(self.0.lock().insert(block, data).is_none(), "{block} is written twice");
         Ok(GroupId(5))
     }
@@ -252,7 +253,7 @@ impl World {
     }
 }
 
-fn ids(session: SessionId, counter: u64) -> (BlockId, BodyId) {
+pub fn ids(session: SessionId, counter: u64) -> (BlockId, BodyId) {
     (BlockId { session, counter }, BodyId { session, counter })
 }
 

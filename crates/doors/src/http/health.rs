@@ -2,12 +2,12 @@
 
 use cairn_base::{Error, Result};
 use cairn_fs::Fs;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
 use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::{Body, json_of};
-use crate::metrics::Metrics;
+use crate::metrics::{Form, Metrics};
 
 #[derive(Serialize)]
 struct Shown {
@@ -49,13 +49,19 @@ pub async fn ready(fs: &Fs) -> Response<Body> {
 }
 
 /// Counters, for root and for this machine.
-pub async fn metrics(metrics: &Metrics, may_see: bool) -> Result<Response<Body>> {
+pub async fn metrics(
+    metrics: &Metrics,
+    headers: &HeaderMap,
+    may_see: bool,
+) -> Result<Response<Body>> {
     if !may_see {
         let what = "metrics: only root, or requests from this machine";
         return Err(Error::Denied(what.into()));
     }
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let mut reply = Response::new(Body::Full(metrics.text().await.into()));
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let form = Form::asked(headers);
+    let mut reply = Response::new(Body::Full(form.write(metrics.text().await).into()));
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
+    headers.insert(VARY, HeaderValue::from_static("accept"));
     Ok(reply)
 }

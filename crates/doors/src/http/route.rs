@@ -223,7 +223,9 @@ async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Ou
     Ok(match target {
         Target::Health => health::health(),
         Target::Ready => health::ready(door.fs()).await,
-        _ => health::metrics(&door.metrics, may_see_metrics(request)).await?,
+        _ => {
+            health::metrics(&door.metrics, &request.parts.headers, may_see_metrics(request)).await?
+        }
     })
 }
 

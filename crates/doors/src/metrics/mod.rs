@@ -3,7 +3,9 @@
 //! A verb's counters are looked up once, when its door is made; a request then costs a handful of
 //! relaxed additions and no lock.
 
+mod form;
 mod peers;
+mod process;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +16,12 @@ use cairn_base::{Stage, Stages};
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text::encode};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+pub use self::form::Form;
 use crate::observe::{Ended, Observer};
 
 /// Upper bounds of the latency buckets, microseconds; one more counts what is above.
@@ -259,8 +263,12 @@ impl Metrics {
             registry.register_collector(Box::new(peers::Collected(peers)));
         }
         registry.register_collector(Box::new(Numbers(numbers)));
+        registry.register_collector(Box::new(process::Build));
+        let mut bare = Registry::default();
+        bare.register_collector(Box::new(process::Process));
         let mut text = String::new();
-        match encode(&mut text, &registry) {
+        let both = [&registry, &bare].iter().try_for_each(|all| encode_registry(&mut text, all));
+        match both.and_then(|()| encode_eof(&mut text)) {
             Ok(()) => text,
             Err(error) => format!("# {error}\n"),
         }

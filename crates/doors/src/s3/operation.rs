@@ -7,7 +7,7 @@ use http::Method;
 use s3s::{S3ErrorCode, S3Result};
 
 use super::address::Address;
-use super::error::{invalid, not_implemented, refuse};
+use super::error::{bad_request, invalid, not_implemented, refuse};
 use super::query::Query;
 use super::table::{Level, Operation, TABLE};
 
@@ -23,6 +23,9 @@ pub(super) fn resolve(
         Address::Bucket(_) => Level::Bucket,
         Address::Object { .. } => Level::Object,
     };
+    for (name, _) in query.pairs() {
+        check_place(method, level, name)?;
+    }
     let at_home = TABLE.iter().filter(|op| {
         op.method == method.as_str()
             && op.level == level
@@ -44,6 +47,59 @@ pub(super) fn resolve(
         return Err(invalid("list-type must be 2"));
     }
     Ok(operation)
+}
+
+/// Sub-resources that S3 has of buckets only, and of objects only.
+const OF_BUCKETS: &[&str] = &[
+    "accelerate",
+    "analytics",
+    "cors",
+    "delete",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "lifecycle",
+    "list-type",
+    "location",
+    "logging",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "replication",
+    "requestPayment",
+    "versioning",
+    "versions",
+    "website",
+];
+const OF_OBJECTS: &[&str] = &[
+    "attributes",
+    "legal-hold",
+    "partNumber",
+    "restore",
+    "retention",
+    "select",
+    "torrent",
+    "uploadId",
+];
+
+/// Refuses a sub-resource where S3 has none of that name: it is no feature that is not there.
+fn check_place(method: &Method, level: Level, name: &str) -> S3Result<()> {
+    let is_of_buckets = OF_BUCKETS.contains(&name) || (name == "uploads" && method == Method::GET);
+    let is_of_objects = OF_OBJECTS.contains(&name) || (name == "uploads" && method == Method::POST);
+    match level {
+        Level::Bucket if is_of_objects => Err(bad_request("A key must be specified")),
+        Level::Object if is_of_buckets => Err(misplaced(name, "an object")),
+        Level::Service if is_of_buckets || is_of_objects => Err(misplaced(name, "the service")),
+        _ => Ok(()),
+    }
+}
+
+fn misplaced(name: &str, of: &str) -> s3s::S3Error {
+    refuse(S3ErrorCode::MethodNotAllowed, format!("{of} has no sub-resource {name}"))
 }
 
 fn takes_source(operation: &Operation) -> bool {

@@ -36,10 +36,20 @@ fn check(tags: Tags, most: usize) -> S3Result<Tags> {
         let what = format!("{} tags; at most {most} are allowed", tags.len());
         return Err(refuse_with("BadRequest", StatusCode::BAD_REQUEST, what));
     }
+    if let Some((key, _)) = tags.iter().find(|(key, _)| !key.chars().all(is_of_key)) {
+        let what = format!("tag key {key:?}: letters, digits, spaces and + - = . _ : / @ only");
+        return Err(refuse(S3ErrorCode::InvalidTag, what));
+    }
     match check_tags(&tags, most) {
         Ok(()) => Ok(tags),
         Err(error) => Err(refuse(S3ErrorCode::InvalidTag, error.to_string())),
     }
+}
+
+/// What S3 allows in the key of a tag. It is asked for here only: objects from before keep others.
+fn is_of_key(char: char) -> bool {
+    let is_space = char.is_whitespace() && !char.is_control();
+    char.is_alphanumeric() || is_space || "+-=._:/@".contains(char)
 }
 
 pub(super) fn to_set(tags: Tags) -> TagSet {

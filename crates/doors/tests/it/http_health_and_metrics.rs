@@ -110,7 +110,21 @@ fn requests_are_counted() {
     assert!(number("cairn_connections") >= 1.0);
     assert!(number("cairn_blocks") >= 1.0);
     assert!(number("cairn_meta_ops_total") >= 4.0);
-    assert!(text.ends_with("# EOF\n"));
+    // Described by the names that samples have.
+    assert!(text.contains("# TYPE cairn_requests_total counter\n"), "{text}");
+    assert!(!text.contains("# EOF"), "{text}");
+    let version = format!(r#"cairn_build_info{{version="{}"}}"#, env!("CARGO_PKG_VERSION"));
+    assert_eq!(number(&version), 1.0);
+    for name in ["process_resident_memory_bytes", "process_open_fds", "process_max_fds"] {
+        assert!(number(&format!("{name} ")) >= 1.0, "{name}");
+    }
+    assert!(number("process_cpu_seconds_total ") >= 0.0);
+    let asks = [("accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")];
+    for (headers, kind) in [(&[][..], "text/plain"), (&asks[..], "application/openmetrics-text")] {
+        let reply = root.call("GET", "/metrics", headers, b"").expect(200);
+        assert!(reply.header("content-type").unwrap().starts_with(kind), "{kind}");
+        assert_eq!(reply.text().ends_with("# EOF\n"), !headers.is_empty());
+    }
 }
 
 #[test]

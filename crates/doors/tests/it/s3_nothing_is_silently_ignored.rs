@@ -229,6 +229,16 @@ fn tags_are_text_that_xml_can_say() {
             set(path, key).fails(400, "InvalidTag");
         }
     }
+    // S3 allows some characters only, in keys.
+    for path in ["/photos?tagging", "/photos/a?tagging"] {
+        for key in ["k!?*", "a&lt;", "{a}", "\u{20ac}", "a;b"] {
+            set(path, key).fails(400, "InvalidTag");
+        }
+        set(path, "Kost stelle+-=._:/@9 \u{e9}").ok();
+    }
+    let put = root.ask("PUT", "/photos/t").header("x-amz-tagging", "k%21=v");
+    put.body(b"t").send().fails(400, "InvalidTag");
+    root.get("/photos/t").fails(404, "NoSuchKey");
     assert_eq!(set("/photos?tagging", "&#xE9;").status, 204);
     assert_eq!(root.get("/photos?tagging").ok().one("Key"), "é");
 }

@@ -98,6 +98,35 @@ fn no_sub_resource_is_passed_over() {
     assert_eq!(root.get("/").ok().all("Name"), ["photos"]);
 }
 
+#[test]
+fn sub_resources_in_the_wrong_place_are_told_from_features() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    root.put("/photos/a", b"before").ok();
+    for (method, path, status, code) in [
+        ("POST", "/photos?uploads", 400, "InvalidRequest"),
+        ("PUT", "/photos?partNumber=1&uploadId=x", 400, "InvalidRequest"),
+        ("DELETE", "/photos?uploadId=x", 400, "InvalidRequest"),
+        ("GET", "/photos?attributes", 400, "InvalidRequest"),
+        ("PUT", "/photos?retention", 400, "InvalidRequest"),
+        ("GET", "/photos/a?versioning", 405, "MethodNotAllowed"),
+        ("GET", "/photos/a?uploads", 405, "MethodNotAllowed"),
+        ("PUT", "/photos/a?policy", 405, "MethodNotAllowed"),
+        ("DELETE", "/photos/a?lifecycle", 405, "MethodNotAllowed"),
+        ("POST", "/photos/a?delete", 405, "MethodNotAllowed"),
+        ("GET", "/?versioning", 405, "MethodNotAllowed"),
+        ("POST", "/?uploads", 405, "MethodNotAllowed"),
+        // What is in its place, and not there.
+        ("PUT", "/photos?versioning", 501, "NotImplemented"),
+        ("PUT", "/photos/a?retention", 501, "NotImplemented"),
+        ("PUT", "/photos?unheard-of", 501, "NotImplemented"),
+    ] {
+        root.ask(method, path).send().fails(status, code);
+    }
+    assert_eq!(root.get("/photos/a").text(), "before");
+}
+
 fn is_known(method: &str, path: &str, sub: &str) -> bool {
     let sub = sub.split('&').next().unwrap();
     match (method, path) {

@@ -24,7 +24,7 @@ impl Verb for Getattr {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         let inode = open_inode(view, context, self.ino, Action::Read)?;
-        present(view, self.ino, inode)
+        present(view, context, self.ino, inode)
     }
 }
 
@@ -55,6 +55,6 @@ impl Verb for Access {
             Content::Body(body) if self.wanted & (READ | SEARCH) == 0 => is_shared(view, *body)?,
             _ => false,
         };
-        Ok((present(view, self.ino, inode)?.0, shared))
+        Ok((present(view, context, self.ino, inode)?.0, shared))
     }
 }

@@ -26,6 +26,6 @@ impl Verb for Lookup {
         let (entry, inode) = resolve_known(view, self.parent, &self.name)?;
         // At the root the bucket found is not the directory's.
         check_bucket(view, context, entry.ino, &inode, Action::Read)?;
-        Ok((entry.ino, present(view, entry.ino, inode)?.0))
+        Ok((entry.ino, present(view, context, entry.ino, inode)?.0))
     }
 }

@@ -288,8 +288,16 @@ pub fn drop_capabilities(view: &mut View<'_>, ino: Ino, inode: &mut Inode) -> Re
 
 /// An inode as POSIX shows it, and the tally of a directory. A directory counts the `..` of its
 /// subdirectories as links; its times are the later of its own and those of its entries.
-pub fn present(view: &mut View<'_>, ino: Ino, mut inode: Inode) -> Result<(Inode, Tally), Stop> {
-    if !inode.is_directory() {
+///
+/// The root counts buckets, most of which a user may not see, so only the root user is told of that.
+/// A mount that kept the count would keep everybody waiting who makes a bucket.
+pub fn present(
+    view: &mut View<'_>,
+    context: &Context,
+    ino: Ino,
+    mut inode: Inode,
+) -> Result<(Inode, Tally), Stop> {
+    if !inode.is_directory() || (ino == Ino::ROOT && !context.caller.is_root()) {
         return Ok((inode, Tally::default()));
     }
     let tally: Tally = load(view, &keys::tally(ino))?.unwrap_or_default();

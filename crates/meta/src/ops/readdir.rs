@@ -85,7 +85,7 @@ impl Verb for Readdir {
             drop_denied(view, context, &mut entries)?;
         }
         if self.attributes {
-            add_attributes(view, &mut entries)?;
+            add_attributes(view, context, &mut entries)?;
         }
         Ok(Page { skipped: found - entries.len(), entries, next })
     }
@@ -146,8 +146,11 @@ fn drop_hidden(
     directory: &Directory,
     entries: &mut Vec<Listed>,
 ) -> Result<(), Stop> {
+    if directory.kind == BucketKind::Posix {
+        return Ok(());
+    }
     let tally: Tally = load(view, &keys::tally(directory.ino))?.unwrap_or_default();
-    if directory.kind == BucketKind::Posix || tally.directories == 0 {
+    if tally.directories == 0 {
         return Ok(());
     }
     let is_file = |entry: &Listed| entry.kind != Kind::Directory;
@@ -176,7 +179,11 @@ fn drop_denied(
     Ok(())
 }
 
-fn add_attributes(view: &mut View<'_>, entries: &mut [Listed]) -> Result<(), Stop> {
+fn add_attributes(
+    view: &mut View<'_>,
+    context: &Context,
+    entries: &mut [Listed],
+) -> Result<(), Stop> {
     let directories = entries.iter().filter(|entry| entry.kind == Kind::Directory);
     let tallies = directories.map(|entry| keys::tally(entry.ino));
     let inodes = entries.iter().map(|entry| keys::inode(entry.ino));
@@ -187,7 +194,7 @@ fn add_attributes(view: &mut View<'_>, entries: &mut [Listed]) -> Result<(), Sto
             let what = format!("inode {} of a directory entry", entry.ino);
             return Err(Error::corrupt(what, "no row", "an inode").into());
         };
-        entry.inode = Some(present(view, entry.ino, Inode::decode(&row)?)?.0);
+        entry.inode = Some(present(view, context, entry.ino, Inode::decode(&row)?)?.0);
     }
     Ok(())
 }

@@ -74,7 +74,7 @@ impl Verb for Setattr {
         if others || self.atime.is_some() {
             store(view, keys::inode(self.ino), &inode);
         }
-        present(view, self.ino, inode)
+        present(view, context, self.ino, inode)
     }
 }
 

@@ -132,12 +132,18 @@ impl<'a, 'v> Shown<'a, 'v> {
                 None => false,
             },
             Some(b'd') => self.shows_entry(key, row.as_ref())?,
-            Some(b't' | b'x') => match number_in(key, 1) {
+            // That of the root is of all buckets: whoever makes one would wait for it.
+            Some(b't') => match keys::directory_of(key) {
+                Some(ino) => ino != Ino::ROOT && self.shows_inode(ino)?,
+                None => false,
+            },
+            Some(b'x') => match number_in(key, 1) {
                 Some(ino) => self.shows_inode(Ino(ino))?,
                 None => false,
             },
+            // All users may lock the root, which is nobody's.
             Some(b'l') => match keys::locks_of(key) {
-                Some(ino) => self.shows_inode(ino)?,
+                Some(ino) => ino != Ino::ROOT && self.shows_inode(ino)?,
                 None => false,
             },
             Some(b'e') => {
@@ -171,13 +177,14 @@ impl<'a, 'v> Shown<'a, 'v> {
         })
     }
 
-    /// An entry of the root is a bucket. That there is none of a name, everybody may know.
+    /// An entry of the root is a bucket. That there is none of a name everybody may know, and
+    /// nobody keeps: whoever makes that bucket would wait.
     fn shows_entry(&mut self, key: &Bytes, row: Option<&Bytes>) -> Result<bool, Stop> {
         let Some(parent) = number_in(key, 1) else { return Ok(false) };
         if Ino(parent) != Ino::ROOT {
             return self.shows_inode(Ino(parent));
         }
-        let Some(row) = row else { return Ok(true) };
+        let Some(row) = row else { return Ok(false) };
         let entry = crate::rows::Entry::decode(row)?;
         Ok(self.sight(BucketId(entry.ino.0))? >= Sight::Contents)
     }

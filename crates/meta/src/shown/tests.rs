@@ -99,6 +99,30 @@ fn that_there_is_no_inode_is_kept_by_no_mount() {
     }
 }
 
+/// Whatever a mount keeps of the root, those who make buckets or lock it do not wait for.
+#[test]
+fn what_buckets_change_of_the_root_is_kept_by_no_mount() {
+    let mut all = rows(Visibility::Public);
+    let root = Inode { kind: Kind::Directory, ..Inode::default() };
+    all.insert(keys::inode(Ino::ROOT), root.encode());
+    let source = Map(all);
+    for user in [OWNER, READER, WRITER, STRANGER] {
+        let context = Context { caller: Caller::verified(user), now: Timestamp(0), batch: 0 };
+        let mut view = View::new(&source);
+        let inode = (keys::inode(Ino::ROOT), Some(root.encode()));
+        let mut rows = vec![
+            (keys::tally(Ino::ROOT), Some(Tally::default().encode())),
+            (keys::tally(Ino::ROOT), None),
+            (keys::directory_entry(Ino::ROOT, b"none"), None),
+            (keys::file_entry(Ino::ROOT, b"none"), None),
+            (keys::locks(Ino::ROOT), None),
+            inode.clone(),
+        ];
+        Shown::new(&mut view, &context).rows(&mut rows, false).unwrap();
+        assert_eq!(rows, [inode], "{user}");
+    }
+}
+
 #[test]
 fn readers_of_a_public_bucket_see_none_of_its_grants() {
     for (user, grants) in [(STRANGER, vec![]), (WRITER, vec![(WRITER, Rights::WRITE)])] {

@@ -12,6 +12,7 @@ use cairn_meta::engine::Memory;
 use cairn_meta::master::{Config, Master};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::create::Create;
+use cairn_meta::ops::getattr::Getattr;
 use cairn_meta::ops::lookup::Lookup;
 use cairn_meta::ops::mkdir::Mkdir;
 use cairn_meta::ops::readdir::Readdir;
@@ -75,7 +76,11 @@ impl Host {
     }
 
     async fn mount(&self, number: u64, method: Method) -> Mount {
-        let (peer, session) = (Peer::mount(UserId::ROOT), SessionId(number));
+        self.mount_of(UserId::ROOT, number, method).await
+    }
+
+    async fn mount_of(&self, user: UserId, number: u64, method: Method) -> Mount {
+        let (peer, session) = (Peer::mount(user), SessionId(number));
         let mut mount = Mount {
             sessions: Arc::clone(&self.sessions),
             peer,
@@ -163,11 +168,15 @@ impl Mount {
     }
 
     async fn read<V: WireVerb>(&mut self, verb: V) -> V::Reply {
+        wire::decode(&self.leased(verb).await.reply.unwrap()).unwrap()
+    }
+
+    /// What it is told, and may keep.
+    async fn leased<V: WireVerb>(&mut self, verb: V) -> ReadReply {
         let (session, caller) = (self.session, root().to_relayed());
         let fields = wire::encode(&verb).unwrap();
         let read = Read { session, caller, verb: V::NUMBER, fields, lease: true };
-        let reply: ReadReply = self.ask(Method::Read, &read).await.unwrap();
-        wire::decode(&reply.reply.unwrap()).unwrap()
+        self.ask(Method::Read, &read).await.unwrap()
     }
 
     /// A directory that it may fill by itself.
@@ -306,4 +315,28 @@ async fn a_mount_that_reads_what_was_before_for_ever_is_ended() {
     assert!(steps > 100 * 4, "{steps}");
     assert!(honest.renew(settled).await);
     assert!(host.sessions.reads_from() > begun, "garbage is collected");
+}
+
+/// Of the root a mount keeps nothing that others change: they would wait for it, session after
+/// session.
+#[tokio::test]
+async fn whoever_makes_a_bucket_waits_for_no_mount() {
+    let host = Host::new().await;
+    let mut deaf = host.mount_of(UserId(7), 1, Method::Attach).await;
+    let list = Readdir { ino: Ino::ROOT, after: None, limit: 10, attributes: true };
+    assert!(deaf.read(list).await.entries.is_empty());
+    let (root_inode, _) = deaf.read(Getattr { ino: Ino::ROOT }).await;
+    assert_eq!(root_inode.nlink, 1, "how many buckets there are is not told");
+    deaf.read(Statfs { ino: Ino::ROOT }).await;
+    for name in ["bucket", "new"] {
+        let found = deaf.leased(Lookup { parent: Ino::ROOT, name: name.into() }).await;
+        assert!(found.reply.is_err(), "{name}");
+    }
+    let (name, kind) = ("new".to_owned(), BucketKind::Posix);
+    let create = CreateBucket { name, kind, visibility: Visibility::Private };
+    let caller = Caller::verified(UserId(8));
+    tokio::select! {
+        made = host.master.run(&caller, create) => drop(made.unwrap()),
+        recall = deaf.recalls.as_mut().unwrap().recv() => panic!("{recall:?} is waited for"),
+    }
 }

@@ -36,13 +36,17 @@ pub struct Office {
     pub chunkserver: Node,
     pub control: ControlService,
     pub address: String,
-    meta: Master,
+    pub meta: Master,
     server: Arc<AdminServer>,
 }
 
 impl Office {
     /// A master, a gateway, a chunkserver that is alone in a group.
     pub async fn new() -> Office {
+        Office::with(Settings::default()).await
+    }
+
+    pub async fn with(settings: Settings) -> Office {
         let cluster = Cluster::new();
         let mut master = cluster.node(MASTER, Role::Master);
         let gateway = cluster.node(GATEWAY, Role::Gateway);
@@ -65,7 +69,7 @@ impl Office {
             cluster.desk(),
             Secrets { seal: None, authority: None, links: None },
             clock,
-            Settings::default(),
+            settings,
         ));
         let control = ControlService::default();
         control.serve(Some(controller));

@@ -176,7 +176,8 @@ async fn serve_once(process: &Process, service: &ControlService, desk: &Arc<Desk
     master.run(&Caller::system(), Format { cluster: CLUSTER.0 as u64 }).await?;
     let sessions = Sessions::start(master.clone(), Arc::clone(&clock), all.tuning.lease).await?;
     let keeper = Keeper::start(master.clone(), Arc::clone(&process.view)).await?;
-    let settings = Settings { silence: Duration::from_secs(2), patience: Duration::from_secs(4) };
+    let (silence, patience) = (Duration::from_secs(2), Duration::from_secs(4));
+    let settings = Settings { silence, patience, ..Settings::default() };
     let secrets = Secrets { seal: None, authority: None, links: None };
     let (desk, served) = (Arc::clone(desk), (master.clone(), sessions));
     let controller = Controller::new(process.node, served, keeper, desk, secrets, clock, settings);
