@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use xtask::floors::{check_module, floors};
 use xtask::tidy::{check, check_manifest, check_text};
 
 #[test]
@@ -18,4 +19,15 @@ fn what_is_untidy_is_found() {
         format!("    pub async fn short(\n    ) {{\n{}    }}\n", "        work();\n".repeat(67));
     assert!(check_text("a.rs", &short).is_empty());
     assert_eq!(check_text("a.rs", &"x".repeat(101)).len(), 1);
+}
+
+#[test]
+fn a_module_that_uses_one_beside_or_below_it_is_found() {
+    let floors = floors("//! A crate.\n\nmod a;\nmod b;\n\npub mod c;\n\nuse std::fs;\n");
+    let found = |module, text| check_module(&floors, module, text);
+    assert!(found("c", "use crate::a::A;\nuse crate::{a, b::B};\nuse crate::Root;").is_empty());
+    assert_eq!(found("a", "use crate::b::B;").len(), 1);
+    assert_eq!(found("b", "use crate::{Root, c};").len(), 1);
+    assert_eq!(found("d", "").len(), 1);
+    assert!(found("a", "use crate::a::A;").is_empty(), "in its tests");
 }

@@ -1,0 +1,107 @@
+//! Attributes before and after a change: exact, or those from before are left out.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_posix::{Around, RenameMode};
+
+use crate::world::{MODE, Mount, World, run};
+
+/// Makes a directory, and says how its parent was before and after.
+async fn make(mount: &Mount, parent: Ino, name: &str) -> Around {
+    let work = mount.posix.make_directory(mount.who(), (parent, name), MODE);
+    let (made, [around]) = mount.posix.around(&mount.who(), [parent], work).await;
+    made.unwrap();
+    around
+}
+
+#[test]
+fn who_is_alone_knows_both() {
+    run(async {
+        let world = World::new(1).await;
+        let mount = world.served().await;
+        let mut last = None;
+        for round in 0..5 {
+            let around = make(&mount, mount.top, &format!("directory {round}")).await;
+            let (before, after) = (around.before.unwrap(), around.after.unwrap());
+            assert_eq!(after.nlink, before.nlink + 1);
+            assert!(after.ctime > before.ctime);
+            if let Some(last) = last {
+                assert_eq!(before, last, "nothing happened in between");
+            }
+            last = Some(after);
+        }
+    });
+}
+
+/// A rename changes two directories, and each is known.
+#[test]
+fn several_are_known_at_once() {
+    run(async {
+        let world = World::new(2).await;
+        let mount = world.served().await;
+        let [from, to] = [
+            mount.mkdir(mount.top, "a").await.unwrap(),
+            mount.mkdir(mount.top, "b").await.unwrap(),
+        ];
+        mount.mkdir(from, "moves").await.unwrap();
+        let work =
+            mount.posix.rename(mount.who(), (from, b"moves"), (to, "moved"), RenameMode::Replace);
+        let (moved, around) = mount.posix.around(&mount.who(), [from, to], work).await;
+        moved.unwrap();
+        let links = around.map(|around| {
+            i64::from(around.after.unwrap().nlink) - i64::from(around.before.unwrap().nlink)
+        });
+        assert_eq!(links, [-1, 1]);
+    });
+}
+
+#[test]
+fn what_is_gone_has_no_attributes_after() {
+    run(async {
+        let world = World::new(3).await;
+        let mount = world.served().await;
+        let ino = mount.put(mount.top, "file", b"bytes").await;
+        let work = mount.posix.remove_file(mount.who(), (mount.top, b"file"));
+        let (removed, [file, top]) = mount.posix.around(&mount.who(), [ino, mount.top], work).await;
+        removed.unwrap();
+        assert!(file.after.is_none() && top.after.is_some());
+    });
+}
+
+/// Each exact pair spans one change of its own, so no two of them overlap, whoever makes them.
+async fn together(seed: u64) {
+    let world = World::new(seed).await;
+    let mounts = [Arc::new(world.served().await), Arc::new(world.served().await)];
+    let top = mounts[0].top;
+    let mut makers = Vec::new();
+    for maker in 0..4_usize {
+        let mount = Arc::clone(&mounts[maker % 2]);
+        makers.push(tokio::spawn(async move {
+            let mut pairs = Vec::new();
+            for round in 0..25 {
+                let around = make(&mount, top, &format!("{maker}-{round}")).await;
+                pairs.extend(around.before.zip(around.after));
+            }
+            pairs
+        }));
+    }
+    let mut pairs = Vec::new();
+    for maker in makers {
+        pairs.extend(maker.await.unwrap());
+    }
+    pairs.sort_by_key(|(before, _)| before.ctime);
+    for (before, after) in &pairs {
+        assert_eq!(after.nlink, before.nlink + 1, "another one was made in between");
+    }
+    for window in pairs.windows(2) {
+        assert!(window[0].1.ctime <= window[1].0.ctime, "{window:?}");
+    }
+}
+
+#[test]
+fn exact_ones_do_not_overlap() {
+    for seed in 11..14 {
+        run(together(seed));
+    }
+}
