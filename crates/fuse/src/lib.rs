@@ -1,8 +1,8 @@
 //! The FUSE door: the store as a file system of this machine.
 //!
 //! It is not: the way to a server (that is `cluster::mount` and the binary), nor POSIX (that is
-//! `cairn-posix`, which knows no kernel), nor does it decide on rights: the kernel checks mode bits,
-//! the store's operations decide.
+//! `cairn-posix`, which knows no kernel), nor does it decide on rights: the kernel checks mode
+//! bits, the store's operations decide.
 //!
 //! ```text
 //!   kernel ── request ──► door (threads, in turns) ── call ──► posix ──► Answer
@@ -10,8 +10,8 @@
 //!   kernel ◄── invalidation ── kernel ◄── posix: a change, before it is acknowledged elsewhere
 //! ```
 //!
-//! What the kernel may keep, and until when, is `posix/src/known.rs` and `kernel.rs`. Modules stand in
-//! floors, below. Each uses floors above it only, and none of its own.
+//! What the kernel may keep, and until when, is `posix/src/known.rs` and `kernel.rs`. Modules stand
+//! in floors, below. Each uses floors above it only, and none of its own.
 
 mod attributes;
 mod awake;

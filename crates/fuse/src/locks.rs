@@ -1,8 +1,8 @@
 //! Locks, as the kernel asks for them.
 //!
-//! It says whether a request is by fcntl(2) or by flock(2), but `fuser` drops that; so it is looked in
-//! which call the thread is that waits for the answer. Nor does it pass on interrupts: so it is looked
-//! whether the thread has got a signal.
+//! It says whether a request is by fcntl(2) or by flock(2), but `fuser` drops that; so it is looked
+//! in which call the thread is that waits for the answer. Nor does it pass on interrupts: so it is
+//! looked whether the thread has got a signal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,34 +18,26 @@ use crate::{errno, flags};
 /// How often it is looked in which call a thread is.
 const LOOKS: u32 = 20;
 
-/// As asked for by `thread`, by an open file with this number. Locks by flock(2) are the open file's
-/// own: what the kernel calls it, it may call another one by now.
-async fn by(wanted: Wanted, thread: u32, handle: u64) -> Wanted {
+/// As asked for by `thread`.
+async fn by(wanted: Wanted, thread: u32) -> Wanted {
     if !wanted.is_whole() {
         // Locks by flock(2) are on all of a file.
         return Wanted { space: LockSpace::Fcntl, ..wanted };
     }
     for _ in 0..LOOKS {
-        let call = who::call(thread);
-        if let Some(wanted) = named(wanted, call, handle) {
-            return wanted;
-        }
-        if call == Call::Unknown {
-            break;
-        }
-        // It has asked, and does not wait yet.
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        let space = match who::call(thread) {
+            Call::Fcntl => LockSpace::Fcntl,
+            Call::Flock => LockSpace::Flock,
+            Call::Unknown => break,
+            Call::Running => {
+                // It has asked, and does not wait yet.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            }
+        };
+        return Wanted { space, ..wanted };
     }
     Wanted { space: LockSpace::Both, ..wanted }
-}
-
-/// As asked for in a system call by the open file `handle`, if it is a call that locks.
-fn named(wanted: Wanted, call: Call, handle: u64) -> Option<Wanted> {
-    match call {
-        Call::Fcntl => Some(Wanted { space: LockSpace::Fcntl, ..wanted }),
-        Call::Flock => Some(Wanted { space: LockSpace::Flock, owner: handle, ..wanted }),
-        Call::Running | Call::Unknown => None,
-    }
 }
 
 impl Desk {
@@ -78,7 +70,7 @@ impl Desk {
             false => Patience::No,
         };
         let done = Answer::later(async move {
-            let wanted = by(wanted, thread, handle.0).await;
+            let wanted = by(wanted, thread).await;
             posix.set_lock(open(handle), wanted, patience).await
         });
         let unlocks = wanted.kind == LockKind::Unlock;
@@ -93,24 +85,5 @@ fn reply_locked(reply: ReplyEmpty, unlocks: bool, done: Result<Locked>) {
         Ok(Locked::GivenUp) => reply.error(Errno::EINTR),
         Err(error) if unlocks => reply.error(errno::of(&error)),
         Err(error) => reply.error(errno::of_lock(&error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use cairn_posix::LockKind;
-
-    use super::*;
-
-    #[test]
-    fn locks_of_two_open_files_have_two_owners() {
-        let (start, last, kind, space) = (0, u64::MAX, LockKind::Write, LockSpace::Both);
-        let wanted = Wanted { owner: 7, pid: 1, start, last, kind, space };
-        for (handle, name) in [(1, 7), (2, 7)] {
-            let wanted = named(Wanted { owner: name, ..wanted }, Call::Flock, handle);
-            assert_eq!(wanted.map(|wanted| wanted.owner), Some(handle));
-        }
-        let by_fcntl = named(wanted, Call::Fcntl, 1).map(|wanted| wanted.owner);
-        assert_eq!(by_fcntl, Some(7), "those of a process are its own by whatever open file");
     }
 }

@@ -1,5 +1,5 @@
-//! Advisory locks: of fcntl(2) and flock(2), held by this session. So they hold between all sessions,
-//! and end with theirs. The two know nothing of each other.
+//! Advisory locks: of fcntl(2) and flock(2), held by this session. So they hold between all
+//! sessions, and end with theirs. The two know nothing of each other.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -89,6 +89,7 @@ impl Posix {
         };
         let posix = Arc::clone(self);
         Answer::later(async move {
+            let wanted = handle.lockers.learn(wanted);
             match wanted.kind {
                 LockKind::Unlock => posix.unlock(&handle, wanted).await.map(|()| Locked::Done),
                 _ => posix.lock(&handle, wanted, &patience).await,
@@ -96,11 +97,9 @@ impl Posix {
         })
     }
 
-    async fn lock(&self, handle: &Handle, wanted: Wanted, patience: &Patience) -> Result<Locked> {
+    async fn lock(&self, handle: &Handle, asked: Wanted, patience: &Patience) -> Result<Locked> {
         let (node, caller) = (&handle.node, &handle.caller);
-        handle.lockers.add(wanted.owner);
-        node.locks.tried(wanted.owner, handle.number);
-        if wanted.kind == LockKind::Read {
+        if asked.kind == LockKind::Read {
             // It may have been exclusive: then others see now what was written under it.
             self.write_back(node).await?;
         }
@@ -108,11 +107,14 @@ impl Posix {
             // It hears of changes from here on.
             let changed = self.locks_changed.notified();
             tokio::pin!(changed);
+            let wanted = node.locks.takes(asked, handle.number);
+            handle.lockers.add(wanted.owner);
+            node.locks.tried(wanted.owner, handle.number);
             let session = self.fs.session();
             handle.check_locks(session)?;
             let (ino, lock) = (node.ino, wanted.lock(session));
             if self.fs.run(caller, TakeLock { ino, lock }).await?.is_none() {
-                node.locks.got(wanted.owner, handle.number, session);
+                node.locks.got(&wanted, handle.number, session);
                 return Ok(Locked::Done);
             }
             let Patience::Until(is_over) = patience else { return Ok(Locked::Busy) };
@@ -131,20 +133,23 @@ impl Posix {
         }
     }
 
-    async fn unlock(&self, handle: &Handle, wanted: Wanted) -> Result<()> {
+    async fn unlock(&self, handle: &Handle, asked: Wanted) -> Result<()> {
         let node = &handle.node;
-        if !node.locks.is_known(wanted.owner) {
+        let gives = node.locks.gives(asked, handle.number);
+        if gives.is_empty() {
             return Ok(());
         }
         self.write_back(node).await?;
         let session = self.fs.session();
         handle.check_locks(session)?;
-        let release = ReleaseLock { ino: node.ino, lock: wanted.lock(session) };
-        self.fs.run(&handle.caller, release).await?;
-        self.locks_changed.notify_waiters();
-        if wanted.is_whole() {
-            node.locks.forget(wanted.owner);
+        for wanted in gives {
+            let release = ReleaseLock { ino: node.ino, lock: wanted.lock(session) };
+            self.fs.run(&handle.caller, release).await?;
+            if wanted.is_whole() {
+                node.locks.forget(wanted.owner);
+            }
         }
+        self.locks_changed.notify_waiters();
         Ok(())
     }
 

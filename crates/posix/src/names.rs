@@ -1,7 +1,7 @@
 //! Names: looking them up and making them.
 //!
-//! Names that are looked for are bytes. Those that are made are text: S3 and HTTP, which show them as
-//! well, have no others.
+//! Names that are looked for are bytes. Those that are made are text: S3 and HTTP, which show them
+//! as well, have no others.
 
 use std::sync::Arc;
 use std::time::Duration;

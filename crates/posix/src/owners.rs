@@ -1,9 +1,20 @@
-//! Who of this machine has locks on a file.
+//! Who of this machine has locks on a file, and by which name.
+//!
+//! ```text
+//!   seen in fcntl(2) ──► what the kernel calls the owner: a process, or the open file
+//!   seen in flock(2) ──► the number of the open file
+//!   in neither       ──► the one of the two that has a lock already, or else the kernel's
+//! ```
+//!
+//! So a lock that was seen is found by an unlock that was not, and the other way round.
 
 use std::collections::{HashMap, HashSet};
 
 use cairn_base::{Error, Ino, SessionId};
+use cairn_fs::rows::Space;
 use parking_lot::Mutex;
+
+use crate::wanted::Wanted;
 
 /// Who of this machine has locks on a file, or tried to get one.
 #[derive(Default)]
@@ -19,6 +30,8 @@ struct Owner {
     /// whose file it has closed, and says that it was closed only later: so an owner is gone when
     /// all of these are.
     handles: HashSet<u64>,
+    /// It has a lock on all of the file of which is not known by which call it is.
+    is_vague: bool,
 }
 
 impl Held {
@@ -26,11 +39,44 @@ impl Held {
         self.owners.lock().entry(owner).or_default().handles.insert(handle);
     }
 
-    pub fn got(&self, owner: u64, handle: u64, session: SessionId) {
+    pub fn got(&self, wanted: &Wanted, handle: u64, session: SessionId) {
         let mut owners = self.owners.lock();
-        let known = owners.entry(owner).or_default();
+        let known = owners.entry(wanted.owner).or_default();
         known.handles.insert(handle);
         known.session = Some(session);
+        if wanted.is_whole() {
+            known.is_vague = wanted.space == Space::Both;
+        }
+    }
+
+    /// What is to be locked for who asks by an open file: two locks of one owner must not be in
+    /// each other's way.
+    pub fn takes(&self, wanted: Wanted, handle: u64) -> Wanted {
+        let owners = self.owners.lock();
+        let is_vague = owners.get(&wanted.owner).is_some_and(|owner| owner.is_vague);
+        let holds = owners.get(&handle).is_some_and(|owner| owner.session.is_some());
+        match wanted.space {
+            Space::Flock if is_vague => Wanted { space: Space::Both, ..wanted },
+            Space::Flock => Wanted { owner: handle, ..wanted },
+            Space::Both if holds => Wanted { owner: handle, ..wanted },
+            Space::Both | Space::Fcntl => wanted,
+        }
+    }
+
+    /// What is to be unlocked for who asks by an open file: whatever an earlier request may have
+    /// locked that was seen where this one is not, or the other way round.
+    pub fn gives(&self, wanted: Wanted, handle: u64) -> Vec<Wanted> {
+        let owners = self.owners.lock();
+        let is_vague = owners.get(&wanted.owner).is_some_and(|owner| owner.is_vague);
+        let by_file = Wanted { owner: handle, ..wanted };
+        let mut gives = match wanted.space {
+            Space::Flock if is_vague => vec![by_file, Wanted { space: Space::Both, ..wanted }],
+            Space::Flock => vec![by_file],
+            Space::Both => vec![wanted, by_file],
+            Space::Fcntl => vec![wanted],
+        };
+        gives.retain(|wanted| owners.contains_key(&wanted.owner));
+        gives
     }
 
     /// An open file was closed by which an owner asked. Whether that was the last one: then its
@@ -70,23 +116,44 @@ impl Held {
 
 /// Owners that used a descriptor to lock its file.
 #[derive(Default)]
-pub struct Lockers(Mutex<HashSet<u64>>);
+pub struct Lockers(Mutex<Used>);
+
+#[derive(Default)]
+struct Used {
+    owners: HashSet<u64>,
+    /// What the kernel calls the open file, once that was seen: no process while it is open.
+    file: Option<u64>,
+}
 
 impl Lockers {
     pub fn add(&self, owner: u64) {
-        self.0.lock().insert(owner);
+        self.0.lock().owners.insert(owner);
     }
 
     /// Whether there are any of which this is true.
     pub fn any(&self, is: impl Fn(&HashSet<u64>) -> bool) -> bool {
-        let owners = self.0.lock();
-        !owners.is_empty() && is(&owners)
+        let used = self.0.lock();
+        !used.owners.is_empty() && is(&used.owners)
     }
 
     /// The descriptor is closed: the owners whose locks go with it.
     pub fn left(&self, held: &Held, handle: u64) -> Vec<u64> {
-        let owners = self.0.lock();
-        owners.iter().copied().filter(|owner| held.left(*owner, handle)).collect()
+        let used = self.0.lock();
+        used.owners.iter().copied().filter(|owner| held.left(*owner, handle)).collect()
+    }
+
+    /// Learns what the kernel calls the open file; and of a request that was not seen, that it is
+    /// by a process: only fcntl(2) locks for one.
+    pub fn learn(&self, wanted: Wanted) -> Wanted {
+        let mut used = self.0.lock();
+        match (wanted.space, used.file) {
+            (Space::Flock, _) => used.file = Some(wanted.owner),
+            (Space::Both, Some(file)) if file != wanted.owner => {
+                return Wanted { space: Space::Fcntl, ..wanted };
+            }
+            _ => {}
+        }
+        wanted
     }
 }
 
@@ -98,18 +165,151 @@ pub fn lost(ino: Ino) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use cairn_fs::rows::{Lock, Locks};
+
     use super::*;
+    use crate::wanted::{END, LockKind};
+
+    const SESSION: SessionId = SessionId(1);
+
+    fn wanted(owner: u64, space: Space) -> Wanted {
+        Wanted { owner, pid: 1, start: 0, last: END, kind: LockKind::Write, space }
+    }
+
+    fn lock(wanted: Wanted) -> Lock {
+        wanted.lock(SESSION)
+    }
+
+    /// A file with its locks as the metadata has them, and two open files of it.
+    #[derive(Default)]
+    struct File {
+        held: Held,
+        open: [Lockers; 2],
+        locks: Locks,
+    }
+
+    impl File {
+        /// Whether the lock was had.
+        fn lock(&mut self, handle: u64, asked: Wanted) -> bool {
+            let lockers = &self.open[handle as usize - 1];
+            let wanted = self.held.takes(lockers.learn(asked), handle);
+            lockers.add(wanted.owner);
+            self.held.tried(wanted.owner, handle);
+            if self.locks.held.iter().any(|other| other.conflicts(&lock(wanted))) {
+                return false;
+            }
+            self.locks.grant(lock(wanted));
+            self.held.got(&wanted, handle, SESSION);
+            true
+        }
+
+        fn unlock(&mut self, handle: u64, asked: Wanted) {
+            let lockers = &self.open[handle as usize - 1];
+            for wanted in self.held.gives(lockers.learn(asked), handle) {
+                self.locks.release(&lock(wanted));
+                self.held.forget(wanted.owner);
+            }
+        }
+    }
+
+    /// What the kernel calls the open files with the numbers 1 and 2, and a process.
+    const FILES: [u64; 3] = [0, 71, 72];
+    const PROCESS: u64 = 80;
+
+    /// By which open file, whether it is seen in its call, and whether it is to lock.
+    type Step = (u64, bool, bool);
+
+    /// All that a program may do in five steps.
+    fn programs() -> impl Iterator<Item = Vec<Step>> {
+        let step = |number: u32| (1 + u64::from(number & 1), number & 2 != 0, number & 4 != 0);
+        (0..8_u32.pow(5)).map(move |number| (0..5).map(|at| step(number >> (3 * at))).collect())
+    }
+
+    #[test]
+    fn a_lock_by_flock_is_one_lock_however_much_of_it_is_seen() {
+        for program in programs() {
+            let (mut file, mut holder) = (File::default(), None);
+            for (handle, is_seen, is_lock) in &program {
+                let space = if *is_seen { Space::Flock } else { Space::Both };
+                let asked = wanted(FILES[*handle as usize], space);
+                if *is_lock {
+                    let is_free = holder.is_none_or(|holder| holder == *handle);
+                    assert_eq!(file.lock(*handle, asked), is_free, "{program:?}");
+                    holder = holder.or(Some(*handle));
+                } else {
+                    file.unlock(*handle, asked);
+                    holder = holder.filter(|holder| holder != handle);
+                }
+                assert_eq!(file.locks.held.len(), usize::from(holder.is_some()), "{program:?}");
+            }
+        }
+    }
+
+    /// Of a process, by whatever open file.
+    #[test]
+    fn a_lock_by_fcntl_is_one_lock_however_much_of_it_is_seen() {
+        for program in programs() {
+            let mut file = File::default();
+            for (handle, is_seen, is_lock) in &program {
+                let asked = wanted(PROCESS, if *is_seen { Space::Fcntl } else { Space::Both });
+                match is_lock {
+                    true => assert!(file.lock(*handle, asked), "{program:?}"),
+                    false => file.unlock(*handle, asked),
+                }
+                assert_eq!(file.locks.held.len(), usize::from(*is_lock), "{program:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_not_seen_is_none_once_the_open_file_is_known() {
+        let mut file = File::default();
+        assert!(file.lock(1, wanted(FILES[1], Space::Flock)));
+        assert!(file.lock(1, wanted(PROCESS, Space::Both)));
+        assert_eq!(file.locks.held.len(), 2, "by flock, and by fcntl");
+        file.unlock(1, wanted(PROCESS, Space::Both));
+        let [left] = file.locks.held[..] else { panic!("{:?}", file.locks) };
+        assert_eq!((left.owner, left.space), (1, Space::Flock));
+    }
+
+    #[test]
+    fn a_lock_of_an_open_file_by_fcntl_stays_when_that_by_flock_goes() {
+        let mut file = File::default();
+        assert!(file.lock(1, wanted(FILES[1], Space::Flock)));
+        assert!(file.lock(1, wanted(FILES[1], Space::Fcntl)));
+        file.unlock(1, wanted(FILES[1], Space::Flock));
+        let [left] = file.locks.held[..] else { panic!("{:?}", file.locks) };
+        assert_eq!((left.owner, left.space), (FILES[1], Space::Fcntl));
+        // And the other one when this one goes.
+        assert!(file.lock(1, wanted(FILES[1], Space::Flock)));
+        file.unlock(1, wanted(FILES[1], Space::Fcntl));
+        let [left] = file.locks.held[..] else { panic!("{:?}", file.locks) };
+        assert_eq!((left.owner, left.space), (1, Space::Flock));
+    }
+
+    #[test]
+    fn all_that_an_open_file_locked_goes_when_it_is_closed() {
+        let mut file = File::default();
+        assert!(file.lock(1, wanted(FILES[1], Space::Both)));
+        assert!(file.lock(1, wanted(FILES[1], Space::Flock)));
+        assert_eq!(file.open[0].left(&file.held, 1), [FILES[1]]);
+        let mut file = File::default();
+        assert!(file.lock(1, wanted(FILES[1], Space::Flock)));
+        assert!(file.lock(1, wanted(FILES[1], Space::Both)));
+        assert_eq!(file.open[0].left(&file.held, 1), [1]);
+    }
 
     #[test]
     fn locks_of_an_ended_session_are_lost() {
         let held = Held::default();
         let (old, new) = (SessionId(1), SessionId(2));
+        let got = |owner, handle, session| held.got(&wanted(owner, Space::Fcntl), handle, session);
         held.tried(7, 1);
         assert!(held.is_known(7) && !held.lost(&HashSet::from([7]), new));
-        held.got(7, 1, old);
+        got(7, 1, old);
         assert!(!held.lost(&HashSet::from([7]), old));
         assert!(held.lost(&HashSet::from([7]), new) && !held.lost(&HashSet::from([8]), new));
-        held.got(8, 2, new);
+        got(8, 2, new);
         assert_eq!(held.session(new), Some(old));
         held.forget(7);
         assert_eq!(held.session(new), Some(new));
@@ -117,17 +317,28 @@ mod tests {
 
     #[test]
     fn an_owner_that_is_named_again_before_its_file_is_closed_keeps_its_locks() {
-        let (held, session) = (Held::default(), SessionId(1));
-        held.got(7, 1, session);
+        let held = Held::default();
+        held.got(&wanted(7, Space::Fcntl), 1, SESSION);
         // Closed by its program. The kernel calls the next open file the same, which has a lock
         // before the mount hears that the first one was closed.
         held.tried(7, 2);
-        held.got(7, 2, session);
+        held.got(&wanted(7, Space::Fcntl), 2, SESSION);
         assert!(!held.left(7, 1), "the lock of the second would go");
-        assert!(held.is_known(7) && held.session(session) == Some(session));
+        assert!(held.is_known(7) && held.session(SESSION) == Some(SESSION));
         assert!(held.left(7, 2));
         // One that asked for nothing has nothing to give back.
         held.forget(7);
         assert!(!held.left(7, 3));
+    }
+
+    #[test]
+    fn locks_of_two_open_files_have_two_owners() {
+        let held = Held::default();
+        for (handle, name) in [(1, 7), (2, 7)] {
+            let taken = held.takes(wanted(name, Space::Flock), handle);
+            assert_eq!(taken.owner, handle, "whatever the kernel calls it by now");
+        }
+        let by_fcntl = held.takes(wanted(7, Space::Fcntl), 1);
+        assert_eq!(by_fcntl.owner, 7, "those of a process are its own by whatever open file");
     }
 }

@@ -66,6 +66,7 @@ impl Posix {
         })
     }
 
+    /// Moves a name, also onto itself, where nothing changes.
     pub fn rename(
         self: &Arc<Posix>,
         who: Who,
@@ -78,7 +79,9 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let (mut retained, mut replaced) = (None, None);
-            if mode == RenameMode::Replace {
+            let stays =
+                (verb.source_parent, &verb.source_name) == (verb.target_parent, &verb.target_name);
+            if mode == RenameMode::Replace && !stays {
                 let (parent, name) = (verb.target_parent, &verb.target_name);
                 retained = posix.retain(&who, parent, name).await;
                 replaced = posix.directory_at(&who, parent, name).await;

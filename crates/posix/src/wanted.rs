@@ -17,12 +17,14 @@ pub enum LockKind {
 /// What somebody asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
+    /// What a door calls it; once it is known who has locks, the name by which it has them.
     pub owner: u64,
     /// What the owner's machine calls its process.
     pub pid: u32,
     pub start: u64,
     pub last: u64,
     pub kind: LockKind,
+    /// Of a door that cannot tell by which call it is: both.
     pub space: Space,
 }
 

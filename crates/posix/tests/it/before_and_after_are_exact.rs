@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_posix::{Around, RenameMode};
+use cairn_posix::Around;
 
 use crate::world::{MODE, Mount, World, run};
 
@@ -34,25 +34,40 @@ fn who_is_alone_knows_both() {
     });
 }
 
-/// A rename changes two directories, and each is known.
 #[test]
 fn several_are_known_at_once() {
     run(async {
         let world = World::new(2).await;
         let mount = world.served().await;
-        let [from, to] = [
-            mount.mkdir(mount.top, "a").await.unwrap(),
-            mount.mkdir(mount.top, "b").await.unwrap(),
-        ];
-        mount.mkdir(from, "moves").await.unwrap();
-        let work =
-            mount.posix.rename(mount.who(), (from, b"moves"), (to, "moved"), RenameMode::Replace);
-        let (moved, around) = mount.posix.around(&mount.who(), [from, to], work).await;
-        moved.unwrap();
-        let links = around.map(|around| {
-            i64::from(around.after.unwrap().nlink) - i64::from(around.before.unwrap().nlink)
-        });
-        assert_eq!(links, [-1, 1]);
+        let changes = mount.mkdir(mount.top, "changes").await.unwrap();
+        let stays = mount.mkdir(mount.top, "stays").await.unwrap();
+        let work = mount.posix.make_directory(mount.who(), (changes, "new"), MODE);
+        let (made, around) = mount.posix.around(&mount.who(), [changes, stays], work).await;
+        made.unwrap();
+        let [changed, stayed] = around;
+        let (before, after) = (changed.before.unwrap(), changed.after.unwrap());
+        assert_eq!((after.nlink, before.ctime < after.ctime), (before.nlink + 1, true));
+        assert!(stayed.before.is_some() && stayed.before == stayed.after);
+    });
+}
+
+#[test]
+fn a_file_is_known_around_a_write_that_is_written_back() {
+    run(async {
+        let world = World::new(4).await;
+        let mount = world.served().await;
+        let (ino, file) = mount.create(mount.top, "file").await.unwrap();
+        for (at, bytes) in [(0, "first"), (5, "second"), (2, "third")] {
+            let work = async {
+                mount.write(file, at, bytes.as_bytes()).await;
+                mount.posix.sync(file).await.unwrap();
+            };
+            let ((), [around]) = mount.posix.around(&mount.who(), [ino], work).await;
+            let (before, after) = (around.before.unwrap(), around.after.unwrap());
+            let end = at + bytes.len() as u64;
+            assert_eq!(after.size, before.size.max(end));
+            assert!(before.mtime < after.mtime && before.change != after.change);
+        }
     });
 }
 

@@ -65,6 +65,26 @@ fn a_file_whose_name_stays_is_still_there_when_it_is_closed() {
     });
 }
 
+/// The kernel does not ask for that, other clients do.
+#[test]
+fn a_name_that_is_moved_onto_itself_stays() {
+    run(async {
+        let world = World::new(13).await;
+        let mount = world.mount().await;
+        let (ino, file) = mount.create(mount.top, "file").await.unwrap();
+        let directory = mount.mkdir(mount.top, "directory").await.unwrap();
+        mount.write(file, 0, b"bytes").await;
+        for name in ["file", "directory"] {
+            let names = ((mount.top, name.as_bytes()), (mount.top, name));
+            let moved = mount.posix.rename(mount.who(), names.0, names.1, RenameMode::Replace);
+            moved.await.unwrap();
+        }
+        mount.close(file).await;
+        assert_eq!(mount.get(ino).await.unwrap(), "bytes");
+        assert!(mount.stat(directory).await.unwrap().nlink > 0);
+    });
+}
+
 #[test]
 fn what_is_written_and_not_written_back_is_shown() {
     run(async {

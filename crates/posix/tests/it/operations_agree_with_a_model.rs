@@ -261,7 +261,8 @@ impl Test {
             let at = self.rng.below(bytes.len() as u64 + 100);
             let read = self.mounts[*mount].read(*file, at, 6000).await.unwrap();
             let (from, to) = ((at as usize).min(bytes.len()), bytes.len().min(at as usize + 6000));
-            assert!(read == bytes[from..to], "inode {} from {at}", self.ino(*id));
+            let place = format!("step {}: inode {} from {at}", self.step, self.ino(*id));
+            assert!(read == bytes[from..to], "{place}");
         }
     }
 
