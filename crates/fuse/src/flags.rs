@@ -147,3 +147,57 @@ pub fn lock(kind: i32) -> Result<LockKind, Errno> {
 pub fn lock_number(exclusive: bool) -> i32 {
     if exclusive { LOCK_WRITE } else { LOCK_READ }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(access: i32, more: OFlags) -> OpenFlags {
+        OpenFlags(access | more.bits() as i32)
+    }
+
+    const READ_ONLY: i32 = 0;
+    const WRITE_ONLY: i32 = 1;
+    const BOTH: i32 = 2;
+
+    #[test]
+    fn what_a_file_is_opened_for_is_what_its_flags_say() {
+        let none = OFlags::empty();
+        assert_eq!(intent(flags(READ_ONLY, none)), Intent::READING);
+        assert_eq!(intent(flags(WRITE_ONLY, none)), Intent::WRITING);
+        assert_eq!(intent(flags(BOTH, none)), Intent::BOTH);
+        let executes = intent(OpenFlags(FOR_EXECUTION));
+        assert_eq!(executes, Intent { executes: true, ..Intent::default() });
+        let appends = intent(flags(WRITE_ONLY, OFlags::APPEND | OFlags::SYNC));
+        assert_eq!(appends, Intent { appends: true, syncs: true, ..Intent::WRITING });
+        // Of whoever only reads, both mean nothing.
+        let reads = intent(flags(READ_ONLY, OFlags::APPEND | OFlags::SYNC));
+        assert_eq!(reads, Intent::READING);
+    }
+
+    #[test]
+    fn pages_are_kept_where_the_kernel_knows_what_is_in_them() {
+        let direct = FopenFlags::FOPEN_DIRECT_IO;
+        for (access, more) in
+            [(WRITE_ONLY, OFlags::empty()), (BOTH, OFlags::APPEND), (READ_ONLY, OFlags::DIRECT)]
+        {
+            assert_eq!(opened(flags(access, more), false), direct);
+        }
+        let (keeps, reads) = (FopenFlags::FOPEN_KEEP_CACHE, flags(READ_ONLY, OFlags::empty()));
+        assert_eq!(opened(reads, false), keeps | FopenFlags::FOPEN_NOFLUSH);
+        assert_eq!(opened(reads, true), keeps, "each descriptor that is closed is heard of");
+        assert_eq!(opened(flags(BOTH, OFlags::empty()), false), keeps);
+    }
+
+    #[test]
+    fn modes_of_fallocate_are_what_linux_calls_so() {
+        assert_eq!(allocation(0), Ok(Allocation::Extend));
+        assert_eq!(allocation(1), Ok(Allocation::KeepSize));
+        assert_eq!(allocation(3), Ok(Allocation::Punch));
+        assert_eq!(allocation(16), Ok(Allocation::Zero { keeps_size: false }));
+        assert_eq!(allocation(17), Ok(Allocation::Zero { keeps_size: true }));
+        for unknown in [2, 8, 32, 64, 19] {
+            assert!(allocation(unknown).is_err(), "{unknown}");
+        }
+    }
+}

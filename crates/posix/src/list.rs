@@ -127,6 +127,19 @@ impl Posix {
         Answer::later(async move { Ok(posix.parent_of(&who, directory.ino).await) })
     }
 
+    /// The directory that a directory is in: what `..` stands for, also where nobody has it open.
+    pub fn parent(self: &Arc<Posix>, who: Who, ino: Ino) -> Answer<Result<Ino>> {
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let inode = posix.attributes_of(&who, ino).await.0?;
+            match (inode.is_directory(), inode.parent) {
+                (false, _) => Err(Error::NotDirectory(format!("inode {ino}"))),
+                (true, Ino(0)) => Ok(ino),
+                (true, parent) => Ok(parent),
+            }
+        })
+    }
+
     pub(crate) async fn parent_of(&self, who: &Who, ino: Ino) -> (Attributes, Ino) {
         let (found, _) = self.attributes_of(who, ino).await;
         let inode = found.unwrap_or(Inode { kind: Kind::Directory, ..Inode::default() });

@@ -213,5 +213,11 @@ fn dots_come_first() {
         let (own, parent) =
             mount.posix.dots(mount.who(), mount.posix.open_directory(ino)).await.unwrap();
         assert_eq!((own.ino, parent), (ino, mount.top));
+        let parent = async |ino| mount.posix.parent(mount.who(), ino).await;
+        assert_eq!(parent(ino).await.unwrap(), mount.top);
+        assert_eq!(parent(mount.top).await.unwrap(), Ino::ROOT);
+        assert_eq!(parent(Ino::ROOT).await.unwrap(), Ino::ROOT);
+        let file = mount.put(ino, "file", b"").await;
+        assert!(matches!(parent(file).await, Err(Error::NotDirectory(_))));
     });
 }
