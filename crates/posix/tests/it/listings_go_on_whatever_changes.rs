@@ -7,7 +7,7 @@ use cairn_base::rng::SeededRng;
 use cairn_base::{Error, Ino};
 use cairn_posix::{Descriptor, Part};
 
-use crate::world::{Mount, World, run};
+use crate::world::{Mount, World, run, run_seeds};
 
 /// So many names that stay.
 const STAY: usize = 60;
@@ -56,45 +56,43 @@ fn check(listed: &[String], passing: &BTreeSet<String>) {
 /// By cookies, by sessions in turn, of which each changes the directory.
 #[test]
 fn cookies_go_on_in_any_session() {
-    for seed in 1..4 {
-        run(async {
-            let world = World::new(seed).await;
-            let mounts = [world.mount().await, world.served().await];
-            let ino = filled(&mounts[0]).await;
-            let rng = SeededRng::new(seed);
-            let (mut present, mut ever) = (BTreeSet::new(), BTreeSet::new());
-            let (mut listed, mut cookie) = (Vec::new(), 0);
-            loop {
-                let mount = &mounts[rng.below(2) as usize];
-                let part = part(mount, ino, cookie, 1 + rng.below(7) as usize).await;
-                let stays = |name: &String| name.ends_with("-stays");
-                for entry in &part.entries {
-                    let name = name_of(entry);
-                    let is_dot = name == "." || name == "..";
-                    assert_eq!(entry.entry.is_none(), is_dot);
-                    assert!(is_dot || stays(&name) || present.contains(&name), "{name}");
-                    listed.extend((!is_dot).then_some(name));
-                }
-                // It goes on after a name that stays: whoever remembers no other name finds it.
-                let last = part.entries.iter().rfind(|entry| !name_of(entry).ends_with("passing"));
-                let Some(last) = last.filter(|_| !part.is_end) else {
-                    if part.is_end {
-                        break;
-                    }
-                    cookie = part.entries.last().unwrap().cookie;
-                    continue;
-                };
-                let back = part.entries.iter().rev().take_while(|e| e.cookie != last.cookie);
-                listed.truncate(listed.len() - back.count());
-                cookie = last.cookie;
-                for _ in 0..3 {
-                    churn(&mounts[rng.below(2) as usize], ino, &rng, &mut present).await;
-                    ever.extend(present.iter().cloned());
-                }
+    run_seeds(4, |seed| async move {
+        let world = World::new(seed).await;
+        let mounts = [world.mount().await, world.served().await];
+        let ino = filled(&mounts[0]).await;
+        let rng = SeededRng::new(seed);
+        let (mut present, mut ever) = (BTreeSet::new(), BTreeSet::new());
+        let (mut listed, mut cookie) = (Vec::new(), 0);
+        loop {
+            let mount = &mounts[rng.below(2) as usize];
+            let part = part(mount, ino, cookie, 1 + rng.below(7) as usize).await;
+            let stays = |name: &String| name.ends_with("-stays");
+            for entry in &part.entries {
+                let name = name_of(entry);
+                let is_dot = name == "." || name == "..";
+                assert_eq!(entry.entry.is_none(), is_dot);
+                assert!(is_dot || stays(&name) || present.contains(&name), "{name}");
+                listed.extend((!is_dot).then_some(name));
             }
-            check(&listed, &ever);
-        });
-    }
+            // It goes on after a name that stays: whoever remembers no other name finds it.
+            let last = part.entries.iter().rfind(|entry| !name_of(entry).ends_with("passing"));
+            let Some(last) = last.filter(|_| !part.is_end) else {
+                if part.is_end {
+                    break;
+                }
+                cookie = part.entries.last().unwrap().cookie;
+                continue;
+            };
+            let back = part.entries.iter().rev().take_while(|e| e.cookie != last.cookie);
+            listed.truncate(listed.len() - back.count());
+            cookie = last.cookie;
+            for _ in 0..3 {
+                churn(&mounts[rng.below(2) as usize], ino, &rng, &mut present).await;
+                ever.extend(present.iter().cloned());
+            }
+        }
+        check(&listed, &ever);
+    });
 }
 
 /// As `rm -r` goes: each name that was listed is removed before the listing goes on.
@@ -173,30 +171,28 @@ async fn listed(
 
 #[test]
 fn an_open_directory_goes_on_after_what_it_gave() {
-    for seed in 1..3 {
-        run(async {
-            let world = World::new(seed).await;
-            let (mount, other) = (world.mount().await, world.mount().await);
-            let ino = filled(&mount).await;
-            let directory = mount.posix.open_directory(ino);
-            let rng = SeededRng::new(seed);
-            let (mut present, mut ever) = (BTreeSet::new(), BTreeSet::new());
-            let (mut all, mut at) = (Vec::new(), 0);
-            loop {
-                let some = listed(&mount, directory, at, 1 + rng.below(9) as usize).await;
-                let Some((_, next)) = some.last().cloned() else { break };
-                all.extend(some.into_iter().map(|(name, _)| name));
-                at = next;
-                churn(&other, ino, &rng, &mut present).await;
-                ever.extend(present.iter().cloned());
-            }
-            check(&all, &ever);
-            // From the beginning, as it is now.
-            let now = listed(&mount, directory, 0, usize::MAX).await;
-            assert_eq!(now.len(), STAY + present.len());
-            mount.posix.close_directory(directory);
-        });
-    }
+    run_seeds(3, |seed| async move {
+        let world = World::new(seed).await;
+        let (mount, other) = (world.mount().await, world.mount().await);
+        let ino = filled(&mount).await;
+        let directory = mount.posix.open_directory(ino);
+        let rng = SeededRng::new(seed);
+        let (mut present, mut ever) = (BTreeSet::new(), BTreeSet::new());
+        let (mut all, mut at) = (Vec::new(), 0);
+        loop {
+            let some = listed(&mount, directory, at, 1 + rng.below(9) as usize).await;
+            let Some((_, next)) = some.last().cloned() else { break };
+            all.extend(some.into_iter().map(|(name, _)| name));
+            at = next;
+            churn(&other, ino, &rng, &mut present).await;
+            ever.extend(present.iter().cloned());
+        }
+        check(&all, &ever);
+        // From the beginning, as it is now.
+        let now = listed(&mount, directory, 0, usize::MAX).await;
+        assert_eq!(now.len(), STAY + present.len());
+        mount.posix.close_directory(directory);
+    });
 }
 
 #[test]

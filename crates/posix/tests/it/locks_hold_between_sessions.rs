@@ -7,7 +7,7 @@ use cairn_base::Ino;
 use cairn_base::rng::SeededRng;
 use cairn_posix::{Descriptor, Intent, LockKind, LockSpace, Locked, Patience, Wanted};
 
-use crate::world::{Mount, World, run};
+use crate::world::{Mount, World, run, run_seeds};
 
 /// Bytes that are locked one by one.
 const BYTES: u64 = 12;
@@ -86,9 +86,7 @@ async fn random(seed: u64) {
 
 #[test]
 fn locks_are_as_in_a_model() {
-    for seed in 1..4 {
-        run(random(seed));
-    }
+    run_seeds(4, random);
 }
 
 const ALL: (u64, u64) = (0, i64::MAX as u64);

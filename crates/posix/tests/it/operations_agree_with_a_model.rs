@@ -7,7 +7,7 @@ use cairn_base::{Ino, Result};
 use cairn_posix::{Allocation, Descriptor, Intent, Kind, RenameMode, Writing};
 
 use crate::model::{Id, Model, Refusal, TOP};
-use crate::world::{Mount, World, data, run};
+use crate::world::{Mount, World, data, run_seeds};
 
 const STEPS: usize = 500;
 /// Names are few, so that they meet.
@@ -314,14 +314,10 @@ async fn test(seed: u64, mounts: usize) {
 
 #[test]
 fn one_session_agrees() {
-    for seed in 1..4 {
-        run(test(seed, 1));
-    }
+    run_seeds(4, |seed| test(seed, 1));
 }
 
 #[test]
 fn two_sessions_agree() {
-    for seed in 11..14 {
-        run(test(seed, 2));
-    }
+    run_seeds(4, |seed| test(1000 + seed, 2));
 }

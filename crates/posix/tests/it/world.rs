@@ -99,6 +99,22 @@ pub fn run<F: Future>(test: F) -> F::Output {
     builder.worker_threads(2).enable_all().build().unwrap().block_on(test)
 }
 
+/// Runs a test once for each of some seeds: more of them in the long form.
+pub fn run_seeds<F: Future<Output = ()>>(count: u64, test: impl Fn(u64) -> F) {
+    struct Shows(u64);
+    impl Drop for Shows {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("seed {}", self.0);
+            }
+        }
+    }
+    for seed in 1..=count * cairn_sim::scale() {
+        let _shows = Shows(seed);
+        run(test(seed));
+    }
+}
+
 pub fn user() -> Caller {
     Caller::verified(UserId::ROOT)
 }
