@@ -80,6 +80,19 @@ impl Model {
         self.entries(parent).get(name).copied()
     }
 
+    /// The names that lead to a node, each with the directory it is in.
+    pub fn path(&self, id: Id) -> Vec<(Id, String)> {
+        let mut ways: BTreeMap<Id, Vec<(Id, String)>> = BTreeMap::from([(TOP, Vec::new())]);
+        for directory in self.directories() {
+            let way = ways[&directory].clone();
+            for (name, child) in self.entries(directory) {
+                let further = [&way[..], &[(directory, name.clone())]].concat();
+                ways.entry(*child).or_insert(further);
+            }
+        }
+        ways.remove(&id).unwrap()
+    }
+
     pub fn is_directory(&self, id: Id) -> bool {
         matches!(self.nodes[id], Node::Directory { .. })
     }

@@ -31,6 +31,16 @@ struct Test {
     inos: BTreeMap<Id, Ino>,
     open: Vec<Open>,
     step: usize,
+    /// What was done, to be shown if something is wrong.
+    done: Vec<String>,
+}
+
+impl Drop for Test {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.done.join("\n"));
+        }
+    }
 }
 
 fn compare<T, U>(found: &Result<T>, expected: &Result<U, Refusal>, what: &str) {
@@ -43,6 +53,10 @@ fn compare<T, U>(found: &Result<T>, expected: &Result<U, Refusal>, what: &str) {
 }
 
 impl Test {
+    fn note(&mut self, mount: usize, what: String) {
+        self.done.push(format!("{} session {mount}: {what}", self.step));
+    }
+
     fn below(&self, bound: u64) -> usize {
         self.rng.below(bound) as usize
     }
@@ -60,6 +74,17 @@ impl Test {
 
     fn ino(&self, id: Id) -> Ino {
         self.inos[&id]
+    }
+
+    /// The number of a node, once the session has looked its names up: before, it may have heard
+    /// of none of them, and what another one has made may be known to that one only.
+    async fn reach(&self, mount: usize, id: Id) -> Ino {
+        for (parent, name) in self.model.path(id) {
+            let found = self.mounts[mount].find(self.ino(parent), &name).await;
+            let expected = self.model.find(parent, &name).map(|id| self.ino(id));
+            assert_eq!(found.map(|entry| entry.attributes.ino), expected, "{parent}/{name}");
+        }
+        self.ino(id)
     }
 
     /// A file that has a name.
@@ -90,7 +115,8 @@ impl Test {
 
     async fn create(&mut self) {
         let ((parent, name), mount) = (self.place(), self.mount());
-        let made = self.mounts[mount].create(self.ino(parent), &name).await;
+        let made = self.mounts[mount].create(self.reach(mount, parent).await, &name).await;
+        self.note(mount, format!("create {parent}/{name}: {made:?}"));
         let expected = self.model.create(parent, &name);
         compare(&made, &expected, "create");
         if let (Ok((ino, file)), Ok(id)) = (made, expected) {
@@ -102,7 +128,8 @@ impl Test {
 
     async fn mkdir(&mut self) {
         let ((parent, name), mount) = (self.place(), self.mount());
-        let made = self.mounts[mount].mkdir(self.ino(parent), &name).await;
+        let made = self.mounts[mount].mkdir(self.reach(mount, parent).await, &name).await;
+        self.note(mount, format!("mkdir {parent}/{name}: {made:?}"));
         let expected = self.model.mkdir(parent, &name);
         compare(&made, &expected, "mkdir");
         if let (Ok(ino), Ok(id)) = (made, expected) {
@@ -113,7 +140,9 @@ impl Test {
     async fn remove(&mut self) {
         let ((parent, name), mount) = (self.place(), self.mount());
         self.close_elsewhere(mount, parent, &name).await;
-        let (mount, at) = (&self.mounts[mount], self.ino(parent));
+        self.note(mount, format!("remove {parent}/{name}"));
+        let at = self.reach(mount, parent).await;
+        let mount = &self.mounts[mount];
         if self.rng.below(4) == 0 {
             let place = (at, name.as_bytes());
             let removed = mount.posix.remove_directory(mount.who(), place).await;
@@ -132,8 +161,9 @@ impl Test {
             1 => RenameMode::Exchange,
             _ => RenameMode::Replace,
         };
-        let from = (self.ino(source.0), source.1.as_bytes());
-        let to = (self.ino(target.0), &target.1[..]);
+        self.note(mount, format!("rename {source:?} to {target:?}: {mode:?}"));
+        let from = (self.reach(mount, source.0).await, source.1.as_bytes());
+        let to = (self.reach(mount, target.0).await, &target.1[..]);
         let mount = &self.mounts[mount];
         let moved = mount.posix.rename(mount.who(), from, to, mode).await;
         let (source, target) = ((source.0, &source.1[..]), (target.0, &target.1[..]));
@@ -154,20 +184,26 @@ impl Test {
     async fn link(&mut self) {
         let Some(id) = self.file() else { return };
         let ((parent, name), mount) = (self.place(), self.mount());
-        let (mount, place) = (&self.mounts[mount], (self.ino(parent), &name[..]));
-        let linked = mount.posix.make_link(mount.who(), self.ino(id), place).await;
+        self.note(mount, format!("link {id} to {parent}/{name}"));
+        let ino = self.reach(mount, id).await;
+        let place = (self.reach(mount, parent).await, &name[..]);
+        let mount = &self.mounts[mount];
+        let linked = mount.posix.make_link(mount.who(), ino, place).await;
         compare(&linked, &self.model.link(id, parent, &name), "link");
     }
 
     async fn open_one(&mut self) {
         let (Some(id), mount) = (self.file(), self.mount()) else { return };
-        let file = self.mounts[mount].open(self.ino(id), Intent::BOTH).await.unwrap();
+        self.note(mount, format!("open {id}, inode {}", self.ino(id)));
+        let file =
+            self.mounts[mount].open(self.reach(mount, id).await, Intent::BOTH).await.unwrap();
         self.open.push(Open { mount, file, id });
     }
 
     async fn close_one(&mut self) {
         if !self.open.is_empty() {
             let closed = self.open.swap_remove(self.below(self.open.len() as u64));
+            self.note(closed.mount, format!("close {}", closed.id));
             self.mounts[closed.mount].close(closed.file).await;
         }
     }
@@ -196,6 +232,7 @@ impl Test {
         let size = self.model.bytes(id).len();
         let at = if appends { size } else { (base + self.rng.below(30_000)) as usize };
         let writing = Writing { appends, syncs: self.rng.below(4) == 0, ..Writing::default() };
+        self.note(mount, format!("write {id} at {at}: {} bytes, {writing:?}", bytes.len()));
         // Where the end is, whoever appends need not know.
         let told = if appends { 0 } else { at as u64 };
         let posix = &self.mounts[mount].posix;
@@ -210,7 +247,8 @@ impl Test {
     async fn cut(&mut self) {
         let Some(id) = self.file() else { return };
         let (mount, size) = (self.mount(), self.rng.below(40_000));
-        let shown = self.mounts[mount].cut(self.ino(id), size).await.unwrap();
+        self.note(mount, format!("cut {id} to {size}"));
+        let shown = self.mounts[mount].cut(self.reach(mount, id).await, size).await.unwrap();
         self.model.cut(id, size as usize);
         assert_eq!(shown.size, size);
     }
@@ -236,13 +274,15 @@ impl Test {
     async fn look_at_directory(&mut self) {
         let (id, name) = self.place();
         self.check_directory(self.mount(), id).await;
-        let mount = &self.mounts[self.mount()];
-        let found = mount.find(self.ino(id), &name).await.map(|entry| entry.attributes.ino);
+        let mount = self.mount();
+        let ino = self.reach(mount, id).await;
+        let found = self.mounts[mount].find(ino, &name).await.map(|entry| entry.attributes.ino);
         assert_eq!(found, self.model.find(id, &name).map(|id| self.ino(id)));
     }
 
     async fn check_directory(&self, mount: usize, id: Id) {
-        let names = self.mounts[mount].names(self.ino(id), 1 + self.below(4)).await;
+        let ino = self.reach(mount, id).await;
+        let names = self.mounts[mount].names(ino, 1 + self.below(4)).await;
         let found: BTreeMap<String, Ino> = names.iter().cloned().collect();
         assert_eq!(found.len(), names.len(), "a name was listed twice");
         let expected = self.model.entries(id).iter();
@@ -279,7 +319,7 @@ impl Test {
     }
 
     async fn check_node(&self, mount: usize, id: Id) {
-        let shown = self.mounts[mount].stat(self.ino(id)).await.unwrap();
+        let shown = self.mounts[mount].stat(self.reach(mount, id).await).await.unwrap();
         assert_eq!(shown.kind == Kind::Directory, self.model.is_directory(id));
         if shown.kind == Kind::File {
             let bytes = self.model.bytes(id);
@@ -297,7 +337,8 @@ async fn test(seed: u64, mounts: usize) {
     }
     let inos = BTreeMap::from([(TOP, made[0].top)]);
     let (rng, model) = (SeededRng::new(seed), Model::new());
-    let mut test = Test { rng, mounts: made, model, inos, open: Vec::new(), step: 0 };
+    let mut test =
+        Test { rng, mounts: made, model, inos, open: Vec::new(), step: 0, done: Vec::new() };
     for step in 0..STEPS {
         test.step = step;
         test.step().await;
