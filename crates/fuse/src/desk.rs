@@ -41,8 +41,8 @@ impl Desk {
         Timer::start(&self.stats, operation)
     }
 
-    /// Replies when there is an answer. What takes longer goes on in a task, so that this thread
-    /// takes the next request.
+    /// Replies when there is an answer. A longer one goes on in a task, so that this thread takes
+    /// the next request.
     pub fn answer<T: Send + 'static>(
         &self,
         timer: Timer,

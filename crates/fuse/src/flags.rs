@@ -24,7 +24,7 @@ const LOCK_READ: i32 = 0;
 const LOCK_WRITE: i32 = 1;
 pub const LOCK_UNLOCK: i32 = 2;
 
-/// What is wanted of the kernel. What an older one does not know, it does without.
+/// Abilities that are wanted of the kernel. An older one does without those that it lacks.
 pub const CAPABILITIES: [InitFlags; 11] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_AUTO_INVAL_DATA,

@@ -8,7 +8,7 @@ use futures_util::future::Either;
 /// What is left to do for an answer.
 pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The answer to a call. Whoever does not care when it comes awaits it.
+/// The answer to a call. A caller that does not care when it comes awaits it.
 #[must_use]
 pub enum Answer<T> {
     /// It was known here.

@@ -2,8 +2,8 @@
 
 use cairn_base::Ino;
 
-/// Whoever keeps attributes and names: the kernel behind a mount, for one. What is called here must
-/// not wait: whoever makes a change elsewhere waits for it.
+/// Whoever keeps attributes and names: the kernel behind a mount, for one. These calls must not
+/// wait: whoever makes a change elsewhere waits for them.
 pub trait Keeper: Send + Sync {
     /// Whether it says when it forgets inodes ([`crate::Posix::forget`]). Of others nothing is
     /// remembered.

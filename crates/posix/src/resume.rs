@@ -3,8 +3,8 @@
 //!
 //! A cookie is a hash of the name. A name that was given of late is remembered, so that it may be
 //! gone by now; any other one is looked for in the directory, which takes longer and finds it after
-//! a restart and in another process. What is neither remembered nor there any more is the one case
-//! in which a listing has to begin again. Numbers in the rows of entries would be found at once,
+//! a restart and in another process. Only after a name that is neither remembered nor there any
+//! more a listing has to begin again. Numbers in the rows of entries would be found at once,
 //! and for as long as they are not used again.
 
 use std::sync::Arc;
