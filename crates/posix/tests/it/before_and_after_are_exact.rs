@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::Ino;
-use cairn_posix::Around;
+use cairn_posix::{Around, RenameMode};
 
 use crate::world::{MODE, Mount, World, run, run_seeds};
 
@@ -68,6 +68,24 @@ fn a_file_is_known_around_a_write_that_is_written_back() {
             assert_eq!(after.size, before.size.max(end));
             assert!(before.mtime < after.mtime && before.change != after.change);
         }
+    });
+}
+
+/// Others may change what is not leased, and nobody hears of it.
+#[test]
+fn what_is_not_leased_is_left_out() {
+    run(async {
+        let world = World::new(5).await;
+        let mount = world.local().await;
+        let around = make(&mount, mount.top, "directory").await;
+        assert!(around.before.is_none() && around.after.is_some());
+        let served = world.served().await;
+        let names = ((served.top, &b"directory"[..]), (served.top, "moved"));
+        let work = served.posix.rename(served.who(), names.0, names.1, RenameMode::Replace);
+        let (moved, [around]) = served.posix.around(&served.who(), [served.top], work).await;
+        moved.unwrap();
+        let after = around.after.unwrap();
+        assert!(around.before.is_none_or(|before| before.ctime < after.ctime));
     });
 }
 

@@ -329,12 +329,7 @@ impl Test {
     }
 }
 
-async fn test(seed: u64, mounts: usize) {
-    let world = World::new(seed).await;
-    let mut made = Vec::new();
-    for _ in 0..mounts {
-        made.push(world.mount().await);
-    }
+async fn test(seed: u64, world: World, made: Vec<Mount>) {
     let inos = BTreeMap::from([(TOP, made[0].top)]);
     let (rng, model) = (SeededRng::new(seed), Model::new());
     let mut test =
@@ -355,10 +350,28 @@ async fn test(seed: u64, mounts: usize) {
 
 #[test]
 fn one_session_agrees() {
-    run_seeds(4, |seed| test(seed, 1));
+    run_seeds(4, |seed| async move {
+        let world = World::new(seed).await;
+        let mounts = vec![world.mount().await];
+        test(seed, world, mounts).await;
+    });
 }
 
 #[test]
 fn two_sessions_agree() {
-    run_seeds(4, |seed| test(1000 + seed, 2));
+    run_seeds(4, |seed| async move {
+        let world = World::new(1000 + seed).await;
+        let mounts = vec![world.mount().await, world.mount().await];
+        test(1000 + seed, world, mounts).await;
+    });
+}
+
+/// The one that is in a process with the master hears of no change.
+#[test]
+fn servers_and_a_mount_agree() {
+    run_seeds(4, |seed| async move {
+        let world = World::new(2000 + seed).await;
+        let mounts = vec![world.local().await, world.served().await, world.mount().await];
+        test(2000 + seed, world, mounts).await;
+    });
 }

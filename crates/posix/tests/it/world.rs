@@ -52,6 +52,7 @@ impl Clock for Ticks {
 /// A server.
 pub struct World {
     clock: Arc<Ticks>,
+    master: Master,
     sessions: Arc<Sessions>,
     store: Store,
     seed: u64,
@@ -142,7 +143,7 @@ impl World {
         config.reserve_bytes = 64 << 10;
         config.rng = Arc::new(SeededRng::new(seed));
         let store = Store::open(disk.sub("blocks").unwrap(), config).unwrap();
-        World { clock, sessions, store, seed, next: AtomicU64::new(1) }
+        World { clock, master, sessions, store, seed, next: AtomicU64::new(1) }
     }
 
     /// A session as a mount has it: its operations are done when they have run.
@@ -165,6 +166,21 @@ impl World {
         let meta = Meta::Remote(client.await.unwrap());
         let blocks = Arc::new(self.store.clone());
         let fs = Fs::over(meta, blocks, self.clock.clone(), Config::default());
+        Mount::over(fs, keeper, told).await
+    }
+
+    /// As a server has it that is in one process with the master: nothing is leased.
+    pub async fn local(&self) -> Mount {
+        let rng = SeededRng::new(self.seed << 8 | self.next.fetch_add(1, Ordering::SeqCst));
+        let (sessions, blocks) = (Some(self.sessions.clone()), Arc::new(self.store.clone()));
+        let (master, clock) = (self.master.clone(), self.clock.clone());
+        let fs = Fs::start_beside(master, sessions, blocks, clock, &rng, Config::default());
+        Mount::over(fs.await.unwrap(), Arc::new(cairn_posix::Nobody), Arc::default()).await
+    }
+}
+
+impl Mount {
+    async fn over(fs: Fs, keeper: Arc<dyn Keeper>, told: Arc<Told>) -> Mount {
         let options = Options { dirty_bytes: 64 << 20, opens_nothing: false };
         let runtime = tokio::runtime::Handle::current();
         let posix = Posix::new(fs, user(), runtime, keeper, options);
