@@ -2,9 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cairn_base::{Ino, Timestamp};
-use cairn_fs::ops::setattr::SetTime;
-use cairn_fs::rows::{Inode, Kind};
+use cairn_base::Timestamp;
+use cairn_posix::{Attributes, Kind, SetTime};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 
 /// What files are read in, as `stat` shows it, bytes.
@@ -20,21 +19,20 @@ pub fn kind(kind: Kind) -> FileType {
     }
 }
 
-pub fn attributes(ino: Ino, inode: &Inode) -> FileAttr {
-    let size = if inode.is_directory() { 4096 } else { inode.size };
+pub fn attributes(shown: &Attributes) -> FileAttr {
     FileAttr {
-        ino: INodeNo(ino.0),
-        size,
-        blocks: size.div_ceil(512),
-        atime: to_system(inode.atime),
-        mtime: to_system(inode.mtime),
-        ctime: to_system(inode.ctime),
-        crtime: to_system(inode.btime),
-        kind: kind(inode.kind),
-        perm: (inode.mode & 0o7777) as u16,
-        nlink: inode.nlink,
-        uid: inode.uid,
-        gid: inode.gid,
+        ino: INodeNo(shown.ino.0),
+        size: shown.size,
+        blocks: shown.size.div_ceil(512),
+        atime: to_system(shown.atime),
+        mtime: to_system(shown.mtime),
+        ctime: to_system(shown.ctime),
+        crtime: to_system(shown.btime),
+        kind: kind(shown.kind),
+        perm: shown.mode as u16,
+        nlink: shown.nlink,
+        uid: shown.uid,
+        gid: shown.gid,
         rdev: 0,
         blksize: BLOCK,
         flags: 0,
@@ -43,7 +41,24 @@ pub fn attributes(ino: Ino, inode: &Inode) -> FileAttr {
 
 /// What stands for "there is no such name".
 pub fn nothing() -> FileAttr {
-    FileAttr { ino: INodeNo(0), ..attributes(Ino(0), &Inode::default()) }
+    let time = UNIX_EPOCH;
+    FileAttr {
+        ino: INodeNo(0),
+        size: 0,
+        blocks: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: BLOCK,
+        flags: 0,
+    }
 }
 
 pub fn to_system(time: Timestamp) -> SystemTime {

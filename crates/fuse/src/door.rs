@@ -1,28 +1,25 @@
-//! The kernel's requests, taken apart. Each is a method of [`Mount`].
+//! The kernel's requests, taken apart. Each is a method of [`Desk`].
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use cairn_base::Ino;
-use cairn_fs::ops::setattr::Setattr;
-use cairn_fs::rows::Space;
+use cairn_posix::{Changes, LockSpace, Mode, Wanted};
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
     RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
     ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::attributes::set_time;
-use crate::awake::Awake;
-use crate::locks::Wanted;
-use crate::nodes::Mount;
+use crate::desk::{Desk, open};
+use crate::flags;
 use crate::turns::{MANY_BYTES, Turns};
-use crate::who::Who;
+use crate::who::who;
 
 /// The longest request, bytes.
 const REQUEST_BYTES: u32 = 1 << 20;
@@ -31,14 +28,13 @@ const BACKGROUND: u16 = 64;
 
 /// The other side of the kernel.
 pub struct Door {
-    mount: Arc<Mount>,
+    desk: Desk,
     turns: Turns,
 }
 
 impl Door {
-    /// Its requests are taken by so many threads.
-    pub fn new(mount: Arc<Mount>, threads: usize, awake: Option<Arc<Awake>>) -> Door {
-        Door { turns: Turns::new(Arc::clone(&mount.kernel), threads, awake), mount }
+    pub fn new(desk: Desk, turns: Turns) -> Door {
+        Door { desk, turns }
     }
 }
 
@@ -48,24 +44,10 @@ fn inode(number: INodeNo) -> Ino {
 
 impl Filesystem for Door {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What an older kernel does not know, it does without.
-        for wanted in [
-            InitFlags::FUSE_ASYNC_READ,
-            InitFlags::FUSE_AUTO_INVAL_DATA,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            InitFlags::FUSE_MAX_PAGES,
-            InitFlags::FUSE_POSIX_ACL,
-            // A directory's default list comes before the umask.
-            InitFlags::FUSE_DONT_MASK,
-        ] {
+        for wanted in flags::CAPABILITIES {
             let _ = config.add_capabilities(wanted);
         }
-        if !self.mount.opens_nothing {
+        if !self.desk.opens_nothing {
             let _ = config.add_capabilities(InitFlags::FUSE_POSIX_LOCKS);
             let _ = config.add_capabilities(InitFlags::FUSE_FLOCK_LOCKS);
         }
@@ -76,14 +58,12 @@ impl Filesystem for Door {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let _request = self.turns.request(false);
-        self.mount.lookup(Who::of(request), inode(parent), name, reply);
+        self.desk.lookup(who(request), inode(parent), name, reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
         let _request = self.turns.request(false);
-        if self.mount.known.leave(inode(ino), nlookup) {
-            self.mount.gone.forget(inode(ino));
-        }
+        self.desk.posix.forget(inode(ino), nlookup);
     }
 
     fn getattr(
@@ -95,7 +75,7 @@ impl Filesystem for Door {
     ) {
         let _request = self.turns.request(false);
         // By a handle the kernel asks for itself, before it reads.
-        self.mount.getattr(Who::of(request), inode(ino), handle.is_none(), reply);
+        self.desk.getattr(who(request), inode(ino), handle.is_none(), reply);
     }
 
     fn setattr(
@@ -118,17 +98,13 @@ impl Filesystem for Door {
     ) {
         let _request = self.turns.request(false);
         let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
-        let mode = mode.map(|mode| mode & 0o7777);
-        let verb = Setattr { ino: inode(ino), mode, uid, gid, atime, mtime };
-        let handle = handle.and_then(|handle| self.mount.handle(handle).ok());
-        // Its mode was checked for whoever opened it; the rest counts for whoever cuts it.
-        let opened = handle.is_some_and(|handle| handle.writes);
-        self.mount.setattr(Who::of(request), verb, size, opened, reply);
+        let changes = Changes { mode, uid, gid, size, atime, mtime };
+        self.desk.setattr(who(request), inode(ino), changes, handle, reply);
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
         let _request = self.turns.request(false);
-        self.mount.read_link(Who::of(request), inode(ino), reply);
+        self.desk.read_link(who(request), inode(ino), reply);
     }
 
     fn mknod(
@@ -142,7 +118,7 @@ impl Filesystem for Door {
         reply: ReplyEntry,
     ) {
         let _request = self.turns.request(false);
-        self.mount.make_node(Who::of(request), (inode(parent), name), (mode, umask), reply);
+        self.desk.make_node(who(request), (inode(parent), name), (mode, umask), reply);
     }
 
     fn mkdir(
@@ -155,17 +131,22 @@ impl Filesystem for Door {
         reply: ReplyEntry,
     ) {
         let _request = self.turns.request(false);
-        self.mount.make_directory(Who::of(request), (inode(parent), name), (mode, umask), reply);
+        self.desk.make_directory(
+            who(request),
+            (inode(parent), name),
+            Mode { bits: mode, umask },
+            reply,
+        );
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _request = self.turns.request(false);
-        self.mount.remove_file(Who::of(request), (inode(parent), name), reply);
+        self.desk.remove_file(who(request), (inode(parent), name), reply);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _request = self.turns.request(false);
-        self.mount.remove_directory(Who::of(request), (inode(parent), name), reply);
+        self.desk.remove_directory(who(request), (inode(parent), name), reply);
     }
 
     fn symlink(
@@ -177,7 +158,7 @@ impl Filesystem for Door {
         reply: ReplyEntry,
     ) {
         let _request = self.turns.request(false);
-        self.mount.make_symlink(Who::of(request), (inode(parent), name), target, reply);
+        self.desk.make_symlink(who(request), (inode(parent), name), target, reply);
     }
 
     fn rename(
@@ -192,7 +173,7 @@ impl Filesystem for Door {
     ) {
         let _request = self.turns.request(false);
         let (source, target) = ((inode(parent), name), (inode(new_parent), new_name));
-        self.mount.rename(Who::of(request), source, target, flags, reply);
+        self.desk.rename(who(request), source, target, flags, reply);
     }
 
     fn link(
@@ -204,16 +185,16 @@ impl Filesystem for Door {
         reply: ReplyEntry,
     ) {
         let _request = self.turns.request(false);
-        self.mount.make_link(Who::of(request), inode(ino), (inode(parent), name), reply);
+        self.desk.make_link(who(request), inode(ino), (inode(parent), name), reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let _request = self.turns.request(false);
-        if self.mount.opens_nothing {
+        if self.desk.opens_nothing {
             // The kernel does not ask again, and says nothing of closing.
             return reply.error(Errno::ENOSYS);
         }
-        self.mount.open(Who::of(request), inode(ino), flags, reply);
+        self.desk.open(who(request), inode(ino), flags, reply);
     }
 
     fn read(
@@ -228,7 +209,7 @@ impl Filesystem for Door {
         reply: ReplyData,
     ) {
         let _request = self.turns.request(size as usize >= MANY_BYTES);
-        self.mount.read((inode(ino), handle), offset, size, reply);
+        self.desk.read((inode(ino), handle), offset, size, reply);
     }
 
     fn write(
@@ -244,7 +225,7 @@ impl Filesystem for Door {
         reply: ReplyWrite,
     ) {
         let _request = self.turns.request(data.len() >= MANY_BYTES);
-        self.mount.write(handle, offset, data, (kills, flags), reply);
+        self.desk.write(handle, offset, data, (kills, flags), reply);
     }
 
     fn flush(
@@ -256,10 +237,10 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let _request = self.turns.request(false);
-        if self.mount.opens_nothing {
+        if self.desk.opens_nothing {
             return reply.error(Errno::ENOSYS);
         }
-        self.mount.flush(handle, owner, reply);
+        self.desk.flush(handle, owner, reply);
     }
 
     fn release(
@@ -273,27 +254,20 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let _request = self.turns.request(false);
-        self.mount.release(handle, reply);
+        self.desk.release(handle, reply);
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
         let _request = self.turns.request(false);
-        if self.mount.opens_nothing {
+        if self.desk.opens_nothing {
             return reply.error(Errno::ENOSYS);
         }
-        self.mount.sync(handle, reply);
+        self.desk.sync(handle, reply);
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let _request = self.turns.request(false);
-        let handle = self.mount.open_directory(inode(ino));
-        // The names are kept as long as what they name: the kernel drops them when the mtime is
-        // another, and later it asks for names and attributes in one.
-        let mut flags = FopenFlags::FOPEN_CACHE_DIR;
-        if self.mount.known.is_listed(inode(ino)) {
-            flags |= FopenFlags::FOPEN_KEEP_CACHE;
-        }
-        reply.opened(handle, flags);
+        self.desk.open_directory(inode(ino), reply);
     }
 
     fn readdir(
@@ -305,7 +279,7 @@ impl Filesystem for Door {
         reply: ReplyDirectory,
     ) {
         let _request = self.turns.request(true);
-        self.mount.list(Who::of(request), handle, offset, reply);
+        self.desk.list(who(request), handle, offset, reply);
     }
 
     fn readdirplus(
@@ -317,7 +291,7 @@ impl Filesystem for Door {
         reply: ReplyDirectoryPlus,
     ) {
         let _request = self.turns.request(true);
-        self.mount.list_with_attributes(Who::of(request), handle, offset, reply);
+        self.desk.list_with_attributes(who(request), handle, offset, reply);
     }
 
     fn releasedir(
@@ -329,18 +303,18 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let _request = self.turns.request(false);
-        self.mount.close_directory(handle);
+        self.desk.posix.close_directory(open(handle));
         reply.ok();
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
         let _request = self.turns.request(false);
-        self.mount.sync_directory(handle, reply);
+        self.desk.sync_directory(handle, reply);
     }
 
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
         let _request = self.turns.request(false);
-        self.mount.statfs(Who::of(request), inode(ino), reply);
+        self.desk.statfs(who(request), inode(ino), reply);
     }
 
     fn setxattr(
@@ -354,7 +328,7 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let _request = self.turns.request(false);
-        self.mount.set_xattr(Who::of(request), inode(ino), (name, value), flags, reply);
+        self.desk.set_xattr(who(request), inode(ino), (name, value), flags, reply);
     }
 
     fn getxattr(
@@ -366,17 +340,17 @@ impl Filesystem for Door {
         reply: ReplyXattr,
     ) {
         let _request = self.turns.request(false);
-        self.mount.get_xattr(Who::of(request), inode(ino), name, size, reply);
+        self.desk.get_xattr(who(request), inode(ino), name, size, reply);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let _request = self.turns.request(false);
-        self.mount.list_xattrs(Who::of(request), inode(ino), size, reply);
+        self.desk.list_xattrs(who(request), inode(ino), size, reply);
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let _request = self.turns.request(false);
-        self.mount.remove_xattr(Who::of(request), inode(ino), name, reply);
+        self.desk.remove_xattr(who(request), inode(ino), name, reply);
     }
 
     fn create(
@@ -390,7 +364,8 @@ impl Filesystem for Door {
         reply: ReplyCreate,
     ) {
         let _request = self.turns.request(false);
-        self.mount.create(Who::of(request), (inode(parent), name), (mode, umask), flags, reply);
+        let (mode, flags) = (Mode { bits: mode, umask }, OpenFlags(flags));
+        self.desk.create(who(request), (inode(parent), name), mode, flags, reply);
     }
 
     fn fallocate(
@@ -404,8 +379,8 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let _request = self.turns.request(false);
-        let who = (Who::of(request), mode);
-        self.mount.allocate(handle, who, (offset, length), reply);
+        let asked = (who(request), mode);
+        self.desk.allocate(handle, asked, (offset, length), reply);
     }
 
     fn lseek(
@@ -418,7 +393,7 @@ impl Filesystem for Door {
         reply: ReplyLseek,
     ) {
         let _request = self.turns.request(false);
-        self.mount.seek((inode(ino), handle), offset, whence, reply);
+        self.desk.seek((inode(ino), handle), offset, whence, reply);
     }
 
     fn getlk(
@@ -435,8 +410,13 @@ impl Filesystem for Door {
     ) {
         let _request = self.turns.request(false);
         // There is no such question by flock(2).
-        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space: Space::Fcntl };
-        self.mount.test_lock(handle, wanted, reply);
+        let space = LockSpace::Fcntl;
+        let kind = match flags::lock(kind) {
+            Ok(kind) => kind,
+            Err(refused) => return reply.error(refused),
+        };
+        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space };
+        self.desk.test_lock(handle, wanted, reply);
     }
 
     fn setlk(
@@ -453,8 +433,13 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let _request = self.turns.request(false);
-        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space: Space::Both };
-        self.mount.set_lock(request.pid(), handle, wanted, sleep, reply);
+        let space = LockSpace::Both;
+        let kind = match flags::lock(kind) {
+            Ok(kind) => kind,
+            Err(refused) => return reply.error(refused),
+        };
+        let wanted = Wanted { owner: owner.0, pid, start, last, kind, space };
+        self.desk.set_lock(request.pid(), handle, wanted, sleep, reply);
     }
 
     fn poll(
@@ -502,6 +487,6 @@ impl Filesystem for Door {
     ) {
         let _request = self.turns.request(false);
         let (source, target) = ((source, source_offset), (target, target_offset));
-        self.mount.copy_range(source, target, (Who::of(request), length), reply);
+        self.desk.copy_range(source, target, (who(request), length), reply);
     }
 }

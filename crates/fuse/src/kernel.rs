@@ -1,8 +1,8 @@
 //! What is told to the kernel unasked: that something it keeps is to be asked for again.
 //!
 //! Only what takes no lock is sent, since somebody waits for it: attributes of an inode become
-//! invalid, and with them, before the next `read`, its pages (`known.rs`); the epoch of all names
-//! is raised. A kernel that knows no epochs (before 6.16) keeps no names at all.
+//! invalid, and with them, before the next `read`, its pages (`posix/src/known.rs`); the epoch of
+//! all names is raised. A kernel that knows no epochs (before 6.16) keeps no names at all.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
 use cairn_base::Ino;
+use cairn_posix::Keeper;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, StatxFlags};
 
@@ -58,27 +59,8 @@ impl Kernel {
         poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Whether names may be kept.
-    pub fn has_epochs(&self) -> bool {
+    fn has_epochs(&self) -> bool {
         self.has_epochs.load(Ordering::Relaxed)
-    }
-
-    /// All names are to be looked up again.
-    pub fn forget_names(&self) {
-        if !self.has_epochs() {
-            return;
-        }
-        if let Err(error) = self.send(INC_EPOCH, &[]) {
-            tracing::info!(%error, "this kernel is asked for names again and again: it has no epochs");
-            self.has_epochs.store(false, Ordering::SeqCst);
-        }
-    }
-
-    /// Attributes are to be asked for again. Whether the kernel knew the inode.
-    pub fn forget_attributes(&self, ino: Ino) -> bool {
-        // An offset below 0 leaves the pages alone.
-        let body = [ino.0.to_ne_bytes(), (-1i64).to_ne_bytes(), [0; 8]].concat();
-        self.send(INVAL_INODE, &body).is_ok()
     }
 
     fn send(&self, code: i32, body: &[u8]) -> io::Result<()> {
@@ -91,5 +73,31 @@ impl Kernel {
         message.extend_from_slice(body);
         rustix::io::write(device, &message)?;
         Ok(())
+    }
+}
+
+impl Keeper for Kernel {
+    fn counts(&self) -> bool {
+        true
+    }
+
+    fn keeps_names(&self) -> bool {
+        self.has_epochs()
+    }
+
+    fn forget_names(&self) {
+        if !self.has_epochs() {
+            return;
+        }
+        if let Err(error) = self.send(INC_EPOCH, &[]) {
+            tracing::info!(%error, "this kernel is asked for names again and again: it has no epochs");
+            self.has_epochs.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn forget_attributes(&self, ino: Ino) -> bool {
+        // An offset below 0 leaves the pages alone.
+        let body = [ino.0.to_ne_bytes(), (-1i64).to_ne_bytes(), [0; 8]].concat();
+        self.send(INVAL_INODE, &body).is_ok()
     }
 }

@@ -1,42 +1,36 @@
 //! The FUSE door: the store as a file system of this machine.
 //!
-//! It is not: the way to a server (that is `cluster::mount` and the binary), nor does it decide on
-//! rights: the kernel checks mode bits, the store's operations decide.
+//! It is not: the way to a server (that is `cluster::mount` and the binary), nor POSIX (that is
+//! `cairn-posix`, which knows no kernel), nor does it decide on rights: the kernel checks mode
+//! bits, the store's operations decide.
 //!
 //! ```text
-//!   kernel ── request ──► door (threads, in turns) ──► answered at once from rows, caches, buffers
-//!                           └── what has to wait ──► a task ──► fs ──► server
-//!   kernel ◄── invalidation ── kernel ◄── fs: a change, before it is acknowledged elsewhere
-//!
-//!   write ──► node: runs of bytes not written back ── flush, fsync, 8 MiB ──► fs::FileWriter
+//!   kernel ── request ──► door (threads, in turns) ── call ──► posix ──► Answer
+//!   kernel ◄── reply ──── desk ◄── now, or from a task when the answer is there ──┘
+//!   kernel ◄── invalidation ── kernel ◄── posix: a change, before it is acknowledged elsewhere
 //! ```
 //!
-//! What the kernel may keep, and until when, is `known.rs` and `kernel.rs`.
+//! What the kernel may keep, and until when, is `posix/src/known.rs` and `kernel.rs`. Modules stand
+//! in floors, below. Each uses floors above it only, and none of its own.
 
 mod attributes;
 mod awake;
-mod changes;
-mod directory;
-mod door;
 mod errno;
-mod gone;
+mod flags;
 mod kernel;
-mod known;
-mod locks;
-mod makers;
-mod names;
-mod node;
-mod nodes;
-mod open;
-mod owners;
-mod read;
-mod runs;
 mod stats;
-mod turns;
 mod who;
-mod whole;
-mod write;
-mod xattr;
+
+mod desk;
+mod turns;
+
+mod files;
+mod inodes;
+mod listing;
+mod locks;
+mod names;
+
+mod door;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -46,13 +40,15 @@ use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_fs::Fs;
+use cairn_posix::Posix;
 use fuser::{Config, MountOption, Session, SessionACL};
 use tokio::runtime::Handle;
 
 use awake::Awake;
+use desk::Desk;
 use door::Door;
 use kernel::Kernel;
-use nodes::Mount;
+use turns::Turns;
 
 /// What the kernel asks for ahead where a file is read in order: some requests at a time.
 const READ_AHEAD_KIB: u32 = 8192;
@@ -78,7 +74,8 @@ pub struct Options {
 
 /// A file system that is mounted. Ends when it is unmounted.
 pub struct Mounted {
-    mount: Arc<Mount>,
+    posix: Arc<Posix>,
+    runtime: Handle,
     session: Session<Door>,
     awake: Option<Arc<Awake>>,
 }
@@ -92,7 +89,10 @@ pub fn mount(
     options: &Options,
 ) -> io::Result<Mounted> {
     let kernel = Arc::new(Kernel::default());
-    let mount = Mount::new(fs, caller, runtime, Arc::clone(&kernel), options);
+    let (dirty_bytes, opens_nothing) =
+        (options.dirty_bytes, options.read_only && options.local_locks);
+    let kept = cairn_posix::Options { dirty_bytes, opens_nothing };
+    let posix = Posix::new(fs, caller, runtime.clone(), Arc::clone(&kernel) as _, kept);
     let threads = options.threads.max(1);
     let mut config = Config::default();
     config.n_threads = Some(threads);
@@ -107,12 +107,13 @@ pub fn mount(
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
     let awake = options.low_latency.then(Awake::new).transpose()?.map(Arc::new);
-    let door = Door::new(Arc::clone(&mount), threads, awake.clone());
+    let desk = Desk::new(Arc::clone(&posix), runtime.clone(), opens_nothing);
+    let door = Door::new(desk, Turns::new(Arc::clone(&kernel), threads, awake.clone()));
     let session = Session::new(door, at, &config)?;
     kernel::read_ahead(at, READ_AHEAD_KIB);
     kernel.connect(session.as_fd().try_clone_to_owned()?);
-    mount.follow_changes();
-    Ok(Mounted { mount, session, awake })
+    posix.follow_changes();
+    Ok(Mounted { posix, runtime, session, awake })
 }
 
 /// What `/proc/mounts` shows as type: `fuse.cairn`. Where root mounts, the kernel itself is told.
@@ -126,11 +127,11 @@ fn subtype() -> MountOption {
 impl Mounted {
     /// Answers requests until it is unmounted.
     pub fn serve(self) -> io::Result<()> {
-        let (swept, awake) = (Arc::downgrade(&self.mount), self.awake);
-        self.mount.runtime.spawn(async move {
-            while let Some(mount) = swept.upgrade() {
-                mount.sweep();
-                drop(mount);
+        let (swept, awake) = (Arc::downgrade(&self.posix), self.awake);
+        self.runtime.spawn(async move {
+            while let Some(posix) = swept.upgrade() {
+                posix.sweep();
+                drop(posix);
                 // Some requests end without the thread that took them looking out for more.
                 if let Some(awake) = &awake {
                     awake.release();
@@ -143,16 +144,16 @@ impl Mounted {
 
     /// Writes back what was written, of all files; what fails is logged.
     pub fn flusher(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mount = Arc::clone(&self.mount);
-        async move { mount.flush_all().await }
+        let posix = Arc::clone(&self.posix);
+        async move { posix.flush_all().await }
     }
 
     /// Waits until no file is open. Where it was unmounted, another mount namespace may still
     /// have a copy of it, and it does not end by itself.
     pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mount = Arc::clone(&self.mount);
+        let posix = Arc::clone(&self.posix);
         async move {
-            while mount.counts().0 > 0 {
+            while posix.stats().files_open > 0 {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }

@@ -9,6 +9,7 @@ use cairn_base::rng::RealRng;
 use cairn_base::stage::Scope;
 use cairn_base::trace::Traces;
 use cairn_base::{Rng, Stage, Stages};
+use cairn_posix::Work;
 
 /// Requests of the kernel, by operation.
 pub const OPERATIONS: [&str; 28] = [
@@ -61,9 +62,6 @@ struct One {
 pub struct Stats {
     traces: Traces,
     operations: [One; OPERATIONS.len()],
-    pub bytes_read: AtomicU64,
-    pub bytes_written: AtomicU64,
-    pub bytes_written_back: AtomicU64,
 }
 
 /// Measures one request, until it is dropped.
@@ -82,10 +80,11 @@ impl Timer {
     }
 
     /// The rest of the request.
-    pub async fn during(mut self, work: impl Future<Output = ()> + Send) {
-        let mut scope = Scope::new(Some(self.stages), Box::pin(work));
-        (&mut scope).await;
+    pub async fn during<T>(mut self, work: Work<T>, reply: impl FnOnce(T)) {
+        let mut scope = Scope::new(Some(self.stages), work);
+        let answer = (&mut scope).await;
         self.stages = scope.stages.unwrap_or(self.stages);
+        reply(answer);
     }
 }
 
@@ -99,13 +98,7 @@ impl Drop for Timer {
 impl Default for Stats {
     fn default() -> Stats {
         let start = [RealRng.next_u64(), RealRng.next_u64()];
-        Stats {
-            traces: Traces::new(start, 0.0),
-            operations: Default::default(),
-            bytes_read: AtomicU64::new(0),
-            bytes_written: AtomicU64::new(0),
-            bytes_written_back: AtomicU64::new(0),
-        }
+        Stats { traces: Traces::new(start, 0.0), operations: Default::default() }
     }
 }
 
@@ -154,13 +147,6 @@ impl Stats {
                 }
             }
             text.push('\n');
-        }
-        for (name, bytes) in [
-            ("bytes_read", &self.bytes_read),
-            ("bytes_written", &self.bytes_written),
-            ("bytes_written_back", &self.bytes_written_back),
-        ] {
-            let _ = writeln!(text, "{name} {}", bytes.load(Ordering::Relaxed));
         }
         text
     }

@@ -2,36 +2,12 @@
 
 use std::fs;
 
-use cairn_auth::{Caller, Posix};
+use cairn_posix::Who;
 use fuser::Request;
 
-/// Who made a request of the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Who {
-    pub uid: u32,
-    pub gid: u32,
-    pub pid: u32,
-}
-
-impl Who {
-    pub fn of(request: &Request) -> Who {
-        Who { uid: request.uid(), gid: request.gid(), pid: request.pid() }
-    }
-
-    /// Without supplementary groups: enough for most, since the kernel has checked mode bits.
-    pub fn caller(self, user: &Caller) -> Caller {
-        let Who { uid, gid, .. } = self;
-        user.clone().with_posix(Posix { uid, gid, groups: Vec::new() })
-    }
-
-    /// With the groups of the process, which cost a look into `/proc`.
-    pub fn caller_in_groups(self, user: &Caller) -> Caller {
-        let Who { uid, gid, pid } = self;
-        if uid == 0 {
-            return self.caller(user);
-        }
-        user.clone().with_posix(Posix { uid, gid, groups: groups_of(pid) })
-    }
+/// Who made a request of the kernel, which has checked mode bits.
+pub fn who(request: &Request) -> Who {
+    Who::process(request.uid(), request.gid(), request.pid(), groups_of)
 }
 
 /// Whether a thread has got a signal that it does not block, or is gone. Of one in another PID

@@ -1,6 +1,7 @@
 //! Chores of Cairn's developers; those that check something are tests, too.
 
 pub mod cluster;
+pub mod floors;
 pub mod proto;
 pub mod supply;
 pub mod tidy;

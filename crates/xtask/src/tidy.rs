@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 13] = [
+const DIRECTIONS: [(&str, &[&str]); 14] = [
     ("base", &[]),
     ("auth", &["base"]),
     ("blocks", &["base"]),
@@ -12,7 +12,8 @@ const DIRECTIONS: [(&str, &[&str]); 13] = [
     ("fs", &["base", "auth", "meta", "blocks"]),
     ("cluster", &["base", "auth", "meta", "blocks"]),
     ("doors", &["base", "auth", "fs"]),
-    ("fuse", &["base", "auth", "fs"]),
+    ("posix", &["base", "auth", "fs"]),
+    ("fuse", &["base", "auth", "fs", "posix"]),
     ("bench", &[]),
     ("doctor", &[]),
     (
@@ -24,7 +25,7 @@ const DIRECTIONS: [(&str, &[&str]); 13] = [
 ];
 
 /// What a crate must never depend on, and why.
-const ABSENCES: [(&str, &[&str], &str); 8] = [
+const ABSENCES: [(&str, &[&str], &str); 9] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
     ("meta", &["hyper", "s3s", "http"], "meta knows no protocol"),
@@ -32,6 +33,7 @@ const ABSENCES: [(&str, &[&str], &str); 8] = [
     ("fs", &["hyper", "s3s", "http", "quick-xml", "fuser"], "fs knows no protocol"),
     ("cluster", &["s3s", "quick-xml", "fuser"], "cluster knows no door"),
     ("doors", &["redb", "cairn-meta", "cairn-blocks"], "doors build no keys and see no blocks"),
+    ("posix", &["fuser", "rustix", "hyper", "http"], "posix knows no kernel and no protocol"),
     ("fuse", &["hyper", "http", "cairn-meta", "cairn-blocks"], "a mount knows no network"),
 ];
 
@@ -43,6 +45,7 @@ pub fn check(root: &Path) -> Vec<String> {
     let mut findings = check_directions(root);
     findings.extend(crate::proto::check(root));
     findings.extend(crate::supply::check(root));
+    findings.extend(crate::floors::check(root));
     for file in rust_files(&root.join("crates")) {
         let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
         if name == crate::proto::MADE {

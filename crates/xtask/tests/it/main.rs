@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use xtask::supply::{check_metadata, is_allowed};
+use xtask::floors::{check_module, floors};
 use xtask::tidy::{check, check_manifest, check_text};
 
 #[test]
@@ -77,4 +78,15 @@ fn an_expression_of_licences_is_read() {
     ] {
         assert!(!is_allowed(expression, &allowed), "{expression}");
     }
+}
+
+#[test]
+fn a_module_that_uses_one_beside_or_below_it_is_found() {
+    let floors = floors("//! A crate.\n\nmod a;\nmod b;\n\npub mod c;\n\nuse std::fs;\n");
+    let found = |module, text| check_module(&floors, module, text);
+    assert!(found("c", "use crate::a::A;\nuse crate::{a, b::B};\nuse crate::Root;").is_empty());
+    assert_eq!(found("a", "use crate::b::B;").len(), 1);
+    assert_eq!(found("b", "use crate::{Root, c};").len(), 1);
+    assert_eq!(found("d", "").len(), 1);
+    assert!(found("a", "use crate::a::A;").is_empty(), "in its tests");
 }

@@ -10,11 +10,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use cairn_base::SessionId;
+use cairn_base::{Error, Ino, SessionId};
 use cairn_fs::rows::Space;
 use parking_lot::Mutex;
 
-use crate::locks::Wanted;
+use crate::wanted::Wanted;
 
 /// Who of this machine has locks on a file, or tried to get one.
 #[derive(Default)]
@@ -157,22 +157,27 @@ impl Lockers {
     }
 }
 
+/// What is answered once the locks on a file are lost.
+pub fn lost(ino: Ino) -> Error {
+    let what = format!("inode {ino}: its locks were lost with the session");
+    Error::Io(std::io::Error::other(what))
+}
+
 #[cfg(test)]
 mod tests {
     use cairn_fs::rows::{Lock, Locks};
 
     use super::*;
+    use crate::wanted::{END, LockKind};
 
     const SESSION: SessionId = SessionId(1);
-    const END: u64 = i64::MAX as u64;
 
     fn wanted(owner: u64, space: Space) -> Wanted {
-        Wanted { owner, pid: 1, start: 0, last: END, kind: 1, space }
+        Wanted { owner, pid: 1, start: 0, last: END, kind: LockKind::Write, space }
     }
 
     fn lock(wanted: Wanted) -> Lock {
-        let Wanted { owner, pid, start, last, space, .. } = wanted;
-        Lock { session: SESSION, owner, pid, exclusive: true, start, last, space }
+        wanted.lock(SESSION)
     }
 
     /// A file with its locks as the metadata has them, and two open files of it.

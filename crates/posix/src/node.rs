@@ -11,8 +11,8 @@ use cairn_fs::{FileWriter, Fs, Object, PACKED_RUNS, Piece};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 
-use crate::locks;
-use crate::owners::Held;
+use crate::answer::Answer;
+use crate::owners::{self, Held};
 use crate::runs::{Frozen, Runs, overlay};
 
 /// Blocks of one file on their way at the same time.
@@ -28,6 +28,9 @@ const FORMER: Duration = Duration::from_secs(60);
 const INLINE_RUNS: usize = 4;
 /// Small writes to one chunk after which it is rewritten.
 const SMALL_WRITES: u32 = 32;
+/// Changes from here on are of what was written and not written back: neither the master nor a
+/// session numbers operations so. They begin with the time, so that none comes twice.
+const WRITTEN: u64 = Inode::NO_BATCH | Inode::NO_BATCH >> 1;
 /// From this many bytes on, what is whole is written back while more is written.
 const EAGER_BYTES: u64 = 2 * limits::BLOCK_BYTES as u64;
 
@@ -48,6 +51,8 @@ struct State {
     frozen: Arc<Frozen>,
     /// When it was last written to, while that was not written back.
     written: Option<Timestamp>,
+    /// Names what was written here last: no other state of the file has it.
+    change: u64,
     /// On whose behalf it is written back.
     writer: Option<Caller>,
     /// How often bytes were dropped that somebody had written.
@@ -73,18 +78,21 @@ struct Last {
 /// What is here of a file, over what the store says.
 pub struct Local {
     pub end: u64,
-    written: Option<Timestamp>,
+    /// When it was written, and what names that.
+    written: Option<(Timestamp, u64)>,
     retained: bool,
     patches: Frozen,
 }
 
 impl Node {
     pub fn new(fs: &Fs, ino: Ino) -> Node {
+        let now = fs.clock().now().0.unsigned_abs();
+        let change = WRITTEN | now & !WRITTEN;
         Node {
             ino,
             fs: fs.clone(),
             writer: fs.writer(ino),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(State { change, ..State::default() }),
             locks: Held::default(),
             writing_back: tokio::sync::Mutex::new(()),
         }
@@ -97,6 +105,7 @@ impl Node {
         let before = state.dirty.bytes();
         state.dirty.write(offset, data);
         state.written = Some(self.fs.clock().now());
+        state.change = WRITTEN | state.change.wrapping_add(1);
         let is_clean = before == 0 && state.frozen.is_empty();
         // What root writes does not have what others wrote before it written back as if by root.
         if (is_clean || !is_root(caller)) && state.writer.as_ref() != Some(caller) {
@@ -123,7 +132,7 @@ impl Node {
         let frozen = state.frozen.iter().map(|(at, run)| at + run.len() as u64);
         Local {
             end: frozen.max().unwrap_or(0).max(state.dirty.end()),
-            written: state.written,
+            written: state.written.map(|written| (written, state.change)),
             retained: state.retained,
             patches,
         }
@@ -140,6 +149,14 @@ impl Node {
         let state = self.state.lock();
         let bytes = state.dirty.bytes() + length(&state.frozen);
         (1..=limits::BLOCK_BYTES as u64).contains(&bytes) && !state.retained
+    }
+
+    /// An answer for which much of the file may have to be written back.
+    pub fn answer<T>(&self, work: impl Future<Output = T> + Send + 'static) -> Answer<T> {
+        match self.dirty_bytes() > limits::INLINE_BYTES as u64 {
+            true => Answer::later(work),
+            false => Answer::soon(work),
+        }
     }
 
     /// Bytes written and not written back.
@@ -196,7 +213,7 @@ impl Node {
     pub fn session(&self) -> Result<SessionId> {
         let now = self.fs.session();
         match self.locks.session(now) {
-            Some(held) if held != now => Err(locks::lost(self.ino)),
+            Some(held) if held != now => Err(owners::lost(self.ino)),
             _ => Ok(now),
         }
     }
@@ -411,7 +428,8 @@ impl Local {
     /// The inode with what is here.
     pub fn over(&self, mut inode: Inode) -> Inode {
         inode.size = inode.size.max(self.end);
-        if let Some(written) = self.written {
+        if let Some((written, change)) = self.written {
+            inode.change = change;
             inode.mtime = inode.mtime.max(written);
             inode.ctime = inode.ctime.max(written);
         }

@@ -7,43 +7,59 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::Object;
-use fuser::{FileHandle, ReplyData, ReplyLseek};
 
-use crate::errno;
-use crate::node::{Local, Node};
-use crate::nodes::{Handle, Mount};
+use crate::answer::Answer;
+use crate::handle::{Descriptor, Handle};
+use crate::node::Local;
+use crate::posix::Posix;
+use crate::who::Who;
 
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
+/// What is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    File(Descriptor),
+    /// A file that nobody opened here: whoever reads it may, as somebody else has checked.
+    Unopened(Ino),
+}
 
-impl Mount {
+/// What is looked for in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sought {
+    Data,
+    Hole,
+}
+
+impl Posix {
+    /// At most `size` bytes from `offset` on; fewer where the file ends.
     pub fn read(
-        self: &Arc<Mount>,
-        (ino, handle): (Ino, FileHandle),
+        self: &Arc<Posix>,
+        source: Source,
         offset: u64,
         size: u32,
-        reply: ReplyData,
-    ) {
-        let timer = self.time("read");
-        let handle = match self.reader(ino, handle) {
+    ) -> Answer<Result<Bytes>> {
+        let handle = match self.reader(source) {
             Ok(handle) => handle,
-            Err(error) => return reply.error(errno::of(&error)),
+            Err(error) => return Answer::Now(Err(error)),
         };
         let range = offset..offset.saturating_add(u64::from(size));
         if let Some(bytes) = self.read_now(&handle, &range) {
-            self.stats.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            return reply.data(&bytes);
+            self.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            return Answer::Now(Ok(bytes));
         }
-        let mount = Arc::clone(self);
-        self.work(timer, async move {
-            match mount.read_range(&handle, range).await {
-                Ok(bytes) => {
-                    mount.stats.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                    reply.data(&bytes);
-                }
-                Err(error) => reply.error(errno::of_inode(&error)),
-            }
-        });
+        let posix = Arc::clone(self);
+        Answer::later(async move {
+            let bytes = posix.read_range(&handle, range).await?;
+            posix.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            Ok(bytes)
+        })
+    }
+
+    /// By which a file is read.
+    fn reader(&self, source: Source) -> Result<Arc<Handle>> {
+        match source {
+            Source::File(file) => self.usable(file),
+            Source::Unopened(ino) => Ok(self.files.reader(ino, || Who::root().caller(&self.user))),
+        }
     }
 
     /// Where all of it is in memory.
@@ -78,7 +94,7 @@ impl Mount {
     }
 
     async fn object(&self, handle: &Handle) -> Result<Object> {
-        let node: &Node = &handle.node;
+        let node = &handle.node;
         match self.fs.open_inode(&handle.caller, node.ino, true).await {
             Ok(object) => {
                 node.remember(&object);
@@ -89,34 +105,24 @@ impl Mount {
         }
     }
 
+    /// Where, from `offset` on, there are data or a hole; `None` if there are none before the end.
     pub fn seek(
-        self: &Arc<Mount>,
-        (ino, handle): (Ino, FileHandle),
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        let timer = self.time("other");
-        let handle = match self.reader(ino, handle) {
-            Ok(handle) if matches!(whence, SEEK_DATA | SEEK_HOLE) => handle,
-            _ => return reply.error(fuser::Errno::EINVAL),
+        self: &Arc<Posix>,
+        source: Source,
+        offset: u64,
+        sought: Sought,
+    ) -> Answer<Result<Option<u64>>> {
+        let handle = match self.reader(source) {
+            Ok(handle) => handle,
+            Err(error) => return Answer::Now(Err(error)),
         };
-        // There is nothing before the beginning, as there is nothing behind the end.
-        let Ok(offset) = u64::try_from(offset) else { return reply.error(fuser::Errno::ENXIO) };
-        let mount = Arc::clone(self);
-        self.work(timer, async move {
-            let found = async {
-                // Holes are those of the store.
-                handle.node.flush(|bytes| mount.less_dirty(bytes)).await?;
-                let object = mount.object(&handle).await?;
-                object.seek(offset, whence == SEEK_HOLE).await
-            };
-            match found.await {
-                Ok(Some(at)) => reply.offset(i64::try_from(at).unwrap_or(i64::MAX)),
-                Ok(None) => reply.error(fuser::Errno::ENXIO),
-                Err(error) => reply.error(errno::of_inode(&error)),
-            }
-        });
+        let posix = Arc::clone(self);
+        Answer::later(async move {
+            // Holes are those of the store.
+            handle.node.flush(|bytes| posix.dirt.less(bytes)).await?;
+            let object = posix.object(&handle).await?;
+            object.seek(offset, sought == Sought::Hole).await
+        })
     }
 }
 

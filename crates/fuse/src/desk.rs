@@ -1,0 +1,82 @@
+//! Calls of a mount, whose answers go back to the kernel when they are there.
+
+use std::ffi::OsStr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use cairn_base::Ino;
+use cairn_posix::{Answer, Descriptor, Posix, Source};
+use fuser::{Errno, FileHandle, Generation};
+use tokio::runtime::Handle as Runtime;
+
+use crate::stats::{Stats, Timer};
+
+/// Numbers of inodes are never used again, so there is one generation.
+pub const GENERATION: Generation = Generation(0);
+
+pub struct Desk {
+    pub posix: Arc<Posix>,
+    runtime: Runtime,
+    pub stats: Arc<Stats>,
+    /// The kernel opens, closes and locks files by itself.
+    pub opens_nothing: bool,
+}
+
+/// Tasks of one type: the code around a task is compiled once, and not for each call.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is open by a number of the kernel's.
+pub fn open(handle: FileHandle) -> Descriptor {
+    Descriptor(handle.0)
+}
+
+/// A name that is to be made: they are in UTF-8 only.
+pub fn text(name: &OsStr) -> Result<&str, Errno> {
+    name.to_str().ok_or(Errno::EILSEQ)
+}
+
+impl Desk {
+    pub fn new(posix: Arc<Posix>, runtime: Runtime, opens_nothing: bool) -> Desk {
+        Desk { posix, runtime, stats: Arc::default(), opens_nothing }
+    }
+
+    pub fn time(&self, operation: &str) -> Timer {
+        Timer::start(&self.stats, operation)
+    }
+
+    /// Replies when there is an answer. A longer one goes on in a task, so that this thread takes
+    /// the next request.
+    pub fn answer<T: Send + 'static>(
+        &self,
+        timer: Timer,
+        answer: Answer<T>,
+        reply: impl FnOnce(T) + Send + 'static,
+    ) {
+        match answer {
+            Answer::Now(answer) => reply(answer),
+            Answer::Soon(work) => {
+                let mut work: Work = Box::pin(timer.during(work, reply));
+                let begun = {
+                    let _runtime = self.runtime.enter();
+                    work.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+                };
+                if begun.is_pending() {
+                    self.runtime.spawn(work);
+                }
+            }
+            Answer::Later(work) => {
+                let work: Work = Box::pin(timer.during(work, reply));
+                self.runtime.spawn(work);
+            }
+        }
+    }
+
+    /// What is read: by its opening, if there was one.
+    pub fn source(&self, ino: Ino, handle: FileHandle) -> Source {
+        match self.opens_nothing {
+            true => Source::Unopened(ino),
+            false => Source::File(open(handle)),
+        }
+    }
+}

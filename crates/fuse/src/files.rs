@@ -1,0 +1,178 @@
+//! Files: opening, reading, writing and closing them.
+
+use std::ffi::OsStr;
+
+use cairn_base::{Error, Ino, Result};
+use cairn_posix::{Mode, Who, Writing};
+use fuser::{
+    Errno, FileHandle, LockOwner, OpenFlags, ReplyCreate, ReplyData, ReplyEmpty, ReplyLseek,
+    ReplyOpen, ReplyWrite, WriteFlags,
+};
+
+use crate::attributes::attributes;
+use crate::desk::{Desk, GENERATION, open, text};
+use crate::{errno, flags};
+
+/// What one request copies, at most: the answer has 32 bits.
+const COPIED_BYTES: u64 = u32::MAX as u64 & !0xFFF;
+
+fn reply_done(reply: ReplyEmpty, done: Result<()>) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno::of_inode(&error)),
+    }
+}
+
+impl Desk {
+    pub fn open(&self, who: Who, ino: Ino, flags: OpenFlags, reply: ReplyOpen) {
+        let timer = self.time("open");
+        let opened = self.posix.open(who, ino, flags::intent(flags));
+        self.answer(timer, opened, move |opened| match opened {
+            Ok(opened) => {
+                let flags = flags::opened(flags, opened.is_locked);
+                reply.opened(FileHandle(opened.file.0), flags);
+            }
+            Err(error) => reply.error(errno::of_inode(&error)),
+        });
+    }
+
+    pub fn create(
+        &self,
+        who: Who,
+        (parent, name): (Ino, &OsStr),
+        mode: Mode,
+        flags: OpenFlags,
+        reply: ReplyCreate,
+    ) {
+        let name = match text(name) {
+            Ok(name) => name,
+            Err(refused) => return reply.error(refused),
+        };
+        let timer = self.time("create");
+        let (intent, exclusive) = (flags::intent(flags), flags::is_exclusive(flags));
+        let created = self.posix.create(who, (parent, name), mode, intent, exclusive);
+        self.answer(timer, created, move |created| match created {
+            Ok((entry, opened)) => {
+                let attributes = attributes(&entry.attributes);
+                let handle = FileHandle(opened.file.0);
+                let flags = flags::opened(flags, opened.is_locked);
+                reply.created(&entry.keeps_name, &attributes, GENERATION, handle, flags);
+            }
+            Err(error) => reply.error(errno::of_name(&error)),
+        });
+    }
+
+    pub fn read(&self, file: (Ino, FileHandle), offset: u64, size: u32, reply: ReplyData) {
+        let timer = self.time("read");
+        let read = self.posix.read(self.source(file.0, file.1), offset, size);
+        self.answer(timer, read, move |read| match read {
+            Ok(bytes) => reply.data(&bytes),
+            Err(error) => reply.error(errno::of_inode(&error)),
+        });
+    }
+
+    pub fn seek(&self, file: (Ino, FileHandle), offset: i64, whence: i32, reply: ReplyLseek) {
+        let timer = self.time("other");
+        let sought = match flags::sought(whence) {
+            Ok(sought) => sought,
+            Err(refused) => return reply.error(refused),
+        };
+        // There is nothing before the beginning, as there is nothing behind the end.
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        let found = self.posix.seek(self.source(file.0, file.1), offset, sought);
+        self.answer(timer, found, move |found| match found {
+            Ok(Some(at)) => reply.offset(i64::try_from(at).unwrap_or(i64::MAX)),
+            Ok(None) => reply.error(Errno::ENXIO),
+            Err(error) => reply.error(errno::of_inode(&error)),
+        });
+    }
+
+    pub fn write(
+        &self,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        (kills, flags): (WriteFlags, OpenFlags),
+        reply: ReplyWrite,
+    ) {
+        let timer = self.time("write");
+        let writing = Writing {
+            // As the description is now: a program may have changed it since it was opened.
+            appends: flags::is_appended(flags),
+            syncs: flags::is_synced(flags),
+            kills_setuid: kills.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+        };
+        let size = data.len() as u32;
+        let written = self.posix.write(open(handle), offset, data, writing);
+        self.answer(timer, written, move |written| match written {
+            Ok(()) => reply.written(size),
+            Err(error) => reply.error(errno::of_inode(&error)),
+        });
+    }
+
+    pub fn flush(&self, handle: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        let timer = self.time("flush");
+        let flushed = self.posix.flush(open(handle), owner.0);
+        self.answer(timer, flushed, move |flushed| reply_done(reply, flushed));
+    }
+
+    pub fn sync(&self, handle: FileHandle, reply: ReplyEmpty) {
+        let timer = self.time("fsync");
+        let synced = self.posix.sync(open(handle));
+        self.answer(timer, synced, move |synced| reply_done(reply, synced));
+    }
+
+    pub fn sync_directory(&self, handle: FileHandle, reply: ReplyEmpty) {
+        let timer = self.time("fsync");
+        let synced = self.posix.sync_directory(open(handle));
+        self.answer(timer, synced, move |synced| reply_done(reply, synced));
+    }
+
+    pub fn release(&self, handle: FileHandle, reply: ReplyEmpty) {
+        let timer = self.time("release");
+        let released = self.posix.release(open(handle));
+        self.answer(timer, released, move |()| reply.ok());
+    }
+
+    pub fn allocate(
+        &self,
+        handle: FileHandle,
+        (who, mode): (Who, i32),
+        range: (u64, u64),
+        reply: ReplyEmpty,
+    ) {
+        let timer = self.time("other");
+        if !self.posix.is_writable(open(handle)) {
+            return reply.error(Errno::EBADF);
+        }
+        let allocation = match flags::allocation(mode) {
+            Ok(allocation) => allocation,
+            Err(refused) => return reply.error(refused),
+        };
+        let done = self.posix.allocate(open(handle), who, range, allocation);
+        self.answer(timer, done, move |done| reply_done(reply, done));
+    }
+
+    /// Where it does not go by reference, the kernel reads and writes the bytes instead.
+    pub fn copy_range(
+        &self,
+        (source, source_offset): (FileHandle, u64),
+        (target, target_offset): (FileHandle, u64),
+        (who, length): (Who, u64),
+        reply: ReplyWrite,
+    ) {
+        let timer = self.time("copy");
+        let (source, target) = (open(source), open(target));
+        if !self.posix.is_usable(source) || !self.posix.is_writable(target) {
+            return reply.error(Errno::EBADF);
+        }
+        let (from, to) = ((source, source_offset), (target, target_offset));
+        let copied = self.posix.copy_range(from, to, who, length.min(COPIED_BYTES));
+        self.answer(timer, copied, move |copied| match copied {
+            // It was at most that many.
+            Ok(copied) => reply.written(copied as u32),
+            Err(Error::TooLarge(_) | Error::Conflict(_)) => reply.error(Errno::EOPNOTSUPP),
+            Err(error) => reply.error(errno::of_inode(&error)),
+        });
+    }
+}

@@ -1,0 +1,69 @@
+//! Making a file that somebody may ask for twice: the second time it is the file that was made.
+//!
+//! Whoever asks chooses a verifier, which is kept in the times of the file, as other servers of NFS
+//! do, until the times are set. That takes two operations: should this process die between them,
+//! whoever asks again is told that the file exists. A verifier as a field of [`Create`], which is
+//! on the wire, would make it one.
+
+use std::sync::Arc;
+
+use cairn_base::{Error, Ino, Result, Timestamp};
+use cairn_fs::ops::create::Create;
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::setattr::{SetTime, Setattr};
+use cairn_fs::rows::{Inode, Kind};
+
+use crate::answer::Answer;
+use crate::names::Mode;
+use crate::posix::Posix;
+use crate::shown::Entry;
+use crate::who::Who;
+
+/// What tells a request from all others.
+pub type Verifier = [u8; 8];
+
+/// The times that stand for a verifier: whole seconds.
+fn times(verifier: Verifier) -> [Timestamp; 2] {
+    let [a, b, c, d, e, f, g, h] = verifier;
+    [[a, b, c, d], [e, f, g, h]].map(|half| Timestamp::from_secs(u32::from_be_bytes(half).into()))
+}
+
+impl Posix {
+    /// # Errors
+    /// `Exists` if there is anything of that name that was not made by the same verifier.
+    pub fn create_once(
+        self: &Arc<Posix>,
+        who: Who,
+        (parent, name): (Ino, &str),
+        Mode { bits, umask }: Mode,
+        verifier: Verifier,
+    ) -> Answer<Result<Entry>> {
+        let name = name.as_bytes().to_vec();
+        let lookup = Lookup { parent, name: name.clone() };
+        let verb = Create { parent, name, mode: bits & 0o7777, umask, exclusive: true };
+        let moment = self.known.moment();
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let made = match posix.fs.run(&posix.caller(&who), verb).await {
+                Ok((ino, ..)) => (ino, posix.mark(&who, ino, verifier).await?),
+                Err(Error::Exists(text)) => {
+                    let (ino, inode) = posix.fs.read(&posix.caller(&who), lookup.clone()).await?;
+                    let is_same = [inode.atime, inode.mtime] == times(verifier);
+                    if inode.kind != Kind::File || !is_same {
+                        return Err(Error::Exists(text));
+                    }
+                    (ino, inode)
+                }
+                Err(error) => return Err(error),
+            };
+            let (made, keeps) = posix.as_leased(&who, lookup, made);
+            Ok(posix.entry(made, moment, keeps))
+        })
+    }
+
+    async fn mark(&self, who: &Who, ino: Ino, verifier: Verifier) -> Result<Inode> {
+        let [atime, mtime] = times(verifier).map(|time| Some(SetTime::At(time)));
+        let verb = Setattr { ino, mode: None, uid: None, gid: None, atime, mtime };
+        Ok(self.fs.run(&self.caller(who), verb).await?.0)
+    }
+}

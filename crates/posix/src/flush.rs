@@ -1,0 +1,101 @@
+//! Writing back what was written.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cairn_base::{Error, Result};
+
+use crate::answer::Answer;
+use crate::handle::{Descriptor, Handle};
+use crate::node::Node;
+use crate::posix::Posix;
+
+/// How long a writer waits for room, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Posix {
+    /// Has what was written to a file, and all that was done, become durable.
+    pub fn sync(self: &Arc<Posix>, file: Descriptor) -> Answer<Result<()>> {
+        let handle = match self.usable(file) {
+            Ok(handle) => handle,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let posix = Arc::clone(self);
+        Answer::later(async move { posix.sync_file(&handle).await })
+    }
+
+    /// Has all that was done become durable.
+    pub fn sync_directory(self: &Arc<Posix>, directory: Descriptor) -> Answer<Result<()>> {
+        let directory = match self.files.directory(directory) {
+            Ok(directory) => directory,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let posix = Arc::clone(self);
+        Answer::later(async move {
+            posix.fs.meta().flush().await?;
+            // Also if something came to nothing that nobody who has it open has heard of.
+            directory.heard.hear(posix.fs.meta().lost())
+        })
+    }
+
+    pub(crate) async fn sync_file(&self, handle: &Handle) -> Result<()> {
+        handle.node.flush(|bytes| self.dirt.less(bytes)).await?;
+        self.fs.meta().flush().await?;
+        handle.hear(self.fs.meta().lost())
+    }
+
+    /// Waits until writers may go on; they may not while nothing can be written back.
+    pub(crate) async fn has_room(&self, node: &Arc<Node>) -> Result<()> {
+        let began = Instant::now();
+        while self.dirt.is_full() {
+            let less = self.dirt.wait();
+            node.flush(|bytes| self.dirt.less(bytes)).await?;
+            if !self.dirt.is_full() {
+                return Ok(());
+            }
+            // It is other files that hold the rest.
+            let _ = tokio::time::timeout(LOOK, less).await;
+            if began.elapsed() > PATIENCE {
+                return Err(Error::Unavailable("what was written is not written back".into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes back what has been waiting, and lets go of what is not read any more. To be called
+    /// every few seconds.
+    pub fn sweep(self: &Arc<Posix>) {
+        self.files.keep_readers(Node::sweep);
+        for node in self.files.nodes() {
+            node.sweep();
+            if node.is_dirty() && !node.is_writing_back() {
+                let posix = Arc::clone(self);
+                self.runtime.spawn(async move {
+                    node.flush_later(|bytes| posix.dirt.less(bytes)).await;
+                });
+            }
+        }
+    }
+
+    /// Writes back what was written to a file, and waits for that, but not for long. It goes on
+    /// meanwhile and after.
+    pub(crate) async fn write_back_soon(self: &Arc<Posix>, node: Arc<Node>) {
+        let posix = Arc::clone(self);
+        let flush = async move { node.flush_later(|bytes| posix.dirt.less(bytes)).await };
+        let mut flush = Box::pin(flush);
+        if futures_util::poll!(flush.as_mut()).is_pending() {
+            let _ = tokio::time::timeout(LOOK, self.runtime.spawn(flush)).await;
+        }
+    }
+
+    /// Writes back what was written, of all files; what fails is logged.
+    pub async fn flush_all(&self) {
+        for node in self.files.nodes() {
+            node.flush_later(|bytes| self.dirt.less(bytes)).await;
+        }
+        if let Err(error) = self.fs.meta().flush().await {
+            tracing::error!(%error, "what was done last may not be durable");
+        }
+    }
+}

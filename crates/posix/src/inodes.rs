@@ -1,0 +1,196 @@
+//! Inodes: their attributes, asked for and changed, and who may do what with them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::ops::getattr::{Access, Getattr};
+use cairn_fs::ops::posix::{READ, SEARCH, WRITE};
+use cairn_fs::ops::setattr::{SetTime, Setattr};
+use cairn_fs::ops::statfs::Statfs;
+use cairn_fs::rows::Inode;
+
+use crate::answer::Answer;
+use crate::attributes::Attributes;
+use crate::handle::Descriptor;
+use crate::posix::Posix;
+use crate::who::Who;
+
+/// Files there is room for, as far as anybody asks.
+const FILES: u64 = 1 << 40;
+
+/// What is to be set of an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<SetTime>,
+    pub mtime: Option<SetTime>,
+}
+
+/// What somebody may do with an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rights {
+    pub reads: bool,
+    pub writes: bool,
+    /// Or searches, of a directory.
+    pub executes: bool,
+}
+
+/// How much room there is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Space {
+    pub bytes: u64,
+    pub free_bytes: u64,
+    pub files: u64,
+    pub free_files: u64,
+}
+
+impl Posix {
+    /// Shows an inode, and says how long that may be kept. If its times shall stay as they are
+    /// shown (`stays`), what little is not written back is so first: a program may go by them. The
+    /// kernel also asks so where it checks rights.
+    pub fn attributes(
+        self: &Arc<Posix>,
+        who: Who,
+        ino: Ino,
+        stays: bool,
+    ) -> Answer<Result<(Attributes, Duration)>> {
+        let moment = self.known.moment();
+        if let Some(inode) = self.gone.find(ino) {
+            return Answer::Now(Ok((Attributes::of(ino, &inode), Duration::ZERO)));
+        }
+        let node = self.files.node(ino);
+        let local = node.as_ref().map(|node| node.local(&(0..0)));
+        let to_flush = node.clone().filter(|node| stays && node.is_soon_flushed());
+        if to_flush.is_none()
+            && let Some(Ok((inode, _))) =
+                self.fs.read_now(&who.caller(&self.user), &Getattr { ino })
+        {
+            let inode = local.map_or(inode.clone(), |local| local.over(inode));
+            return Answer::Now(Ok((self.show(ino, moment, inode), self.keeps(moment))));
+        }
+        let (posix, flushed) = (Arc::clone(self), to_flush.clone());
+        let work = async move {
+            if let Some(node) = to_flush {
+                posix.write_back_soon(node).await;
+            }
+            let moment = posix.known.moment();
+            let local = node.as_ref().map(|node| node.local(&(0..0)));
+            let (found, keeps) = posix.attributes_of(&who, ino).await;
+            let inode = match (found, &node) {
+                // Removed elsewhere, and read here for a while yet.
+                (Err(Error::NotFound(_)), Some(node)) => match node.last() {
+                    Some(object) => Inode { nlink: 0, ..object.inode().clone() },
+                    None => return Err(Error::NotFound(format!("inode {ino}"))),
+                },
+                (found, _) => found?,
+            };
+            let inode = local.map_or(inode.clone(), |local| local.over(inode));
+            Ok((posix.show(ino, moment, inode), keeps))
+        };
+        match flushed {
+            Some(node) => node.answer(work),
+            None => Answer::soon(work),
+        }
+    }
+
+    /// Changes an inode. Where it is cut by an open `file`, the mode was checked when that was
+    /// opened; the rest counts for whoever cuts it.
+    pub fn set_attributes(
+        self: &Arc<Posix>,
+        who: Who,
+        ino: Ino,
+        changes: Changes,
+        file: Option<Descriptor>,
+    ) -> Answer<Result<Attributes>> {
+        let posix = Arc::clone(self);
+        let moment = self.known.moment();
+        let handle = file.and_then(|file| self.files.handle(file).ok());
+        let opened = handle.is_some_and(|handle| handle.writes);
+        let node = self.files.node(ino);
+        let work = async move {
+            let inode = posix.set(&who, ino, changes, opened).await?;
+            let (inode, _) = posix.with_local(ino, inode);
+            Ok(posix.show(ino, moment, inode))
+        };
+        match node {
+            Some(node) => node.answer(work),
+            None => Answer::soon(work),
+        }
+    }
+
+    async fn set(&self, who: &Who, ino: Ino, changes: Changes, opened: bool) -> Result<Inode> {
+        if let Some(node) = self.files.node(ino)
+            && node.is_dirty()
+        {
+            // What was written comes before what is set now.
+            node.flush(|bytes| self.dirt.less(bytes)).await?;
+        }
+        let caller = self.caller(who);
+        let Changes { mode, uid, gid, size, atime, mtime } = changes;
+        let mut inode = None;
+        if let Some(size) = size {
+            inode = Some(self.fs.truncate(&caller, ino, size, opened).await?);
+        }
+        let others =
+            mode.is_some() || uid.is_some() || gid.is_some() || atime.is_some() || mtime.is_some();
+        match inode {
+            Some(inode) if !others => Ok(inode),
+            _ if others => {
+                let mode = mode.map(|mode| mode & 0o7777);
+                let verb = Setattr { ino, mode, uid, gid, atime, mtime };
+                Ok(self.fs.run(&caller, verb).await?.0)
+            }
+            _ => Ok(self.fs.read(&caller, Getattr { ino }).await?.0),
+        }
+    }
+
+    /// What `who` may do with an inode. A server whose clients check nothing asks before it lists
+    /// what it keeps.
+    pub fn rights(self: &Arc<Posix>, who: Who, ino: Ino) -> Answer<Result<Rights>> {
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let caller = posix.caller(&who);
+            let mut may = [false; 3];
+            for (may, wanted) in may.iter_mut().zip([READ, WRITE, SEARCH]) {
+                match posix.fs.read(&caller, Access { ino, wanted }).await {
+                    Ok(_) => *may = true,
+                    Err(Error::Denied(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            let [reads, writes, executes] = may;
+            Ok(Rights { reads, writes, executes })
+        })
+    }
+
+    /// Of the store, or what a quota leaves of it to the bucket of an inode.
+    pub fn space(self: &Arc<Posix>, who: Who, ino: Ino) -> Answer<Result<Space>> {
+        let posix = Arc::clone(self);
+        Answer::later(async move {
+            let disk = posix.fs.blocks().room().await?;
+            let bytes = disk.free_bytes.saturating_add(disk.live_bytes);
+            let free_bytes = disk.free_bytes;
+            let mut space = Space { bytes, free_bytes, files: FILES, free_files: FILES };
+            if ino == Ino::ROOT {
+                return Ok(space);
+            }
+            // Who may not look into a bucket sees the store.
+            let Ok(bucket) = posix.fs.read(&posix.caller(&who), Statfs { ino }).await else {
+                return Ok(space);
+            };
+            if bucket.quota_bytes > 0 {
+                let left = bucket.quota_bytes.saturating_sub(bucket.bytes);
+                (space.bytes, space.free_bytes) = (bucket.quota_bytes, free_bytes.min(left));
+            }
+            if bucket.quota_objects > 0 {
+                space.files = bucket.quota_objects;
+                space.free_files = bucket.quota_objects.saturating_sub(bucket.objects);
+            }
+            Ok(space)
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! POSIX over the store, for whoever serves a protocol of files: a mount of the kernel, NFS.
+//!
+//! It is not: a protocol (it knows no request, no errno and no kernel), nor does it decide on
+//! rights: the store's operations do.
+//!
+//! ```text
+//!   a door ── call, with values ──► Posix ── Answer: now, soon or later ──► a door
+//!                                     │
+//!                        names  open  read  write  locks  list ...       one verb, one file
+//!                                     │
+//!        node: runs of bytes not written back ── flush, sync, 8 MiB ──► fs::FileWriter
+//!
+//!   fs ── something changes ──► Posix ──► Keeper: what is to be asked for again
+//! ```
+//!
+//! Modules stand in floors, below. Each uses floors above it only, and none of its own.
+
+mod answer;
+mod attributes;
+mod cookies;
+mod dirt;
+mod gone;
+mod intent;
+mod keeper;
+mod known;
+mod makers;
+mod runs;
+mod wanted;
+mod watches;
+mod who;
+mod whole;
+
+mod owners;
+
+mod node;
+
+mod handle;
+
+mod directory;
+
+mod files;
+
+mod posix;
+
+mod flush;
+mod retained;
+mod shown;
+
+mod inodes;
+mod list;
+mod locks;
+mod names;
+mod ranges;
+mod read;
+mod removes;
+mod wcc;
+mod write;
+mod xattr;
+
+mod close;
+mod exclusive;
+mod open;
+mod resume;
+
+pub use answer::{Answer, Work};
+pub use attributes::Attributes;
+pub use cairn_fs::ops::rename::RenameMode;
+pub use cairn_fs::ops::setattr::SetTime;
+pub use cairn_fs::ops::xattr::XattrMode;
+pub use cairn_fs::rows::{Kind, Space as LockSpace};
+pub use exclusive::Verifier;
+pub use handle::Descriptor;
+pub use inodes::{Changes, Rights, Space};
+pub use intent::Intent;
+pub use keeper::{Keeper, Nobody};
+pub use list::{Name, Page};
+pub use locks::{Holder, Locked, Patience};
+pub use names::{Found, Mode};
+pub use open::Opened;
+pub use posix::{Options, Posix, Stats};
+pub use ranges::Allocation;
+pub use read::{Sought, Source};
+pub use resume::{Part, Resumable};
+pub use shown::Entry;
+pub use wanted::{LockKind, Wanted};
+pub use wcc::Around;
+pub use who::Who;
+pub use write::Writing;

@@ -1,0 +1,181 @@
+//! Advisory locks: of fcntl(2) and flock(2), held by this session. So they hold between all
+//! sessions, and end with theirs. The two know nothing of each other.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::Result;
+use cairn_fs::ops::lock::{ReleaseLock, TakeLock, TestLock};
+use cairn_fs::rows::Space;
+use tokio::time::timeout;
+
+use crate::answer::Answer;
+use crate::handle::{Descriptor, Handle};
+use crate::node::Node;
+use crate::posix::Posix;
+use crate::wanted::{LockKind, Wanted};
+
+/// How often it is looked whether who waits for a lock has given up, and how often in all before
+/// the store is asked again.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 20;
+
+/// For how long somebody waits for a lock.
+pub enum Patience {
+    /// Not at all.
+    No,
+    /// Until this says that nobody waits any more.
+    Until(Box<dyn Fn() -> bool + Send + Sync>),
+}
+
+/// What became of a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Locked {
+    /// It is as it was asked for.
+    Done,
+    /// Somebody else has it.
+    Busy,
+    /// Nobody waits for it any more.
+    GivenUp,
+}
+
+/// Somebody who has a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// As its machine numbers it, if that is this one; else 0.
+    pub pid: u32,
+    pub exclusive: bool,
+    pub start: u64,
+    pub last: u64,
+}
+
+impl Posix {
+    /// Who else has a lock that does not allow this one.
+    pub fn test_lock(
+        self: &Arc<Posix>,
+        file: Descriptor,
+        wanted: Wanted,
+    ) -> Answer<Result<Option<Holder>>> {
+        let handle = match self.usable(file) {
+            Ok(handle) => handle,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let posix = Arc::clone(self);
+        Answer::later(async move {
+            let session = posix.fs.session();
+            let test = TestLock { ino: handle.node.ino, lock: wanted.lock(session) };
+            let held = posix.fs.read(&handle.caller, test).await?;
+            Ok(held.map(|lock| Holder {
+                // What another machine calls a process is nothing here.
+                pid: if lock.session == session { lock.pid } else { 0 },
+                exclusive: lock.exclusive,
+                start: lock.start,
+                last: lock.last,
+            }))
+        })
+    }
+
+    /// Locks or unlocks a range of a file.
+    pub fn set_lock(
+        self: &Arc<Posix>,
+        file: Descriptor,
+        wanted: Wanted,
+        patience: Patience,
+    ) -> Answer<Result<Locked>> {
+        let handle = match self.usable(file) {
+            Ok(handle) => handle,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let posix = Arc::clone(self);
+        Answer::later(async move {
+            let wanted = handle.lockers.learn(wanted);
+            match wanted.kind {
+                LockKind::Unlock => posix.unlock(&handle, wanted).await.map(|()| Locked::Done),
+                _ => posix.lock(&handle, wanted, &patience).await,
+            }
+        })
+    }
+
+    async fn lock(&self, handle: &Handle, asked: Wanted, patience: &Patience) -> Result<Locked> {
+        let (node, caller) = (&handle.node, &handle.caller);
+        if asked.kind == LockKind::Read {
+            // It may have been exclusive: then others see now what was written under it.
+            self.write_back(node).await?;
+        }
+        loop {
+            // It hears of changes from here on.
+            let changed = self.locks_changed.notified();
+            tokio::pin!(changed);
+            let wanted = node.locks.takes(asked, handle.number);
+            handle.lockers.add(wanted.owner);
+            node.locks.tried(wanted.owner, handle.number);
+            let session = self.fs.session();
+            handle.check_locks(session)?;
+            let (ino, lock) = (node.ino, wanted.lock(session));
+            if self.fs.run(caller, TakeLock { ino, lock }).await?.is_none() {
+                node.locks.got(&wanted, handle.number, session);
+                return Ok(Locked::Done);
+            }
+            let Patience::Until(is_over) = patience else { return Ok(Locked::Busy) };
+            // Leases what decides it: so its change is heard of.
+            if self.fs.read(caller, TestLock { ino, lock }).await?.is_none() {
+                continue;
+            }
+            for _ in 0..LOOKS {
+                if timeout(LOOK, changed.as_mut()).await.is_ok() {
+                    break;
+                }
+                if is_over() {
+                    return Ok(Locked::GivenUp);
+                }
+            }
+        }
+    }
+
+    async fn unlock(&self, handle: &Handle, asked: Wanted) -> Result<()> {
+        let node = &handle.node;
+        let gives = node.locks.gives(asked, handle.number);
+        if gives.is_empty() {
+            return Ok(());
+        }
+        self.write_back(node).await?;
+        let session = self.fs.session();
+        handle.check_locks(session)?;
+        for wanted in gives {
+            let release = ReleaseLock { ino: node.ino, lock: wanted.lock(session) };
+            self.fs.run(&handle.caller, release).await?;
+            if wanted.is_whole() {
+                node.locks.forget(wanted.owner);
+            }
+        }
+        self.locks_changed.notify_waiters();
+        Ok(())
+    }
+
+    /// What was written under a lock is seen by whoever gets it next.
+    async fn write_back(&self, node: &Node) -> Result<()> {
+        match node.is_dirty() {
+            true => node.flush(|bytes| self.dirt.less(bytes)).await,
+            false => Ok(()),
+        }
+    }
+
+    /// An owner closed the file: all its locks go.
+    pub(crate) async fn release_locks(&self, handle: &Handle, owner: u64) {
+        let (node, session) = (&handle.node, self.fs.session());
+        if node.locks.lost(&HashSet::from([owner]), session) {
+            // Before it is forgotten that it may not be written back.
+            self.dirt.less(node.discard_lost().await);
+            return node.locks.forget(owner);
+        }
+        let (start, last, space, kind) = (0, u64::MAX, Space::Both, LockKind::Unlock);
+        let wanted = Wanted { owner, pid: 0, start, last, kind, space };
+        let release = ReleaseLock { ino: node.ino, lock: wanted.lock(session) };
+        if let Err(error) = self.fs.run(&handle.caller, release).await {
+            tracing::warn!(ino = %node.ino, %error, "locks are held until the session ends");
+        }
+        self.locks_changed.notify_waiters();
+        node.locks.forget(owner);
+    }
+}

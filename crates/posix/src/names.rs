@@ -1,0 +1,179 @@
+//! Names: looking them up and making them.
+//!
+//! Names that are looked for are bytes. Those that are made are text: S3 and HTTP, which show them
+//! as well, have no others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::WireVerb;
+use cairn_fs::ops::create::Mknod;
+use cairn_fs::ops::link::Link;
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::mkdir::Mkdir;
+use cairn_fs::ops::readlink::Readlink;
+use cairn_fs::ops::symlink::Symlink;
+use cairn_fs::rows::{Inode, Kind};
+
+use crate::answer::Answer;
+use crate::known::Moment;
+use crate::posix::Posix;
+use crate::shown::Entry;
+use crate::who::Who;
+
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    Entry(Entry),
+    /// Nothing, and so long that may be kept.
+    Nothing(Duration),
+}
+
+/// The mode of something new.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mode {
+    /// Permission bits.
+    pub bits: u32,
+    /// What of them is not wanted, where the directory has no list that says so.
+    pub umask: u32,
+}
+
+impl Posix {
+    pub fn lookup(self: &Arc<Posix>, who: Who, parent: Ino, name: &[u8]) -> Answer<Result<Found>> {
+        let moment = self.known.moment();
+        let verb = Lookup { parent, name: name.to_vec() };
+        match self.fs.read_now(&who.caller(&self.user), &verb) {
+            Some(Err(Error::Denied(_))) => {}
+            Some(found) => {
+                return Answer::Now(self.looked_up(parent, (found, self.keeps(moment)), moment));
+            }
+            // In this order: what was true under a lease was true when this began.
+            None if !self.fs.lease_left().is_zero() && self.whole.lacks(parent, name) => {
+                return Answer::Now(Ok(self.nothing(parent, Duration::ZERO)));
+            }
+            None => {}
+        }
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let found = posix.look_up(&who, verb).await;
+            posix.looked_up(parent, found, moment)
+        })
+    }
+
+    fn looked_up(
+        &self,
+        parent: Ino,
+        (found, keeps): (Result<(Ino, Inode)>, Duration),
+        moment: Moment,
+    ) -> Result<Found> {
+        match found {
+            Ok(found) => {
+                if found.1.is_directory() {
+                    self.look_whether_empty(found.0);
+                }
+                Ok(Found::Entry(self.entry(found, moment, keeps)))
+            }
+            Err(Error::NotFound(_)) => Ok(self.nothing(parent, keeps)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn nothing(&self, parent: Ino, keeps: Duration) -> Found {
+        Found::Nothing(self.keeps_absence(parent, keeps))
+    }
+
+    /// Asks the store, and says how long the answer may be kept.
+    async fn look_up(&self, who: &Who, verb: Lookup) -> (Result<(Ino, Inode)>, Duration) {
+        let caller = who.caller(&self.user);
+        let mut found = self.fs.read(&caller, verb.clone()).await;
+        if matches!(found, Err(Error::Denied(_))) && who.has_more_groups() {
+            found = self.fs.read(&self.caller(who), verb).await;
+            return (found, Duration::ZERO);
+        }
+        // What is leased now may be kept; what came may not have been.
+        let moment: Moment = self.known.moment();
+        match self.fs.read_now(&caller, &verb) {
+            Some(leased) if !matches!(leased, Err(Error::Denied(_))) => {
+                (leased, self.keeps(moment))
+            }
+            _ => (found, Duration::ZERO),
+        }
+    }
+
+    pub fn make_directory(
+        self: &Arc<Posix>,
+        who: Who,
+        (parent, name): (Ino, &str),
+        Mode { bits, umask }: Mode,
+    ) -> Answer<Result<Entry>> {
+        let name = name.as_bytes().to_vec();
+        let lookup = Lookup { parent, name: name.clone() };
+        self.make(who, lookup, Mkdir { parent, name, mode: bits & 0o7777, umask })
+    }
+
+    /// Makes a file, FIFO or socket.
+    pub fn make_node(
+        self: &Arc<Posix>,
+        who: Who,
+        (parent, name): (Ino, &str),
+        kind: Kind,
+        Mode { bits, umask }: Mode,
+    ) -> Answer<Result<Entry>> {
+        let name = name.as_bytes().to_vec();
+        let lookup = Lookup { parent, name: name.clone() };
+        self.make(who, lookup, Mknod { parent, name, kind, mode: bits & 0o7777, umask })
+    }
+
+    pub fn make_symlink(
+        self: &Arc<Posix>,
+        who: Who,
+        (parent, name): (Ino, &str),
+        target: &[u8],
+    ) -> Answer<Result<Entry>> {
+        let name = name.as_bytes().to_vec();
+        let lookup = Lookup { parent, name: name.clone() };
+        self.make(who, lookup, Symlink { parent, name, target: Bytes::copy_from_slice(target) })
+    }
+
+    fn make(
+        self: &Arc<Posix>,
+        who: Who,
+        name: Lookup,
+        verb: impl WireVerb<Reply = (Ino, Inode)>,
+    ) -> Answer<Result<Entry>> {
+        let moment = self.known.moment();
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let made = posix.fs.run(&posix.caller(&who), verb).await?;
+            if made.1.is_directory() {
+                posix.look_whether_empty(made.0);
+            }
+            let (made, keeps) = posix.as_leased(&who, name, made);
+            Ok(posix.entry(made, moment, keeps))
+        })
+    }
+
+    /// Gives a file another name.
+    pub fn make_link(
+        self: &Arc<Posix>,
+        who: Who,
+        ino: Ino,
+        (parent, name): (Ino, &str),
+    ) -> Answer<Result<Entry>> {
+        let verb = Link { ino, parent, name: name.as_bytes().to_vec() };
+        let moment = self.known.moment();
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let inode = posix.fs.run(&posix.caller(&who), verb).await?;
+            Ok(posix.entry((ino, inode), moment, Duration::ZERO))
+        })
+    }
+
+    /// The target of a symbolic link.
+    pub fn read_link(self: &Arc<Posix>, who: Who, ino: Ino) -> Answer<Result<Bytes>> {
+        let posix = Arc::clone(self);
+        Answer::soon(async move { posix.fs.read(&who.caller(&posix.user), Readlink { ino }).await })
+    }
+}

@@ -1,0 +1,112 @@
+//! Opening files.
+
+use std::sync::Arc;
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::Object;
+use cairn_fs::ops::create::Create;
+use cairn_fs::ops::getattr::Access;
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::posix::{READ, WRITE};
+use cairn_fs::rows::{Inode, Kind};
+
+use crate::answer::Answer;
+use crate::handle::Descriptor;
+use crate::intent::Intent;
+use crate::known::Moment;
+use crate::names::Mode;
+use crate::posix::Posix;
+use crate::shown::Entry;
+use crate::who::Who;
+
+/// A file that was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opened {
+    pub file: Descriptor,
+    /// Somebody here has locks on it: each descriptor that is closed is to be heard of, since all
+    /// locks of its process go with it.
+    pub is_locked: bool,
+}
+
+impl Posix {
+    pub fn open(self: &Arc<Posix>, who: Who, ino: Ino, intent: Intent) -> Answer<Result<Opened>> {
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let caller = who.caller(&posix.user);
+            let mut found = posix.open_as(&caller, ino, intent).await;
+            if matches!(found, Err(Error::Denied(_))) && who.has_more_groups() {
+                found = posix.open_as(&posix.caller(&who), ino, intent).await;
+            }
+            Ok(posix.opened(ino, caller, intent, found?))
+        })
+    }
+
+    /// `object`: what is read of it even if it is removed elsewhere soon.
+    fn opened(&self, ino: Ino, caller: Caller, intent: Intent, object: Option<Object>) -> Opened {
+        let handle = self.files.open(ino, caller, intent);
+        if let Some(object) = &object {
+            handle.node.remember(object);
+        }
+        Opened { file: Descriptor(handle.number), is_locked: self.files.is_locked(ino) }
+    }
+
+    /// What is to be read of a file, as it is now: whoever opens it reads that even if it is
+    /// removed elsewhere before the first read.
+    async fn open_as(&self, caller: &Caller, ino: Ino, intent: Intent) -> Result<Option<Object>> {
+        let wanted = intent.wanted();
+        // Who only reads is checked where it is opened.
+        let is_checked = wanted != READ;
+        if is_checked {
+            let access = Access { ino, wanted };
+            let (inode, _) = self.fs.read(caller, access).await?;
+            if inode.kind != Kind::File {
+                return Err(Error::Invalid(format!("inode {ino} has no bytes")));
+            }
+        }
+        match wanted {
+            WRITE => Ok(None),
+            _ => Ok(Some(self.fs.open_inode(caller, ino, is_checked).await?)),
+        }
+    }
+
+    /// Opens a file that is made if there is none; `exclusive` if there must be none.
+    pub fn create(
+        self: &Arc<Posix>,
+        who: Who,
+        (parent, name): (Ino, &str),
+        Mode { bits, umask }: Mode,
+        intent: Intent,
+        exclusive: bool,
+    ) -> Answer<Result<(Entry, Opened)>> {
+        let name = name.as_bytes().to_vec();
+        let lookup = Lookup { parent, name: name.clone() };
+        let verb = Create { parent, name, mode: bits & 0o7777, umask, exclusive };
+        let moment = self.known.moment();
+        let caller = self.caller(&who);
+        if let Some((ino, inode, true)) = self.fs.run_now(&caller, &verb) {
+            let made = (ino, inode, None);
+            return Answer::Now(Ok(self.created(&who, lookup, moment, made, (caller, intent))));
+        }
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let (ino, inode, made) = posix.fs.run(&caller, verb).await?;
+            let object = if made { None } else { posix.open_as(&caller, ino, intent).await? };
+            let made = (ino, inode, object);
+            Ok(posix.created(&who, lookup, moment, made, (caller, intent)))
+        })
+    }
+
+    fn created(
+        &self,
+        who: &Who,
+        name: Lookup,
+        moment: Moment,
+        (ino, inode, object): (Ino, Inode, Option<Object>),
+        (caller, intent): (Caller, Intent),
+    ) -> (Entry, Opened) {
+        let (made, keeps) = self.as_leased(who, name, (ino, inode));
+        let entry = self.entry(made, moment, keeps);
+        (entry, self.opened(ino, caller, intent, object))
+    }
+}

@@ -1,0 +1,147 @@
+//! Ranges of files: holes, and copies by reference.
+
+use std::sync::Arc;
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Result, SessionId};
+use cairn_fs::ops::clone::CloneFile;
+
+use crate::answer::Answer;
+use crate::handle::{Descriptor, Handle};
+use crate::posix::Posix;
+use crate::who::Who;
+
+/// What becomes of a range. Room is not set apart: a file is as long as asked for, and a hole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allocation {
+    /// The file reaches to its end at least.
+    Extend,
+    /// Nothing, but that the file is no longer setuid.
+    KeepSize,
+    /// A hole; the size stays.
+    Punch,
+    /// Zeros; the size stays, or reaches to its end at least.
+    Zero { keeps_size: bool },
+}
+
+impl Posix {
+    /// In each way the file is no longer setuid after that, where whoever asks is not root.
+    ///
+    /// # Errors
+    /// `Denied` for a file that was not opened for writing.
+    pub fn allocate(
+        self: &Arc<Posix>,
+        file: Descriptor,
+        who: Who,
+        (offset, length): (u64, u64),
+        allocation: Allocation,
+    ) -> Answer<Result<()>> {
+        let handle = match self.writable(file) {
+            Ok(handle) => handle,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let posix = Arc::clone(self);
+        Answer::later(async move {
+            let (node, caller) = (&handle.node, who.caller(&posix.user));
+            let end = offset.checked_add(length);
+            let end = end.ok_or_else(|| Error::TooLarge("a file".into()))?;
+            node.flush(|bytes| posix.dirt.less(bytes)).await?;
+            let (fs, ino) = (&posix.fs, node.ino);
+            match allocation {
+                Allocation::Extend => fs.extend(&caller, ino, end).await?,
+                Allocation::KeepSize => fs.extend(&caller, ino, 0).await?,
+                Allocation::Punch | Allocation::Zero { keeps_size: true } => {
+                    fs.punch(&caller, ino, offset, length).await?
+                }
+                Allocation::Zero { keeps_size: false } => {
+                    fs.punch(&caller, ino, offset, length).await?;
+                    fs.extend(&caller, ino, end).await?
+                }
+            };
+            Ok(())
+        })
+    }
+
+    fn writable(&self, file: Descriptor) -> Result<Arc<Handle>> {
+        let handle = self.usable(file)?;
+        match handle.writes {
+            true => Ok(handle),
+            false => Err(Error::Denied("not opened for writing".into())),
+        }
+    }
+
+    /// Copies `length` bytes of a file, by reference. Returns how many bytes that were.
+    ///
+    /// # Errors
+    /// `TooLarge`, `Conflict`, `CrossBucket` and `NotImplemented` where the bytes must be moved;
+    /// `Denied` where the target was not opened for writing.
+    pub fn copy_range(
+        self: &Arc<Posix>,
+        (source, source_offset): (Descriptor, u64),
+        (target, offset): (Descriptor, u64),
+        who: Who,
+        length: u64,
+    ) -> Answer<Result<u64>> {
+        let (source, target) = match (self.usable(source), self.writable(target)) {
+            (Ok(source), Ok(target)) => (source, target),
+            (Err(error), _) | (_, Err(error)) => return Answer::Now(Err(error)),
+        };
+        let posix = Arc::clone(self);
+        Answer::later(async move {
+            let (from, to) = ((&*source, source_offset), (&*target, offset));
+            posix.copied(&who.caller(&posix.user), from, to, length).await
+        })
+    }
+
+    async fn copied(
+        &self,
+        caller: &Caller,
+        (source, source_offset): (&Handle, u64),
+        (target, offset): (&Handle, u64),
+        length: u64,
+    ) -> Result<u64> {
+        for handle in [source, target] {
+            handle.node.flush(|bytes| self.dirt.less(bytes)).await?;
+        }
+        let session = target.node.session()?;
+        let (from, to) = (source.node.ino, target.node.ino);
+        let copied = match (source_offset, offset) {
+            (0, 0) => self.clone_file((source, target), caller, session, length).await?,
+            _ => None,
+        };
+        let copied = match copied {
+            Some(size) => size,
+            None => {
+                let (from, to) = ((from, source_offset), (to, offset));
+                self.fs.copy_range(caller, session, from, to, length).await?
+            }
+        };
+        for handle in [source, target] {
+            handle.node.forget_body().await;
+        }
+        Ok(copied)
+    }
+
+    /// Copies all of a file that has at most `length` bytes into an empty one: they share a body
+    /// then. Returns how many bytes that were; `None` if they are not such files.
+    async fn clone_file(
+        &self,
+        (source, target): (&Handle, &Handle),
+        caller: &Caller,
+        session: SessionId,
+        length: u64,
+    ) -> Result<Option<u64>> {
+        let (from, to) = (source.node.ino, target.node.ino);
+        let size = self.fs.open_inode(&source.caller, from, true).await?.size();
+        let is_empty = self.fs.open_inode(&target.caller, to, true).await?.size() == 0;
+        if !is_empty || size == 0 || size > length {
+            return Ok(None);
+        }
+        let clone = CloneFile { source: from, ino: to, session, size };
+        match self.fs.run(caller, clone).await {
+            Ok(_) => Ok(Some(size)),
+            Err(Error::Conflict(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

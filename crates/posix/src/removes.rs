@@ -1,0 +1,96 @@
+//! Names that go or move.
+
+use std::sync::Arc;
+
+use cairn_base::{Ino, Result};
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::rename::{Rename, RenameMode};
+use cairn_fs::ops::rmdir::Rmdir;
+use cairn_fs::ops::unlink::Unlink;
+use cairn_fs::rows::Inode;
+
+use crate::answer::Answer;
+use crate::posix::Posix;
+use crate::who::Who;
+
+impl Posix {
+    pub fn remove_directory(
+        self: &Arc<Posix>,
+        who: Who,
+        (parent, name): (Ino, &[u8]),
+    ) -> Answer<Result<()>> {
+        let verb = Rmdir { parent, name: name.to_vec() };
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let found = posix.directory_at(&who, verb.parent, &verb.name).await;
+            posix.fs.run(&posix.caller(&who), verb).await?;
+            posix.remember_directory(found);
+            Ok(())
+        })
+    }
+
+    /// The directory of a name, before that goes: programs may be in it. The kernel has just asked
+    /// for it, so mostly it is known here.
+    async fn directory_at(&self, who: &Who, parent: Ino, name: &[u8]) -> Option<(Ino, Inode)> {
+        if !self.keeper.counts() {
+            // Nobody would say when it is to be forgotten.
+            return None;
+        }
+        let lookup = Lookup { parent, name: name.to_vec() };
+        let found = match self.fs.read_now(&self.user, &lookup) {
+            Some(found) => found,
+            None => self.fs.read(&self.caller(who), lookup).await,
+        };
+        found.ok().filter(|(_, inode)| inode.is_directory())
+    }
+
+    /// A directory was removed; programs may be in it.
+    fn remember_directory(&self, found: Option<(Ino, Inode)>) {
+        if let Some((ino, inode)) = found {
+            self.gone.remember(ino, inode, self.fs.clock().now());
+        }
+    }
+
+    pub fn remove_file(
+        self: &Arc<Posix>,
+        who: Who,
+        (parent, name): (Ino, &[u8]),
+    ) -> Answer<Result<()>> {
+        let verb = Unlink { parent, name: name.to_vec() };
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let retained = posix.retain(&who, verb.parent, &verb.name).await;
+            let removed = posix.fs.run(&posix.caller(&who), verb).await;
+            posix.let_go_unless(&removed, retained).await;
+            removed.map(drop)
+        })
+    }
+
+    /// Moves a name, also onto itself, where nothing changes.
+    pub fn rename(
+        self: &Arc<Posix>,
+        who: Who,
+        (source_parent, source_name): (Ino, &[u8]),
+        (target_parent, target_name): (Ino, &str),
+        mode: RenameMode,
+    ) -> Answer<Result<()>> {
+        let (source_name, target_name) = (source_name.to_vec(), target_name.as_bytes().to_vec());
+        let verb = Rename { source_parent, source_name, target_parent, target_name, mode };
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let (mut retained, mut replaced) = (None, None);
+            let stays =
+                (verb.source_parent, &verb.source_name) == (verb.target_parent, &verb.target_name);
+            if mode == RenameMode::Replace && !stays {
+                let (parent, name) = (verb.target_parent, &verb.target_name);
+                retained = posix.retain(&who, parent, name).await;
+                replaced = posix.directory_at(&who, parent, name).await;
+            }
+            let renamed = posix.fs.run(&posix.caller(&who), verb).await;
+            posix.let_go_unless(&renamed, retained).await;
+            renamed?;
+            posix.remember_directory(replaced);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! Listing directories that nobody has open: each entry has a cookie, after which a listing goes on
+//! whatever changed meanwhile.
+//!
+//! A cookie is a hash of the name. A name that was given of late is remembered, so that it may be
+//! gone by now; any other one is looked for in the directory, which takes longer and finds it after
+//! a restart and in another process. Only after a name that is neither remembered nor there any
+//! more a listing has to begin again. Numbers in the rows of entries would be found at once,
+//! and for as long as they are not used again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::{Error, Ino, Result, limits};
+use cairn_fs::rows::Kind;
+
+use crate::answer::Answer;
+use crate::cookies::{FIRST, number_of};
+use crate::posix::Posix;
+use crate::shown::Entry;
+use crate::who::Who;
+
+/// The cookies of `.` and `..`.
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
+
+/// An entry, and where to go on after it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Resumable {
+    pub name: Bytes,
+    pub ino: Ino,
+    pub kind: Kind,
+    pub cookie: u64,
+    /// If it was asked for. `.` and `..` have none.
+    pub entry: Option<Entry>,
+}
+
+/// A part of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    pub entries: Vec<Resumable>,
+    pub is_end: bool,
+}
+
+impl Posix {
+    /// At most `limit` entries of a directory, those after `cookie`; 0 is the beginning.
+    ///
+    /// # Errors
+    /// `Conflict` where the listing has to begin again.
+    pub fn list_after(
+        self: &Arc<Posix>,
+        who: Who,
+        ino: Ino,
+        cookie: u64,
+        limit: usize,
+        attributes: bool,
+    ) -> Answer<Result<Part>> {
+        let posix = Arc::clone(self);
+        Answer::soon(async move {
+            let mut entries = Vec::new();
+            if cookie < DOT_DOT {
+                let (_, parent) = posix.parent_of(&who, ino).await;
+                for (dot, ino, name) in [(DOT, ino, &b"."[..]), (DOT_DOT, parent, b"..")] {
+                    if cookie < dot && entries.len() < limit {
+                        entries.push(directory(name, ino, dot));
+                    }
+                }
+            }
+            let mut after = match cookie {
+                FIRST.. => Some(posix.cursor(&who, ino, cookie).await?),
+                _ => None,
+            };
+            loop {
+                let wanted = limit.saturating_sub(entries.len()).min(limits::LIST_KEYS);
+                if wanted == 0 {
+                    return Ok(Part { entries, is_end: false });
+                }
+                let found = posix.ask_page(&who, ino, after, wanted, attributes).await?;
+                let keeps = posix.keeps(found.moment);
+                for listed in found.page.entries {
+                    let cookie = posix.cookies.give(ino, listed.cursor());
+                    let entry = listed
+                        .inode
+                        .map(|inode| posix.entry((listed.ino, inode), found.moment, keeps));
+                    let (name, ino, kind) = (listed.name, listed.ino, listed.kind);
+                    entries.push(Resumable { name, ino, kind, cookie, entry });
+                }
+                after = found.page.next;
+                if after.is_none() {
+                    return Ok(Part { entries, is_end: true });
+                }
+            }
+        })
+    }
+
+    /// What the entry with a cookie is gone on after.
+    async fn cursor(&self, who: &Who, ino: Ino, cookie: u64) -> Result<Bytes> {
+        if let Some(cursor) = self.cookies.find(ino, cookie) {
+            return Ok(cursor);
+        }
+        let mut after = None;
+        loop {
+            let page = self.ask_page(who, ino, after, limits::LIST_KEYS, false).await?.page;
+            let cursors = page.entries.iter().map(|listed| listed.cursor());
+            if let Some(cursor) = cursors.into_iter().find(|cursor| number_of(cursor) == cookie) {
+                return Ok(cursor);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Err(Error::Conflict(format!("a listing of inode {ino}: begin again")));
+            }
+        }
+    }
+}
+
+fn directory(name: &'static [u8], ino: Ino, cookie: u64) -> Resumable {
+    let (name, kind) = (Bytes::from_static(name), Kind::Directory);
+    Resumable { name, ino, kind, cookie, entry: None }
+}

@@ -1,0 +1,49 @@
+//! Files that are open when their last name goes: the session keeps them until they are closed.
+
+use cairn_base::{Ino, Result};
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::retain::{LetGo, Retain};
+
+use crate::posix::Posix;
+use crate::who::Who;
+
+impl Posix {
+    /// Before a name goes: if its file is open here and has no other, the session keeps it.
+    pub(crate) async fn retain(&self, who: &Who, parent: Ino, name: &[u8]) -> Option<Ino> {
+        let lookup = Lookup { parent, name: name.to_vec() };
+        let (ino, inode) = self.fs.read(&self.caller(who), lookup).await.ok()?;
+        let node = self.files.node(ino)?;
+        if inode.nlink > 1 || inode.is_directory() || node.is_retained() {
+            return None;
+        }
+        let session = self.fs.session();
+        let caller = self.caller(who);
+        match self.fs.run(&caller, Retain { ino, session }).await {
+            Ok(_) => {
+                node.set_retained(true);
+                Some(ino)
+            }
+            Err(error) => {
+                tracing::warn!(%ino, %error, "a file that is open will be gone");
+                None
+            }
+        }
+    }
+
+    /// The name stayed after all, or the file has another one: closing it needs not remove it.
+    pub(crate) async fn let_go_unless<T>(&self, removed: &Result<T>, retained: Option<Ino>) {
+        let (Err(_), Some(ino)) = (removed, retained) else { return };
+        if let Some(node) = self.files.node(ino) {
+            node.set_retained(false);
+        }
+        self.let_go(ino).await;
+    }
+
+    /// A file that has no name any more was closed.
+    pub(crate) async fn let_go(&self, ino: Ino) {
+        let session = self.fs.session();
+        if let Err(error) = self.fs.run(&self.user, LetGo { ino, session }).await {
+            tracing::debug!(%ino, %error, "the file goes when the session ends");
+        }
+    }
+}

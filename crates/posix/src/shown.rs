@@ -1,0 +1,99 @@
+//! What is shown of an inode, and for how long that may be kept.
+
+use std::time::Duration;
+
+use cairn_base::{Ino, Result};
+use cairn_fs::ops::getattr::Getattr;
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::rows::Inode;
+
+use crate::attributes::Attributes;
+use crate::known::Moment;
+use crate::posix::Posix;
+use crate::who::Who;
+
+/// What was found or made under a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub attributes: Attributes,
+    /// How long the attributes may be kept, and how long the name.
+    pub keeps: Duration,
+    pub keeps_name: Duration,
+}
+
+impl Posix {
+    /// An inode with what was written here, and whether that is anything: then nothing of it may
+    /// be kept, since what was written back meanwhile is in neither.
+    pub(crate) fn with_local(&self, ino: Ino, inode: Inode) -> (Inode, bool) {
+        match self.files.node(ino) {
+            Some(node) => (node.local(&(0..0)).over(inode), node.was_written()),
+            None => (inode, false),
+        }
+    }
+
+    /// An inode as the keeper gets to see it. It was asked for since `moment`.
+    pub(crate) fn show(&self, ino: Ino, moment: Moment, mut inode: Inode) -> Attributes {
+        self.known.show(ino, moment, &mut inode);
+        Attributes::of(ino, &inode)
+    }
+
+    /// Shows an inode that was found by a name: the keeper knows it once more.
+    pub(crate) fn entry(
+        &self,
+        (ino, inode): (Ino, Inode),
+        moment: Moment,
+        keeps: Duration,
+    ) -> Entry {
+        if self.keeper.counts() {
+            self.known.enter(ino);
+        }
+        let (inode, has_local) = self.with_local(ino, inode);
+        let keeps = if has_local { Duration::ZERO } else { keeps };
+        let attributes = self.show(ino, moment, inode);
+        Entry { attributes, keeps, keeps_name: self.keeps_name(keeps) }
+    }
+
+    /// How long it may be kept that there is no such name.
+    pub(crate) fn keeps_absence(&self, parent: Ino, keeps: Duration) -> Duration {
+        match self.makers.is_one(parent) {
+            true => Duration::ZERO,
+            false => self.keeps_name(keeps),
+        }
+    }
+
+    /// What was just made under a name, as it is leased now, and how long it may be kept.
+    pub(crate) fn as_leased(
+        &self,
+        who: &Who,
+        name: Lookup,
+        made: (Ino, Inode),
+    ) -> ((Ino, Inode), Duration) {
+        let moment = self.known.moment();
+        match self.fs.read_now(&who.caller(&self.user), &name) {
+            Some(Ok(found)) if found.0 == made.0 => (found, self.keeps(moment)),
+            _ => (made, Duration::ZERO),
+        }
+    }
+
+    /// Of a directory that is empty it is known from here on what is in it.
+    pub(crate) fn look_whether_empty(&self, ino: Ino) {
+        let moment = self.known.moment();
+        if let Some(Ok((_, tally))) = self.fs.read_now(&self.user, &Getattr { ino })
+            && tally.entries == 0
+        {
+            self.whole.begin(ino, || self.known.moment() == moment);
+        }
+    }
+
+    /// Attributes, from leased rows if that goes.
+    pub(crate) async fn attributes_of(&self, who: &Who, ino: Ino) -> (Result<Inode>, Duration) {
+        let verb = Getattr { ino };
+        let caller = who.caller(&self.user);
+        let found = self.fs.read(&caller, verb.clone()).await.map(|(inode, _)| inode);
+        let moment = self.known.moment();
+        match self.fs.read_now(&caller, &verb) {
+            Some(Ok((inode, _))) => (Ok(inode), self.keeps(moment)),
+            _ => (found, Duration::ZERO),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Attributes before and after a change (NFS calls it weak cache consistency): whoever kept those
+//! from before knows by them whether anybody else changed something in between.
+//!
+//! They are exact, or those from before are left out. Exact: those from before were leased, nobody
+//! was heard to change the inode until those from after were leased in turn, and no other change of
+//! this process that is watched was under way. So whoever serves clients has all of their changes
+//! watched. Operations that do not lease what they change, as a rename, leave it out.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use cairn_fs::ops::getattr::Getattr;
+use cairn_fs::rows::Inode;
+
+use crate::attributes::Attributes;
+use crate::posix::Posix;
+use crate::who::Who;
+
+/// An inode around a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Around {
+    /// Right before it, if that is known for sure.
+    pub before: Option<Attributes>,
+    /// After it, if the inode is still there and may be looked at.
+    pub after: Option<Attributes>,
+}
+
+/// Ends a watch also where whoever waits for the change gives up.
+struct Watch<'a, const N: usize>(&'a Posix, [Ino; N]);
+
+impl<'a, const N: usize> Watch<'a, N> {
+    fn begin(posix: &'a Posix, inodes: [Ino; N]) -> Watch<'a, N> {
+        inodes.iter().for_each(|ino| posix.watches.begin(*ino));
+        Watch(posix, inodes)
+    }
+}
+
+impl<const N: usize> Drop for Watch<'_, N> {
+    fn drop(&mut self) {
+        self.1.iter().for_each(|ino| self.0.watches.end(*ino));
+    }
+}
+
+impl Posix {
+    /// Does `work`, which changes `inodes`, all different.
+    pub async fn around<T, W, const N: usize>(
+        self: &Arc<Posix>,
+        who: &Who,
+        inodes: [Ino; N],
+        work: W,
+    ) -> (T, [Around; N])
+    where
+        W: IntoFuture<Output = T>,
+    {
+        let watch = Watch::begin(self, inodes);
+        let mut around = [Around { before: None, after: None }; N];
+        for (around, ino) in around.iter_mut().zip(inodes) {
+            around.before = self.leased(who, ino).await;
+        }
+        let done = work.into_future().await;
+        for (around, ino) in around.iter_mut().zip(inodes) {
+            around.after = self.leased_now(who, ino);
+            if around.after.is_none() {
+                around.before = None;
+                let found = self.attributes_of(who, ino).await.0;
+                around.after = found.ok().map(|inode| self.watched(ino, inode));
+            }
+            if self.watches.is_mixed(ino) {
+                around.before = None;
+            }
+        }
+        drop(watch);
+        (done, around)
+    }
+
+    /// As an inode is from now on until something else is heard.
+    async fn leased(&self, who: &Who, ino: Ino) -> Option<Attributes> {
+        if let leased @ Some(_) = self.leased_now(who, ino) {
+            return leased;
+        }
+        self.attributes_of(who, ino).await.0.ok()?;
+        self.leased_now(who, ino)
+    }
+
+    fn leased_now(&self, who: &Who, ino: Ino) -> Option<Attributes> {
+        if self.fs.lease_left().is_zero() {
+            return None;
+        }
+        let (inode, _) = self.fs.read_now(&who.caller(&self.user), &Getattr { ino })?.ok()?;
+        Some(self.watched(ino, inode))
+    }
+
+    fn watched(&self, ino: Ino, inode: Inode) -> Attributes {
+        Attributes::of(ino, &self.with_local(ino, inode).0)
+    }
+}

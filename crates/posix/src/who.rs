@@ -1,0 +1,78 @@
+//! On whose behalf a request is.
+
+use std::sync::Arc;
+
+use cairn_auth::{Caller, Posix};
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Who {
+    pub uid: u32,
+    pub gid: u32,
+    groups: Groups,
+}
+
+/// The supplementary groups of a user.
+#[derive(Clone, Debug)]
+enum Groups {
+    Known(Arc<[u32]>),
+    /// To be looked for where they matter.
+    Sought {
+        process: u32,
+        find: fn(u32) -> Vec<u32>,
+    },
+}
+
+impl Who {
+    pub fn root() -> Who {
+        Who::new(0, 0, &[])
+    }
+
+    pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Who {
+        Who { uid, gid, groups: Groups::Known(groups.into()) }
+    }
+
+    /// A process: `find` says in which groups it is, where that matters. Somebody has checked
+    /// mode bits before.
+    pub fn process(uid: u32, gid: u32, process: u32, find: fn(u32) -> Vec<u32>) -> Who {
+        Who { uid, gid, groups: Groups::Sought { process, find } }
+    }
+
+    /// In those groups that are known: enough for most, since mode bits were checked where groups
+    /// are not.
+    pub(crate) fn caller(&self, user: &Caller) -> Caller {
+        let groups = match &self.groups {
+            Groups::Known(groups) => groups.to_vec(),
+            Groups::Sought { .. } => Vec::new(),
+        };
+        user.clone().with_posix(Posix { uid: self.uid, gid: self.gid, groups })
+    }
+
+    /// In all groups.
+    pub(crate) fn caller_in_groups(&self, user: &Caller) -> Caller {
+        match &self.groups {
+            Groups::Sought { process, find } if self.uid != 0 => {
+                let groups = find(*process);
+                user.clone().with_posix(Posix { uid: self.uid, gid: self.gid, groups })
+            }
+            _ => self.caller(user),
+        }
+    }
+
+    /// Whether the store may decide otherwise once all groups are known.
+    pub(crate) fn has_more_groups(&self) -> bool {
+        self.uid != 0 && matches!(self.groups, Groups::Sought { .. })
+    }
+
+    /// The same who asks.
+    pub(crate) fn is(&self, other: &Who) -> bool {
+        let are_same = match (&self.groups, &other.groups) {
+            (Groups::Known(one), Groups::Known(other)) => one == other,
+            (Groups::Sought { process: one, .. }, Groups::Sought { process: other, .. }) => {
+                one == other
+            }
+            _ => false,
+        };
+        are_same && (self.uid, self.gid) == (other.uid, other.gid)
+    }
+}

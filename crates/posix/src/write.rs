@@ -1,0 +1,111 @@
+//! Writing files.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cairn_auth::{Caller, Posix as Identity};
+use cairn_base::Result;
+
+use crate::answer::Answer;
+use crate::handle::{Descriptor, Handle};
+use crate::posix::Posix;
+
+/// Owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// How bytes are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Writing {
+    /// They go to the end of the file, wherever that is by now.
+    pub appends: bool,
+    /// They are durable when they are written; so they are where the file was opened so.
+    pub syncs: bool,
+    /// Whoever writes is not root, whoever opened the file: it is no longer setuid.
+    pub kills_setuid: bool,
+}
+
+/// On whose behalf bytes are written: as the file was opened, but not as root by somebody else.
+fn writer(opener: &Caller, kills: bool) -> Cow<'_, Caller> {
+    match opener.posix() {
+        Some(posix) if kills && posix.uid == 0 => {
+            let nobody = Identity { uid: NOBODY, gid: NOBODY, groups: Vec::new() };
+            Cow::Owned(opener.clone().with_posix(nobody))
+        }
+        _ => Cow::Borrowed(opener),
+    }
+}
+
+impl Posix {
+    /// Takes bytes, which are written back later.
+    pub fn write(
+        self: &Arc<Posix>,
+        file: Descriptor,
+        offset: u64,
+        data: &[u8],
+        writing: Writing,
+    ) -> Answer<Result<()>> {
+        let handle = match self.usable(file) {
+            Ok(handle) => handle,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        self.bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        let Writing { appends, syncs, kills_setuid } = writing;
+        let syncs = handle.syncs || syncs;
+        if !appends && !syncs && !self.dirt.is_full() {
+            self.take(&handle, &writer(&handle.caller, kills_setuid), offset, data);
+            return Answer::Now(Ok(()));
+        }
+        let (posix, data) = (Arc::clone(self), Bytes::copy_from_slice(data));
+        Answer::later(async move {
+            let writer = writer(&handle.caller, kills_setuid);
+            if appends {
+                posix.append(&handle, &writer, offset, data).await?;
+            } else {
+                posix.has_room(&handle.node).await?;
+                posix.take(&handle, &writer, offset, &data);
+            }
+            if syncs {
+                posix.sync_file(&handle).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Keeps bytes to be written back.
+    fn take(self: &Arc<Posix>, handle: &Handle, writer: &Caller, offset: u64, data: &[u8]) {
+        // Before they are there: they may be written back as soon as they are.
+        let all = data.len() as u64;
+        self.dirt.add(all);
+        let (more, eager) = handle.node.write(writer, offset, data);
+        self.dirt.uncount(all - more);
+        if eager {
+            let (posix, node) = (Arc::clone(self), Arc::clone(&handle.node));
+            self.runtime.spawn(async move {
+                node.flush_whole(|bytes| posix.dirt.less(bytes)).await;
+            });
+        }
+    }
+
+    /// The store orders those who append, in all sessions and at all doors.
+    async fn append(
+        &self,
+        handle: &Handle,
+        writer: &Caller,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<()> {
+        let node = &handle.node;
+        if node.is_dirty() {
+            node.flush(|bytes| self.dirt.less(bytes)).await?;
+        }
+        let appended = self.fs.append_inode(writer, node.ino, data).await?;
+        if appended.offset != offset || !handle.appends {
+            // Whoever wrote believed that the end was elsewhere, or keeps pages of it.
+            self.known.change(node.ino, false);
+            self.keeper.forget_attributes(node.ino);
+        }
+        Ok(())
+    }
+}
