@@ -1,7 +1,7 @@
 use std::path::Path;
 
-use xtask::supply::{check_metadata, is_allowed};
 use xtask::floors::{check_module, floors};
+use xtask::supply::{check_metadata, is_allowed};
 use xtask::tidy::{check, check_manifest, check_text};
 
 #[test]
