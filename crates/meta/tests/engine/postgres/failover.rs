@@ -108,7 +108,7 @@ fn transactions_end_with_their_snapshots() {
 #[test]
 fn a_restart_is_survived_by_all_connections() {
     let Some(server) = server::Server::start(&[]) else { return };
-    let engine = server.open("cairn").unwrap();
+    let engine = server.open_patiently("cairn").unwrap();
     for round in 1..=3 {
         let mut snapshots: Vec<_> = (0..4).map(|_| engine.snapshot().unwrap()).collect();
         let last = snapshots.pop().unwrap();

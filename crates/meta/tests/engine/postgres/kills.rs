@@ -28,7 +28,7 @@ enum Told {
 fn killed_while_a_master_commits() {
     let Some(server) = Server::start(&[]) else { return };
     for (round, inline_us) in [0, 1_000_000].into_iter().enumerate() {
-        let engine = Arc::new(server.open(&format!("round_{round}")).unwrap());
+        let engine = Arc::new(server.open_patiently(&format!("round_{round}")).unwrap());
         let config = master::Config { inline_us, cache_bytes: 20_000, ..Default::default() };
         let master = Master::start(engine.clone(), Arc::new(RealClock::default()), config).unwrap();
         let runtime =

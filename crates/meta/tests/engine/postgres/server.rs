@@ -197,6 +197,13 @@ impl Server {
         Postgres::open(&self.config(schema))
     }
 
+    /// As [`Server::open`], for tests that end or kill the server: on a machine whose disk has much
+    /// else to do, it takes minutes until it is back.
+    pub fn open_patiently(&self, schema: &str) -> Result<Postgres> {
+        let patience = Duration::from_secs(300);
+        Postgres::open(&Config { patience, ..self.config(schema) })
+    }
+
     /// Runs statements and returns the first column of the last row.
     pub fn sql(&self, text: &str) -> String {
         runtime().block_on(async {
