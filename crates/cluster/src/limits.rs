@@ -148,8 +148,8 @@ pub const MOUNT_ASKED_TIMES: usize = 4;
 /// What requests of all mounts hold that came and are not answered, bytes, whether they run or wait
 /// for room; three quarters of it for one user, at most: a connection that brings more ends.
 pub const MOUNTS_HELD_BYTES: usize = 512 << 20;
-/// Blocks of all mounts that came and are not written, bytes; three quarters of them of one user, at
-/// most. One that finds no room is not kept; how long it is before its mount hears of that.
+/// Blocks of all mounts that came and are not written, bytes; three quarters of them of one user,
+/// at most. One that finds no room is not kept; how long it is before its mount hears of that.
 pub const MOUNTS_PUT_BYTES: usize = 256 << 20;
 pub const MOUNT_PUT_PAUSE: Duration = Duration::from_secs(2);
 /// Up to this length a request that lets others go on waits for no room, bytes.

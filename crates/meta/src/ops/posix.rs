@@ -289,7 +289,7 @@ pub fn drop_capabilities(view: &mut View<'_>, ino: Ino, inode: &mut Inode) -> Re
 /// An inode as POSIX shows it, and the tally of a directory. A directory counts the `..` of its
 /// subdirectories as links; its times are the later of its own and those of its entries.
 ///
-/// The root counts buckets, most of which a user may not see, so only the root user is told of that.
+/// The root counts buckets, most of which a user may not see: only the root user is told of that.
 /// A mount that kept the count would keep everybody waiting who makes a bucket.
 pub fn present(
     view: &mut View<'_>,
