@@ -149,9 +149,13 @@ pub const MOUNT_ASKED_TIMES: usize = 4;
 /// for room; three quarters of it for one user, at most: a connection that brings more ends.
 pub const MOUNTS_HELD_BYTES: usize = 512 << 20;
 /// Blocks of all mounts that came and are not written, bytes; three quarters of them of one user,
-/// at most. One that finds no room is not kept; how long it is before its mount hears of that.
+/// at most. A block counts as that many at least.
 pub const MOUNTS_PUT_BYTES: usize = 256 << 20;
+pub const MOUNT_PUT_LEAST_BYTES: u64 = 16 << 10;
+/// One that finds no room is not kept: how long it waits for its turn before its mount hears of
+/// that, and how long room is kept for the mount to write it once more.
 pub const MOUNT_PUT_PAUSE: Duration = Duration::from_secs(2);
+pub const MOUNT_PUT_TURN: Duration = Duration::from_secs(10);
 /// Up to this length a request that lets others go on waits for no room, bytes.
 pub const MOUNT_SHORT_BYTES: usize = 4 << 10;
 /// Blocks that were read for a connection of a mount, and for all of them, and not sent, bytes;

@@ -18,7 +18,7 @@ impl Posix {
         };
         let is_locked = handle.node.locks.is_known(owner);
         // Nobody will read a file that has no name and is about to be closed.
-        let is_clean = !handle.node.is_dirty() || handle.node.is_retained();
+        let is_clean = !handle.node.is_dirty() || handle.node.is_nameless();
         if is_clean && !is_locked {
             return Answer::Now(handle.hear(self.fs.meta().lost()));
         }
@@ -53,7 +53,7 @@ impl Posix {
     async fn close(&self, handle: &Handle, lockers: Vec<u64>) {
         let node = &handle.node;
         let is_last = self.files.is_last(node.ino);
-        if is_last && !node.is_retained() {
+        if is_last && !node.is_nameless() {
             // What was written through a mapping comes after the last flush.
             node.flush_later(|bytes| self.dirt.less(bytes)).await;
         }
@@ -65,7 +65,8 @@ impl Posix {
             self.dirt.less(lost);
             if node.is_retained() {
                 self.let_go(node.ino).await;
-            } else if lost > 0 {
+            }
+            if lost > 0 && !node.is_nameless() {
                 tracing::error!(ino = %node.ino, bytes = lost, "written, and LOST: see above why");
             }
         }

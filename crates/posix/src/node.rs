@@ -59,8 +59,10 @@ struct State {
     losses: u64,
     /// A task writes back what is whole.
     is_eager: bool,
-    /// Its last name is gone, and the session keeps it.
+    /// The session counts as one of its names.
     retained: bool,
+    /// That is its only name, so nobody can open it any more.
+    is_nameless: bool,
     /// The chunk that was written to last in small runs, and how often.
     small_writes: (u32, u32),
     /// As it was read last.
@@ -148,7 +150,7 @@ impl Node {
     pub fn is_soon_flushed(&self) -> bool {
         let state = self.state.lock();
         let bytes = state.dirty.bytes() + length(&state.frozen);
-        (1..=limits::BLOCK_BYTES as u64).contains(&bytes) && !state.retained
+        (1..=limits::BLOCK_BYTES as u64).contains(&bytes) && !state.is_nameless
     }
 
     /// An answer for which much of the file may have to be written back.
@@ -175,6 +177,15 @@ impl Node {
 
     pub fn is_retained(&self) -> bool {
         self.state.lock().retained
+    }
+
+    /// Its last name has gone.
+    pub fn set_nameless(&self) {
+        self.state.lock().is_nameless = true;
+    }
+
+    pub fn is_nameless(&self) -> bool {
+        self.state.lock().is_nameless
     }
 
     /// It was read: this can be read for a while even if it is removed elsewhere.

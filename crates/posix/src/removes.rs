@@ -61,7 +61,7 @@ impl Posix {
         Answer::soon(async move {
             let retained = posix.retain(&who, verb.parent, &verb.name).await;
             let removed = posix.fs.run(&posix.caller(&who), verb).await;
-            posix.let_go_unless(&removed, retained).await;
+            posix.removed(&removed, retained).await;
             removed.map(drop)
         })
     }
@@ -87,7 +87,7 @@ impl Posix {
                 replaced = posix.directory_at(&who, parent, name).await;
             }
             let renamed = posix.fs.run(&posix.caller(&who), verb).await;
-            posix.let_go_unless(&renamed, retained).await;
+            posix.removed(&renamed, retained).await;
             renamed?;
             posix.remember_directory(replaced);
             Ok(())

@@ -30,13 +30,21 @@ impl Posix {
         }
     }
 
-    /// The name stayed after all, or the file has another one: closing it needs not remove it.
-    pub(crate) async fn let_go_unless<T>(&self, removed: &Result<T>, retained: Option<Ino>) {
-        let (Err(_), Some(ino)) = (removed, retained) else { return };
-        if let Some(node) = self.files.node(ino) {
-            node.set_retained(false);
+    /// The name is gone: what is written to the file is for those alone that have it open. Or it
+    /// stayed after all, and closing the file needs not remove it. Until this is known, the file is
+    /// written back as any other: it may be closed meanwhile.
+    pub(crate) async fn removed<T>(&self, removed: &Result<T>, retained: Option<Ino>) {
+        let Some(ino) = retained else { return };
+        let node = self.files.node(ino).filter(|node| node.is_retained());
+        match (removed, node) {
+            (Ok(_), Some(node)) => node.set_nameless(),
+            // Whoever closed it has let go of it.
+            (_, None) => {}
+            (Err(_), Some(node)) => {
+                node.set_retained(false);
+                self.let_go(ino).await;
+            }
         }
-        self.let_go(ino).await;
     }
 
     /// A file that has no name any more was closed.

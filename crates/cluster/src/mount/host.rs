@@ -38,12 +38,14 @@ use super::attached::Attached;
 use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space};
 use super::rights::Rights;
 use super::told::Told;
+use super::turns::Turns;
 use super::unpublished::Unpublished;
 use super::way::{Place, Way};
 use crate::control::{Agent, split};
 use crate::limits::{
-    MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_PUT_PAUSE, MOUNT_READS,
-    MOUNT_SHORT_BYTES, MOUNTS_ASKED_BYTES, MOUNTS_GET_BYTES, MOUNTS_HELD_BYTES, MOUNTS_PUT_BYTES,
+    MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_PUT_LEAST_BYTES, MOUNT_PUT_PAUSE,
+    MOUNT_PUT_TURN, MOUNT_READS, MOUNT_SHORT_BYTES, MOUNTS_ASKED_BYTES, MOUNTS_GET_BYTES,
+    MOUNTS_HELD_BYTES, MOUNTS_PUT_BYTES,
 };
 use crate::wire::{Link, Peer, Service, accept};
 
@@ -92,6 +94,8 @@ struct Line {
     unsent: Arc<Semaphore>,
     /// For what is read of the metadata, and not sent.
     reads: Arc<Semaphore>,
+    /// For blocks that it is to write once more.
+    turns: Arc<Turns>,
 }
 
 /// Blocks that an operation publishes if it succeeds.
@@ -180,8 +184,8 @@ impl MountHost {
         })?;
         let unsent = Arc::new(Semaphore::new(MOUNT_GET_BYTES >> 10));
         let reads = Arc::new(Semaphore::new(MOUNT_READS));
-        let line = Line { way: Way::default(), session: Mutex::default(), unsent, reads };
-        let line = Arc::new(line);
+        let (way, session, turns) = (Way::default(), Mutex::default(), Arc::default());
+        let line = Arc::new(Line { way, session, unsent, reads, turns });
         let service = MountService { host: self, user, line, is_near };
         let peer = accept(link, &super::terms(), service).await?;
         let _ = peer.closed().await;
@@ -447,14 +451,18 @@ impl MountService {
     /// kept until then: a disk that is slow would fill the memory.
     ///
     /// # Errors
-    /// `Unavailable` if there was no room: nothing was written, and the mount writes it once more.
+    /// `Unavailable` if there was no room: nothing was written, and the mount writes it once more,
+    /// when it is its turn.
     async fn put_in_room(&self, payload: Bytes) -> Result<Bytes> {
         let (user, bytes) = (Party::User(self.user), payload.len() as u64);
-        match self.host.unwritten.take_now(user, bytes) {
+        // Short ones take memory for more than their bytes.
+        let bytes = bytes.max(MOUNT_PUT_LEAST_BYTES);
+        let (room, turns) = (&self.host.unwritten, &self.line.turns);
+        match turns.enter(room, user, bytes) {
             Some(_room) => self.put(&payload).await,
             None => {
                 drop(payload);
-                sleep(MOUNT_PUT_PAUSE).await;
+                turns.wait((room, user, bytes), MOUNT_PUT_PAUSE, MOUNT_PUT_TURN).await;
                 let text = "too many blocks of this user wait to be written: try again";
                 Err(Error::Unavailable(text.into()))
             }

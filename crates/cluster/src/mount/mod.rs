@@ -23,6 +23,7 @@ mod messages;
 mod near;
 mod rights;
 mod told;
+mod turns;
 mod unpublished;
 mod way;
 

@@ -1,5 +1,7 @@
 //! Files that are open: what becomes of them when their names go, and of what was written.
 
+use std::time::Duration;
+
 use cairn_base::Error;
 use cairn_posix::{Changes, Intent, RenameMode, SetTime, Sought, Source, Who, Writing};
 
@@ -62,6 +64,30 @@ fn a_file_whose_name_stays_is_still_there_when_it_is_closed() {
         mount.close(file).await;
         assert_eq!(mount.get(ino).await.unwrap(), "bytes");
         assert_eq!(mount.find(mount.top, "directory").await.unwrap().attributes.ino, directory);
+    });
+}
+
+/// Until it is known whether a name goes, what is written to the file belongs to it.
+#[test]
+fn a_file_that_is_closed_while_its_name_might_go_keeps_what_was_written() {
+    run(async {
+        let world = World::new(3).await;
+        let mount = world.mount().await;
+        mount.mkdir(mount.top, "directory").await.unwrap();
+        for round in 0..60 {
+            let name = format!("file-{round}");
+            let ino = mount.put(mount.top, &name, b"old").await;
+            let file = mount.open(ino, Intent::BOTH).await.unwrap();
+            mount.write(file, 0, b"new").await;
+            let names = ((mount.top, &b"directory"[..]), (mount.top, &name[..]));
+            let renamed = mount.posix.rename(mount.who(), names.0, names.1, RenameMode::Replace);
+            let renamed = tokio::spawn(async move { renamed.await });
+            tokio::time::sleep(Duration::from_micros(20 * round)).await;
+            mount.close(file).await;
+            let renamed = renamed.await.unwrap();
+            assert!(matches!(renamed, Err(Error::NotDirectory(_))), "{renamed:?}");
+            assert_eq!(mount.get(ino).await.unwrap(), "new", "round {round}");
+        }
     });
 }
 
