@@ -27,8 +27,19 @@ impl<V: Verb> AnyVerb for V {
     }
 }
 
-/// Runs a verb on a view; whoever made this keeps the reply.
+/// Runs a verb on a view; the maker of this keeps the reply.
 pub type Apply<'a> = &'a mut dyn FnMut(&mut View<'_>, &Context) -> Result<(), Stop>;
+
+/// Runs `verb`, and puts the reply into `reply`.
+pub fn keeping<V: Verb>(
+    verb: &V,
+    reply: &mut Option<V::Reply>,
+) -> impl FnMut(&mut View<'_>, &Context) -> Result<(), Stop> {
+    |view, context| {
+        *reply = Some(verb.apply(view, context)?);
+        Ok(())
+    }
+}
 
 /// What [`AnyVerb::apply_any`] of a `V` has returned.
 pub fn reply_of<V: Verb>(reply: AnyReply) -> V::Reply {

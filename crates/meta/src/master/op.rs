@@ -146,11 +146,7 @@ impl Op for Accepted {
     fn apply(&mut self, view: &mut View<'_>, now: Timestamp, batch: u64) -> Ran {
         self.context.now = now;
         self.context.batch = batch;
-        let (ran, reply) = match self.verb.apply_any(view, &self.context) {
-            Ok(reply) => (Ran::Done, Some(Ok(reply))),
-            Err(Stop::Fail(error)) => (Ran::Failed, Some(Err(error))),
-            Err(Stop::Miss) => (Ran::Miss, None),
-        };
+        let (ran, reply) = outcome(self.verb.apply_any(view, &self.context));
         self.reply = reply;
         ran
     }
@@ -160,9 +156,26 @@ impl Op for Accepted {
     }
 
     fn answer(self: Box<Self>) {
-        if let Some(reply) = self.reply {
-            // Who asked may have gone away: the operation is done all the same.
-            let _ = self.sender.send(reply);
-        }
+        send(self.sender, self.reply);
+    }
+}
+
+/// How a run ended, and the reply, unless rows are missing.
+pub fn outcome<T>(ran: Result<T, Stop>) -> (Ran, Option<Result<T>>) {
+    match ran {
+        Ok(reply) => (Ran::Done, Some(Ok(reply))),
+        Err(Stop::Fail(error)) => (Ran::Failed, Some(Err(error))),
+        Err(Stop::Miss) => (Ran::Miss, None),
+    }
+}
+
+pub fn no_read(name: &str) -> Error {
+    Error::Invalid(format!("{name} changes rows: it is no read"))
+}
+
+pub fn send<T>(sender: oneshot::Sender<T>, reply: Option<T>) {
+    if let Some(reply) = reply {
+        // The caller may have gone away: the operation is done all the same.
+        let _ = sender.send(reply);
     }
 }

@@ -10,11 +10,12 @@ use cairn_base::{Error, Result};
 
 use super::cache::Cached;
 use super::memo::Memo;
+use super::op::no_read;
 use super::shared::Shared;
 use super::source::{Published, Read, Stored};
 use super::threads;
 use crate::engine::Engine;
-use crate::erased::{AnyReply, AnyVerb, Apply};
+use crate::erased::{AnyReply, AnyVerb, Apply, keeping};
 use crate::shown::Rows;
 use crate::view::wanted_rows;
 use crate::{Context, Stop, Verb, View, Want};
@@ -73,11 +74,8 @@ pub fn on_cached<V: Verb>(
     trace: bool,
 ) -> Option<Result<Memo<V::Reply>>> {
     let mut reply = None;
-    let apply: Apply<'_> = &mut |view, context| {
-        reply = Some(verb.apply(view, context)?);
-        Ok(())
-    };
-    match on_cached_rows(shared, caller, V::NAME, trace, apply)? {
+    let ran = on_cached_rows(shared, caller, V::NAME, trace, &mut keeping(verb, &mut reply))?;
+    match ran {
         Ok((rows, batch)) => reply.map(|reply| Ok(Memo::new(reply, rows, batch))),
         Err(error) => Some(Err(error)),
     }
@@ -213,7 +211,7 @@ fn apply(verb: &dyn AnyVerb, view: &mut View<'_>, context: &Context) -> Result<A
 
 fn only_read(view: &View<'_>, name: &str) -> Result<(), Stop> {
     match view.has_changes() {
-        true => Err(Error::Invalid(format!("{name} changes rows: it is no read")).into()),
+        true => Err(no_read(name).into()),
         false => Ok(()),
     }
 }

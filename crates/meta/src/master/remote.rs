@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Master;
 use super::hasty::Haste;
 use super::leases::{Event, Grant};
-use super::op::{Answered, Job, Op, Ran, Wish};
+use super::op::{Answered, Job, Op, Ran, Wish, no_read, outcome, send};
 use crate::erased::{AnyReply, AnyVerb};
 use crate::ops::mkdir::Mkdir;
 use crate::ops::namespace::decide_in;
@@ -599,24 +599,5 @@ impl Op for ExecutedRead {
 
     fn answer(self: Box<Self>) {
         send(self.sender, self.reply);
-    }
-}
-
-fn outcome<T>(ran: Result<T, Stop>) -> (Ran, Option<Result<T>>) {
-    match ran {
-        Ok(reply) => (Ran::Done, Some(Ok(reply))),
-        Err(Stop::Fail(error)) => (Ran::Failed, Some(Err(error))),
-        Err(Stop::Miss) => (Ran::Miss, None),
-    }
-}
-
-fn no_read(name: &str) -> Error {
-    Error::Invalid(format!("{name} changes rows: it is no read"))
-}
-
-fn send<T>(sender: oneshot::Sender<T>, reply: Option<T>) {
-    if let Some(reply) = reply {
-        // Who asked may have gone away: the operation is done all the same.
-        let _ = sender.send(reply);
     }
 }

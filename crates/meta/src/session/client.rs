@@ -27,7 +27,7 @@ use super::{
     Acknowledge, Attach, Attached, Change, Detach, Dialer, Execute, Executed, Flush, Link, Lost,
     Method, Progress, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,
 };
-use crate::erased::Apply;
+use crate::erased::{Apply, keeping};
 use crate::master::Memo;
 use crate::ops::mkdir::Mkdir;
 use crate::shown::Rows;
@@ -549,11 +549,8 @@ impl Inner {
 
     fn memo<V: Verb>(&self, caller: &Caller, verb: &V, trace: bool) -> Leased<Memo<V::Reply>> {
         let mut reply = None;
-        let apply: Apply<'_> = &mut |view, context| {
-            reply = Some(verb.apply(view, context)?);
-            Ok(())
-        };
-        match (self.on_leased(caller, V::NAME, trace, apply), reply) {
+        let ran = self.on_leased(caller, V::NAME, trace, &mut keeping(verb, &mut reply));
+        match (ran, reply) {
             (Leased::Reply(Ok((rows, mark))), Some(reply)) => {
                 Leased::Reply(Ok(Memo::new(reply, rows, mark)))
             }

@@ -10,7 +10,7 @@ use cairn_base::{Error, Ino, Result, SessionId};
 use tokio::time::timeout;
 
 use super::{Attachment, Forgotten, Inner, Keeper, Operation, call};
-use crate::erased::Apply;
+use crate::erased::keeping;
 use crate::ops::sessions::ReserveInodes;
 use crate::session::posted::{Asking, Post, Poster, RESERVED};
 use crate::session::slots::Taken;
@@ -51,12 +51,8 @@ impl Inner {
             monotonic: self.clock.monotonic(),
         };
         let mut reply = None;
-        let apply: Apply<'_> = &mut |view, context| {
-            reply = Some(verb.apply(view, context)?);
-            Ok(())
-        };
         let operation = || Operation::new(caller, verb);
-        self.posts.post(&self.rows, poster, slot, apply, &operation)?;
+        self.posts.post(&self.rows, poster, slot, &mut keeping(verb, &mut reply), &operation)?;
         self.forgotten(Forgotten::Changing(&verb.changes()));
         reply
     }

@@ -118,59 +118,39 @@ fn check_all(seeds: &[u64]) {
     assert!(failed.is_empty(), "cargo xtask simulate --seeds 1 --seed N, of {failed:?}");
 }
 
+/// Four tests of the seeds of a kind, which run side by side.
+macro_rules! quarters {
+    ($kind:expr, $seeds:expr) => {
+        #[test]
+        fn first_quarter() {
+            super::check_quarter($kind, $seeds, 0);
+        }
+
+        #[test]
+        fn second_quarter() {
+            super::check_quarter($kind, $seeds, 1);
+        }
+
+        #[test]
+        fn third_quarter() {
+            super::check_quarter($kind, $seeds, 2);
+        }
+
+        #[test]
+        fn last_quarter() {
+            super::check_quarter($kind, $seeds, 3);
+        }
+    };
+}
 /// `CAIRN_SEEDS` of them, from `CAIRN_SEED` on.
 mod seeds_stay_right_and_become_well {
-    fn quarter(number: u64) {
-        super::check_quarter(0, super::SEEDS, number);
-    }
-
-    #[test]
-    fn first_quarter() {
-        quarter(0);
-    }
-
-    #[test]
-    fn second_quarter() {
-        quarter(1);
-    }
-
-    #[test]
-    fn third_quarter() {
-        quarter(2);
-    }
-
-    #[test]
-    fn last_quarter() {
-        quarter(3);
-    }
+    quarters!(0, super::SEEDS);
 }
 
 /// From `MAKING + CAIRN_SEED` on: clients make directories and fill them, through gateways that are
 /// told that operations are done when they have run.
 mod directories_that_gateways_fill_stay_right {
-    fn quarter(number: u64) {
-        super::check_quarter(super::MAKING, super::MAKING_SEEDS, number);
-    }
-
-    #[test]
-    fn first_quarter() {
-        quarter(0);
-    }
-
-    #[test]
-    fn second_quarter() {
-        quarter(1);
-    }
-
-    #[test]
-    fn third_quarter() {
-        quarter(2);
-    }
-
-    #[test]
-    fn last_quarter() {
-        quarter(3);
-    }
+    quarters!(super::MAKING, super::MAKING_SEEDS);
 }
 
 /// One in four of the seeds of a kind: no test takes very long.
