@@ -140,20 +140,20 @@ pub const MOUNT_CONNECTIONS: usize = 4096;
 /// Questions about the metadata that are asked at the same time for a connection of a mount, until
 /// the answers are sent: each up to 8 MiB.
 pub const MOUNT_READS: usize = 16;
-/// What requests of all mounts hold while they run, bytes, and as much for what mounts did by
-/// themselves and send later; three quarters of it for one user, at most. The bytes of a request
-/// count that often: it is decoded, kept to be run again, and answered.
+/// Memory for running requests of all mounts, bytes, and as much for their posted operations; three
+/// quarters of it for one user, at most. The bytes of a request count that many times: it is
+/// decoded, kept to be run again, and answered.
 pub const MOUNTS_ASKED_BYTES: usize = 128 << 20;
 pub const MOUNT_ASKED_TIMES: usize = 4;
-/// What requests of all mounts hold that came and are not answered, bytes, whether they run or wait
-/// for room; three quarters of it for one user, at most: a connection that brings more ends.
+/// Memory for requests of all mounts that arrived and are not answered, bytes, whether they run or
+/// wait for room; three quarters of it for one user, at most. A connection that brings more ends.
 pub const MOUNTS_HELD_BYTES: usize = 512 << 20;
 /// Blocks of all mounts that came and are not written, bytes; three quarters of them of one user,
 /// at most. A block counts as that many at least.
 pub const MOUNTS_PUT_BYTES: usize = 256 << 20;
 pub const MOUNT_PUT_LEAST_BYTES: u64 = 16 << 10;
-/// One that finds no room is not kept: how long it waits for its turn before its mount hears of
-/// that, and how long room is kept for the mount to write it once more.
+/// A block that finds no room is dropped. It waits that long for its turn before its mount is told,
+/// and room is then kept that long for the mount to send the block again.
 pub const MOUNT_PUT_PAUSE: Duration = Duration::from_secs(2);
 pub const MOUNT_PUT_TURN: Duration = Duration::from_secs(10);
 /// Up to this length a request that lets others go on waits for no room, bytes.

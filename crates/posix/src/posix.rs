@@ -155,7 +155,7 @@ impl Posix {
         }
     }
 
-    /// Who asks, for what changes something.
+    /// The caller of an operation that changes something.
     pub(crate) fn caller(&self, who: &Who) -> Caller {
         who.caller_in_groups(&self.user)
     }

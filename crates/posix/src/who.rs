@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cairn_auth::{Caller, Posix};
 
-/// Who asks.
+/// The process or client that makes a call.
 #[derive(Clone, Debug)]
 pub struct Who {
     pub uid: u32,

@@ -278,8 +278,8 @@ impl Blocks for Odd {
     }
 }
 
-/// What the blocks elsewhere say of themselves is said in front of them, too: with a cache before a
-/// near server nothing is kept twice, and nothing asked that need not be.
+/// The cache passes on the properties of the blocks behind it: in front of a near server nothing
+/// is kept twice, and no needless request is made.
 #[test]
 fn what_elsewhere_says_of_itself_is_said_here() {
     let disk = Arc::new(SimDisk::new(4));

@@ -239,7 +239,7 @@ async fn serve(
     let served = tokio::select! {
         served = &mut has_ended => served,
         () = revoked => {
-            // What was not written back may not be written by that user any more.
+            // That user may not write the dirty data back any more.
             unmount(at, UnmountFlags::DETACH).map_err(|error| Failure::file(at, &error.into()))?;
             return Err(Failure::new("the credentials of this mount hold no longer: it ends"));
         }
@@ -330,7 +330,8 @@ async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached>
     Ok(Reached { fs, user, source, revoked, _locks: [Some(own), lock] })
 }
 
-/// Who may not mount asks a program for it: its absence looks like that of the directory.
+/// A user that may not mount needs the program fusermount3. If the program is missing, the error is
+/// the same as if the directory were.
 fn not_mounted(at: &Path, error: &std::io::Error) -> Failure {
     let shown = at.display();
     match error.kind() {
@@ -342,7 +343,7 @@ fn not_mounted(at: &Path, error: &std::io::Error) -> Failure {
     }
 }
 
-/// What could not be decided is not said to be wrong.
+/// Credentials that could not be verified are not called wrong.
 fn not_admitted(refused: Refused) -> Failure {
     match refused {
         Refused::Failed(error) => Failure::from(error),

@@ -41,7 +41,7 @@ fn of_what_they_acknowledged() {
             stop.store(true, Ordering::SeqCst);
         });
         drop(server);
-        // What is older once more at the end.
+        // The last round verifies older objects, too.
         let first = if kill + 1 == KILLS { 0 } else { first };
         verify(&store, acknowledged.lock().unwrap().range(first..));
     }

@@ -144,7 +144,7 @@ fn that_nothing_could_be_looked_at() {
     assert!(stdout.starts_with("NO SERVER COULD BE LOOKED AT"), "{stdout}");
     assert!(stdout.contains("not seen: http://127.0.0.1:1") && !stdout.contains("-0"), "{stdout}");
     assert!(!stdout.contains("nothing is wrong"), "{stdout}");
-    // Nor is a server that does not know who asks.
+    // The same goes for a server that refuses the credentials.
     let (_directory, store) = directory();
     let server = Server::start(&store, &[]);
     let mut command = cairn(&["doctor", &server.http, "--seconds", "1"]);
