@@ -280,7 +280,7 @@ impl Agent {
     pub async fn ask(&self, method: Method, message: Bytes, within: Duration) -> Result<Bytes> {
         let deadline = Instant::now() + within;
         loop {
-            let peer = self.reconnect.peer(deadline).await?;
+            let peer = self.reconnect.peer(deadline).await.map_err(unreached)?;
             let left = deadline.saturating_duration_since(Instant::now());
             match peer.call(method as u16, message.clone(), left).await {
                 Err(Error::Unavailable(why)) => {
@@ -428,6 +428,14 @@ impl session::Dialer for Agent {
     }
 }
 
+/// A master that refuses this node has decided on nothing that the node asks for others.
+fn unreached(error: Error) -> Error {
+    match error {
+        Error::Denied(why) => Error::Unavailable(why),
+        error => error,
+    }
+}
+
 /// The connection to the master that serves, and the recalls that come over it.
 async fn find_serving(
     reconnect: &Reconnect<Recalls>,
@@ -436,7 +444,7 @@ async fn find_serving(
 ) -> Result<(Peer, UnboundedReceiver<Bytes>)> {
     let deadline = Instant::now() + patience;
     loop {
-        let peer = reconnect.peer(deadline).await?;
+        let peer = reconnect.peer(deadline).await.map_err(unreached)?;
         let (sender, recalls) = unbounded_channel();
         taken.send_to(sender);
         match peer.call(Method::Serves as u16, Bytes::new(), patience).await {

@@ -126,6 +126,8 @@ impl MountBlocks {
                     connection.set_addresses(vec![place.to_string()]);
                     connection.leave(&peer);
                 }
+                // Nobody waits for credentials to hold again.
+                Err(Error::Denied(why)) => return Err(Error::Unavailable(why)),
                 Err(error) if Instant::now() + PAUSE >= deadline => return Err(error),
                 Err(_) => {
                     connection.set_addresses(vec![self.agent.place().to_string()]);

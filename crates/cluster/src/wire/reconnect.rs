@@ -116,8 +116,8 @@ impl<S: Service> Reconnect<S> {
     /// The connection, made if there is none.
     ///
     /// # Errors
-    /// `Unavailable` if none could be made before `deadline`: with what the last try of each
-    /// address said.
+    /// If none could be made before `deadline`, with what the last try of each address said:
+    /// `Denied` if one of them refuses this side, `Unavailable` otherwise.
     pub async fn peer(&self, deadline: Instant) -> Result<Peer> {
         if let Some(peer) = self.usable() {
             return Ok(peer);
@@ -168,7 +168,7 @@ impl<S: Service> Reconnect<S> {
         let order = addresses.iter().enumerate().cycle().skip(start).take(addresses.len());
         let mut left = order.map(|(at, address)| async move { (at, self.try_one(address).await) });
         let mut trying: FuturesUnordered<_> = left.next().into_iter().collect();
-        let mut said = Vec::new();
+        let (mut said, mut is_refused) = (Vec::new(), false);
         while !trying.is_empty() {
             tokio::select! {
                 biased;
@@ -177,23 +177,26 @@ impl<S: Service> Reconnect<S> {
                         self.start.store(at, Ordering::Relaxed);
                         return Ok(peer);
                     }
-                    Err(why) => said.push(why),
+                    Err(error) => {
+                        is_refused |= matches!(error, Error::Denied(_));
+                        said.push(format!("{}: {error}", addresses[at]));
+                    }
                 },
                 () = sleep(HELD_UP) => {}
             }
             trying.extend(left.next());
         }
-        Err(Error::Unavailable(format!("nobody serves: {}", said.join("; "))))
+        let why = format!("nobody serves: {}", said.join("; "));
+        Err(if is_refused { Error::Denied(why) } else { Error::Unavailable(why) })
     }
 
-    async fn try_one(&self, address: &str) -> Result<Peer, String> {
+    async fn try_one(&self, address: &str) -> Result<Peer> {
         let trying = async {
             let link = self.dialer.dial(address).await?;
             connect(link, &self.terms, self.service.clone()).await
         };
         let late = || Error::Unavailable(format!("no answer within {DIAL:?}"));
-        let tried = timeout(DIAL, trying).await.unwrap_or_else(|_| Err(late()));
-        tried.map_err(|error| format!("{address}: {error}"))
+        timeout(DIAL, trying).await.unwrap_or_else(|_| Err(late()))
     }
 }
 

@@ -47,6 +47,8 @@ const GOODBYE: Duration = Duration::from_secs(2);
 const BACKOFF: Duration = Duration::from_millis(100);
 /// What of a lease the client uses: clocks do not run at exactly the same rate.
 const LEASE_PERCENT: u32 = 90;
+/// Why an operation ends whose caller was answered before.
+pub const GIVEN_UP: &str = "its caller waits no more";
 /// For no longer is an operation kept that is durable.
 const FLUSH: Duration = Duration::from_millis(100);
 
@@ -116,6 +118,8 @@ struct Inner {
     known_alive: AtomicU64,
     alone: Duration,
     attachment: Watched<Option<Attachment>>,
+    /// Why no master is reached before somebody does something about it: nobody waits for that.
+    refused: Watched<Option<String>>,
     /// It is not attached again.
     closed: Watched<bool>,
     /// The session is not attached any more.
@@ -187,6 +191,7 @@ impl Client {
             known_alive: AtomicU64::new(0),
             alone: config.alone,
             attachment: Watched::new(None),
+            refused: Watched::new(None),
             closed: Watched::new(false),
             detached: Notify::new(),
             session: AtomicU64::new(rng.next_u64()),
@@ -276,9 +281,8 @@ impl Client {
             self.inner.posts.drained().await;
             self.inner.flush(keeper, keeper.last_number()).await
         };
-        timeout(PATIENCE, flushed).await.unwrap_or_else(|_| {
-            Err(Error::Unavailable(format!("not known to be durable after {PATIENCE:?}")))
-        })
+        let late = |why| Err(Error::Unavailable(format!("not known to be durable: {why}")));
+        self.inner.in_time(Instant::now() + PATIENCE, flushed).await.unwrap_or_else(late)
     }
 
     /// How many operations came to nothing that had been said to be done.
@@ -291,10 +295,10 @@ impl Client {
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let until = Instant::now() + PATIENCE;
         let posting = self.inner.post_or_ask(caller, &verb);
-        match timeout_at(until, posting).await {
+        match self.inner.in_time(until, posting).await {
             Ok(Some(reply)) => return Ok(reply),
             Ok(None) => {}
-            Err(_) => return Err(unanswered(false)),
+            Err(why) => return Err(unanswered(false, &why)),
         }
         wire::decode(&self.run_operation(Operation::new(caller, &verb)?, until).await?)
     }
@@ -306,17 +310,17 @@ impl Client {
             async move { inner.run(&operation).await }
         };
         if operation.changes.is_empty() {
-            return match timeout_at(until, run).await {
+            return match self.inner.in_time(until, run).await {
                 Ok(reply) => reply,
-                Err(_) => Err(unanswered(operation.step.is_sent())),
+                Err(why) => Err(unanswered(operation.step.is_sent(), &why)),
             };
         }
         // Once sent, it goes on until it is known what became of it, whether somebody waits or not.
         let mut running = tokio::spawn(run);
-        let ran = match timeout_at(until, &mut running).await {
+        let ran = match self.inner.in_time(until, &mut running).await {
             Ok(ran) => ran,
-            Err(_) if operation.step.give_up() => return Err(unanswered(false)),
-            Err(_) if self.inner.unknown.add(&operation) => return Err(unanswered(true)),
+            Err(why) if operation.step.give_up() => return Err(unanswered(false, &why)),
+            Err(why) if self.inner.unknown.add(&operation) => return Err(unanswered(true, &why)),
             Err(_) => running.await,
         };
         let stopped = |_| Error::Unavailable("outcome unknown: stopped".into());
@@ -356,10 +360,9 @@ impl Client {
         fields: Bytes,
         lease: bool,
     ) -> Result<Bytes> {
-        match timeout(PATIENCE, self.inner.read(caller, verb, fields, lease)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(Error::Unavailable(format!("no master answered in {PATIENCE:?}"))),
-        }
+        let reading = self.inner.read(caller, verb, fields, lease);
+        let read = self.inner.in_time(Instant::now() + PATIENCE, reading).await;
+        read.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 
     /// As [`Client::read`] if all it needs is leased; `None` otherwise. Never blocks.
@@ -720,7 +723,7 @@ impl Inner {
                 continue;
             }
             if !operation.step.send() {
-                return Err(unanswered(false));
+                return Err(unanswered(false, GIVEN_UP));
             }
             let run = operation.in_slot(session, &slot);
             self.counters.calls.fetch_add(1, Ordering::Relaxed);
@@ -767,8 +770,18 @@ impl Inner {
         if let Some(attachment) = self.attachment.get() {
             return Ok(attachment);
         }
-        let found = timeout(PATIENCE, self.attached_at_last()).await;
-        found.unwrap_or_else(|_| Err(Error::Unavailable("no master answers".into())))
+        let found = self.in_time(Instant::now() + PATIENCE, self.attached_at_last()).await;
+        found.unwrap_or_else(|why| Err(Error::Unavailable(why)))
+    }
+
+    /// What comes of `work`, or why whoever waits for it is to wait no longer.
+    async fn in_time<R>(&self, until: Instant, work: impl Future<Output = R>) -> Result<R, String> {
+        let done = timeout_at(until, work);
+        tokio::select! {
+            biased;
+            done = done => done.map_err(|_| format!("no master answered in {PATIENCE:?}")),
+            why = self.refused.wait_for(Option::clone) => Err(why),
+        }
     }
 
     /// As [`Inner::attached`], however long that takes.
@@ -807,6 +820,10 @@ impl Inner {
             }
             Err(error) => {
                 tracing::debug!(%error, "no master");
+                self.refused.set(match error {
+                    Error::Denied(why) => Some(why),
+                    _ => None,
+                });
                 sleep(BACKOFF).await;
             }
         }
@@ -847,6 +864,7 @@ impl Inner {
                         }
                     };
                     let attachment = Attachment { session, link: Arc::clone(&link), lease, number };
+                    self.refused.set(None);
                     self.attachment.set(Some(attachment));
                     return Ok((link, recalls, lease));
                 }
@@ -1039,10 +1057,10 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What who has waited hears when there is no answer.
-pub fn unanswered(is_sent: bool) -> Error {
-    let what = if is_sent { "outcome unknown: no" } else { "not done: no" };
-    Error::Unavailable(format!("{what} master answered in {PATIENCE:?}"))
+/// What a caller hears that waits no longer for an answer.
+pub fn unanswered(is_sent: bool, why: &str) -> Error {
+    let what = if is_sent { "outcome unknown" } else { "not done" };
+    Error::Unavailable(format!("{what}: {why}"))
 }
 
 fn unserved(why: &str) -> Error {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::Result;
 
-use super::client::{Operation, unanswered};
+use super::client::{GIVEN_UP, Operation, unanswered};
 use crate::Watched;
 
 /// How far an operation is.
@@ -64,7 +64,7 @@ impl Step {
         tokio::select! {
             biased;
             () = self.0.wait_for(|stage| (*stage == Stage::GivenUp).then_some(())) => {
-                Err(unanswered(false))
+                Err(unanswered(false, GIVEN_UP))
             }
             done = work => Ok(done),
         }

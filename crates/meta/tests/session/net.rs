@@ -45,6 +45,8 @@ pub struct Net {
 pub struct Cut {
     /// No message passes, in no direction.
     pub silent: AtomicBool,
+    /// Whoever dials is told that its credentials are refused.
+    pub refused: AtomicBool,
     /// Of so many calls one loses its answer, and the connection with it; 0 is never.
     pub lose_one_in: AtomicU64,
     /// Recalls are held back.
@@ -228,6 +230,9 @@ struct PeerLink {
 #[async_trait]
 impl Dialer for PeerDialer {
     async fn dial(&self) -> Result<Dialed> {
+        if self.cut.refused.load(Ordering::SeqCst) {
+            return Err(Error::Denied("the credentials are refused".into()));
+        }
         if self.cut.silent.load(Ordering::SeqCst) {
             return Err(Error::Unavailable("no route".into()));
         }

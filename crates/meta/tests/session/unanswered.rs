@@ -11,7 +11,7 @@ use cairn_meta::session::client::Client;
 use tokio::time::{pause, resume, sleep, timeout};
 
 use crate::delegated::until_delegated;
-use crate::net::{LEASE, Net, bucket, caller, make_in};
+use crate::net::{LEASE, Net, bucket, caller, find_in, make_in};
 
 /// Longer than anybody waits; time goes on by itself while it is paused.
 const LONG: Duration = Duration::from_secs(300);
@@ -86,4 +86,41 @@ async fn a_directory_that_is_filled_without_a_master_is_full_at_last() {
     cut.silent.store(false, Ordering::SeqCst);
     client.flush().await.unwrap();
     make_in(&client, directory, 0).await.unwrap();
+}
+
+/// Nobody waits for credentials to hold again: neither for what was never sent, nor behind it.
+#[tokio::test]
+async fn refused_credentials_are_told_to_everybody_who_asks_until_they_hold_again() {
+    let net = Net::new().await;
+    let (client, cut) = net.hasty_client(1).await;
+    let root = bucket(&client).await.unwrap();
+    let verb = Mkdir { parent: root, name: b"directory".to_vec(), mode: 0o755, umask: 0 };
+    let (directory, _) = client.run(&caller(), verb).await.unwrap();
+    until_delegated(&client, directory).await;
+    pause();
+    let check = async |is_posted: bool| {
+        cut.silent.store(true, Ordering::SeqCst);
+        if is_posted {
+            make_in(&client, directory, 1).await.unwrap();
+        }
+        cut.refused.store(true, Ordering::SeqCst);
+        let (read, change) = tokio::join!(
+            async { text(client.read_anew(&caller(), Getattr { ino: root }).await.map(drop)) },
+            async { text(change_mode(&client, root, 0o700).await) },
+        );
+        for said in [read, change, text(client.flush().await)] {
+            assert!(said.contains("the credentials are refused"), "{is_posted}: {said}");
+        }
+        cut.refused.store(false, Ordering::SeqCst);
+        cut.silent.store(false, Ordering::SeqCst);
+        while !client.is_attached() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        client.flush().await.unwrap();
+        change_mode(&client, root, 0o755).await.unwrap();
+        assert_eq!(mode(&client, root).await, 0o755);
+    };
+    check(true).await;
+    check(false).await;
+    assert!(find_in(&client, directory, 1).await.unwrap().is_some());
 }

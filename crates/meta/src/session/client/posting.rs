@@ -162,7 +162,7 @@ impl Inner {
         if batch.is_empty() && given.is_empty() {
             return;
         }
-        let Ok(attachment) = self.attached().await else { return };
+        let Ok(attachment) = self.attached_at_last().await else { return };
         let over = self.attachment.wait_for(|now| {
             let is_same = now.as_ref().is_some_and(|now| now.number == attachment.number);
             (!is_same).then_some(())
