@@ -97,8 +97,8 @@ async fn refused_credentials_are_told_to_everybody_who_asks_until_they_hold_agai
     let verb = Mkdir { parent: root, name: b"directory".to_vec(), mode: 0o755, umask: 0 };
     let (directory, _) = client.run(&caller(), verb).await.unwrap();
     until_delegated(&client, directory).await;
-    pause();
     let check = async |is_posted: bool| {
+        pause();
         cut.silent.store(true, Ordering::SeqCst);
         if is_posted {
             make_in(&client, directory, 1).await.unwrap();
@@ -111,6 +111,7 @@ async fn refused_credentials_are_told_to_everybody_who_asks_until_they_hold_agai
         for said in [read, change, text(client.flush().await)] {
             assert!(said.contains("the credentials are refused"), "{is_posted}: {said}");
         }
+        resume();
         cut.refused.store(false, Ordering::SeqCst);
         cut.silent.store(false, Ordering::SeqCst);
         while !client.is_attached() {
