@@ -105,13 +105,13 @@ struct Named {
     blocks: Vec<BlockId>,
 }
 
-/// An answer on its way to a mount, and the room that it takes.
-struct Unsent<R> {
+/// Bytes and the room that they take, for as long as anybody has them.
+struct Held<R> {
     bytes: Bytes,
     _room: R,
 }
 
-impl<R> AsRef<[u8]> for Unsent<R> {
+impl<R> AsRef<[u8]> for Held<R> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -407,7 +407,7 @@ impl MountService {
             }
             Reply::<ReadReply>::Failed(_) | Reply::NotAttached | Reply::NotServing(_) => bytes,
         };
-        Ok(Bytes::from_owner(Unsent { bytes: answer, _room: room }))
+        Ok(Bytes::from_owner(Held { bytes: answer, _room: room }))
     }
 
     /// Notes what the session learns.
@@ -459,7 +459,8 @@ impl MountService {
         let bytes = bytes.max(MOUNT_PUT_LEAST_BYTES);
         let (room, turns) = (&self.host.unwritten, &self.line.turns);
         match turns.enter(room, user, bytes) {
-            Some(_room) => self.put(&payload).await,
+            // A block may still be written when nobody waits for that any more.
+            Some(room) => self.put(&Bytes::from_owner(Held { bytes: payload, _room: room })).await,
             None => {
                 drop(payload);
                 turns.wait((room, user, bytes), MOUNT_PUT_PAUSE, MOUNT_PUT_TURN).await;
@@ -502,7 +503,7 @@ impl MountService {
             Some(bytes) => bytes,
             None => blocks.get(group, block, start..end).await?,
         };
-        Ok(Bytes::from_owner(Unsent { bytes, _room: room }))
+        Ok(Bytes::from_owner(Held { bytes, _room: room }))
     }
 
     /// Room for so many bytes, until they are sent.

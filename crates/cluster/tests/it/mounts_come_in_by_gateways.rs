@@ -32,6 +32,7 @@ use cairn_meta::session::host::Sessions;
 use cairn_meta::session::{self, Attach, Attached, Renew, Renewed, Reply};
 use cairn_meta::{Master, Meta, wire};
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 
 use crate::support::pair::{Ends, link};
 use crate::support::{CLUSTER, Cluster, MASTER, PATIENCE, SECOND, denied, ends, terms};
@@ -49,15 +50,21 @@ fn map_of(nodes: &[(NodeId, Role)]) -> ClusterMap {
     ClusterMap { epoch: 1, replicas: 1, minimum: 1, next_node: 10, nodes, ..ClusterMap::default() }
 }
 
-/// Blocks in memory. While the second is locked, no block is written.
+/// Blocks in memory. While the second is locked, no block is written; whoever gives up waiting for
+/// that stops no block.
 #[derive(Default)]
-pub struct Kept(Mutex<HashMap<BlockId, Bytes>>, pub tokio::sync::RwLock<()>);
+pub struct Kept(Arc<Mutex<HashMap<BlockId, Bytes>>>, pub Arc<tokio::sync::RwLock<()>>);
 
 #[async_trait]
 impl Blocks for Kept {
     async fn write(&self, _: Wish, block: BlockId, _: Owner, data: Bytes) -> Result<GroupId> {
-        let _goes_on = self.1.read().await;
-        assert!(self.0.lock().insert(block, data).is_none(), "{block} is written twice");
+        let (blocks, goes_on) = (Arc::clone(&self.0), Arc::clone(&self.1));
+        let written = tokio::spawn(async move {
+            let _goes_on = goes_on.read().await;
+            let former = blocks.lock().insert(block, Bytes::copy_from_slice(&data));
+            assert!(former.is_none(), "{block} is written twice");
+        });
+        written.await.unwrap();
         Ok(GroupId(5))
     }
 
@@ -127,6 +134,8 @@ pub struct Gateway {
     upstream: Arc<Mutex<Vec<Peer>>>,
     is_down: Arc<Mutex<bool>>,
     streams: Arc<Mutex<Vec<tokio::task::AbortHandle>>>,
+    /// Connections of mounts.
+    served: Arc<Mutex<Vec<JoinHandle<Result<()>>>>>,
 }
 
 impl Gateway {
@@ -135,6 +144,14 @@ impl Gateway {
         *self.is_down.lock() = true;
         self.upstream.lock().drain(..).for_each(|peer| peer.close());
         self.streams.lock().drain(..).for_each(|stream| stream.abort());
+    }
+
+    /// Waits until all connections of mounts have ended.
+    pub async fn left(&self) {
+        let served = std::mem::take(&mut *self.served.lock());
+        for served in served {
+            let _ = served.await.unwrap();
+        }
     }
 }
 
@@ -155,7 +172,8 @@ impl Dial for ByDoor {
         let (of_mount, of_gateway) = (ends(), ends());
         let (Ends { near, far: mut here }, Ends { near: mut there, far }) = (of_mount, of_gateway);
         let from = mount::link(Box::new(far), "a mount".into(), mount::always());
-        tokio::spawn(Arc::clone(&gateway.host).serve(self.user, from, false));
+        let served = tokio::spawn(Arc::clone(&gateway.host).serve(self.user, from, false));
+        gateway.served.lock().push(served);
         let carried = tokio::spawn(async move {
             let _ = tokio::io::copy_bidirectional(&mut here, &mut there).await;
         });
@@ -220,7 +238,8 @@ impl World {
                 Arc::clone(&rng),
             );
             let host = MountHost::of_gateway(agent, meta.clone(), Arc::clone(&blocks) as _);
-            Gateway { host, upstream, is_down: Arc::default(), streams: Arc::default() }
+            let (is_down, streams, served) = Default::default();
+            Gateway { host, upstream, is_down, streams, served }
         };
         let gateways = [("g1", G1), ("g2", G2)].map(|(name, (node, _))| (name, gateway(node)));
         let gateways = gateways.map(|(name, gateway)| (name.to_owned(), gateway)).into();

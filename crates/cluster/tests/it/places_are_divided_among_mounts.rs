@@ -10,6 +10,7 @@ use cairn_cluster::mount::{self, MountHost};
 use cairn_cluster::wire::{Link, NoService, connect};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::rows::BucketKind;
+use futures_util::future::select_all;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -107,4 +108,43 @@ async fn blocks_that_wait_for_a_disk_hold_bounded_memory() {
         }
     }
     assert!(done <= room && refused > 0, "{done} done, {refused} refused");
+}
+
+/// A disk that is slow holds the bytes of a block, whether or not anybody still waits for it.
+#[tokio::test]
+async fn blocks_of_mounts_that_hung_up_hold_their_room_until_they_are_written() {
+    let world = World::new().await;
+    let slow = world.blocks.1.write().await;
+    let data = Bytes::from(vec![7; limits::BLOCK_BYTES]);
+    let room = MOUNTS_PUT_BYTES * 3 / 4 / data.len();
+    let (mut mounts, mut writes) = (Vec::new(), Vec::new());
+    for _ in 0..room.div_ceil(3 * 7) {
+        let mount = world.mount(UserId::ROOT, &["g1"]).await;
+        writes.extend((1..=3 * 7).map(|counter| write(&mount, counter, &data)));
+        mounts.push(mount);
+    }
+    let (refused, first, _) =
+        timeout(Duration::from_secs(60), select_all(&mut writes)).await.unwrap();
+    assert_waits(refused.unwrap());
+    drop(writes.swap_remove(first));
+    for write in writes {
+        write.abort();
+        let _ = write.await;
+    }
+    drop(mounts);
+    world.gateways["g1"].left().await;
+    let mount = world.mount(UserId::ROOT, &["g1"]).await;
+    assert_waits(write(&mount, 1, &data).await.unwrap());
+    drop(slow);
+    let mut counter = 2;
+    while write(&mount, counter, &data).await.unwrap().is_err() {
+        counter += 1;
+    }
+}
+
+fn assert_waits(written: Result<GroupId>) {
+    assert!(
+        matches!(&written, Err(Error::Unavailable(why)) if why.contains("wait to be written")),
+        "{written:?}"
+    );
 }
