@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::Fs;
 use crate::digest::{Digester, combine_checksums};
 use crate::object::Object;
-use crate::ops::buckets::{DeleteBucket, DropUploads};
+use crate::ops::buckets::{DeleteBucket, DropUploads, GetBucket, UPLOADS};
 use crate::ops::conditions::{Conditions, Current};
 use crate::ops::copy_object::{CopyCheckedObject, CopyObject, CopyReply, SourceState};
 use crate::ops::multipart::{
@@ -34,6 +34,10 @@ pub struct Completed {
     pub size: u64,
     pub checksums: Vec<Checksum>,
 }
+
+/// How often uploads of a bucket that is deleted are aborted beyond what those need that were there
+/// at the beginning: others may begin meanwhile.
+const SPARE_ROUNDS: usize = 4;
 
 /// Which range of which object becomes a part.
 #[derive(Clone, Debug)]
@@ -128,13 +132,27 @@ impl Fs {
 
     /// Deletes an empty bucket and the uploads that are in progress in it: both or neither. Only if
     /// there are too many of them for one operation do some go before.
+    ///
+    /// # Errors
+    /// `NotEmpty`; `Conflict` if uploads are begun as fast as they are aborted.
     pub async fn delete_bucket(&self, caller: &Caller, name: &str) -> Result<()> {
+        let name = name.to_owned();
+        let mut rounds_left = None;
         loop {
-            match self.run(caller, DeleteBucket { name: name.to_owned() }).await {
-                Err(Error::Conflict(_)) => {}
+            let error = match self.run(caller, DeleteBucket { name: name.clone() }).await {
+                Err(error @ Error::Conflict(_)) => error,
                 outcome => return outcome,
-            }
-            self.run(caller, DropUploads { name: name.to_owned() }).await?;
+            };
+            let left = match rounds_left {
+                Some(left) => left,
+                None => {
+                    let bucket = GetBucket { name: name.clone() };
+                    let (_, usage) = self.read(&Caller::system(), bucket).await?;
+                    usage.uploads as usize / UPLOADS + SPARE_ROUNDS
+                }
+            };
+            rounds_left = Some(left.checked_sub(1).ok_or(error)?);
+            self.run(caller, DropUploads { name: name.clone() }).await?;
         }
     }
 

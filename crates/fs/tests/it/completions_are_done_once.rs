@@ -251,6 +251,27 @@ fn uploads_in_progress_do_not_keep_a_bucket() {
     });
 }
 
+/// Somebody begins so many between any two operations of the deletion.
+#[test]
+fn a_bucket_in_which_uploads_are_begun_without_end_is_not_deleted() {
+    run(async {
+        let world = World::new(7).await;
+        let caller = root();
+        let mut deletion = Box::pin(world.fs.delete_bucket(&caller, BUCKET));
+        let (mut deleted, mut begun) = (None, 0);
+        while deleted.is_none() && begun < 12_000 {
+            while uploads(&world).await <= 2000 {
+                world.create_upload(&format!("k{begun}")).await;
+                begun += 1;
+            }
+            deleted = step(&mut deletion).await;
+        }
+        let deleted = deleted.expect("it ends");
+        assert!(matches!(&deleted, Err(Error::Conflict(why)) if why.contains("uploads")));
+        assert!(uploads(&world).await > 0);
+    });
+}
+
 async fn uploads(world: &World) -> u32 {
     world.fs.read(&root(), GetBucket { name: BUCKET.into() }).await.unwrap().1.uploads
 }

@@ -331,7 +331,7 @@ fn check_header(value: &str) -> Result<(), Error> {
 }
 
 /// Uploads of a bucket that are aborted in one operation.
-const UPLOADS: usize = 1000;
+pub const UPLOADS: usize = 1000;
 
 /// Aborts uploads of a bucket that is about to be deleted, if it has no object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -378,7 +378,10 @@ impl Verb for DeleteBucket {
         let ino = opened.id.ino();
         check_empty(view, &opened)?;
         if abort_uploads(view, opened.id, UPLOADS)? {
-            let what = format!("bucket {} has many uploads in progress", self.name);
+            let what = format!(
+                "bucket {} has many uploads in progress: delete it when nobody begins more of them",
+                self.name
+            );
             return Err(Error::Conflict(what).into());
         }
         let inode = load_inode(view, ino)?;
