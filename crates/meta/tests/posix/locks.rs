@@ -88,6 +88,11 @@ fn a_lock_needs_the_right_to_do_what_it_holds_up() {
     assert_eq!(store.run(TakeLock { ino, lock: lock(SESSION, true, 0, 0) }).unwrap(), None);
     fails(store.run(TakeLock { ino, lock: lock(SESSION, true, 1, 0) }), "invalid");
     fails(store.run(TakeLock { ino: top, lock: lock(SESSION, true, 0, 0) }), "invalid");
+    // The root is in no bucket, and everybody may read it.
+    fails(store.run(TakeLock { ino: Ino::ROOT, lock: lock(SESSION, false, 0, 0) }), "invalid");
+    fails(store.run(TakeLock { ino: Ino::ROOT, lock: lock(SESSION, true, 0, 0) }), "denied");
+    fails(store.run(TestLock { ino: Ino::ROOT, lock: lock(SESSION, false, 0, 0) }), "invalid");
+    assert!(store.rows.keys().all(|key| keys::locks_of(key) != Some(Ino::ROOT)));
     let gone = Ino(ino.0 + 1000);
     fails(store.run(TakeLock { ino: gone, lock: lock(SESSION, true, 0, 0) }), "not_found");
 }
