@@ -229,8 +229,11 @@ fn check_framing(
         let what = "missing header: x-amz-decoded-content-length";
         return Err(refuse(S3ErrorCode::MissingContentLength, what));
     }
-    if !is_chunked && attributes::says_chunked(headers) {
-        let what = "a body of aws-chunked needs x-amz-content-sha256: STREAMING-…";
+    // As at S3, a body that has the hash of the signature is what the client meant to send.
+    let is_known = matches!(verdict.mode, Mode::Hashed(_)) && decoded.is_none();
+    if !is_chunked && !is_known && attributes::says_chunked(headers) {
+        let what =
+            "Content-Encoding: a body of aws-chunked needs x-amz-content-sha256: STREAMING-…";
         return Err(bad_request(what));
     }
     if !is_chunked && operation.input == Input::Bytes && upload.announced().is_none() {

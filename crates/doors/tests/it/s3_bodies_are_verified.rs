@@ -367,8 +367,18 @@ const CASES: &[Case] = &[
     ),
     (
         "framed without saying so",
-        &[Unsigned, Hashed],
+        &[Unsigned],
         |a| a.header("content-encoding", "aws-chunked"),
+        400,
+        "InvalidRequest",
+    ),
+    (
+        "framed without saying so, with the length of the content",
+        &[Unsigned, Hashed],
+        |a| {
+            a.header("content-encoding", "gzip, aws-chunked")
+                .header("x-amz-decoded-content-length", "11")
+        },
         400,
         "InvalidRequest",
     ),
@@ -392,6 +402,18 @@ fn whatever_is_wrong_changes_nothing() {
             }
             assert_eq!(root.get("/photos/a").ok().body, BEFORE, "{what} {mode:?}");
         }
+    }
+}
+
+#[test]
+fn a_body_with_its_hash_is_what_it_is_whatever_is_said_of_frames() {
+    let server = Server::start();
+    let root = server.root();
+    root.put("/photos", b"").ok();
+    for (said, kept) in [("aws-chunked", None), ("gzip, aws-chunked", Some("gzip"))] {
+        root.ask("PUT", "/photos/a").header("content-encoding", said).body(TEXT).send().ok();
+        let reply = root.get("/photos/a").ok();
+        assert_eq!((&reply.body[..], reply.header("content-encoding")), (TEXT, kept), "{said}");
     }
 }
 
