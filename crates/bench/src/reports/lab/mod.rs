@@ -6,6 +6,7 @@
 mod cairn;
 mod gluster;
 mod nginx;
+mod ports;
 mod postgres;
 mod process;
 mod quota;
@@ -15,7 +16,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
@@ -27,6 +27,7 @@ use tokio_rustls::TlsConnector;
 pub use cairn::{Cluster, Gateway, Mount, Server};
 pub use gluster::{Gluster, Volume};
 pub use nginx::{Lighttpd, Nginx};
+use ports::free_address;
 pub use postgres::Postgres;
 pub use process::Process;
 pub use quota::Quota;
@@ -189,13 +190,6 @@ pub fn wait<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Resul
         }
         thread::sleep(LOOK);
     }
-}
-
-/// An address of this machine where nobody listens.
-fn free_address() -> Result<String> {
-    let bound = TcpListener::bind("127.0.0.1:0").and_then(|probe| probe.local_addr());
-    let address = bound.map_err(|error| Error::failed(format!("no free port: {error}")))?;
-    Ok(address.to_string())
 }
 
 fn is_listening(address: &str) -> bool {
