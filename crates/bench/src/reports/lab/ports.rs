@@ -2,7 +2,8 @@
 //!
 //! A port that was free a moment ago may be taken when the program starts: by a connection of
 //! anybody, which the kernel gives a port of its range, or by another run of this program. So these
-//! are below that range, and each is held as a UDP port, which nobody asks for, until this run ends.
+//! are below that range, and each is held as a UDP port, which nobody asks for, until this run
+//! ends.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
