@@ -126,7 +126,7 @@ fn keep_reply(rig: &Rig) {
     let (released, lease) = (Vec::new(), false);
     let (session, slot, sequence) = (SESSION, 3, 1);
     let (hasty, ino) = (false, None);
-    let posted = None;
+    let (posted, is_replay) = (None, false);
     let once = Once {
         master,
         caller,
@@ -138,6 +138,7 @@ fn keep_reply(rig: &Rig) {
         hasty,
         ino,
         posted,
+        is_replay,
         to_mount: false,
     };
     let other = OpenSession { session: SessionId(78) };

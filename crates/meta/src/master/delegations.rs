@@ -3,7 +3,8 @@
 //! While a session holds a directory, nobody else sees its tally or its entries, nor changes its
 //! inode or the bucket that it is in: an operation of somebody else that would is put off, before
 //! it has any effect, and the session is asked to give the directory back. It does so when all that
-//! it has done there by itself has run. What it made is known to nobody else before that.
+//! it has done there by itself has run. What it made is known to nobody else before that, and what
+//! it does by itself changes nothing else.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -20,11 +21,20 @@ use crate::{Changes, keys};
 
 /// Directories that are noted as fresh, at most: beyond that all are forgotten.
 const FRESH: usize = 1 << 16;
+/// Files that were made in directories that are held, at most: beyond that the directory is asked
+/// for that is held longest.
+const FILES: usize = 1 << 19;
 
 pub struct Delegations {
     /// Directories that a session made and nobody else has looked into.
     fresh: HashMap<Ino, SessionId>,
     held: BTreeMap<Ino, Held>,
+    /// Those that were not asked for, by the numbers of their delegations.
+    unasked: BTreeMap<u64, Ino>,
+    /// The files that were made by themselves in those that are held, with the directories.
+    files: HashMap<Ino, Ino>,
+    /// How many of them are in directories that were not asked for.
+    unasked_files: usize,
     /// How many were ever held.
     last: u64,
     /// What the operation that runs now met.
@@ -37,10 +47,13 @@ struct Held {
     session: SessionId,
     bucket: BucketId,
     number: u64,
-    is_recalled: bool,
+    files: Vec<Ino>,
     /// Operations that were put off.
     waiting: Vec<Job>,
 }
+
+/// Which session is to be asked for what.
+pub type Ask = (SessionId, Bytes);
 
 #[derive(Default)]
 struct Met {
@@ -52,8 +65,17 @@ struct Met {
 
 impl Delegations {
     pub fn new(unsettled: Arc<Unsettled>, asked: Arc<Asked>) -> Delegations {
-        let (fresh, held, met) = (HashMap::new(), BTreeMap::new(), RefCell::default());
-        Delegations { fresh, held, last: 0, met, unsettled, asked }
+        Delegations {
+            fresh: HashMap::new(),
+            held: BTreeMap::new(),
+            unasked: BTreeMap::new(),
+            files: HashMap::new(),
+            unasked_files: 0,
+            last: 0,
+            met: RefCell::default(),
+            unsettled,
+            asked,
+        }
     }
 
     /// A session has just made a directory.
@@ -68,7 +90,7 @@ impl Delegations {
     pub fn may_hold(&self, Wish { directory, session, .. }: Wish) -> bool {
         match self.held.get(&directory) {
             // Asked again, because it was not durable: not if it is to be given back.
-            Some(held) => held.session == session && !held.is_recalled,
+            Some(held) => held.session == session && self.unasked.contains_key(&held.number),
             None => self.fresh.get(&directory) == Some(&session),
         }
     }
@@ -80,8 +102,9 @@ impl Delegations {
         }
         self.last += 1;
         let number = self.last;
-        let held = Held { session, bucket, number, is_recalled: false, waiting: Vec::new() };
+        let held = Held { session, bucket, number, files: Vec::new(), waiting: Vec::new() };
         self.held.insert(directory, held);
+        self.unasked.insert(number, directory);
         self.unsettled.hold();
         number
     }
@@ -154,39 +177,59 @@ impl Delegations {
         }
     }
 
-    /// Whether all entries and tallies among these rows are of directories that a session holds.
-    pub fn are_of<'a>(
+    /// Whether nobody but a session knows the inodes, entries and tallies among these rows: they
+    /// are of directories that it holds, or of files that it made there by itself, `made` just now.
+    pub fn are_own<'a>(
         &self,
-        mut rows: impl Iterator<Item = &'a Bytes>,
+        rows: impl Iterator<Item = &'a Bytes>,
         session: Option<SessionId>,
+        made: Option<Ino>,
     ) -> bool {
         let is_held = |directory: Ino| {
             let held = self.held.get(&directory);
             held.is_some_and(|held| session == Some(held.session))
         };
-        rows.all(|key| keys::directory_of(key).is_none_or(is_held))
+        let is_file = |ino| made == Some(ino) || self.files.get(&ino).copied().is_some_and(is_held);
+        let is_own = |key: &Bytes| match keys::inode_of(key) {
+            Some(ino) => is_file(ino),
+            None => keys::directory_of(key).is_some_and(is_held),
+        };
+        rows.filter(|key| keys::is_of_tree(key)).all(is_own)
     }
 
-    /// Puts an operation off until a directory is given back. Returns who is to be asked for it,
-    /// and for what.
-    pub fn wait(&mut self, directory: Ino, job: Job) -> Option<(SessionId, Bytes)> {
+    /// A session has made a file by itself in a directory that it holds. Returns who is to be asked
+    /// for which directory, as there are so many.
+    pub fn made_file(&mut self, ino: Ino, directory: Ino) -> Option<Ask> {
         let held = self.held.get_mut(&directory)?;
-        held.waiting.push(job);
-        let was_recalled = std::mem::replace(&mut held.is_recalled, true);
-        self.asked.wanted_back(held.session, directory);
-        (!was_recalled).then(|| (held.session, keys::delegation(directory, held.number)))
+        if self.files.insert(ino, directory).is_none() {
+            held.files.push(ino);
+            self.unasked_files += usize::from(self.unasked.contains_key(&held.number));
+        }
+        let is_due = self.unasked_files > FILES;
+        let (_, oldest) = self.unasked.first_key_value().filter(|_| is_due)?;
+        self.ask(*oldest)
+    }
+
+    /// Puts an operation off until a directory is given back. Returns who is to be asked for it.
+    pub fn wait(&mut self, directory: Ino, job: Job) -> Option<Ask> {
+        self.held.get_mut(&directory)?.waiting.push(job);
+        self.ask(directory)
     }
 
     /// What to ask a session for so that it gives back all that it holds.
-    pub fn recall_all(&mut self, session: SessionId) -> Vec<Bytes> {
-        let is_due = |held: &Held| held.session == session && !held.is_recalled;
-        let due = self.held.iter_mut().filter(|(_, held)| is_due(held));
-        let recall = |(directory, held): (&Ino, &mut Held)| {
-            held.is_recalled = true;
-            self.asked.wanted_back(session, *directory);
-            keys::delegation(*directory, held.number)
-        };
-        due.map(recall).collect()
+    pub fn ask_for_all(&mut self, session: SessionId) -> Vec<Ask> {
+        let of = self.held.iter().filter(|(_, held)| held.session == session);
+        let directories: Vec<Ino> = of.map(|(directory, _)| *directory).collect();
+        directories.into_iter().filter_map(|directory| self.ask(directory)).collect()
+    }
+
+    /// Nothing, if a directory was asked for before.
+    fn ask(&mut self, directory: Ino) -> Option<Ask> {
+        let held = self.held.get(&directory)?;
+        self.unasked.remove(&held.number)?;
+        self.unasked_files -= held.files.len();
+        self.asked.wanted_back(held.session, directory);
+        Some((held.session, keys::delegation(directory, held.number)))
     }
 
     /// A session gives directories back. Operations that waited for them go to `ready`.
@@ -224,9 +267,51 @@ impl Delegations {
 
     fn release(&mut self, directory: Ino, ready: &mut VecDeque<Job>) {
         if let Some(held) = self.held.remove(&directory) {
+            for file in &held.files {
+                self.files.remove(file);
+            }
+            if self.unasked.remove(&held.number).is_some() {
+                self.unasked_files -= held.files.len();
+            }
             self.unsettled.let_go();
             self.asked.given_back(held.session, directory);
             ready.extend(held.waiting);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::clock::RealClock;
+
+    use super::super::asked::Working;
+    use super::*;
+
+    const ONE: SessionId = SessionId(1);
+    const TWO: SessionId = SessionId(2);
+
+    #[test]
+    fn who_has_made_many_files_is_asked_for_a_directory() {
+        let working = Working::new(Arc::new(RealClock::default()), None);
+        let asked = Arc::new(Asked::new(Arc::new(working)));
+        let mut delegations = Delegations::new(Arc::default(), asked);
+        let (first, second, bucket) = (Ino(2), Ino(3), BucketId(1));
+        for (directory, session) in [(first, ONE), (second, TWO)] {
+            delegations.hold(Wish { directory, bucket, session });
+        }
+        for number in 0..FILES as u64 {
+            assert_eq!(delegations.made_file(Ino(10 + number), first), None);
+        }
+        assert_eq!(delegations.made_file(Ino(5), second), Some((ONE, keys::delegation(first, 1))));
+        assert_eq!(delegations.made_file(Ino(6), second), None);
+        assert_eq!(delegations.made_file(Ino(7), first), None, "it was asked for before");
+        let own = |delegations: &Delegations, session, ino| {
+            delegations.are_own([keys::inode(ino)].iter(), Some(session), None)
+        };
+        assert!(own(&delegations, ONE, Ino(10)) && own(&delegations, TWO, Ino(5)));
+        assert!(!own(&delegations, ONE, Ino(5)) && !own(&delegations, TWO, Ino(10)));
+        delegations.give_back(ONE, &[(first, 1)], &mut VecDeque::new());
+        assert!(!own(&delegations, ONE, Ino(10)));
+        assert_eq!((delegations.files.len(), delegations.unasked_files), (2, 2));
     }
 }

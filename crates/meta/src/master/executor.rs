@@ -12,6 +12,7 @@ use parking_lot::MutexGuard;
 use super::asked::Step;
 use super::batch::{Batch, PipeState, Verdict};
 use super::delegations::Delegations;
+use super::disk::Disk;
 use super::fetcher::Lacking;
 use super::hasty::{Early, Haste};
 use super::inbox::{Arrived, Fetched};
@@ -25,11 +26,6 @@ use crate::{Changes, View, Want, keys};
 
 /// Runs after which an operation keeps the executor until it has all its rows.
 const MISSES: u32 = 8;
-/// The executor reads missing rows itself while that is fast: cheaper than two threads talking.
-/// After two of sixteen that were not, so many operations go to the fetch threads. A single one
-/// proves nothing: the thread may just have lost its core.
-const ALOOF_OPS: usize = 256;
-const SLOW_SCORE: u32 = 8;
 /// Published changes kept for operations that wait for rows; beyond it nothing new starts, bytes.
 const HELD_BYTES: usize = 64 << 20;
 /// Operations after which a committer that has nothing to do gets what there is.
@@ -57,15 +53,6 @@ struct Parked {
     generation: u64,
 }
 
-/// Whether the engine has to wait for the disk.
-#[derive(Default)]
-struct Disk {
-    /// How slow it was of late.
-    score: u32,
-    /// Operations that are not to read missing rows here.
-    aloof: usize,
-}
-
 /// What operations share that are executed in one go.
 struct Turn<'a> {
     inline: Inline<'a>,
@@ -75,6 +62,21 @@ struct Turn<'a> {
 enum Outcome {
     Ended(Changes, Sight),
     Lacks(Vec<Want>),
+}
+
+impl Outcome {
+    fn changes(&self) -> Option<&Changes> {
+        match self {
+            Outcome::Ended(changes, _) => Some(changes),
+            Outcome::Lacks(_) => None,
+        }
+    }
+}
+
+/// What a session hears that has run by itself what it must not.
+fn not_its_own() -> Error {
+    let what = "posted, and not in a directory that is delegated to its session";
+    Error::Denied(what.into())
 }
 
 impl Executor {
@@ -147,8 +149,8 @@ impl Executor {
                     self.delegations.give_back(*session, directories, &mut self.queue);
                 }
                 Event::Unwelcome { session } => {
-                    for key in self.delegations.recall_all(*session) {
-                        self.leases.ask(*session, key);
+                    for ask in self.delegations.ask_for_all(*session) {
+                        self.leases.ask(ask);
                     }
                 }
                 Event::Attached { .. } | Event::Acknowledged { .. } => {}
@@ -198,12 +200,10 @@ impl Executor {
     }
 
     fn execute_fetched(&mut self, fetched: Fetched, open: &mut Batch, turn: &Turn<'_>) {
-        let Fetched { mut job, mut pins } = fetched;
+        let Fetched { job, mut pins } = fetched;
         self.parked.leave(&pins);
         if let Some(error) = pins.failed.take() {
-            let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
-            job.op.fail(error);
-            self.end(job, (Changes::new(), &sight), open, None, None);
+            self.fail(job, error, open);
         } else if pins.generation == self.parked.generation {
             self.execute(job, Some(pins), open, turn);
         } else {
@@ -227,28 +227,27 @@ impl Executor {
         if let Some(wish) = job.op.wish()
             && !self.delegations.may_hold(wish)
         {
-            job.op.fail(Error::Conflict("others have to do with that directory".into()));
-            let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
-            return self.end(job, (Changes::new(), &sight), open, None, None);
+            let error = Error::Conflict("others have to do with that directory".into());
+            return self.fail(job, error, open);
         }
         let now = self.shared.tick();
         let outcome = self.attempt(&mut job, pins.as_deref(), open.number, now, inline);
-        if job.early.is_none()
-            && let Some(directory) = self.obstacle(&job, &outcome)
-        {
-            if let Some((session, key)) = self.delegations.wait(directory, job) {
-                self.leases.ask(session, key);
+        if job.early.is_none() {
+            let obstacle = self.obstacle(&job, &outcome);
+            if job.op.is_confined() {
+                if obstacle.is_some() || !self.is_own(&job, &outcome) {
+                    return self.fail(job, not_its_own(), open);
+                }
+            } else if let Some(directory) = obstacle {
+                if let Some(ask) = self.delegations.wait(directory, job) {
+                    self.leases.ask(ask);
+                }
+                return;
             }
-            return;
         }
         match outcome {
             Outcome::Ended(changes, sight) => {
-                if let Some(wish) = job.op.wish().filter(|_| !job.op.has_failed()) {
-                    job.op.granted(self.delegations.hold(wish));
-                }
-                if let (Some(made), Some(by)) = (job.op.made_directory(), job.op.session()) {
-                    self.delegations.made(made, by);
-                }
+                self.delegate(&mut job, &changes);
                 self.end(job, (changes, &sight), open, pins.as_deref(), inline);
             }
             Outcome::Lacks(wants) => {
@@ -266,12 +265,40 @@ impl Executor {
     /// The directory that an operation has to wait for before it has any effect.
     fn obstacle(&mut self, job: &Job, outcome: &Outcome) -> Option<Ino> {
         let nothing = Changes::new();
-        let changes = match outcome {
-            Outcome::Ended(changes, _) => changes,
-            Outcome::Lacks(_) => &nothing,
-        };
+        let changes = outcome.changes().unwrap_or(&nothing);
         let released = job.op.released().map_or(&[][..], |(_, released)| released);
         self.delegations.obstacle(changes, job.op.session(), released)
+    }
+
+    /// Whether an operation would change nothing of the tree that others than its session know.
+    fn is_own(&self, job: &Job, outcome: &Outcome) -> bool {
+        let rows = outcome.changes().into_iter().flat_map(Changes::keys);
+        self.delegations.are_own(rows, job.op.session(), job.op.made())
+    }
+
+    /// Notes what an operation that has run means for what is delegated.
+    fn delegate(&mut self, job: &mut Job, changes: &Changes) {
+        if let Some(wish) = job.op.wish().filter(|_| !job.op.has_failed()) {
+            job.op.granted(self.delegations.hold(wish));
+        }
+        if let (Some(made), Some(by)) = (job.op.made_directory(), job.op.session()) {
+            self.delegations.made(made, by);
+        }
+        if job.early.is_none()
+            && job.op.is_confined()
+            && let Some(file) = job.op.made()
+            && let Some(directory) = changes.keys().find_map(|key| keys::directory_of(key))
+            && let Some(ask) = self.delegations.made_file(file, directory)
+        {
+            self.leases.ask(ask);
+        }
+    }
+
+    /// An operation comes to nothing.
+    fn fail(&mut self, mut job: Job, error: Error, open: &mut Batch) {
+        job.op.fail(error);
+        let sight = Sight::new(job.op.haste(), self.shared.durable.batch());
+        self.end(job, (Changes::new(), &sight), open, None, None);
     }
 
     fn attempt(
@@ -345,8 +372,7 @@ impl Executor {
         }
         // Its session has said that it is done, and is not to wait for others to say so: whoever
         // sees it does.
-        let is_by_itself =
-            job.op.is_posted() && self.delegations.are_of(changes.keys(), job.op.session());
+        let is_by_itself = job.op.is_posted();
         let newest = Newest { overlay: &self.overlay, pins, cache: &self.shared.cache, inline };
         let was_told = job.early.is_some();
         let before = |key: &Bytes| {
@@ -438,23 +464,6 @@ impl Executor {
     fn is_drained(&self) -> bool {
         let idle = self.queue.is_empty() && self.fetched.is_empty() && self.parked.count == 0;
         idle && self.shared.stopping.load(Ordering::SeqCst) && self.shared.inbox.close_if_empty()
-    }
-}
-
-impl Disk {
-    /// Takes note of how long it took to read here, and returns why it was not possible.
-    fn look_at(&mut self, inline: &Inline<'_>, shared: &Shared) -> Option<Error> {
-        let reads = inline.take()?;
-        shared.counters.rows_inline.add(reads.rows);
-        if shared.monotonic_us() - reads.begun_us <= shared.config.inline_us {
-            self.score = self.score.saturating_sub(1);
-        } else {
-            self.score += SLOW_SCORE;
-        }
-        if self.score >= 2 * SLOW_SCORE {
-            *self = Disk { score: 0, aloof: ALOOF_OPS };
-        }
-        reads.failed
     }
 }
 

@@ -18,6 +18,7 @@ use quick_cache::DefaultHashBuilder;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::asked::Asked;
+use super::delegations::Ask;
 use super::op::Job;
 use super::settle::{Settle, Unsettled};
 use crate::session::Recall;
@@ -274,7 +275,7 @@ impl Leases {
     }
 
     /// Asks a session for something that is no lease.
-    pub fn ask(&mut self, session: SessionId, key: Bytes) {
+    pub fn ask(&mut self, (session, key): Ask) {
         self.send(session, vec![key], None);
     }
 

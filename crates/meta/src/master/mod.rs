@@ -20,6 +20,7 @@ mod batch;
 mod cache;
 mod committer;
 mod delegations;
+mod disk;
 mod executor;
 mod fetcher;
 mod hasty;

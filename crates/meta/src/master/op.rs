@@ -85,7 +85,18 @@ pub trait Op: Send {
         false
     }
 
-    /// The directory that its last run made.
+    /// Whether it may change only what nobody but its session knows, since that has said that it is
+    /// done.
+    fn is_confined(&self) -> bool {
+        false
+    }
+
+    /// The inode that its last run made.
+    fn made(&self) -> Option<Ino> {
+        None
+    }
+
+    /// As [`Op::made`], if that is a directory.
     fn made_directory(&self) -> Option<Ino> {
         None
     }

@@ -49,6 +49,8 @@ pub struct Once<'a> {
     pub ino: Option<Ino>,
     /// When the session ran it by itself, if it did.
     pub posted: Option<Timestamp>,
+    /// It is sent again to a new master, which has told nobody else anything yet.
+    pub is_replay: bool,
     /// The session is a mount's.
     pub to_mount: bool,
 }
@@ -238,7 +240,7 @@ impl Once<'_> {
     fn op(self, verb: Arc<dyn ReceivedVerb>, sender: oneshot::Sender<Executed>) -> Box<OnceOp> {
         let Once { caller, session, slot, sequence, released, lease, hasty, ino, posted, .. } =
             self;
-        let to_mount = self.to_mount;
+        let (to_mount, is_replay) = (self.to_mount, self.is_replay);
         let lease = lease && verb.traits().leases_changes;
         Box::new(OnceOp {
             verb,
@@ -251,6 +253,7 @@ impl Once<'_> {
             hasty,
             to_mount,
             posted,
+            is_replay,
             told: ino,
             made: None,
             reply: None,
@@ -271,6 +274,7 @@ struct OnceOp {
     hasty: bool,
     to_mount: bool,
     posted: Option<Timestamp>,
+    is_replay: bool,
     /// The inode that somebody knows it made: it makes no other.
     told: Option<Ino>,
     /// That its last run made.
@@ -361,8 +365,16 @@ impl Op for OnceOp {
         self.posted.is_some()
     }
 
+    fn is_confined(&self) -> bool {
+        self.is_posted() && !self.is_replay
+    }
+
+    fn made(&self) -> Option<Ino> {
+        self.made.filter(|_| !self.has_failed())
+    }
+
     fn made_directory(&self) -> Option<Ino> {
-        self.made.filter(|_| self.verb.traits().number == Mkdir::NUMBER && !self.has_failed())
+        self.made().filter(|_| self.verb.traits().number == Mkdir::NUMBER)
     }
 
     fn early_answer(&mut self, serial: u64) -> Answered {

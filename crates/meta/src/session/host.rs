@@ -444,7 +444,9 @@ impl Sessions {
             return Err(Error::Invalid(format!("slot {slot}")));
         }
         let caller = peer.caller(caller);
-        let Manner { lease, hasty, ino, .. } = manner;
+        let Manner { lease, hasty, ino, is_replay } = manner;
+        // Before this is open nobody else holds anything.
+        let is_replay = is_replay && !self.open.get();
         let (master, to_mount) = (&self.master, peer.user.is_some());
         let once = Once {
             master,
@@ -457,6 +459,7 @@ impl Sessions {
             hasty,
             ino,
             posted,
+            is_replay,
             to_mount,
         };
         Ok((wire::receive(verb, &fields)?, once))
@@ -485,10 +488,8 @@ impl Sessions {
             let what = format!("{} operations at a time", operations.len());
             return Err(Error::TooLarge(what));
         }
+        // Nothing waits until this is open: before that, only what is sent again was ever posted.
         let is_replay = self.state.lock().replaying.contains_key(&session);
-        if !is_replay {
-            self.opened().await;
-        }
         let take = |posted: Posted| {
             let Posted { execute: Execute { change, ino }, time } = posted;
             if change.run.session != session {

@@ -232,7 +232,8 @@ pub struct Delegated {
     pub rows: Vec<(Bytes, Option<Bytes>)>,
 }
 
-/// Operations that the session has run by itself, in their order.
+/// Operations that the session has run by itself, in their order: in directories that it holds, and
+/// on files that it has made there by itself. All others are refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunPosted {
     pub session: SessionId,

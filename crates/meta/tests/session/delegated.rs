@@ -336,6 +336,34 @@ async fn fill(
     client.flush().await
 }
 
+/// The next master knows nothing of what the session fills, nor which files it has made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_posted_and_is_not_durable_is_run_by_the_next_master() {
+    let net = Net::new().await;
+    let (filler, _) = net.hasty_client(1).await;
+    let (other, _) = net.client(2).await;
+    let root = bucket(&filler).await.unwrap();
+    let directory = mkdir(&filler, root, "directory").await.unwrap();
+    until_delegated(&filler, directory).await;
+    let mut inos = Vec::new();
+    for number in 2000..2010 {
+        inos.push(make_in(&filler, directory, number).await.unwrap());
+    }
+    filler.flush().await.unwrap();
+    net.disk().hold();
+    inos.push(make_in(&filler, directory, 2010).await.unwrap());
+    for ino in &inos {
+        write(&filler, *ino, "text").await.unwrap();
+    }
+    net.kill_master().await;
+    filler.flush().await.unwrap();
+    assert_eq!(filler.lost(), 0);
+    for (number, ino) in (2000..).zip(inos) {
+        assert_eq!(find_in(&other, directory, number).await.unwrap(), Some(ino));
+        assert_eq!(text(&other, ino).await.unwrap(), "text");
+    }
+}
+
 /// As long as three leases of the disk's: nobody is to blame for that, and nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_stalls_ends_no_session() {

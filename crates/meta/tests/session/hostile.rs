@@ -208,10 +208,35 @@ impl Mount {
         let (ino, _): (Ino, Ino) = wire::decode(&reserved).unwrap();
         let name = name.as_bytes().to_vec();
         let verb = Create { parent, name, mode: 0o644, umask: 0, exclusive: false };
-        let change = Change { run: self.run(2, &verb), released: verb.changes() };
-        let execute = Execute { change, ino: Some(ino) };
-        let operations = vec![Posted { execute, time: Timestamp::from_secs(1_700_000_000) }];
-        RunPosted { session, operations }
+        self.post(2, &verb, Some(ino))
+    }
+
+    /// The mode of a file, which it has changed by itself.
+    fn posted_mode(&self, slot: u16, ino: Ino) -> RunPosted {
+        let verb = Setattr { ino, mode: Some(0o600), ..Setattr::default() };
+        self.post(slot, &verb, None)
+    }
+
+    fn post<V: WireVerb>(&self, slot: u16, verb: &V, ino: Option<Ino>) -> RunPosted {
+        let change = Change { run: self.run(slot, verb), released: verb.changes() };
+        let time = Timestamp::from_secs(1_700_000_000);
+        let operations = vec![Posted { execute: Execute { change, ino }, time }];
+        RunPosted { session: self.session, operations }
+    }
+
+    /// What becomes of an operation that it has run by itself.
+    async fn run_posted(&mut self, posted: &RunPosted) -> Result<Executed> {
+        // Time stands still: no session ends.
+        let ran = self.ask::<_, Vec<Result<Executed>>>(Method::RunPosted, posted);
+        let ran =
+            timeout(Duration::from_secs(60), ran).await.expect("it waits for another session");
+        ran.unwrap().pop().unwrap()
+    }
+
+    async fn give_back(&mut self, recall: &Recall) {
+        let recalled = recall.keys.iter().find_map(|key| keys::delegation_parts(key)).unwrap();
+        let give_back = GiveBack { session: self.session, directories: vec![recalled] };
+        self.ask::<_, ()>(Method::GiveBack, &give_back).await.unwrap();
     }
 }
 
@@ -278,19 +303,67 @@ async fn who_gives_a_directory_back_hangs_on_no_other_session() {
     let recall = filler.recalls.as_mut().unwrap().recv().await.unwrap();
     let acknowledge = Acknowledge { session: filler.session, number: recall.number };
     filler.ask::<_, ()>(Method::Acknowledge, &acknowledge).await.unwrap();
-    let ran = filler.ask::<_, Vec<Result<Executed>>>(Method::RunPosted, &posted);
-    // Time stands still meanwhile: the deaf session does not end.
-    let ran = timeout(Duration::from_secs(60), ran).await.expect("it waits for the deaf session");
-    assert!(ran.unwrap().pop().unwrap().is_ok());
-    let recalled = recall.keys.iter().find_map(|key| keys::delegation_parts(key)).unwrap();
-    let give_back = GiveBack { session: filler.session, directories: vec![recalled] };
-    filler.ask::<_, ()>(Method::GiveBack, &give_back).await.unwrap();
+    assert!(filler.run_posted(&posted).await.is_ok());
+    filler.give_back(&recall).await;
     host.pass(9, async || assert!(deaf.renew(u64::MAX).await && filler.renew(u64::MAX).await))
         .await;
     assert!(!looking.is_finished(), "the file was said to be made, and is not to be missed");
     host.pass_until_ended(&mut deaf, async || assert!(filler.renew(u64::MAX).await)).await;
     looking.await.unwrap().unwrap();
     assert!(filler.renew(u64::MAX).await);
+}
+
+/// It waits for nobody, and takes no room meanwhile.
+#[tokio::test]
+async fn what_is_posted_in_a_directory_of_another_session_is_refused() {
+    let host = Host::new().await;
+    let mut filler = host.mount(1, Method::AttachToReplay).await;
+    let mut hostile = host.mount(2, Method::AttachToReplay).await;
+    let directory = filler.delegated(&host, "directory").await;
+    let posted = hostile.posted(directory, "file").await;
+    // Whether it says that it sends again what it has kept, or not.
+    for number in 0..2 {
+        let refused = hostile.run_posted(&posted).await.unwrap_err();
+        assert_eq!(refused.kind(), "denied", "{number}: {refused}");
+        hostile.attach(Method::AttachToReplay).await;
+    }
+    assert!(filler.recalls.as_mut().unwrap().try_recv().is_err(), "nobody wants it back");
+    let own = filler.posted(directory, "own").await;
+    filler.run_posted(&own).await.unwrap();
+}
+
+/// Its readers would wait for whoever has a lease on it and answers nothing.
+#[tokio::test]
+async fn what_is_posted_of_what_others_may_know_is_refused() {
+    let host = Host::new().await;
+    let mut hostile = host.mount(1, Method::AttachToReplay).await;
+    let mut deaf = host.mount(2, Method::Attach).await;
+    let (parent, name) = (host.bucket, b"known".to_vec());
+    let create = Create { parent, name, mode: 0o644, umask: 0, exclusive: true };
+    let (known, ..) = host.master.run(&root(), create).await.unwrap();
+    let directory = hostile.delegated(&host, "directory").await;
+    let posted = hostile.posted(directory, "own").await;
+    let made = hostile.run_posted(&posted).await.unwrap().ino.unwrap();
+    for ino in [known, made, host.bucket] {
+        deaf.read(Getattr { ino }).await;
+    }
+    hostile.run_posted(&hostile.posted_mode(3, made)).await.unwrap();
+    for (slot, ino) in [(4, known), (5, host.bucket), (6, directory)] {
+        let refused = hostile.run_posted(&hostile.posted_mode(slot, ino)).await.unwrap_err();
+        assert_eq!(refused.kind(), "denied", "{ino}: {refused}");
+    }
+    let master = host.master.clone();
+    let list = Readdir { ino: directory, after: None, limit: 10, attributes: false };
+    let listing = tokio::spawn(async move { master.read(&root(), list).await });
+    let recall = hostile.recalls.as_mut().unwrap().recv().await.unwrap();
+    hostile.give_back(&recall).await;
+    let refused = hostile.run_posted(&hostile.posted_mode(7, made)).await.unwrap_err();
+    assert_eq!(refused.kind(), "denied", "others may know it now: {refused}");
+    for ino in [known, host.bucket, directory] {
+        let (inode, _) = host.master.read(&root(), Getattr { ino }).await.unwrap();
+        assert_ne!(inode.mode, 0o600, "{ino}");
+    }
+    listing.abort();
 }
 
 #[tokio::test]
