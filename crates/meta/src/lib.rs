@@ -18,6 +18,7 @@ pub mod engine;
 mod erased;
 pub mod keys;
 pub mod master;
+mod memo;
 mod meta;
 pub mod ops;
 mod rest;
@@ -30,6 +31,7 @@ mod watched;
 pub mod wire;
 
 pub use master::Master;
+pub use memo::Memo;
 pub use meta::{Meta, Stats};
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use cairn_auth::{Caller, Principal, decide_admin};
 use cairn_base::{Error, Result, SessionId, Stage, stage};
 
-use crate::master::{self, Memo};
+use crate::master;
+use crate::memo::Memo;
 use crate::session::client::{self, Client};
 use crate::session::host::Sessions;
 use crate::{Master, WireVerb, dump};

@@ -26,7 +26,6 @@ mod fetcher;
 mod hasty;
 mod inbox;
 mod leases;
-mod memo;
 mod op;
 mod overlay;
 mod pins;
@@ -39,7 +38,6 @@ mod stats;
 mod threads;
 
 pub use leases::Event;
-pub use memo::Memo;
 pub use remote::{Executed, Leased, Once, Reading};
 pub use stats::Stats;
 
@@ -61,6 +59,7 @@ use shared::Shared;
 use crate::Verb;
 use crate::engine::{Engine, Snapshot};
 use crate::erased::{AnyReply, AnyVerb, reply_of};
+use crate::memo::Memo;
 
 /// How long a dropped master may take to finish what it accepted.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);

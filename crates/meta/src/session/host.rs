@@ -24,7 +24,7 @@ use crate::ops::credentials::{FindAccessKey, FindToken};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::{Session, SessionState};
 use crate::wire::{self, ReceivedVerb};
-use crate::{Master, Watched, WireVerb};
+use crate::{Master, Watched, WireVerb, keys};
 
 /// Rows longer than this are not leased, bytes.
 const LEASED_ROW_BYTES: usize = 256 << 10;
@@ -440,7 +440,7 @@ impl Sessions {
     ) -> Result<(Arc<dyn ReceivedVerb>, Once<'_>)> {
         let Change { run, released } = change;
         let Run { session, slot, sequence, caller, verb, fields } = run;
-        if slot >= super::SLOTS {
+        if slot >= keys::SLOTS {
             return Err(Error::Invalid(format!("slot {slot}")));
         }
         let caller = peer.caller(caller);
@@ -484,7 +484,7 @@ impl Sessions {
         if !self.is_attached(peer, session) {
             return Ok(None);
         }
-        if operations.len() > usize::from(super::SLOTS) {
+        if operations.len() > usize::from(keys::SLOTS) {
             let what = format!("{} operations at a time", operations.len());
             return Err(Error::TooLarge(what));
         }

@@ -13,10 +13,10 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::client::Operation;
+use super::messages::{Delegated, Executed};
+use super::operation::Operation;
 use super::rows::{LeasedRows, Mark};
 use super::slots::Taken;
-use super::{Delegated, Executed};
 use crate::erased::Apply;
 use crate::rows::{Inode, Reserved, Row, Session, encode_number};
 use crate::{Context, Source, View, Watched, keys};
