@@ -14,8 +14,8 @@ use super::mark::Mark;
 use super::memtable::Memtable;
 use super::record::Kind;
 use super::reserve::{Load, Space};
-use super::snapshot::Tables;
 use super::table::{Cold, Table};
+use super::tables::Tables;
 use super::{Config, inserter, reserve};
 
 /// The longest that a commit is held back while there is room for it.

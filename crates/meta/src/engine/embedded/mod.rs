@@ -22,6 +22,7 @@ mod recover;
 mod reserve;
 mod snapshot;
 mod table;
+mod tables;
 mod verify;
 
 use std::fmt;
@@ -37,8 +38,9 @@ use self::core::{Core, Slot, View, Writer};
 use self::inserter::Inserter;
 use self::log::Log;
 use self::reserve::{Load, Space};
-use self::snapshot::{EmbeddedSnapshot, Tables};
+use self::snapshot::EmbeddedSnapshot;
 use self::table::Table;
+use self::tables::Tables;
 use super::{Change, CommitError, Engine, Fence, Snapshot};
 
 pub use self::verify::{Report, verify};

@@ -13,13 +13,16 @@
 //!
 //! docs/format-postgres.md says what is stored, docs/decisions/0003 why.
 
+mod errors;
 mod inspect;
 mod keeper;
 mod link;
 mod pool;
 mod schema;
 mod snapshot;
+mod sql;
 mod standby;
+mod target;
 mod tls;
 mod url;
 mod writer;
@@ -33,9 +36,9 @@ use parking_lot::Mutex;
 
 use super::{Change, CommitError, Engine, Fence, Lease, Snapshot};
 use keeper::Keeper;
-use link::Target;
 use pool::Pool;
 use snapshot::Shown;
+use target::Target;
 use writer::Writer;
 
 pub use standby::{Standby, Turn, wait_for_turn};
@@ -116,7 +119,7 @@ impl Postgres {
     fn start(config: &Config, create: bool) -> Result<Postgres> {
         let target = Arc::new(Target::new(config)?);
         let link = target.connect()?;
-        inspect::check_standbys(&target, &link, config.accept_lossy_failover)?;
+        inspect::check_standbys(target.shown(), &link, config.accept_lossy_failover)?;
         schema::prepare(&target, &link, create)?;
         let writer = Writer::new(Arc::clone(&target), link)?;
         let pool = Arc::new(Pool::new(Arc::clone(&target), config.connections));

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 
-use super::link::{Link, Target};
+use super::link::Link;
+use super::target::Target;
 use super::{Config, schema};
 
 /// How often the fence is looked at: so many times in a lease, but not more seldom than `POLL_MAX`.
@@ -97,7 +98,7 @@ impl Watch<'_> {
             }
         };
         let rows = link.query_within(target.lease() * 2, &target.sql.watch, &[]);
-        let rows = rows.map_err(|fault| fault.at(target))?;
+        let rows = rows.map_err(|fault| fault.at(target.shown()))?;
         let seen = rows.first().and_then(parse);
         self.unreachable = false;
         seen.ok_or_else(|| Error::corrupt(target.shown(), "no fence", "one row in the table fence"))
