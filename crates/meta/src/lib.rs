@@ -20,6 +20,7 @@ pub mod keys;
 pub mod master;
 mod memo;
 mod meta;
+pub mod mounts;
 pub mod ops;
 mod rest;
 pub mod rows;

@@ -11,6 +11,7 @@ use cairn_base::{BlockId, BodyId, BucketId, GroupId, Ino, Owner, Result, Session
 use cairn_blocks::Blocks;
 use cairn_cluster::mount::{self, MountHost};
 use cairn_cluster::wire::{Peer, connect};
+use cairn_meta::mounts::Use;
 use cairn_meta::ops::body::Data;
 use cairn_meta::ops::buckets::{CreateBucket, FindWritable, GetBucket, ListBuckets, UpdateBucket};
 use cairn_meta::ops::conditions::Conditions;
@@ -30,7 +31,6 @@ use cairn_meta::ops::{
     statfs, symlink, unlink, write,
 };
 use cairn_meta::rows::{BucketKind, Extent, Kind, Lock, ObjectAttributes, Place, Space};
-use cairn_meta::session::mounts::Use;
 use cairn_meta::session::{
     Acknowledge, Attach, Change, Delegate, Detach, Execute, Method, Posted, Read, ReadReply,
     Recall, Replayed, Reply, Run, RunPosted,

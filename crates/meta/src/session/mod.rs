@@ -27,7 +27,6 @@ mod kept;
 mod lease;
 mod link;
 mod messages;
-pub mod mounts;
 mod operation;
 mod posted;
 mod rows;
