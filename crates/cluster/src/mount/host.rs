@@ -19,10 +19,10 @@ use cairn_base::{
     BlockId, BodyId, BucketId, Error, Party, Result, SessionId, Share, Shares, UserId, limits,
 };
 use cairn_blocks::{Blocks, Wish};
+use cairn_meta::master::host::Sessions;
 use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::rows::Extent;
-use cairn_meta::session::host::Sessions;
 use cairn_meta::session::{
     self, Attach, Change, Detach, Execute, Executed, Method, Read, ReadReply, Renew, Renewed,
     Reply, Run, RunPosted,

@@ -26,6 +26,7 @@ mod disk;
 mod executor;
 mod fetcher;
 mod hasty;
+pub mod host;
 mod inbox;
 mod lacking;
 mod leases;

@@ -22,7 +22,6 @@
 
 pub mod client;
 mod connection;
-pub mod host;
 mod kept;
 mod lease;
 mod link;
