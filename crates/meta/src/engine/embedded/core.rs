@@ -8,6 +8,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::super::{Change, CommitError, Fence};
 use super::backend::Failure;
+use super::config::Config;
 use super::inserter::Inserter;
 use super::log::Log;
 use super::mark::Mark;
@@ -16,7 +17,7 @@ use super::record::Kind;
 use super::reserve::{Load, Space};
 use super::table::{Cold, Table};
 use super::tables::Tables;
-use super::{Config, inserter, reserve};
+use super::{inserter, reserve};
 
 /// The longest that a commit is held back while there is room for it.
 const PACE_MAX: Duration = Duration::from_millis(50);

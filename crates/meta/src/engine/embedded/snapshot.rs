@@ -7,7 +7,7 @@ use cairn_base::Result;
 
 use super::super::{Change, Snapshot};
 use super::core::Core;
-use super::memtable::{Memtable, Page};
+use super::memtable::Page;
 use super::table::Cold;
 use super::tables::Tables;
 

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use cairn_base::{Error, Result};
 
+use super::config::Config;
+use super::inspect;
 use super::link::{ANSWER_TIMEOUT, Fault, Link};
 use super::sql::Sql;
 use super::tls::Tls;
 use super::url::Url;
-use super::{Config, inspect};
 
 /// Between two attempts to connect.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);

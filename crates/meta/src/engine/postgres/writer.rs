@@ -6,8 +6,8 @@ use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+use super::config::Turn;
 use super::link::{Fault, Link, Params};
-use super::standby::Turn;
 use super::target::Target;
 use crate::engine::{Change, CommitError, Fence};
 
