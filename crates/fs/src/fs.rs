@@ -8,10 +8,10 @@ use std::time::Duration;
 use cairn_auth::{Caller, Principal};
 use cairn_base::{BlockId, BodyId, Clock, Party, Result, Rng, SessionId, Shares};
 use cairn_blocks::Blocks;
+use cairn_meta::master::host::Sessions;
 use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
 use cairn_meta::rows::SessionState;
 use cairn_meta::session::client;
-use cairn_meta::session::host::Sessions;
 use cairn_meta::{Master, Meta, WireVerb};
 use parking_lot::Mutex;
 

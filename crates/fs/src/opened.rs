@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use cairn_auth::Principal;
-use cairn_meta::master::Memo;
+use cairn_meta::Memo;
 use quick_cache::sync::Cache;
 use quick_cache::{Equivalent, Weighter};
 

@@ -207,6 +207,9 @@ pub fn reserved(session: SessionId) -> Bytes {
     key(&[b"j", &session.0.to_be_bytes()])
 }
 
+/// Operations of one session that may be on their way at a time.
+pub const SLOTS: u16 = 1024;
+
 /// `q <session> <slot>`: the last reply of a slot.
 pub fn slot(session: SessionId, slot: u16) -> Bytes {
     key(&[b"q", &session.0.to_be_bytes(), &slot.to_be_bytes()])

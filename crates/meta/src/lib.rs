@@ -11,25 +11,46 @@
 //!                                      committer ── batch ──► Engine (memory | embedded)
 //!          Master::read(caller, verb) ──► apply over durable rows only, on any thread
 //! ```
+//!
+//! Four rooms stand in floors, below: engines, the namespace, sessions, the master. Each module uses
+//! modules above it only, and no files use each other in a circle: docs/decisions/0024.
+
+mod rest;
+mod watched;
+
+// Engines.
+pub mod engine;
+
+// The namespace.
+pub mod keys;
+mod memo;
+pub mod rows;
+mod view;
+
+mod verb;
+
+mod erased;
+mod shown;
+
+pub mod ops;
+
+pub mod mounts;
 
 pub mod check;
 pub mod dump;
-pub mod engine;
-mod erased;
-pub mod keys;
-pub mod master;
-mod meta;
-pub mod ops;
-mod rest;
-pub mod rows;
-pub mod session;
-mod shown;
-mod verb;
-mod view;
-mod watched;
 pub mod wire;
 
+// Sessions.
+pub mod session;
+
+// The master.
+pub mod master;
+
+// Whichever of the two there is.
+mod meta;
+
 pub use master::Master;
+pub use memo::Memo;
 pub use meta::{Meta, Stats};
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use cairn_auth::{Caller, Principal, decide_admin};
 use cairn_base::{Error, Result, SessionId, Stage, stage};
 
-use crate::master::{self, Memo};
+use crate::master;
+use crate::master::host::Sessions;
+use crate::memo::Memo;
 use crate::session::client::{self, Client};
-use crate::session::host::Sessions;
 use crate::{Master, WireVerb, dump};
 
 /// The way to the metadata: the master in this process, or a session with one on another machine.

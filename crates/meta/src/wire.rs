@@ -7,13 +7,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::{Error, Result, SessionId};
+use cairn_base::{BlockId, Error, Result, SessionId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::erased::{AnyReply, AnyVerb};
+use crate::mounts::{self, Mounted, Use};
 use crate::ops::*;
-use crate::session::mounts::{self, Mounted, Use};
+use crate::rows::{Extent, Place};
 use crate::shown::Shown;
 use crate::{Stop, Verb};
 
@@ -223,6 +224,29 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         }
         Err(error) => Err(Error::Invalid(format!("a message that cannot be read: {error}"))),
     }
+}
+
+/// Blocks that an operation publishes if it succeeds.
+pub fn published(number: u16, fields: &[u8]) -> Result<Vec<BlockId>> {
+    let of = |extents: &[Extent]| {
+        let block = |extent: &Extent| match extent.place {
+            Place::Block { block, .. } => Some(block),
+            Place::Inline(_) | Place::Body { .. } => None,
+        };
+        extents.iter().filter_map(block).collect()
+    };
+    let data = match number {
+        append::Append::NUMBER => decode::<append::Append>(fields)?.data,
+        write::Write::NUMBER => decode::<write::Write>(fields)?.data,
+        coalesce::Coalesce::NUMBER => {
+            return Ok(of(&decode::<coalesce::Coalesce>(fields)?.with));
+        }
+        _ => return Ok(Vec::new()),
+    };
+    Ok(match data {
+        body::Data::Blocks { extents, .. } => of(&extents),
+        body::Data::Inline(_) => Vec::new(),
+    })
 }
 
 #[cfg(test)]

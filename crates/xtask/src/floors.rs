@@ -1,37 +1,28 @@
 //! The order of modules within a crate: groups of `mod` lines in its `lib.rs`, apart by an empty
-//! line, are floors. A module uses modules of floors above its own only, so there is no circle.
+//! line, are floors. A module uses modules of floors above its own only, and within a folder no
+//! files use each other in a circle.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
+use crate::arrows::{Name, Sources, arrows, circles, read};
+
 /// Crates whose modules stand in floors.
-const BUILT: [&str; 2] = ["posix", "fuse"];
+const BUILT: [&str; 3] = ["meta", "posix", "fuse"];
 
 /// What is found in all of them, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let mut findings = Vec::new();
     for name in BUILT {
-        let sources = root.join("crates").join(name).join("src");
-        let read = |file: &str| fs::read_to_string(sources.join(file));
-        let floors = match read("lib.rs") {
-            Ok(text) => floors(&text),
-            Err(error) => {
-                findings.push(format!("crates/{name}/src/lib.rs: {error}"));
-                continue;
+        match read(&root.join("crates").join(name).join("src")) {
+            Ok(sources) => {
+                let floors = floors(sources.get(&Name::new()).map_or("", |text| text));
+                let found = check_sources(&floors, &sources);
+                findings.extend(found.iter().map(|found| format!("crates/{name}: {found}")));
             }
-        };
-        for module in floors.keys() {
-            match read(&format!("{module}.rs")) {
-                Ok(text) => {
-                    let found = check_module(&floors, module, &text);
-                    findings.extend(found.iter().map(|found| format!("crates/{name}: {found}")));
-                }
-                Err(error) => findings.push(format!("crates/{name}/src/{module}.rs: {error}")),
-            }
+            Err(error) => findings.push(format!("crates/{name}/src: {error}")),
         }
     }
-    findings.sort();
     findings
 }
 
@@ -51,24 +42,34 @@ pub fn floors(text: &str) -> HashMap<String, usize> {
     floors
 }
 
-/// Modules that this one uses and must not, also in braces: `use crate::{errno, flags};`.
+/// As [`check_sources`], where this is all that is known of the modules.
 pub fn check_module(floors: &HashMap<String, usize>, module: &str, text: &str) -> Vec<String> {
-    let Some(own) = floors.get(module) else { return vec![format!("{module} stands nowhere")] };
+    let mut sources: Sources =
+        floors.keys().map(|name| (vec![name.clone()], String::new())).collect();
+    sources.insert(vec![module.to_owned()], text.to_owned());
+    check_sources(floors, &sources)
+}
+
+/// Modules that use what does not stand above them, and circles of files.
+pub fn check_sources(floors: &HashMap<String, usize>, sources: &Sources) -> Vec<String> {
     let mut findings = Vec::new();
-    for (at, _) in text.match_indices("crate::") {
-        let rest = &text[at + "crate::".len()..];
-        let names = match rest.strip_prefix('{') {
-            Some(list) => list.split('}').next().unwrap_or_default(),
-            None => {
-                rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
-            }
+    let arrows = arrows(sources);
+    for (module, used) in &arrows {
+        let Some(room) = module.first() else { continue };
+        let Some(own) = floors.get(room) else {
+            findings.push(format!("{} stands nowhere", module.join("/")));
+            continue;
         };
-        let names = names.split(',').map(|name| name.trim().split(':').next().unwrap_or_default());
-        for used in names {
-            if floors.get(used).is_some_and(|floor| floor >= own) && used != module {
+        for used in used.iter().filter(|used| used.first() != Some(room)) {
+            if used.first().and_then(|used| floors.get(used)).is_some_and(|floor| floor >= own) {
+                let (module, used) = (module.join("/"), used.join("/"));
                 findings.push(format!("{module} uses {used}, which does not stand above it"));
             }
         }
+    }
+    for circle in circles(&arrows) {
+        let names: Vec<String> = circle.iter().map(|name| name.join("/")).collect();
+        findings.push(format!("a circle: {}", names.join(", ")));
     }
     findings
 }

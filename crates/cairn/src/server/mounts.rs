@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_base::Error;
 use cairn_cluster::mount::{self, MountHost};
 use cairn_doors::http::{Mounted, Mounts};
-use cairn_meta::session::host::Sessions;
+use cairn_meta::master::host::Sessions;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::open::Parts;

@@ -14,7 +14,8 @@ use cairn_fs::{Fs, end_own_sessions};
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
 use cairn_meta::engine::{embedded::Embedded, postgres};
-use cairn_meta::session::{LEASE, host::Sessions};
+use cairn_meta::master::host::Sessions;
+use cairn_meta::session::LEASE;
 
 use super::{Args, Durability};
 use crate::dir::DataDir;

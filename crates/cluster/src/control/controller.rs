@@ -9,8 +9,8 @@ use cairn_auth::Caller;
 use cairn_base::{
     Applicant, Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, Timestamp, TokenId,
 };
+use cairn_meta::master::host::{Owner, Sessions};
 use cairn_meta::ops::gc::FreeOrphans;
-use cairn_meta::session::host::{Owner, Sessions};
 use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 

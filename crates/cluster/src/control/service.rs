@@ -8,7 +8,7 @@ use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{Applicant, Error, JoinGrant, NodeId, Result, Role, Timestamp, TokenId, UserId};
-use cairn_meta::session::host::{self, Answer};
+use cairn_meta::master::host::{self, Answer};
 use cairn_meta::session::{self, Reply};
 use cairn_meta::wire;
 

@@ -5,7 +5,7 @@
 //! A mount is trusted with nothing: it runs the verbs that POSIX needs and no others, publishes
 //! blocks of its own session only, and reads only blocks that it was told of, in buckets that its
 //! user may read now. What replies and rows show is decided where its session is
-//! (`meta/src/session/mounts.rs`).
+//! (`meta/src/mounts.rs`).
 
 use std::future::Future;
 use std::path::Path;
@@ -19,13 +19,13 @@ use cairn_base::{
     BlockId, BodyId, BucketId, Error, Party, Result, SessionId, Share, Shares, UserId, limits,
 };
 use cairn_blocks::{Blocks, Wish};
+use cairn_meta::master::host::Sessions;
 use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::rows::Extent;
-use cairn_meta::session::host::Sessions;
 use cairn_meta::session::{
     self, Attach, Change, Detach, Execute, Executed, Method, Read, ReadReply, Renew, Renewed,
-    Reply, Run, RunPosted, mounts,
+    Reply, Run, RunPosted,
 };
 use cairn_meta::{Meta, WireVerb, wire};
 use parking_lot::Mutex;
@@ -307,7 +307,7 @@ impl MountService {
         let named = |run: Run| {
             let Run { session, verb, fields, .. } = run;
             match self.host.unpublished.has_any(session) {
-                true => Ok(Named { session, verb, blocks: mounts::published(verb, &fields)? }),
+                true => Ok(Named { session, verb, blocks: wire::published(verb, &fields)? }),
                 false => Ok(Named { session, verb, blocks: Vec::new() }),
             }
         };

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::{Error, Party, Result, Share, Shares, UserId};
+use cairn_meta::master::host::{self, Answer, Sessions};
 use cairn_meta::session::Method;
-use cairn_meta::session::host::{self, Answer, Sessions};
 use tokio::sync::OnceCell;
 
 use crate::control::messages::{self, Vouched};

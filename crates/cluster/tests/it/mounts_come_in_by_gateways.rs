@@ -18,6 +18,7 @@ use cairn_cluster::control::{self, ControlService, Controller, Keeper, NodeView,
 use cairn_cluster::mount::{self, MountBlocks, MountHost};
 use cairn_cluster::wire::{Dial, Link, NoService, Peer, accept, connect};
 use cairn_meta::engine::Memory;
+use cairn_meta::master::host::Sessions;
 use cairn_meta::ops::body::Data;
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::cluster::PutMap;
@@ -28,7 +29,6 @@ use cairn_meta::ops::sessions::Format;
 use cairn_meta::ops::write::Write;
 use cairn_meta::rows::{BucketKind, Extent, Place};
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::host::Sessions;
 use cairn_meta::session::{self, Attach, Attached, Renew, Renewed, Reply};
 use cairn_meta::{Master, Meta, wire};
 use parking_lot::Mutex;

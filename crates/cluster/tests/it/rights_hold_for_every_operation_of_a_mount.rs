@@ -11,6 +11,7 @@ use cairn_base::{BlockId, BodyId, BucketId, GroupId, Ino, Owner, Result, Session
 use cairn_blocks::Blocks;
 use cairn_cluster::mount::{self, MountHost};
 use cairn_cluster::wire::{Peer, connect};
+use cairn_meta::mounts::Use;
 use cairn_meta::ops::body::Data;
 use cairn_meta::ops::buckets::{CreateBucket, FindWritable, GetBucket, ListBuckets, UpdateBucket};
 use cairn_meta::ops::conditions::Conditions;
@@ -30,7 +31,6 @@ use cairn_meta::ops::{
     statfs, symlink, unlink, write,
 };
 use cairn_meta::rows::{BucketKind, Extent, Kind, Lock, ObjectAttributes, Place, Space};
-use cairn_meta::session::mounts::Use;
 use cairn_meta::session::{
     Acknowledge, Attach, Change, Delegate, Detach, Execute, Method, Posted, Read, ReadReply,
     Recall, Replayed, Reply, Run, RunPosted,
@@ -597,7 +597,7 @@ async fn every_verb_of_mounts_is_asked_for() {
 /// is sent whatever rows an operation has looked at.
 #[tokio::test]
 async fn the_markers_are_found_without_the_filter() {
-    use cairn_meta::session::host;
+    use cairn_meta::master::host;
     let hidden = Hidden::new().await;
     let at = hidden.plant().await;
     let writer = Caller::verified(hidden.user(Who::Writer, "server").await);
@@ -645,7 +645,7 @@ async fn blocks_are_written_by_users_who_may_write() {
 /// Each session leaves a row, so a user has some and no more.
 #[tokio::test]
 async fn sessions_of_a_user_are_limited() {
-    use cairn_meta::session::host::{self, SESSIONS_OF_A_USER};
+    use cairn_meta::master::host::{self, SESSIONS_OF_A_USER};
     let world = World::with_lease(60 * LONG).await;
     let sessions = &world.sessions;
     let peer = host::Peer::mount(UserId(9));

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use cairn_base::{BodyId, BucketId, Result, UploadId};
 
 use super::facts::{BucketFacts, Facts, UploadFacts};
+use super::report::{About, Report};
 use super::tables::{Checker, number, only_number};
-use super::{About, Report};
 use crate::keys;
 use crate::rows::{Bucket, Content, Drain, Draining, Entry, Kind, Part, Upload, Usage};
 

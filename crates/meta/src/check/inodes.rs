@@ -6,8 +6,8 @@ use bytes::Bytes;
 use cairn_base::{BodyId, Ino, Result, SessionId};
 
 use super::facts::{BodyFacts, InodeFacts};
+use super::report::{About, Report};
 use super::tables::{Checker, number, only_number};
-use super::{About, Report};
 use crate::keys;
 use crate::rows::{Content, Entry, Inode, Kind, Locks, Row, Tally};
 

@@ -5,13 +5,12 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 use cairn_base::{Result, SessionId, UserId};
 
-use super::About;
+use super::report::About;
 use super::tables::{Checker, number, only_number};
 use crate::keys;
 use crate::rows::{
     AccessKey, Reserved, Row, Session, SessionState, Slot, Token, User, decode_number,
 };
-use crate::session::SLOTS;
 
 pub fn check(checker: &mut Checker<'_>) -> Result<()> {
     check_sessions(checker)?;
@@ -57,7 +56,7 @@ fn check_sessions(checker: &mut Checker<'_>) -> Result<()> {
 fn slot(key: &[u8]) -> Option<(SessionId, u16)> {
     let slot = key.get(9..)?.try_into().ok().map(u16::from_be_bytes)?;
     let session = SessionId(number(key)?);
-    (slot < SLOTS).then_some((session, slot))
+    (slot < keys::SLOTS).then_some((session, slot))
 }
 
 /// A row below `k`.

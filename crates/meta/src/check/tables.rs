@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cairn_base::{BodyId, Result};
 
 use super::facts::Facts;
-use super::{About, Report};
+use super::report::{About, Report};
 use crate::engine::Snapshot;
 use crate::rows::Row;
 

@@ -1,84 +1,16 @@
 //! Threads that read rows from the engine for operations that lack them.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::{Error, Result};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 
-use super::Config;
 use super::inbox::Fetched;
-use super::op::Job;
+use super::lacking::Lacking;
 use super::pins::Pins;
 use super::shared::Shared;
 use crate::Want;
 use crate::view::wanted_rows;
-
-/// An operation and what it lacks.
-pub struct Lacking {
-    pub job: Job,
-    pub pins: Box<Pins>,
-    pub wants: Vec<Want>,
-}
-
-#[derive(Default)]
-struct QueueState {
-    waiting: VecDeque<Lacking>,
-    closed: bool,
-}
-
-/// Operations that wait for a fetch thread. Bounded by the executor.
-#[derive(Default)]
-pub struct FetchQueue {
-    state: Mutex<QueueState>,
-    ready: Notify,
-}
-
-impl FetchQueue {
-    pub fn push(&self, lacking: Lacking) {
-        let mut state = self.state.lock();
-        if !state.closed {
-            state.waiting.push_back(lacking);
-            drop(state);
-            self.ready.notify_one();
-        }
-    }
-
-    /// The threads end; what waits is dropped.
-    pub fn close(&self) {
-        let mut state = self.state.lock();
-        state.closed = true;
-        let dropped = std::mem::take(&mut state.waiting);
-        drop(state);
-        self.ready.notify_one();
-        drop(dropped);
-    }
-
-    /// The next operations, or `None` when the master ends.
-    async fn take(&self, config: &Config) -> Option<Vec<Lacking>> {
-        loop {
-            if let Some(taken) = self.take_now(config) {
-                return Some(taken);
-            }
-            if self.state.lock().closed {
-                // So that the next thread hears of it.
-                self.ready.notify_one();
-                return None;
-            }
-            self.ready.notified().await;
-        }
-    }
-
-    fn take_now(&self, config: &Config) -> Option<Vec<Lacking>> {
-        let mut state = self.state.lock();
-        let share = state.waiting.len().div_ceil(config.fetch_threads.max(1));
-        let share = share.min(config.fetch_ops.max(1));
-        let taken: Vec<Lacking> = state.waiting.drain(..share).collect();
-        (!taken.is_empty()).then_some(taken)
-    }
-}
 
 /// A fetch thread.
 pub async fn run(shared: Arc<Shared>) {

@@ -11,30 +11,10 @@ use std::collections::{BTreeSet, HashMap};
 use cairn_base::SessionId;
 use parking_lot::Mutex;
 
-use super::op::Job;
+use super::op::{Early, Job};
 use super::settle::Unsettled;
 use crate::Watched;
 use crate::session::Progress;
-
-/// Who may be told how an operation ended before it is durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Haste {
-    /// Nobody.
-    Never,
-    /// Who reads, if all rows that it saw are durable or were left by this session early.
-    Reader(Option<SessionId>),
-    /// A session that runs it again if it is lost.
-    Keeper(SessionId),
-}
-
-/// An operation that was answered early and is not durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Early {
-    pub session: SessionId,
-    /// Counts them, from 1.
-    pub serial: u64,
-    pub batch: u64,
-}
 
 /// Those of all sessions.
 #[derive(Default)]

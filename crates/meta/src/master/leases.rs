@@ -19,7 +19,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::asked::Asked;
 use super::delegations::Ask;
-use super::op::Job;
+use super::op::{Grant, Job};
 use super::settle::{Settle, Unsettled};
 use crate::session::Recall;
 
@@ -41,13 +41,6 @@ pub enum Event {
     Unwelcome { session: SessionId },
 }
 
-/// A lease that an operation wants for its session once it has run.
-#[derive(Clone, Debug)]
-pub struct Grant {
-    pub session: SessionId,
-    pub keys: Vec<Bytes>,
-}
-
 pub struct Leases {
     holders: Holders,
     sessions: HashMap<SessionId, Session>,
@@ -59,13 +52,13 @@ pub struct Leases {
     /// Rows changed by operations that have not settled, the oldest change first.
     settling: BTreeMap<Bytes, Vec<Settling>>,
     /// What the operation that runs now has seen of them.
-    seen: RefCell<Vec<Arc<Settle>>>,
+    seen: RefCell<Vec<Arc<Settle<Job>>>>,
     unsettled: Arc<Unsettled>,
     asked: Arc<Asked>,
 }
 
 struct Settling {
-    settle: Arc<Settle>,
+    settle: Arc<Settle<Job>>,
     batch: u64,
     before: Before,
 }
@@ -89,7 +82,7 @@ struct Session {
 
 struct Unacknowledged {
     recall: Recall,
-    waiting: Vec<Arc<Settle>>,
+    waiting: Vec<Arc<Settle<Job>>>,
 }
 
 impl Leases {
@@ -229,7 +222,7 @@ impl Leases {
         batch: u64,
         grant: Option<Grant>,
         before: impl Fn(&Bytes) -> Before,
-    ) -> Option<Arc<Settle>> {
+    ) -> Option<Arc<Settle<Job>>> {
         let settle = if self.is_idle() { None } else { self.recall(changed, batch, before) };
         if let Some(grant) = grant {
             self.grant(grant);
@@ -242,7 +235,7 @@ impl Leases {
         changed: impl Iterator<Item = &'a Bytes> + Clone,
         batch: u64,
         before: impl Fn(&Bytes) -> Before,
-    ) -> Option<Arc<Settle>> {
+    ) -> Option<Arc<Settle<Job>>> {
         let settle = Settle::new(Arc::clone(&self.unsettled), batch);
         for seen in self.seen.get_mut().drain(..) {
             seen.precede(&settle);
@@ -279,7 +272,7 @@ impl Leases {
         self.send(session, vec![key], None);
     }
 
-    fn send(&mut self, session: SessionId, keys: Vec<Bytes>, waiting: Option<&Arc<Settle>>) {
+    fn send(&mut self, session: SessionId, keys: Vec<Bytes>, waiting: Option<&Arc<Settle<Job>>>) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         state.sent += 1;
         let recall = Recall { number: state.sent, keys };
@@ -362,7 +355,7 @@ fn await_recall(
     sessions: &mut HashMap<SessionId, Session>,
     holder: &Holder,
     number: u64,
-    settle: &Arc<Settle>,
+    settle: &Arc<Settle<Job>>,
 ) {
     let Some(state) = sessions.get_mut(&holder.session) else { return };
     if let Some(one) = state.unacknowledged.iter_mut().find(|one| one.recall.number == number) {

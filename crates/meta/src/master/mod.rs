@@ -19,18 +19,23 @@ mod asked;
 mod batch;
 mod cache;
 mod committer;
+mod config;
+mod delegate;
 mod delegations;
 mod disk;
 mod executor;
 mod fetcher;
 mod hasty;
+pub mod host;
 mod inbox;
+mod lacking;
 mod leases;
-mod memo;
+mod once;
 mod op;
 mod overlay;
 mod pins;
 mod read;
+mod reads;
 mod remote;
 mod settle;
 mod shared;
@@ -38,9 +43,11 @@ mod source;
 mod stats;
 mod threads;
 
+pub use config::Config;
 pub use leases::Event;
-pub use memo::Memo;
-pub use remote::{Executed, Leased, Once, Reading};
+pub use once::{Executed, Once};
+pub use reads::Leased;
+pub use remote::Reading;
 pub use stats::Stats;
 
 use std::sync::Arc;
@@ -49,7 +56,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::{Clock, Error, Result, SessionId, Stage, Threads, stage};
+use cairn_base::{Clock, Error, Result, SessionId, Stage, stage};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -61,53 +68,10 @@ use shared::Shared;
 use crate::Verb;
 use crate::engine::{Engine, Snapshot};
 use crate::erased::{AnyReply, AnyVerb, reply_of};
+use crate::memo::Memo;
 
 /// How long a dropped master may take to finish what it accepted.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Sizes of a master.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Memory of the row cache, bytes.
-    pub cache_bytes: usize,
-    /// Operations that may be accepted and not answered; others wait.
-    pub accepted_ops: usize,
-    /// Operations that may wait for rows at the same time.
-    pub parked_ops: usize,
-    /// Threads that read rows for them.
-    pub fetch_threads: usize,
-    /// Operations whose rows are read together.
-    pub fetch_ops: usize,
-    /// The executor reads missing rows itself, without parking the operation, as long as that
-    /// takes no longer than this for one operation, microseconds. 0: it never does.
-    pub inline_us: u64,
-    /// Leases held by all sessions together; beyond it the oldest are recalled.
-    pub leases: usize,
-    /// Who runs the threads of the master; without, each is one of the operating system.
-    pub threads: Option<Arc<dyn Threads>>,
-}
-
-impl Config {
-    /// For an engine that is asked through a network.
-    pub fn far() -> Config {
-        Config { inline_us: 0, fetch_threads: 2, fetch_ops: 128, ..Config::default() }
-    }
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            cache_bytes: 16 << 20,
-            accepted_ops: 4096,
-            parked_ops: 256,
-            fetch_threads: 4,
-            fetch_ops: 16,
-            inline_us: 150,
-            leases: 1 << 20,
-            threads: None,
-        }
-    }
-}
 
 /// The owner of the metadata in `engine`. Clones are the same master; it stops with the last one.
 #[derive(Clone)]

@@ -7,9 +7,7 @@ use cairn_auth::Caller;
 use cairn_base::{BucketId, Error, Ino, Result, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
-use super::hasty::{Early, Haste};
-use super::leases::Grant;
-use super::settle::Settle;
+use super::settle::{Answered, Settle};
 use crate::erased::{AnyReply, AnyVerb};
 use crate::{Context, Stop, View};
 
@@ -31,8 +29,32 @@ pub struct Wish {
     pub session: SessionId,
 }
 
-/// Sends a reply.
-pub type Answered = Box<dyn FnOnce() + Send>;
+/// Who may be told how an operation ended before it is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Haste {
+    /// Nobody.
+    Never,
+    /// Who reads, if all rows that it saw are durable or were left by this session early.
+    Reader(Option<SessionId>),
+    /// A session that runs it again if it is lost.
+    Keeper(SessionId),
+}
+
+/// An operation that was answered early and is not durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Early {
+    pub session: SessionId,
+    /// Counts them, from 1.
+    pub serial: u64,
+    pub batch: u64,
+}
+
+/// A lease that an operation wants for its session once it has run.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    pub session: SessionId,
+    pub keys: Vec<Bytes>,
+}
 
 /// An operation with its verb erased.
 pub trait Op: Send {
@@ -123,7 +145,7 @@ pub struct Job {
     /// Its last run changed rows.
     pub changed: bool,
     /// What it waits for besides the disk.
-    pub settle: Option<Arc<Settle>>,
+    pub settle: Option<Arc<Settle<Job>>>,
     /// It was answered before it is durable.
     pub early: Option<Early>,
     /// It counts among those that may be accepted and not answered.

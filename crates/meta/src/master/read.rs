@@ -9,13 +9,13 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Result};
 
 use super::cache::Cached;
-use super::memo::Memo;
 use super::op::no_read;
 use super::shared::Shared;
 use super::source::{Published, Read, Stored};
 use super::threads;
 use crate::engine::Engine;
 use crate::erased::{AnyReply, AnyVerb, Apply, keeping};
+use crate::memo::Memo;
 use crate::shown::Rows;
 use crate::view::wanted_rows;
 use crate::{Context, Stop, Verb, View, Want};

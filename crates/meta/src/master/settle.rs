@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::op::{Answered, Job};
+/// Sends a reply.
+pub type Answered = Box<dyn FnOnce() + Send>;
 
-/// What an operation waits for besides the disk: that recalls are acknowledged, those of its own
-/// and those of operations whose changes it saw.
-pub struct Settle {
+/// What an operation, a `J`, waits for besides the disk: that recalls are acknowledged, those of
+/// its own and those of operations whose changes it saw.
+pub struct Settle<J> {
     batch: u64,
-    state: Mutex<State>,
+    state: Mutex<State<J>>,
     unsettled: Arc<Unsettled>,
 }
 
@@ -75,20 +76,20 @@ impl Unsettled {
     }
 }
 
-struct State {
+struct State<J> {
     /// Recalls and operations that are not done.
     left: usize,
     /// Operations that saw the changes of this one.
-    followers: Vec<Arc<Settle>>,
+    followers: Vec<Arc<Settle<J>>>,
     /// Its answer, where that is not to wait until it is durable.
     early: Option<Answered>,
     /// It is durable and waits to be answered.
-    held: Option<Job>,
+    held: Option<J>,
 }
 
-impl Settle {
+impl<J> Settle<J> {
     /// Waits for nothing but the caller, who must call [`Settle::done`] once.
-    pub fn new(unsettled: Arc<Unsettled>, batch: u64) -> Arc<Settle> {
+    pub fn new(unsettled: Arc<Unsettled>, batch: u64) -> Arc<Settle<J>> {
         unsettled.begin(batch);
         let state = State { left: 1, followers: Vec::new(), early: None, held: None };
         Arc::new(Settle { batch, state: Mutex::new(state), unsettled })
@@ -100,7 +101,7 @@ impl Settle {
     }
 
     /// `follower` is not done before this one is.
-    pub fn precede(&self, follower: &Arc<Settle>) {
+    pub fn precede(&self, follower: &Arc<Settle<J>>) {
         let mut state = self.state.lock();
         if state.left > 0 {
             follower.expect();
@@ -113,7 +114,7 @@ impl Settle {
     }
 
     /// One of those it waits for is done. Operations that can be answered now go to `ready`.
-    pub fn done(&self, ready: &mut Vec<Job>) {
+    pub fn done(&self, ready: &mut Vec<J>) {
         let mut state = self.state.lock();
         state.left -= 1;
         if state.left > 0 {
@@ -142,7 +143,7 @@ impl Settle {
     }
 
     /// Its operation is durable: gives it back if it can be answered, or keeps it until then.
-    pub fn hold(&self, job: Job) -> Option<Job> {
+    pub fn hold(&self, job: J) -> Option<J> {
         let mut state = self.state.lock();
         if state.left == 0 {
             return Some(job);

@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use cairn_base::{Clock, Error, Result, Timestamp};
 use tokio::sync::{Notify, Semaphore};
 
-use super::Config;
 use super::asked::{Asked, Working};
 use super::batch::Pipe;
 use super::cache::RowCache;
-use super::fetcher::FetchQueue;
+use super::config::Config;
 use super::hasty::Hasty;
 use super::inbox::Inbox;
+use super::lacking::FetchQueue;
 use super::op::Job;
 use super::settle::Unsettled;
 use super::stats::{Counters, Stats};

@@ -9,8 +9,8 @@ use cairn_base::{Error, SessionId};
 
 use super::cache::{Cached, RowCache};
 use super::delegations::Delegations;
-use super::hasty::Haste;
 use super::leases::Leases;
+use super::op::Haste;
 use super::overlay::Overlay;
 use super::pins::{Pins, Range};
 use super::shared::Shared;

@@ -22,19 +22,6 @@ const STEP_CHUNKS: usize = 3;
 /// Part rows drained in one step.
 const STEP_PARTS: usize = 500;
 
-/// Puts the part table of an object that is gone up for draining.
-pub fn drop_part_table(view: &mut View<'_>, upload: UploadId) -> Result<(), Stop> {
-    let key = keys::drain_upload(upload);
-    let former: Option<Draining> = load(view, &key)?;
-    let body = match &former {
-        Some(Draining { drain: Drain::Completed { body }, .. }) => Some(*body),
-        _ => None,
-    };
-    let unknown = former.map(|former| former.unknown).unwrap_or_default();
-    store(view, key, &Draining { drain: Drain::PartTable { body }, unknown });
-    Ok(())
-}
-
 /// What is to be drained, from `after` (a key as returned before) on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListDrains {

@@ -3,10 +3,9 @@
 use bytes::Bytes;
 use cairn_auth::{Action, Principal, decide};
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, limits};
+use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
-use super::posix::is_shown;
 use crate::rows::{
     Bucket, BucketKind, Content, Drain, Draining, Entry, Extents, Inode, Kind, Reserved, Row,
     Session, SessionState, Tally, Usage, decode_number, encode_number,
@@ -174,6 +173,11 @@ pub fn check_names(bucket: &Bucket, key: &str) -> Result<(), Error> {
             )))
         }
     }
+}
+
+/// Whether POSIX can show a name: S3 has names that it cannot.
+pub fn is_shown(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && name.len() <= limits::NAME_BYTES
 }
 
 /// The directories on the way to an object, and its name in the last of them: `a/b/c` is `c` in
@@ -387,11 +391,24 @@ pub fn drop_link(
     count_usage(view, inode.bucket, -1, -(inode.size as i64))?;
     drop_attributes(view, ino, &inode)?;
     if let Some(upload) = inode.object.as_ref().and_then(|object| object.part_table) {
-        super::gc::drop_part_table(view, upload)?;
+        drop_part_table(view, upload)?;
     }
     if let Content::Body(body) = inode.content {
         release_body(view, body)?;
     }
+    Ok(())
+}
+
+/// Puts the part table of an object that is gone up for draining.
+fn drop_part_table(view: &mut View<'_>, upload: UploadId) -> Result<(), Stop> {
+    let key = keys::drain_upload(upload);
+    let former: Option<Draining> = load(view, &key)?;
+    let body = match &former {
+        Some(Draining { drain: Drain::Completed { body }, .. }) => Some(*body),
+        _ => None,
+    };
+    let unknown = former.map(|former| former.unknown).unwrap_or_default();
+    store(view, key, &Draining { drain: Drain::PartTable { body }, unknown });
     Ok(())
 }
 

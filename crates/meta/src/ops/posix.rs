@@ -4,7 +4,7 @@ use cairn_auth::{Action, Posix};
 use cairn_base::{Error, Ino, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
-use super::namespace::{entry_key, load, load_inode, open_bucket_of, store};
+use super::namespace::{entry_key, is_shown, load, load_inode, open_bucket_of, store};
 use crate::keys::{self, Attribute};
 use crate::rows::{BucketKind, Entry, Inode, Kind, Row, Tally};
 use crate::{Context, Stop, View};
@@ -110,11 +110,6 @@ pub fn check_new_name(name: &[u8]) -> Result<(), Error> {
             )))
         }
     }
-}
-
-/// Whether POSIX can show a name: S3 has names that it cannot.
-pub fn is_shown(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && name.len() <= limits::NAME_BYTES
 }
 
 /// An inode a caller holds the number of; `NotFound` once it is gone.

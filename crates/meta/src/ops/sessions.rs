@@ -199,7 +199,7 @@ impl Verb for EndSession {
             return Err(Error::NotFound(format!("session {}", self.session)).into());
         };
         let (start, end) = keys::slots(self.session);
-        for (key, _) in view.scan(&start, &end, usize::from(crate::session::SLOTS))? {
+        for (key, _) in view.scan(&start, &end, usize::from(keys::SLOTS))? {
             view.delete(key);
         }
         view.delete(keys::reserved(self.session));

@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cairn_base::{Error, Ino, Timestamp};
+use cairn_base::{Error, Ino, SessionId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::client::Operation;
+use super::link::{Link, Lost, call};
+use super::messages::{Executed, Method, Progress, ReadReply, Reply, RunPosted};
+use super::operation::Operation;
 use super::posted::Post;
 use super::slots::Taken;
-use super::{Executed, Lost, Progress, ReadReply, Reply};
 
 /// Beyond so many the master is asked what is durable.
 const MANY: usize = 256;
@@ -27,6 +28,27 @@ pub struct Kept {
     pub posted: Option<Timestamp>,
     /// Counts what was kept.
     number: u64,
+}
+
+impl Kept {
+    /// Has it run again.
+    pub async fn execute(
+        &self,
+        link: &dyn Link,
+        session: SessionId,
+    ) -> Result<Reply<Result<Executed, Error>>, Lost> {
+        let run = self.operation.in_slot(session, &self.slot);
+        let Some(time) = self.posted else {
+            let answer = self.operation.execute(link, run, self.ino).await?;
+            return Ok(answer.map(Ok));
+        };
+        let operations = vec![self.operation.to_post(run, self.ino, time)];
+        let posted = RunPosted { session, operations };
+        let answer =
+            call::<_, Vec<Result<Executed, Error>>>(link, Method::RunPosted, &posted).await?;
+        let nothing = || Err(Error::Invalid("an answer to nothing".into()));
+        Ok(answer.map(|mut ran| ran.pop().unwrap_or_else(nothing)))
+    }
 }
 
 impl State {

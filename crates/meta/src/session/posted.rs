@@ -1,7 +1,9 @@
 //! Operations that a session has run by itself, in directories that are delegated to it, and that
 //! the master is to run yet: docs/decisions/0016-delegated-directories.md.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+mod sources;
+mod state;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,13 +15,18 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::client::Operation;
+use sources::{Local, Over};
+use state::{Changed, Directory, State};
+
+use super::messages::{Delegated, Executed};
+use super::operation::Operation;
 use super::rows::{LeasedRows, Mark};
 use super::slots::Taken;
-use super::{Delegated, Executed};
 use crate::erased::Apply;
-use crate::rows::{Inode, Reserved, Row, Session, encode_number};
+use crate::rows::{Inode, Row};
 use crate::{Context, Source, View, Watched, keys};
+
+pub use state::Post;
 
 /// Operations that are sent at a time, and their bytes.
 const BATCH_OPS: usize = 256;
@@ -37,19 +44,6 @@ pub const RESERVED: u32 = 1 << 14;
 /// Directories that may be asked for; beyond that all are forgotten.
 const OWN: usize = 1 << 16;
 
-/// One of them.
-pub struct Post {
-    pub operation: Arc<Operation>,
-    pub slot: Arc<Taken>,
-    /// The inode that it made.
-    pub ino: Option<Ino>,
-    /// When it was run here.
-    pub time: Timestamp,
-    number: u64,
-    /// What it changed.
-    keys: Vec<Bytes>,
-}
-
 #[derive(Default)]
 pub struct Posts {
     state: RwLock<State>,
@@ -64,47 +58,6 @@ pub struct Posts {
     pub asking: tokio::sync::Mutex<()>,
     /// Held by who has numbers of inodes reserved.
     pub reserving: Arc<tokio::sync::Mutex<()>>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Those that are not known to have run, the oldest first.
-    queue: VecDeque<Arc<Post>>,
-    last: u64,
-    /// What they left.
-    rows: HashMap<Bytes, Changed>,
-    held: BTreeMap<Ino, Directory>,
-    /// Inodes that were made here and are known to nobody else, and the directories of their names.
-    made: HashMap<Ino, Ino>,
-    /// Directories that the session made, and may ask for.
-    own: HashSet<Ino>,
-    /// To be given back, once all numbered so or less have run.
-    releasing: Vec<(Ino, u64, u64)>,
-    /// Delegations that were recalled before they were heard of.
-    void: HashSet<u64>,
-    /// Operations on their way that may change what is delegated, and how many there ever were.
-    barring: usize,
-    barred: u64,
-    /// Counts attachments: what was delegated before is not after.
-    attachment: u64,
-    reserved: VecDeque<(Ino, Ino)>,
-    has_no_numbers: bool,
-    /// The time of the last one.
-    time: Timestamp,
-}
-
-struct Changed {
-    row: Option<Bytes>,
-    /// The last that changed it.
-    by: u64,
-}
-
-struct Directory {
-    number: u64,
-    /// The keys of all its entries, and of some that are gone.
-    entries: HashSet<Bytes>,
-    /// When something was made here last, by the monotonic clock.
-    used: Duration,
 }
 
 /// What is known when a directory is asked for.
@@ -444,126 +397,10 @@ impl Posts {
     }
 }
 
-impl State {
-    /// Whether nobody else can know a row, where the operation that changes it makes `made`.
-    fn is_ours(&self, key: &Bytes, made: Option<Ino>) -> bool {
-        if let Some(directory) = keys::directory_of(key) {
-            return self.held.contains_key(&directory);
-        }
-        let ino = keys::inode_of(key);
-        ino.is_some_and(|ino| made == Some(ino) || self.made.contains_key(&ino))
-    }
-
-    /// Whether a row is known not to exist: an entry of a directory that is held.
-    fn lacks(&self, key: &Bytes) -> bool {
-        let directory = keys::directory_of(key).filter(|_| key.first() == Some(&b'd'));
-        let held = directory.and_then(|directory| self.held.get(&directory));
-        held.is_some_and(|held| !held.entries.contains(key))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.held.is_empty()
-    }
-
-    /// Numbers of inodes that are reserved and not used.
-    fn numbers(&self) -> u64 {
-        self.reserved.iter().map(|(first, end)| end.0 - first.0).sum()
-    }
-
-    fn use_reserved(&mut self) {
-        if let Some((first, end)) = self.reserved.front_mut() {
-            first.0 += 1;
-            if first >= end {
-                self.reserved.pop_front();
-            }
-        }
-    }
-
-    fn release_idle(&mut self, monotonic: Duration, idle: Duration) {
-        let is_idle = |held: &Directory| monotonic.saturating_sub(held.used) >= idle;
-        let unused = self.held.iter().filter(|(_, held)| is_idle(held));
-        for directory in unused.map(|(directory, _)| *directory).collect::<Vec<_>>() {
-            self.release(directory);
-        }
-    }
-
-    fn release(&mut self, directory: Ino) {
-        if let Some(held) = self.held.remove(&directory) {
-            self.releasing.push((directory, held.number, self.last));
-            self.made.retain(|_, parent| *parent != directory);
-        }
-    }
-
-    /// No directory is filled any more without asking, until further ones are made.
-    fn give_up(&mut self) {
-        for directory in self.held.keys().copied().collect::<Vec<_>>() {
-            self.release(directory);
-        }
-        self.own.clear();
-    }
-}
-
 impl Drop for Barring<'_> {
     fn drop(&mut self) {
         if let Some(posts) = self.0 {
             posts.state.write().barring -= 1;
         }
-    }
-}
-
-/// Rows for an operation that is run here.
-struct Local<'a> {
-    state: &'a State,
-    rows: &'a LeasedRows,
-    session: SessionId,
-    /// The number that an inode gets.
-    ino: Option<Ino>,
-}
-
-impl Source for Local<'_> {
-    fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
-        if let Some(changed) = self.state.rows.get(key) {
-            return Some(changed.row.clone());
-        }
-        match key.first() {
-            // What is counted counts for nothing here.
-            Some(b'n') => return Some(None),
-            // The number that is given was the next one before.
-            Some(b'c') => return self.ino.map(|_| Some(encode_number(u64::MAX))),
-            _ => {}
-        }
-        if *key == keys::session(self.session) {
-            return Some(Some(Session::default().encode()));
-        }
-        if *key == keys::reserved(self.session) {
-            let ranges = self.state.reserved.iter().copied().collect();
-            return Some(Some(Reserved { ranges, ..Reserved::default() }.encode()));
-        }
-        let is_new = self.ino.is_some_and(|ino| *key == keys::inode(ino));
-        if is_new || self.state.lacks(key) { Some(None) } else { self.rows.get(key) }
-    }
-
-    fn scan(&self, _: &Bytes, _: &Bytes, _: usize) -> Option<Vec<(Bytes, Bytes)>> {
-        None
-    }
-}
-
-/// Rows for who reads here.
-struct Over<'a> {
-    state: &'a State,
-    rows: &'a LeasedRows,
-}
-
-impl Source for Over<'_> {
-    fn get(&self, key: &Bytes) -> Option<Option<Bytes>> {
-        match self.state.rows.get(key) {
-            Some(changed) => Some(changed.row.clone()),
-            None if self.state.lacks(key) => Some(None),
-            None => self.rows.get(key),
-        }
-    }
-
-    fn scan(&self, _: &Bytes, _: &Bytes, _: usize) -> Option<Vec<(Bytes, Bytes)>> {
-        None
     }
 }

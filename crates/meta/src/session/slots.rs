@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::SLOTS;
+use crate::keys::SLOTS;
 
 /// The slots of one session.
 pub struct Slots {

@@ -4,72 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::Result;
 
-use super::client::{GIVEN_UP, Operation, unanswered};
+use super::operation::Operation;
 use crate::Watched;
-
-/// How far an operation is.
-pub struct Step(Watched<Stage>);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    Waits,
-    /// It may run at any time from here on.
-    Sent,
-    /// It is never sent.
-    GivenUp,
-    /// It was sent, and its caller waits no more.
-    Unknown,
-    /// It does not run after this.
-    Over,
-}
-
-impl Default for Step {
-    fn default() -> Step {
-        Step(Watched::new(Stage::Waits))
-    }
-}
-
-impl Step {
-    fn turn(&self, from: Stage, to: Stage) -> bool {
-        self.0.modify(|stage| {
-            let is_so = *stage == from;
-            if is_so {
-                *stage = to;
-            }
-            is_so
-        })
-    }
-
-    /// It is about to be sent, perhaps again. Whether it may be.
-    pub fn send(&self) -> bool {
-        self.turn(Stage::Waits, Stage::Sent) || self.0.get() != Stage::GivenUp
-    }
-
-    pub fn is_sent(&self) -> bool {
-        !matches!(self.0.get(), Stage::Waits | Stage::GivenUp)
-    }
-
-    /// Its caller waits no more, and it is not to be sent. Whether it was not.
-    pub fn give_up(&self) -> bool {
-        self.turn(Stage::Waits, Stage::GivenUp)
-    }
-
-    /// Something that is done before it is sent, or with it.
-    ///
-    /// # Errors
-    /// `Unavailable` when it was given up.
-    pub async fn unless_given_up<R>(&self, work: impl Future<Output = R>) -> Result<R> {
-        tokio::select! {
-            biased;
-            () = self.0.wait_for(|stage| (*stage == Stage::GivenUp).then_some(())) => {
-                Err(unanswered(false, GIVEN_UP))
-            }
-            done = work => Ok(done),
-        }
-    }
-}
 
 /// All of them. What their callers do next to the same rows waits for them: one that is sent again
 /// would undo what was acknowledged since.
@@ -86,7 +23,7 @@ impl Unknown {
     /// The caller of an operation that was sent waits no more. Whether it is not over.
     pub fn add(&self, operation: &Arc<Operation>) -> bool {
         self.operations.modify(|all| {
-            let is_unknown = operation.step().turn(Stage::Sent, Stage::Unknown);
+            let is_unknown = operation.step().is_unknown_now();
             all.extend(is_unknown.then(|| Arc::clone(operation)));
             is_unknown
         })
@@ -108,9 +45,7 @@ impl Unknown {
 impl Drop for UntilOver<'_> {
     fn drop(&mut self) {
         let UntilOver(unknown, operation) = self;
-        let step = operation.step();
-        let is_known = step.turn(Stage::Sent, Stage::Over) || !step.is_sent();
-        if !is_known {
+        if !operation.step().is_over_now() {
             unknown.operations.modify(|all| {
                 all.retain(|one| !Arc::ptr_eq(one, operation));
                 true

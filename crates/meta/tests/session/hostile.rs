@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Visibility};
 use cairn_base::{Clock, Ino, Result, SessionId, Timestamp, UserId};
 use cairn_meta::engine::Memory;
+use cairn_meta::master::host::{Answer, Peer, Sessions};
 use cairn_meta::master::{Config, Master};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::create::Create;
@@ -20,7 +21,6 @@ use cairn_meta::ops::sessions::{Format, ReserveInodes};
 use cairn_meta::ops::setattr::Setattr;
 use cairn_meta::ops::statfs::Statfs;
 use cairn_meta::rows::BucketKind;
-use cairn_meta::session::host::{Answer, Peer, Sessions};
 use cairn_meta::session::{
     Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, GiveBack,
     Method, Posted, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,

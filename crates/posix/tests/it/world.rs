@@ -15,8 +15,8 @@ use cairn_fs::ops::sessions::Format;
 use cairn_fs::rows::BucketKind;
 use cairn_fs::{Config, Fs};
 use cairn_meta::engine::Memory;
+use cairn_meta::master::host::{Answer, Peer, Sessions};
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::host::{Answer, Peer, Sessions};
 use cairn_meta::session::{Dialed, Dialer, Link, Lost, Method};
 use cairn_meta::{Master, Meta, wire};
 use cairn_posix::{

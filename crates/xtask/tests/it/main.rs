@@ -1,6 +1,7 @@
 use std::path::Path;
 
-use xtask::floors::{check_module, floors};
+use xtask::arrows::Sources;
+use xtask::floors::{check_module, check_sources, floors};
 use xtask::supply::{check_metadata, is_allowed};
 use xtask::tidy::{check, check_manifest, check_text};
 
@@ -89,4 +90,27 @@ fn a_module_that_uses_one_beside_or_below_it_is_found() {
     assert_eq!(found("b", "use crate::{Root, c};").len(), 1);
     assert_eq!(found("d", "").len(), 1);
     assert!(found("a", "use crate::a::A;").is_empty(), "in its tests");
+}
+
+#[test]
+fn a_circle_of_files_is_found_and_what_is_handed_on_is_no_use() {
+    let floors = floors("mod a;\n\nmod b;\n");
+    let found = |texts: &[(&str, &str)]| {
+        let name = |path: &str| path.split('/').map(str::to_owned).collect();
+        let sources: Sources =
+            texts.iter().map(|(path, text)| (name(path), (*text).to_owned())).collect();
+        check_sources(&floors, &sources)
+    };
+    let (one, two) = (("a/one", "pub struct One;"), ("a/two", "use super::One;\nstruct Two;"));
+    let head = ("a", "mod one;\nmod two;\npub use one::One;\npub use two::Two;");
+    assert!(found(&[head, one, two]).is_empty());
+    let back = ("a/one", "pub struct One;\nfn f() { crate::a::Two::new(); }");
+    assert_eq!(found(&[head, back, two]), ["a circle: a/one, a/two"]);
+    let uses = ("a", "mod one;\nmod two;\nuse two::Two;\npub use one::One;\nstruct Head;");
+    let of_head = ("a/two", "use super::{One, Head};\nstruct Two;");
+    assert_eq!(found(&[uses, one, of_head]), ["a circle: a, a/two"]);
+    let in_tests = "pub struct One; // crate::a::Two\n#[cfg(test)]\nmod tests { use crate::b; }";
+    assert!(found(&[head, ("a/one", in_tests), two, ("b", "use crate::a::One;")]).is_empty());
+    let up = found(&[head, one, ("a/two", "use crate::b::*;\nuse crate::{b::B as C};"), ("b", "")]);
+    assert_eq!(up, ["a/two uses b, which does not stand above it"]);
 }

@@ -14,10 +14,10 @@ use cairn_cluster::control::{ControlService, Controller, Keeper, NodeView, Setti
 use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_cluster::wire::{Dial, Listen, accept};
 use cairn_meta::engine::Memory;
+use cairn_meta::master::host::Sessions;
 use cairn_meta::ops::cluster::{GetMap, PutMap};
 use cairn_meta::ops::sessions::Format;
 use cairn_meta::session::LEASE;
-use cairn_meta::session::host::Sessions;
 use cairn_meta::{Master, wire};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2::{self, SendRequest};

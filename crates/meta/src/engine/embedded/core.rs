@@ -8,15 +8,16 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::super::{Change, CommitError, Fence};
 use super::backend::Failure;
+use super::config::Config;
 use super::inserter::Inserter;
 use super::log::Log;
 use super::mark::Mark;
 use super::memtable::Memtable;
 use super::record::Kind;
 use super::reserve::{Load, Space};
-use super::snapshot::Tables;
 use super::table::{Cold, Table};
-use super::{Config, inserter, reserve};
+use super::tables::Tables;
+use super::{inserter, reserve};
 
 /// The longest that a commit is held back while there is room for it.
 const PACE_MAX: Duration = Duration::from_millis(50);

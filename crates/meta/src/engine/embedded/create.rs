@@ -6,7 +6,7 @@ use cairn_base::disk::read_exact_at;
 use cairn_base::{Disk, DiskFile, Error, Result};
 
 use super::super::Fence;
-use super::Config;
+use super::config::Config;
 use super::log::{create_file, for_each_header};
 use super::mark::Mark;
 use super::memtable::Memtable;

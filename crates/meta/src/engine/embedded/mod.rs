@@ -10,6 +10,7 @@
 //! Files and bytes: docs/format-engine.md. Why so: docs/decisions/0002-embedded-engine.md.
 
 mod backend;
+mod config;
 mod core;
 mod create;
 mod header;
@@ -22,75 +23,28 @@ mod recover;
 mod reserve;
 mod snapshot;
 mod table;
+mod tables;
 mod verify;
 
 use std::fmt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use cairn_base::rng::RealRng;
-use cairn_base::{Disk, Error, Result, Rng};
+use cairn_base::{Disk, Error, Result};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use self::core::{Core, Slot, View, Writer};
 use self::inserter::Inserter;
 use self::log::Log;
 use self::reserve::{Load, Space};
-use self::snapshot::{EmbeddedSnapshot, Tables};
+use self::snapshot::EmbeddedSnapshot;
 use self::table::Table;
+use self::tables::Tables;
 use super::{Change, CommitError, Engine, Fence, Snapshot};
 
+pub use self::config::Config;
 pub use self::verify::{Report, verify};
-
-/// How an embedded engine uses memory and disk.
-#[derive(Clone)]
-pub struct Config {
-    /// Memory of committed rows before they are moved into the table; commits wait at four times
-    /// as much.
-    pub memtable_bytes: usize,
-    /// redb's page cache.
-    pub cache_bytes: usize,
-    /// Files of the log (at least 2) and bytes of each; no batch may be larger than one file.
-    /// Both count only when the engine's files are made.
-    pub log_segments: u32,
-    pub log_segment_bytes: u64,
-    /// Space put by on the disk so that deletes go on when it is full; 0: none.
-    pub reserve_bytes: u64,
-    /// What is in memory moves into the table when there was no commit for this long.
-    pub idle: Duration,
-    /// `false`: checkpoints run inside of commits, for tests that must be reproducible.
-    pub background: bool,
-    /// Draws the log's id.
-    pub rng: Arc<dyn Rng>,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            memtable_bytes: 16 << 20,
-            cache_bytes: 16 << 20,
-            log_segments: 5,
-            log_segment_bytes: 16 << 20,
-            reserve_bytes: 48 << 20,
-            idle: Duration::from_secs(2),
-            background: true,
-            rng: Arc::new(RealRng),
-        }
-    }
-}
-
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("memtable_bytes", &self.memtable_bytes)
-            .field("cache_bytes", &self.cache_bytes)
-            .field("log_segments", &self.log_segments)
-            .field("log_segment_bytes", &self.log_segment_bytes)
-            .field("reserve_bytes", &self.reserve_bytes)
-            .finish_non_exhaustive()
-    }
-}
 
 /// An engine in a directory of its own. Only one may be open on a directory at a time; the
 /// caller sees to that. Snapshots that outlive it may answer `Unavailable`.

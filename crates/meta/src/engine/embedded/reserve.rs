@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_base::{Disk, Result};
 
-use super::Config;
+use super::config::Config;
 
 pub const RESERVE: &str = "reserve";
 pub const SUSPECT: &str = "suspect";

@@ -7,19 +7,12 @@ use cairn_base::Result;
 
 use super::super::{Change, Snapshot};
 use super::core::Core;
-use super::memtable::{Memtable, Page};
+use super::memtable::Page;
 use super::table::Cold;
+use super::tables::Tables;
 
 /// Rows taken from a memtable under one hold of its lock.
 const PAGE_ROWS: usize = 1024;
-
-/// Where rows are, newest first. Replaced as a whole, never changed.
-pub struct Tables {
-    pub active: Arc<Memtable>,
-    /// On its way into the table of rows.
-    pub frozen: Option<Arc<Memtable>>,
-    pub cold: Arc<Cold>,
-}
 
 /// All rows as of one batch.
 pub struct EmbeddedSnapshot {

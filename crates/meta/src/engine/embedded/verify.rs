@@ -3,10 +3,11 @@
 use cairn_base::{Disk, Error, Result};
 
 use super::super::Fence;
+use super::config::Config;
+use super::create;
 use super::log::Log;
 use super::recover::recover;
 use super::table::Table;
-use super::{Config, create};
 
 /// What [`verify`] found.
 #[non_exhaustive]

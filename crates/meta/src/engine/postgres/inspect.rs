@@ -3,7 +3,7 @@
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 
-use super::link::{Fault, Link, Target};
+use super::link::{Fault, Link};
 
 const SETTINGS: &str = "SELECT current_setting('server_version_num'), current_setting('fsync'), \
      current_setting('full_page_writes'), current_setting('synchronous_commit'), \
@@ -24,16 +24,16 @@ fn text(row: &Row, column: usize) -> &str {
 
 /// Refuses a server with settings that lose acknowledged commits; the outer error is that of the
 /// connection.
-pub fn check_settings(target: &Target, link: &Link) -> Result<Result<()>, Fault> {
+pub fn check_settings(shown: &str, link: &Link) -> Result<Result<()>, Fault> {
     let rows = link.query(SETTINGS, &[])?;
-    Ok(check_row(target, rows.first()))
+    Ok(check_row(shown, rows.first()))
 }
 
-fn check_row(target: &Target, row: Option<&Row>) -> Result<()> {
+fn check_row(shown: &str, row: Option<&Row>) -> Result<()> {
     let Some(row) = row else {
-        return Err(Error::Unavailable(format!("{}: no settings", target.shown())));
+        return Err(Error::Unavailable(format!("{}: no settings", shown)));
     };
-    let unfit = |why: &str| Err(Error::Invalid(format!("{}: {why}", target.shown())));
+    let unfit = |why: &str| Err(Error::Invalid(format!("{}: {why}", shown)));
     let version: u32 = text(row, 0).parse().unwrap_or(0);
     if version < OLDEST_VERSION {
         return unfit(&format!(
@@ -65,8 +65,8 @@ fn check_row(target: &Target, row: Option<&Row>) -> Result<()> {
 }
 
 /// Refuses standbys that may lack acknowledged commits, unless that is `accepted`.
-pub fn check_standbys(target: &Target, link: &Link, accepted: bool) -> Result<()> {
-    let rows = link.query(STANDBYS, &[]).map_err(|fault| fault.at(target))?;
+pub fn check_standbys(shown: &str, link: &Link, accepted: bool) -> Result<()> {
+    let rows = link.query(STANDBYS, &[]).map_err(|fault| fault.at(shown))?;
     let standbys: i64 = rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or_default();
     if standbys == 0 {
         return Ok(());
@@ -79,6 +79,6 @@ pub fn check_standbys(target: &Target, link: &Link, accepted: bool) -> Result<()
         "{}: {standbys} of its standbys are asynchronous or not visible to this user, so a \
          failover may lose acknowledged changes: name them in synchronous_standby_names (and \
          grant pg_read_all_stats to the user), or accept it with --accept-lossy-failover",
-        target.shown()
+        shown
     )))
 }

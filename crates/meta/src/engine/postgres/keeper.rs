@@ -8,7 +8,8 @@ use cairn_base::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use tokio_postgres::types::Type;
 
-use super::link::{Fault, Link, Target};
+use super::link::{Fault, Link};
+use super::target::Target;
 use super::writer::{fence_of, signed};
 use crate::engine::Lease;
 
@@ -127,7 +128,7 @@ impl Renewer {
         let (target, limit) = (Arc::clone(&self.target), self.limit());
         let epoch = signed(self.epoch)?;
         let link = self.link()?;
-        let failed = |fault: Fault| fault.at(&target);
+        let failed = |fault: Fault| fault.at(target.shown());
         *sent = Instant::now();
         let renewed = link.query_within(limit, &target.sql.renew, &[(&epoch, Type::INT8)]);
         if !renewed.map_err(failed)?.is_empty() {
@@ -153,7 +154,7 @@ impl Renewer {
         let cleared = signed(self.epoch).and_then(|epoch| {
             let params = [(&epoch as _, Type::INT8)];
             let answer = self.link()?.query_within(limit, &target.sql.give_up, &params);
-            answer.map_err(|fault| fault.at(&target))
+            answer.map_err(|fault| fault.at(target.shown()))
         });
         if let Err(error) = cleared {
             tracing::warn!(%error, "the lease was not given up: it runs out by itself");

@@ -1,6 +1,6 @@
 //! One connection, driven by whoever uses it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_base::{Error, Result};
 use tokio::runtime::{Builder, Runtime};
@@ -9,84 +9,14 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
-use super::schema::Sql;
+use super::errors::text;
 use super::tls::Tls;
 use super::url::Url;
-use super::{Config, inspect};
 
 /// What takes longer than this will not be answered.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Between two attempts to connect.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub type Params<'a> = [(&'a (dyn ToSql + Sync), Type)];
-
-/// Where connections lead.
-pub struct Target {
-    url: Url,
-    tls: Tls,
-    patience: Duration,
-    lease: Duration,
-    pub sql: Sql,
-}
-
-impl Target {
-    pub fn new(config: &Config) -> Result<Target> {
-        let sql = Sql::new(&config.schema)?;
-        let url = Url::parse(config.url.expose())?;
-        let tls = Tls::new(&url.trust)?;
-        let Config { patience, lease, .. } = *config;
-        if lease.is_zero() {
-            return Err(Error::Invalid("the lease of a master must be longer than nothing".into()));
-        }
-        Ok(Target { url, tls, patience, lease, sql })
-    }
-
-    /// Host, port and database, for messages.
-    pub fn shown(&self) -> &str {
-        &self.url.shown
-    }
-
-    /// A connection to a server that is fit for use.
-    pub fn connect(&self) -> Result<Link> {
-        self.connect_within(ANSWER_TIMEOUT)
-    }
-
-    /// As `connect`; what takes longer counts as lost.
-    pub fn connect_within(&self, limit: Duration) -> Result<Link> {
-        self.attempt(limit).map_err(|fault| fault.at(self))?
-    }
-
-    /// As `connect`, but while the server cannot be reached it is tried again.
-    pub fn reconnect(&self) -> Result<Link> {
-        let deadline = Instant::now() + self.patience;
-        loop {
-            match self.attempt(ANSWER_TIMEOUT) {
-                Err(Fault::Lost { again: true, .. }) if Instant::now() < deadline => {
-                    std::thread::sleep(RETRY_PAUSE);
-                }
-                Err(fault) => return Err(fault.at(self)),
-                Ok(verdict) => return verdict,
-            }
-        }
-    }
-
-    /// Once: a connection that works, and whether what it leads to is fit for use.
-    fn attempt(&self, limit: Duration) -> Result<Result<Link>, Fault> {
-        let link = Link::open(self, limit)?;
-        Ok(inspect::check_settings(self, &link)?.map(|()| link))
-    }
-
-    /// How long a call may wait.
-    pub fn patience(&self) -> Duration {
-        self.patience
-    }
-
-    /// How long a master may answer from memory without having renewed that right.
-    pub fn lease(&self) -> Duration {
-        self.lease
-    }
-}
 
 /// What went wrong with a request.
 #[derive(Debug)]
@@ -110,8 +40,8 @@ impl Fault {
         }
     }
 
-    pub fn at(self, target: &Target) -> Error {
-        let shown = target.shown();
+    /// What a caller hears, who asked the database that is `shown` so.
+    pub fn at(self, shown: &str) -> Error {
         match self {
             Fault::Lost { text, .. } => Error::Unavailable(format!("{shown}: {text}")),
             Fault::Refused { code, text } => {
@@ -131,18 +61,6 @@ fn is_permanent(code: &str) -> bool {
     ["28", "3D", "42"].iter().any(|class| code.starts_with(class))
 }
 
-/// An error in one line.
-pub fn text(error: &tokio_postgres::Error) -> String {
-    let text = match (error.as_db_error(), std::error::Error::source(error)) {
-        (Some(answer), _) => {
-            format!("{}: {} ({})", answer.severity(), answer.message(), answer.code().code())
-        }
-        (None, Some(cause)) => format!("{error}: {cause}"),
-        (None, None) => error.to_string(),
-    };
-    text.replace('\n', " ")
-}
-
 /// A connection and the runtime that drives it while somebody waits for an answer.
 pub struct Link {
     client: Client,
@@ -151,7 +69,8 @@ pub struct Link {
 }
 
 impl Link {
-    fn open(target: &Target, limit: Duration) -> Result<Link, Fault> {
+    /// A connection, made within `limit`.
+    pub fn open(url: &Url, tls: &Tls, limit: Duration) -> Result<Link, Fault> {
         let failed = |error: &dyn std::fmt::Display| Fault::Lost {
             again: true,
             text: format!("connecting: {error}"),
@@ -161,7 +80,7 @@ impl Link {
             .max_blocking_threads(1)
             .build()
             .map_err(|error| failed(&error))?;
-        let connecting = target.url.config.connect(target.tls.clone());
+        let connecting = url.config.connect(tls.clone());
         let connected = runtime.block_on(async { timeout(limit, connecting).await });
         let (client, connection) =
             connected.map_err(|error| failed(&error))?.map_err(|error| Fault::new(&error))?;

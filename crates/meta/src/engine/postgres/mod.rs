@@ -13,68 +13,37 @@
 //!
 //! docs/format-postgres.md says what is stored, docs/decisions/0003 why.
 
+mod config;
+mod errors;
 mod inspect;
 mod keeper;
 mod link;
 mod pool;
 mod schema;
 mod snapshot;
+mod sql;
 mod standby;
+mod target;
 mod tls;
 mod url;
 mod writer;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use cairn_base::{Result, Secret};
+use cairn_base::Result;
 use parking_lot::Mutex;
 
 use super::{Change, CommitError, Engine, Fence, Lease, Snapshot};
 use keeper::Keeper;
-use link::Target;
 use pool::Pool;
 use snapshot::Shown;
+use target::Target;
 use writer::Writer;
 
-pub use standby::{Standby, Turn, wait_for_turn};
-
-/// Which database, and how it is used.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// `postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=/ca.pem`.
-    pub url: Secret<String>,
-    /// The schema that holds the tables; made if there is none. Stores may share a database.
-    pub schema: String,
-    /// Work although the failure of the primary may lose acknowledged changes, because it has
-    /// asynchronous standbys.
-    pub accept_lossy_failover: bool,
-    /// Connections for snapshots, at most; commits have one more.
-    pub connections: usize,
-    /// How long a call may wait for a connection after the last one was lost.
-    pub patience: Duration,
-    /// How long a master that took over may answer from memory without having renewed that right,
-    /// and so the least that a standby waits.
-    pub lease: Duration,
-    /// What to take over from, see [`wait_for_turn`]. `None`: whatever there is, for who knows
-    /// that no other master serves; one that does might answer from memory for a lease.
-    pub turn: Option<Turn>,
-}
-
-impl Config {
-    pub fn new(url: Secret<String>) -> Config {
-        Config {
-            url,
-            schema: "cairn".into(),
-            accept_lossy_failover: false,
-            connections: 8,
-            patience: Duration::from_secs(30),
-            lease: Duration::from_secs(3),
-            turn: None,
-        }
-    }
-}
+pub use config::{Config, Turn};
+pub use standby::{Standby, wait_for_turn};
 
 /// Rows in a PostgreSQL database.
 pub struct Postgres {
@@ -116,7 +85,7 @@ impl Postgres {
     fn start(config: &Config, create: bool) -> Result<Postgres> {
         let target = Arc::new(Target::new(config)?);
         let link = target.connect()?;
-        inspect::check_standbys(&target, &link, config.accept_lossy_failover)?;
+        inspect::check_standbys(target.shown(), &link, config.accept_lossy_failover)?;
         schema::prepare(&target, &link, create)?;
         let writer = Writer::new(Arc::clone(&target), link)?;
         let pool = Arc::new(Pool::new(Arc::clone(&target), config.connections));

@@ -6,7 +6,8 @@ use std::time::Instant;
 use cairn_base::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-use super::link::{Fault, Link, Target};
+use super::link::{Fault, Link};
+use super::target::Target;
 
 pub struct Pool {
     pub target: Arc<Target>,
@@ -38,7 +39,7 @@ impl Pool {
                 Err(Fault::Lost { .. }) if used => self.forget(),
                 Err(fault) => {
                     self.forget();
-                    return Err(fault.at(&self.target));
+                    return Err(fault.at(self.target.shown()));
                 }
             }
         }

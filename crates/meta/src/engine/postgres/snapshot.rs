@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::link::{Link, Params, Target};
+use super::link::{Link, Params};
 use super::pool::Pool;
+use super::target::Target;
 use super::writer::fence_of;
 use crate::engine::Snapshot;
 
@@ -74,7 +75,7 @@ impl Shown {
         open.query(sql, params).map_err(|fault| {
             *link = None;
             self.pool.forget();
-            fault.at(target)
+            fault.at(target.shown())
         })
     }
 }

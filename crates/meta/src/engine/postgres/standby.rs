@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 
-use super::link::{Link, Target};
-use super::{Config, schema};
+use super::config::{Config, Turn};
+use super::link::Link;
+use super::schema;
+use super::target::Target;
 
 /// How often the fence is looked at: so many times in a lease, but not more seldom than `POLL_MAX`.
 const POLLS: u32 = 10;
@@ -15,15 +17,6 @@ const POLL_MAX: Duration = Duration::from_millis(300);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// What is waited beyond the lease, since no two clocks run at the same rate, per cent of it.
 const MARGIN_PERCENT: u32 = 10;
-
-/// The right to take over: what was seen last of a master that serves no more. A take-over with it
-/// is refused if anything happened since.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Turn {
-    pub(super) epoch: i64,
-    pub(super) heartbeat: i64,
-    pub(super) batch: i64,
-}
 
 /// What a standby meets.
 #[derive(Debug)]
@@ -97,7 +90,7 @@ impl Watch<'_> {
             }
         };
         let rows = link.query_within(target.lease() * 2, &target.sql.watch, &[]);
-        let rows = rows.map_err(|fault| fault.at(target))?;
+        let rows = rows.map_err(|fault| fault.at(target.shown()))?;
         let seen = rows.first().and_then(parse);
         self.unreachable = false;
         seen.ok_or_else(|| Error::corrupt(target.shown(), "no fence", "one row in the table fence"))

@@ -55,7 +55,7 @@ impl Url {
             false => format!("{base}?{}", rest.join("&")),
         };
         let mut config =
-            Config::from_str(&plain).map_err(|error| invalid(&super::link::text(&error)))?;
+            Config::from_str(&plain).map_err(|error| invalid(&super::errors::text(&error)))?;
         let (mode, trust) = tls(mode.as_deref(), roots)?;
         config.ssl_mode(mode);
         let shown = shown(&config)?;

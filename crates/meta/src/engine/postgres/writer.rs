@@ -6,8 +6,9 @@ use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::link::{Fault, Link, Params, Target};
-use super::standby::Turn;
+use super::config::Turn;
+use super::link::{Fault, Link, Params};
+use super::target::Target;
 use crate::engine::{Change, CommitError, Fence};
 
 /// How often a statement that may be done twice is sent before its connection counts as hopeless.
@@ -125,7 +126,7 @@ impl Writer {
     /// The server answered with an error. That almost always means that nothing was changed, but
     /// it may also fail after the commit, so it is asked.
     fn refused(&mut self, expected: Fence, fault: Fault) -> Result<(), CommitError> {
-        let error = fault.at(&self.target);
+        let error = fault.at(self.target.shown());
         match self.read() {
             Ok((found, _)) if found == expected => Err(CommitError::Failed(error)),
             Ok((Fence { epoch, batch }, _))
@@ -187,6 +188,6 @@ impl Writer {
         if matches!(fault, Fault::Lost { .. }) {
             self.link = None;
         }
-        fault.at(&self.target)
+        fault.at(self.target.shown())
     }
 }

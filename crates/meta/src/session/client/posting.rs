@@ -9,14 +9,16 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, SessionId};
 use tokio::time::timeout;
 
-use super::{Attachment, Forgotten, Inner, Keeper, Operation, call};
+use super::inner::{Forgotten, Inner};
 use crate::erased::keeping;
 use crate::ops::sessions::ReserveInodes;
+use crate::session::connection::Attachment;
+use crate::session::kept::Keeper;
+use crate::session::link::{Link, Lost, call};
+use crate::session::messages::{Delegate, Delegated, Executed, GiveBack, Method, Reply, RunPosted};
+use crate::session::operation::Operation;
 use crate::session::posted::{Asking, Post, Poster, RESERVED};
 use crate::session::slots::Taken;
-use crate::session::{
-    Delegate, Delegated, Executed, GiveBack, Link, Lost, Method, Reply, RunPosted,
-};
 use crate::{WireVerb, keys, wire};
 
 /// How long whoever makes the first file in a directory waits to hear whether it is delegated.
@@ -24,13 +26,12 @@ const ASKED: Duration = Duration::from_millis(250);
 
 impl Inner {
     /// Runs an operation here, if that goes without waiting for anything.
-    pub(super) fn post<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
+    pub fn post<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         if !V::POSTS || self.keeper.is_none() {
             return None;
         }
         let attachment = self.posts.may_post(&verb.changes())?;
-        let slots = Arc::clone(&self.slots.lock());
-        self.post_in(slots.take_now()?, attachment, caller, verb)
+        self.post_in(self.slots().take_now()?, attachment, caller, verb)
     }
 
     fn post_in<V: WireVerb>(
@@ -40,11 +41,11 @@ impl Inner {
         caller: &Caller,
         verb: &V,
     ) -> Option<V::Reply> {
-        if !self.is_valid() {
+        if !self.lease.is_valid() {
             return None;
         }
         let poster = Poster {
-            session: SessionId(self.session.load(Ordering::SeqCst)),
+            session: self.session(),
             attachment,
             caller,
             now: self.clock.now(),
@@ -58,7 +59,7 @@ impl Inner {
     }
 
     /// As [`Inner::post`]; asks for the directory before, if there is any point in it.
-    pub(super) async fn post_or_ask<V: WireVerb>(
+    pub async fn post_or_ask<V: WireVerb>(
         self: &Arc<Inner>,
         caller: &Caller,
         verb: &V,
@@ -85,8 +86,7 @@ impl Inner {
             }
         }
         let attachment = self.posts.may_post(changes)?;
-        let slots = Arc::clone(&self.slots.lock());
-        Some((slots.take().await?, attachment))
+        Some((self.slots().take().await?, attachment))
     }
 
     /// Others wait until it is known whether the directory is delegated.
@@ -99,7 +99,7 @@ impl Inner {
 
     async fn ask_for(&self, directory: Ino, asked: Asking) {
         let mark = self.rows.mark();
-        let Ok(Attachment { session, link, .. }) = self.attached().await else { return };
+        let Ok(Attachment { session, link, .. }) = self.connection.attached().await else { return };
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
         let delegate = Delegate { session, directory, bucket: asked.bucket };
         match call::<_, Delegated>(&*link, Method::Delegate, &delegate).await {
@@ -114,7 +114,7 @@ impl Inner {
                 tracing::debug!(%directory, %error, "not delegated");
                 self.posts.refused(directory);
             }
-            Ok(Reply::NotAttached | Reply::NotServing(_)) | Err(_) => self.lost(&link).await,
+            Ok(Reply::NotAttached | Reply::NotServing(_)) | Err(_) => self.connection.lost(&link),
         }
     }
 
@@ -140,12 +140,11 @@ impl Inner {
 
     /// Has numbers of inodes reserved.
     async fn reserve(&self) -> Result<()> {
-        let session = SessionId(self.session.load(Ordering::SeqCst));
-        let operation =
-            Operation::new(&Caller::system(), &ReserveInodes { session, count: RESERVED })?;
-        let operation = Arc::new(Operation { is_durable: true, ..operation });
+        let session = self.session();
+        let reserve = ReserveInodes { session, count: RESERVED };
+        let operation = Arc::new(Operation::durable(&Caller::system(), &reserve)?);
         let (first, end) = wire::decode(&self.send(&operation).await.reply?)?;
-        if session.0 == self.session.load(Ordering::SeqCst) {
+        if session == self.session() {
             self.posts.reserved(first, end);
         }
         Ok(())
@@ -153,7 +152,7 @@ impl Inner {
 
     /// Sends what was posted when there is something, and gives directories back that are wanted
     /// elsewhere or are not used any more.
-    pub(super) async fn send_what_was_posted(self: &Arc<Inner>) {
+    pub async fn send_what_was_posted(self: &Arc<Inner>) {
         let Some(keeper) = &self.keeper else { return };
         self.posts.work().await;
         self.reserve_if_due();
@@ -162,18 +161,14 @@ impl Inner {
         if batch.is_empty() && given.is_empty() {
             return;
         }
-        let Ok(attachment) = self.attached_at_last().await else { return };
-        let over = self.attachment.wait_for(|now| {
-            let is_same = now.as_ref().is_some_and(|now| now.number == attachment.number);
-            (!is_same).then_some(())
-        });
+        let Ok(attachment) = self.connection.attached_at_last().await else { return };
         let is_sent = tokio::select! {
             biased;
             sent = self.send_some(keeper, &attachment, batch, given) => sent.is_ok(),
-            () = over => false,
+            () = self.connection.detached(&attachment.link) => false,
         };
         if !is_sent {
-            self.lost(&attachment.link).await;
+            self.connection.lost(&attachment.link);
         }
     }
 
@@ -207,7 +202,7 @@ impl Inner {
     ///
     /// # Errors
     /// `Lost`: it may have, and they are to be sent again.
-    pub(super) async fn send_batch(
+    pub async fn send_batch(
         &self,
         keeper: &Keeper,
         (session, attachment, link): (SessionId, u64, &dyn Link),
@@ -238,16 +233,5 @@ impl Inner {
             self.forgotten(Forgotten::Rows(&wrong));
         }
         Ok(())
-    }
-
-    /// The session has ended, and with it what nobody else has heard of.
-    pub(super) fn lose_what_was_posted(&self) {
-        let lost = self.posts.lose();
-        if let Some(keeper) = &self.keeper
-            && lost > 0
-        {
-            tracing::error!(operations = lost, "done, not sent, and LOST with the session");
-            keeper.lose(lost);
-        }
     }
 }

@@ -1,33 +1,24 @@
-//! The master's side of sessions.
+//! Which sessions there are: attaching, renewing and ending them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use cairn_auth::{Caller, RelayedCaller};
+use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Clock, Error, Ino, Result, SessionId, Timestamp, UserId};
+use cairn_base::{Clock, Error, Result, SessionId};
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use super::{
-    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Detach, Execute, Executed, Flush,
-    GiveBack, Method, Posted, Progress, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply,
-    Run, RunPosted,
-};
-use crate::master::{self, Event, Once, Reading};
-use crate::ops::credentials::{FindAccessKey, FindToken};
+use super::peer::{Owner, Peer};
+use crate::Watched;
+use crate::master::{Event, Master};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
 use crate::rows::{Session, SessionState};
-use crate::wire::{self, ReceivedVerb};
-use crate::{Master, Watched, WireVerb};
+use crate::session::{Attach, Attached, Detach, Recall, Renew, Renewed, Replayed};
 
-/// Rows longer than this are not leased, bytes.
-const LEASED_ROW_BYTES: usize = 256 << 10;
 /// Sessions of mounts that one user has at a time. Each leaves a row.
 pub const SESSIONS_OF_A_USER: usize = 512;
 /// Between two looks for sessions that have lapsed, while the end of one is waited for.
@@ -36,15 +27,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// given back to the disk.
 const LAG: Duration = Duration::from_secs(120);
 
-/// In the number of an owner: it is a mount, and the rest the number of its user.
-const MOUNT: u64 = 1 << 63;
-
-/// By which a gateway finds out who comes: a mount whose session is waited for, perhaps.
-const VERIFIES: [u16; 2] = [FindAccessKey::NUMBER, FindToken::NUMBER];
-
 /// The sessions of a master.
 pub struct Sessions {
-    master: Master,
+    pub(super) master: Master,
     clock: Arc<dyn Clock>,
     lease: Duration,
     state: Mutex<State>,
@@ -105,82 +90,6 @@ impl Live {
     }
 }
 
-/// How an operation is run and answered.
-#[derive(Default)]
-struct Manner {
-    /// What it changed is leased with the reply.
-    lease: bool,
-    /// The session keeps it until it is durable.
-    hasty: bool,
-    /// It is sent again before anybody else is answered.
-    is_replay: bool,
-    ino: Option<Ino>,
-}
-
-/// Who sends a message, as established by the connection it comes over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
-    /// Of its sessions: nobody else may speak for them.
-    owner: u64,
-    /// Set if it verifies no callers: all it asks is asked by this user.
-    user: Option<UserId>,
-    connection: u64,
-}
-
-impl Peer {
-    /// A node, which has verified the callers that it names.
-    pub const fn node(id: u64) -> Peer {
-        Peer { owner: id, user: None, connection: 0 }
-    }
-
-    /// A mount, of which no more is believed than that it knows the credentials of a user.
-    pub const fn mount(user: UserId) -> Peer {
-        // Apart from the numbers of nodes, and never 0.
-        Peer { owner: MOUNT | user.0, user: Some(user), connection: 0 }
-    }
-
-    /// Over this connection. What comes late over another one is of a session that is attached
-    /// elsewhere by now: a recall that it acknowledges is not the one that was sent last.
-    pub const fn over(self, connection: u64) -> Peer {
-        Peer { connection, ..self }
-    }
-
-    fn caller(&self, claimed: RelayedCaller) -> Caller {
-        let claimed = Caller::relayed(claimed);
-        let Some(user) = self.user else { return claimed };
-        let caller = Caller::verified(user);
-        match claimed.posix() {
-            // A uid and groups are claimed as with NFS.
-            Some(posix) => caller.with_posix(posix.clone()),
-            None => caller,
-        }
-    }
-}
-
-/// Whose session it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Owner {
-    Node(u64),
-    /// A mount of this user.
-    Mount(UserId),
-}
-
-impl Owner {
-    fn of(owner: u64) -> Owner {
-        match owner & MOUNT {
-            0 => Owner::Node(owner),
-            _ => Owner::Mount(UserId(owner & !MOUNT)),
-        }
-    }
-}
-
-/// The answer to a message.
-pub enum Answer {
-    Bytes(Bytes),
-    /// That of [`Attach`], and the recalls that are to follow.
-    Attached(Bytes, UnboundedReceiver<Recall>),
-}
-
 impl Sessions {
     /// Takes the sessions over that are live in the metadata. Makes no change before they are
     /// attached or have lapsed.
@@ -210,57 +119,7 @@ impl Sessions {
         Ok(Arc::new(Sessions { master, clock, lease, state, open }))
     }
 
-    /// Answers one message of a peer.
-    pub async fn handle(&self, peer: &Peer, method: Method, message: &[u8]) -> Result<Answer> {
-        let bytes = match method {
-            Method::Attach | Method::AttachToReplay => {
-                let hasty = method == Method::AttachToReplay;
-                let attached = self.attach(peer, &wire::decode(message)?, hasty).await;
-                return match attached {
-                    Ok((attached, recalls)) => {
-                        Ok(Answer::Attached(self.reply(Ok(Some(attached)))?, recalls))
-                    }
-                    Err(error) => self.reply::<Attached>(Err(error)).map(Answer::Bytes),
-                };
-            }
-            Method::Renew => self.reply(self.renew(peer, &wire::decode(message)?)),
-            Method::Read => self.reply(self.read(peer, wire::decode(message)?).await),
-            Method::Run => {
-                let change = Change { run: wire::decode(message)?, released: Vec::new() };
-                let ran = self.run(peer, change, Manner::default()).await;
-                self.reply(ran.map(|ran| ran.map(|ran| ran.reply)))
-            }
-            Method::Change => {
-                let manner = Manner { lease: true, ..Manner::default() };
-                let ran = self.run(peer, wire::decode(message)?, manner).await;
-                let read = |ran: Executed| ReadReply { reply: Ok(ran.reply), rows: ran.rows };
-                self.reply(ran.map(|ran| ran.map(read)))
-            }
-            Method::Execute => self.reply(self.execute(peer, wire::decode(message)?).await),
-            Method::Delegate => self.reply(self.delegate(peer, wire::decode(message)?).await),
-            Method::RunPosted => self.reply(self.run_posted(peer, wire::decode(message)?).await),
-            Method::GiveBack => self.reply(self.give_back(peer, wire::decode(message)?)),
-            Method::Flush => self.reply(self.flush(peer, &wire::decode(message)?).await),
-            Method::Replayed => self.reply(self.replayed(peer, &wire::decode(message)?)),
-            Method::Detach => self.reply(self.detach(peer, &wire::decode(message)?).await),
-            Method::Acknowledge => self.reply(self.acknowledge(peer, &wire::decode(message)?)),
-        };
-        bytes.map(Answer::Bytes)
-    }
-
-    /// `None` stands for a session that is not attached.
-    fn reply<T: Serialize>(&self, result: Result<Option<T>>) -> Result<Bytes> {
-        wire::encode(&match result {
-            Ok(Some(done)) => Reply::Done(done),
-            Ok(None) => Reply::NotAttached,
-            Err(error @ Error::Unavailable(_)) if self.master.check_serving().is_err() => {
-                Reply::NotServing(error.to_string())
-            }
-            Err(error) => Reply::Failed(error),
-        })
-    }
-
-    async fn attach(
+    pub(super) async fn attach(
         &self,
         peer: &Peer,
         attach: &Attach,
@@ -335,11 +194,21 @@ impl Sessions {
     }
 
     /// Whether a session is attached here, by this peer.
-    fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
+    pub(super) fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
         self.state.lock().live.get(&session).is_some_and(|live| live.peer == *peer)
     }
 
-    fn renew(&self, peer: &Peer, renew: &Renew) -> Result<Option<Renewed>> {
+    /// Whether it keeps operations until they are durable.
+    pub(super) fn is_hasty(&self, session: SessionId) -> bool {
+        self.state.lock().live.get(&session).is_some_and(|live| live.hasty)
+    }
+
+    /// Whether it sends again what it keeps.
+    pub(super) fn is_replaying(&self, session: SessionId) -> bool {
+        self.state.lock().replaying.contains_key(&session)
+    }
+
+    pub(super) fn renew(&self, peer: &Peer, renew: &Renew) -> Result<Option<Renewed>> {
         // A session that does not let go reads what it keeps until its lease is over, and is to end
         // only then: it may have heard of no recall.
         let is_late = self.master.is_late(renew.session, self.lease);
@@ -360,7 +229,7 @@ impl Sessions {
         Ok(Some(Renewed { settled }))
     }
 
-    async fn detach(&self, peer: &Peer, detach: &Detach) -> Result<Option<()>> {
+    pub(super) async fn detach(&self, peer: &Peer, detach: &Detach) -> Result<Option<()>> {
         let session = detach.session;
         if !self.is_attached(peer, session) {
             return Ok(None);
@@ -376,172 +245,7 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    fn acknowledge(&self, peer: &Peer, message: &Acknowledge) -> Result<Option<()>> {
-        let Acknowledge { session, number } = *message;
-        if !self.is_attached(peer, session) {
-            return Ok(None);
-        }
-        self.master.tell(Event::Acknowledged { session, number });
-        Ok(Some(()))
-    }
-
-    async fn read(&self, peer: &Peer, read: Read) -> Result<Option<ReadReply>> {
-        if !self.is_attached(peer, read.session) {
-            return Ok(None);
-        }
-        // What the former master committed last may not be let go of yet by a session that has not
-        // come here: it would go on answering from before what is read here.
-        if !VERIFIES.contains(&read.verb) {
-            self.opened().await;
-        }
-        let caller = peer.caller(read.caller);
-        let lease = read.lease.then_some(read.session);
-        let hasty = self.state.lock().live.get(&read.session).is_some_and(|live| live.hasty);
-        let mount = peer.user.map(|_| read.session);
-        let reading = Reading { master: &self.master, caller, lease, hasty, mount };
-        let verb = wire::receive(read.verb, &read.fields)?;
-        let (reply, mut rows) = reading.run(verb).await;
-        if let Err(error @ Error::Unavailable(_)) = reply {
-            self.master.check_serving()?;
-            return Ok(Some(ReadReply { reply: Err(error), rows: Vec::new() }));
-        }
-        rows.retain(is_leased);
-        Ok(Some(ReadReply { reply, rows }))
-    }
-
-    async fn execute(&self, peer: &Peer, execute: Execute) -> Result<Option<Executed>> {
-        let Execute { change, ino } = execute;
-        let session = change.run.session;
-        let is_replay = self.state.lock().replaying.contains_key(&session);
-        // Nobody takes recalls yet.
-        let lease = !is_replay && !change.released.is_empty();
-        let ran = self.run(peer, change, Manner { lease, is_replay, hasty: true, ino }).await?;
-        Ok(ran.map(|ran| Executed { progress: self.master.progress(session), ..ran }))
-    }
-
-    async fn run(&self, peer: &Peer, change: Change, manner: Manner) -> Result<Option<Executed>> {
-        if !self.is_attached(peer, change.run.session) {
-            return Ok(None);
-        }
-        if !manner.is_replay {
-            self.opened().await;
-        }
-        let (verb, once) = self.once(peer, change, manner, None)?;
-        executed(self.master.run_once(once, verb).await).map(Some)
-    }
-
-    /// The verb of an operation, and what else there is to it.
-    fn once(
-        &self,
-        peer: &Peer,
-        change: Change,
-        manner: Manner,
-        posted: Option<Timestamp>,
-    ) -> Result<(Arc<dyn ReceivedVerb>, Once<'_>)> {
-        let Change { run, released } = change;
-        let Run { session, slot, sequence, caller, verb, fields } = run;
-        if slot >= super::SLOTS {
-            return Err(Error::Invalid(format!("slot {slot}")));
-        }
-        let caller = peer.caller(caller);
-        let Manner { lease, hasty, ino, is_replay } = manner;
-        // Before this is open nobody else holds anything.
-        let is_replay = is_replay && !self.open.get();
-        let (master, to_mount) = (&self.master, peer.user.is_some());
-        let once = Once {
-            master,
-            caller,
-            session,
-            slot,
-            sequence,
-            released,
-            lease,
-            hasty,
-            ino,
-            posted,
-            is_replay,
-            to_mount,
-        };
-        Ok((wire::receive(verb, &fields)?, once))
-    }
-
-    async fn delegate(&self, peer: &Peer, delegate: Delegate) -> Result<Option<Delegated>> {
-        if !self.is_attached(peer, delegate.session) {
-            return Ok(None);
-        }
-        self.opened().await;
-        self.master.check_space()?;
-        self.master.delegate(delegate, peer.user.map(Caller::verified)).await.map(Some)
-    }
-
-    /// Those that come after one that fails run all the same.
-    async fn run_posted(
-        &self,
-        peer: &Peer,
-        posted: RunPosted,
-    ) -> Result<Option<Vec<Result<Executed>>>> {
-        let RunPosted { session, operations } = posted;
-        if !self.is_attached(peer, session) {
-            return Ok(None);
-        }
-        if operations.len() > usize::from(super::SLOTS) {
-            let what = format!("{} operations at a time", operations.len());
-            return Err(Error::TooLarge(what));
-        }
-        // Nothing waits until this is open: before that, only what is sent again was ever posted.
-        let is_replay = self.state.lock().replaying.contains_key(&session);
-        let take = |posted: Posted| {
-            let Posted { execute: Execute { change, ino }, time } = posted;
-            if change.run.session != session {
-                return Err(Error::Invalid("an operation of another session".into()));
-            }
-            let lease = !is_replay && !change.released.is_empty();
-            let manner = Manner { lease, is_replay, hasty: true, ino };
-            let (verb, once) = self.once(peer, change, manner, Some(time))?;
-            self.master.take_posted(once, verb)
-        };
-        let taken: Vec<_> = operations.into_iter().map(take).collect();
-        let mut all = Vec::with_capacity(taken.len());
-        for one in taken {
-            let ran = match one {
-                Ok(answer) => executed(self.master.posted(answer).await),
-                Err(error) => Err(error),
-            };
-            if let Err(Error::Unavailable(_)) = ran {
-                // It may run yet, elsewhere.
-                self.master.check_serving()?;
-            }
-            all.push(ran);
-        }
-        if self.master.check_space().is_err() {
-            // From here on it hears of it before it says that something is done.
-            self.master.tell(Event::Unwelcome { session });
-        }
-        let progress = self.master.progress(session);
-        for ran in all.iter_mut().flatten() {
-            ran.progress = progress;
-        }
-        Ok(Some(all))
-    }
-
-    fn give_back(&self, peer: &Peer, message: GiveBack) -> Result<Option<()>> {
-        let GiveBack { session, directories } = message;
-        if !self.is_attached(peer, session) {
-            return Ok(None);
-        }
-        self.master.tell(Event::GivenBack { session, directories });
-        Ok(Some(()))
-    }
-
-    async fn flush(&self, peer: &Peer, flush: &Flush) -> Result<Option<Progress>> {
-        if !self.is_attached(peer, flush.session) {
-            return Ok(None);
-        }
-        self.master.sync(flush.serial).await?;
-        Ok(Some(self.master.progress(flush.session)))
-    }
-
-    fn replayed(&self, peer: &Peer, message: &Replayed) -> Result<Option<()>> {
+    pub(super) fn replayed(&self, peer: &Peer, message: &Replayed) -> Result<Option<()>> {
         if !self.is_attached(peer, message.session) {
             return Ok(None);
         }
@@ -653,17 +357,6 @@ impl Sessions {
         };
         state.live.iter().map(one).collect()
     }
-}
-
-/// What is sent of an operation that has run.
-fn executed(ran: master::Executed) -> Result<Executed> {
-    let master::Executed { reply, mut rows, ino, serial } = ran;
-    rows.retain(is_leased);
-    Ok(Executed { reply: reply?, rows, ino, serial, progress: Progress::default() })
-}
-
-fn is_leased((_, row): &(Bytes, Option<Bytes>)) -> bool {
-    row.as_ref().is_none_or(|row| row.len() <= LEASED_ROW_BYTES)
 }
 
 fn lapsed(session: SessionId) -> Error {

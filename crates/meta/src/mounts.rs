@@ -2,11 +2,10 @@
 //! the mount's own, and what its reply shows. There is no default: a verb of the wire that is in
 //! no list here does not compile.
 
-use cairn_base::{BlockId, BodyId, Error, Result, SessionId};
+use cairn_base::{BodyId, Error, Result, SessionId};
 
-use crate::ops::body::Data;
 use crate::ops::*;
-use crate::rows::{Content, Extent, Place};
+use crate::rows::Content;
 use crate::shown::Shown;
 use crate::{Stop, Verb};
 
@@ -54,30 +53,6 @@ pub fn check<V: Mounted>(verb: &V, session: SessionId, wanted: Use) -> Result<()
         return Err(Error::Denied(format!("body {spare} is not of session {session}")));
     }
     Ok(())
-}
-
-/// Blocks that an operation publishes if it succeeds.
-pub fn published(number: u16, fields: &[u8]) -> Result<Vec<BlockId>> {
-    use crate::{WireVerb, wire};
-    let of = |extents: &[Extent]| {
-        let block = |extent: &Extent| match extent.place {
-            Place::Block { block, .. } => Some(block),
-            Place::Inline(_) | Place::Body { .. } => None,
-        };
-        extents.iter().filter_map(block).collect()
-    };
-    let data = match number {
-        append::Append::NUMBER => wire::decode::<append::Append>(fields)?.data,
-        write::Write::NUMBER => wire::decode::<write::Write>(fields)?.data,
-        coalesce::Coalesce::NUMBER => {
-            return Ok(of(&wire::decode::<coalesce::Coalesce>(fields)?.with));
-        }
-        _ => return Ok(Vec::new()),
-    };
-    Ok(match data {
-        Data::Blocks { extents, .. } => of(&extents),
-        Data::Inline(_) => Vec::new(),
-    })
 }
 
 /// Verbs for nodes only.
@@ -259,6 +234,7 @@ never! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::body::Data;
     use crate::{WireVerb, wire};
     use bytes::Bytes;
     use cairn_base::Ino;

@@ -1,0 +1,75 @@
+//! What a check found.
+
+use bytes::Bytes;
+use cairn_base::{BlockId, BodyId, BucketId, Ino, UploadId};
+
+/// Findings kept in a report; further ones are only counted.
+const FINDINGS: usize = 1000;
+
+/// What a finding is about.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum About {
+    /// The store as a whole.
+    Store,
+    /// A row that cannot be read, by its key.
+    Row(Bytes),
+    Inode(Ino),
+    Body(BodyId),
+    Block(BlockId),
+    Bucket(BucketId),
+    Upload(UploadId),
+}
+
+impl std::fmt::Display for About {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            About::Store => f.write_str("store"),
+            About::Row(key) => write!(f, "row {key:?}"),
+            About::Inode(ino) => write!(f, "inode {ino}"),
+            About::Body(body) => write!(f, "body {body}"),
+            About::Block(block) => write!(f, "block {block}"),
+            About::Bucket(bucket) => write!(f, "bucket {bucket}"),
+            About::Upload(upload) => write!(f, "upload {upload}"),
+        }
+    }
+}
+
+/// Something that does not fit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    pub about: About,
+    pub what: String,
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The batch that was checked.
+    pub batch: u64,
+    pub rows: u64,
+    pub buckets: u64,
+    pub directories: u64,
+    /// Inodes that are not directories.
+    pub files: u64,
+    /// Bodies that something refers to.
+    pub bodies: u64,
+    /// Multipart uploads in progress.
+    pub uploads: u64,
+    /// Bodies and uploads that are yet to be drained, blocks that are yet to be freed: not damage.
+    pub drains: u64,
+    pub freed_blocks: u64,
+    /// The first findings.
+    pub findings: Vec<Finding>,
+    /// All of them.
+    pub finding_count: u64,
+}
+
+impl Report {
+    /// One more finding.
+    pub(super) fn add(&mut self, about: About, what: impl Into<String>) {
+        self.finding_count += 1;
+        if self.findings.len() < FINDINGS {
+            self.findings.push(Finding { about, what: what.into() });
+        }
+    }
+}

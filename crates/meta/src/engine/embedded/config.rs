@@ -1,0 +1,57 @@
+//! How an embedded engine uses memory and disk.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::Rng;
+use cairn_base::rng::RealRng;
+
+/// How an embedded engine uses memory and disk.
+#[derive(Clone)]
+pub struct Config {
+    /// Memory of committed rows before they are moved into the table; commits wait at four times
+    /// as much.
+    pub memtable_bytes: usize,
+    /// redb's page cache.
+    pub cache_bytes: usize,
+    /// Files of the log (at least 2) and bytes of each; no batch may be larger than one file.
+    /// Both count only when the engine's files are made.
+    pub log_segments: u32,
+    pub log_segment_bytes: u64,
+    /// Space put by on the disk so that deletes go on when it is full; 0: none.
+    pub reserve_bytes: u64,
+    /// What is in memory moves into the table when there was no commit for this long.
+    pub idle: Duration,
+    /// `false`: checkpoints run inside of commits, for tests that must be reproducible.
+    pub background: bool,
+    /// Draws the log's id.
+    pub rng: Arc<dyn Rng>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            memtable_bytes: 16 << 20,
+            cache_bytes: 16 << 20,
+            log_segments: 5,
+            log_segment_bytes: 16 << 20,
+            reserve_bytes: 48 << 20,
+            idle: Duration::from_secs(2),
+            background: true,
+            rng: Arc::new(RealRng),
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("memtable_bytes", &self.memtable_bytes)
+            .field("cache_bytes", &self.cache_bytes)
+            .field("log_segments", &self.log_segments)
+            .field("log_segment_bytes", &self.log_segment_bytes)
+            .field("reserve_bytes", &self.reserve_bytes)
+            .finish_non_exhaustive()
+    }
+}

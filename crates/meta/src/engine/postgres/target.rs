@@ -1,0 +1,82 @@
+//! Where connections lead.
+
+use std::time::{Duration, Instant};
+
+use cairn_base::{Error, Result};
+
+use super::config::Config;
+use super::inspect;
+use super::link::{ANSWER_TIMEOUT, Fault, Link};
+use super::sql::Sql;
+use super::tls::Tls;
+use super::url::Url;
+
+/// Between two attempts to connect.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where connections lead.
+pub struct Target {
+    url: Url,
+    tls: Tls,
+    patience: Duration,
+    lease: Duration,
+    pub sql: Sql,
+}
+
+impl Target {
+    pub fn new(config: &Config) -> Result<Target> {
+        let sql = Sql::new(&config.schema)?;
+        let url = Url::parse(config.url.expose())?;
+        let tls = Tls::new(&url.trust)?;
+        let Config { patience, lease, .. } = *config;
+        if lease.is_zero() {
+            return Err(Error::Invalid("the lease of a master must be longer than nothing".into()));
+        }
+        Ok(Target { url, tls, patience, lease, sql })
+    }
+
+    /// Host, port and database, for messages.
+    pub fn shown(&self) -> &str {
+        &self.url.shown
+    }
+
+    /// A connection to a server that is fit for use.
+    pub fn connect(&self) -> Result<Link> {
+        self.connect_within(ANSWER_TIMEOUT)
+    }
+
+    /// As `connect`; what takes longer counts as lost.
+    pub fn connect_within(&self, limit: Duration) -> Result<Link> {
+        self.attempt(limit).map_err(|fault| fault.at(self.shown()))?
+    }
+
+    /// As `connect`, but while the server cannot be reached it is tried again.
+    pub fn reconnect(&self) -> Result<Link> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            match self.attempt(ANSWER_TIMEOUT) {
+                Err(Fault::Lost { again: true, .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_PAUSE);
+                }
+                Err(fault) => return Err(fault.at(self.shown())),
+                Ok(verdict) => return verdict,
+            }
+        }
+    }
+
+    /// Once: a connection that works, and whether what it leads to is fit for use.
+    fn attempt(&self, limit: Duration) -> Result<Result<Link>, Fault> {
+        let link = Link::open(&self.url, &self.tls, limit)?;
+        Ok(inspect::check_settings(self.shown(), &link)?.map(|()| link))
+    }
+
+    /// How long a call may wait.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// How long a master may answer from memory without having renewed that right.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+}

@@ -1,0 +1,104 @@
+//! Delegating a directory to a session.
+
+use bytes::Bytes;
+use cairn_auth::{Action, Caller};
+use cairn_base::{Error, Result, Timestamp};
+use tokio::sync::oneshot;
+
+use super::op::{Grant, Haste, Op, Ran, Wish, outcome, send};
+use crate::ops::namespace::decide_in;
+use crate::rows::{Inode, Row, Usage};
+use crate::session::{Delegate, Delegated};
+use crate::shown::Rows;
+use crate::{Context, Stop, View, keys};
+
+/// Entries of a directory that is delegated, at most.
+const DELEGATED_ENTRIES: usize = 4096;
+
+pub struct DelegateOp {
+    pub delegate: Delegate,
+    /// Of a mount: its user.
+    pub to: Option<Caller>,
+    pub entries: Vec<Bytes>,
+    /// `None` until it has run.
+    pub rows: Option<Result<Rows>>,
+    pub number: u64,
+    pub sender: oneshot::Sender<Result<Delegated>>,
+}
+
+impl DelegateOp {
+    fn check_rights(&self, view: &mut View<'_>) -> Result<(), Stop> {
+        let Some(caller) = self.to.clone() else { return Ok(()) };
+        let context = Context { caller, now: Timestamp(0), batch: 0 };
+        let bucket = self.delegate.bucket;
+        decide_in(view, &context, bucket, Action::Inspect)?;
+        decide_in(view, &context, bucket, Action::Write)
+    }
+
+    fn run(&mut self, view: &mut View<'_>) -> Result<Rows, Stop> {
+        self.check_rights(view)?;
+        let Delegate { directory, bucket, .. } = self.delegate;
+        let (usage, inode) = (keys::usage(bucket), keys::inode(directory));
+        let rows = [inode, keys::tally(directory), keys::bucket(bucket), usage];
+        let found = view.get_all(&rows)?;
+        let is_so = match &found[0] {
+            Some(row) => {
+                let inode = Inode::decode(row)?;
+                inode.is_directory() && inode.bucket == bucket
+            }
+            None => false,
+        };
+        let quotas = found[3].as_ref().map(Usage::decode).transpose()?.unwrap_or_default();
+        if !is_so || quotas.quota_objects > 0 || quotas.quota_bytes > 0 {
+            return Err(Error::Conflict(format!("inode {directory} is not delegated")).into());
+        }
+        let (start, end) = keys::entries_from(directory, b"");
+        let entries = view.scan(&start, &end, DELEGATED_ENTRIES + 1)?;
+        if entries.len() > DELEGATED_ENTRIES {
+            return Err(Error::TooLarge(format!("entries of inode {directory}")).into());
+        }
+        self.entries = entries.into_iter().map(|(key, _)| key).collect();
+        Ok(rows.into_iter().zip(found).take(3).collect())
+    }
+}
+
+impl Op for DelegateOp {
+    fn apply(&mut self, view: &mut View<'_>, _: Timestamp, _: u64) -> Ran {
+        let (ran, rows) = outcome(self.run(view));
+        self.rows = rows;
+        ran
+    }
+
+    fn haste(&self) -> Haste {
+        Haste::Reader(Some(self.delegate.session))
+    }
+
+    fn grant(&mut self) -> Option<Grant> {
+        let rows = self.rows.as_ref()?.as_ref().ok()?;
+        let keys = rows.iter().map(|(key, _)| key.clone()).collect();
+        Some(Grant { session: self.delegate.session, keys })
+    }
+
+    fn wish(&self) -> Option<Wish> {
+        let Delegate { session, directory, bucket } = self.delegate;
+        Some(Wish { directory, bucket, session })
+    }
+
+    fn granted(&mut self, number: u64) {
+        self.number = number;
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.rows, Some(Err(_)))
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.rows = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        let DelegateOp { entries, rows, number, sender, .. } = *self;
+        let delegated = |rows| Delegated { number, entries, rows };
+        send(sender, rows.map(|rows| rows.map(delegated)));
+    }
+}

@@ -1,0 +1,222 @@
+//! What sessions ask for: reads, operations, once each, and directories.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{Error, Ino, Result, Timestamp};
+
+use super::peer::Peer;
+use super::sessions::Sessions;
+use crate::master::{self, Event, Once, Reading};
+use crate::ops::credentials::{FindAccessKey, FindToken};
+use crate::session::{
+    Acknowledge, Change, Delegate, Delegated, Execute, Executed, Flush, GiveBack, Posted, Progress,
+    Read, ReadReply, Run, RunPosted,
+};
+use crate::wire::{self, ReceivedVerb};
+use crate::{WireVerb, keys};
+
+/// Rows longer than this are not leased, bytes.
+const LEASED_ROW_BYTES: usize = 256 << 10;
+/// By which a gateway finds out who comes: a mount whose session is waited for, perhaps.
+const VERIFIES: [u16; 2] = [FindAccessKey::NUMBER, FindToken::NUMBER];
+
+/// How an operation is run and answered.
+#[derive(Default)]
+pub struct Manner {
+    /// What it changed is leased with the reply.
+    pub lease: bool,
+    /// The session keeps it until it is durable.
+    pub hasty: bool,
+    /// It is sent again before anybody else is answered.
+    pub is_replay: bool,
+    pub ino: Option<Ino>,
+}
+
+impl Sessions {
+    pub(super) fn acknowledge(&self, peer: &Peer, message: &Acknowledge) -> Result<Option<()>> {
+        let Acknowledge { session, number } = *message;
+        if !self.is_attached(peer, session) {
+            return Ok(None);
+        }
+        self.master.tell(Event::Acknowledged { session, number });
+        Ok(Some(()))
+    }
+
+    pub(super) async fn read(&self, peer: &Peer, read: Read) -> Result<Option<ReadReply>> {
+        if !self.is_attached(peer, read.session) {
+            return Ok(None);
+        }
+        // What the former master committed last may not be let go of yet by a session that has not
+        // come here: it would go on answering from before what is read here.
+        if !VERIFIES.contains(&read.verb) {
+            self.opened().await;
+        }
+        let caller = peer.caller(read.caller);
+        let lease = read.lease.then_some(read.session);
+        let hasty = self.is_hasty(read.session);
+        let mount = peer.user.map(|_| read.session);
+        let reading = Reading { master: &self.master, caller, lease, hasty, mount };
+        let verb = wire::receive(read.verb, &read.fields)?;
+        let (reply, mut rows) = reading.run(verb).await;
+        if let Err(error @ Error::Unavailable(_)) = reply {
+            self.master.check_serving()?;
+            return Ok(Some(ReadReply { reply: Err(error), rows: Vec::new() }));
+        }
+        rows.retain(is_leased);
+        Ok(Some(ReadReply { reply, rows }))
+    }
+
+    pub(super) async fn execute(&self, peer: &Peer, execute: Execute) -> Result<Option<Executed>> {
+        let Execute { change, ino } = execute;
+        let session = change.run.session;
+        let is_replay = self.is_replaying(session);
+        // Nobody takes recalls yet.
+        let lease = !is_replay && !change.released.is_empty();
+        let ran = self.run(peer, change, Manner { lease, is_replay, hasty: true, ino }).await?;
+        Ok(ran.map(|ran| Executed { progress: self.master.progress(session), ..ran }))
+    }
+
+    pub(super) async fn run(
+        &self,
+        peer: &Peer,
+        change: Change,
+        manner: Manner,
+    ) -> Result<Option<Executed>> {
+        if !self.is_attached(peer, change.run.session) {
+            return Ok(None);
+        }
+        if !manner.is_replay {
+            self.opened().await;
+        }
+        let (verb, once) = self.once(peer, change, manner, None)?;
+        executed(self.master.run_once(once, verb).await).map(Some)
+    }
+
+    /// The verb of an operation, and what else there is to it.
+    fn once(
+        &self,
+        peer: &Peer,
+        change: Change,
+        manner: Manner,
+        posted: Option<Timestamp>,
+    ) -> Result<(Arc<dyn ReceivedVerb>, Once<'_>)> {
+        let Change { run, released } = change;
+        let Run { session, slot, sequence, caller, verb, fields } = run;
+        if slot >= keys::SLOTS {
+            return Err(Error::Invalid(format!("slot {slot}")));
+        }
+        let caller = peer.caller(caller);
+        let Manner { lease, hasty, ino, is_replay } = manner;
+        // Before this is open nobody else holds anything.
+        let is_replay = is_replay && !self.opened_now();
+        let (master, to_mount) = (&self.master, peer.user.is_some());
+        let once = Once {
+            master,
+            caller,
+            session,
+            slot,
+            sequence,
+            released,
+            lease,
+            hasty,
+            ino,
+            posted,
+            is_replay,
+            to_mount,
+        };
+        Ok((wire::receive(verb, &fields)?, once))
+    }
+
+    pub(super) async fn delegate(
+        &self,
+        peer: &Peer,
+        delegate: Delegate,
+    ) -> Result<Option<Delegated>> {
+        if !self.is_attached(peer, delegate.session) {
+            return Ok(None);
+        }
+        self.opened().await;
+        self.master.check_space()?;
+        self.master.delegate(delegate, peer.user.map(Caller::verified)).await.map(Some)
+    }
+
+    /// Those that come after one that fails run all the same.
+    pub(super) async fn run_posted(
+        &self,
+        peer: &Peer,
+        posted: RunPosted,
+    ) -> Result<Option<Vec<Result<Executed>>>> {
+        let RunPosted { session, operations } = posted;
+        if !self.is_attached(peer, session) {
+            return Ok(None);
+        }
+        if operations.len() > usize::from(keys::SLOTS) {
+            let what = format!("{} operations at a time", operations.len());
+            return Err(Error::TooLarge(what));
+        }
+        // Nothing waits until this is open: before that, only what is sent again was ever posted.
+        let is_replay = self.is_replaying(session);
+        let take = |posted: Posted| {
+            let Posted { execute: Execute { change, ino }, time } = posted;
+            if change.run.session != session {
+                return Err(Error::Invalid("an operation of another session".into()));
+            }
+            let lease = !is_replay && !change.released.is_empty();
+            let manner = Manner { lease, is_replay, hasty: true, ino };
+            let (verb, once) = self.once(peer, change, manner, Some(time))?;
+            self.master.take_posted(once, verb)
+        };
+        let taken: Vec<_> = operations.into_iter().map(take).collect();
+        let mut all = Vec::with_capacity(taken.len());
+        for one in taken {
+            let ran = match one {
+                Ok(answer) => executed(self.master.posted(answer).await),
+                Err(error) => Err(error),
+            };
+            if let Err(Error::Unavailable(_)) = ran {
+                // It may run yet, elsewhere.
+                self.master.check_serving()?;
+            }
+            all.push(ran);
+        }
+        if self.master.check_space().is_err() {
+            // From here on it hears of it before it says that something is done.
+            self.master.tell(Event::Unwelcome { session });
+        }
+        let progress = self.master.progress(session);
+        for ran in all.iter_mut().flatten() {
+            ran.progress = progress;
+        }
+        Ok(Some(all))
+    }
+
+    pub(super) fn give_back(&self, peer: &Peer, message: GiveBack) -> Result<Option<()>> {
+        let GiveBack { session, directories } = message;
+        if !self.is_attached(peer, session) {
+            return Ok(None);
+        }
+        self.master.tell(Event::GivenBack { session, directories });
+        Ok(Some(()))
+    }
+
+    pub(super) async fn flush(&self, peer: &Peer, flush: &Flush) -> Result<Option<Progress>> {
+        if !self.is_attached(peer, flush.session) {
+            return Ok(None);
+        }
+        self.master.sync(flush.serial).await?;
+        Ok(Some(self.master.progress(flush.session)))
+    }
+}
+
+/// What is sent of an operation that has run.
+fn executed(ran: master::Executed) -> Result<Executed> {
+    let master::Executed { reply, mut rows, ino, serial } = ran;
+    rows.retain(is_leased);
+    Ok(Executed { reply: reply?, rows, ino, serial, progress: Progress::default() })
+}
+
+fn is_leased((_, row): &(Bytes, Option<Bytes>)) -> bool {
+    row.as_ref().is_none_or(|row| row.len() <= LEASED_ROW_BYTES)
+}

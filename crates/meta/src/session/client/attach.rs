@@ -1,0 +1,163 @@
+//! Being attached: finding a master, renewing the lease, and letting go of what is recalled.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result, SessionId};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::inner::{Forgotten, Inner};
+use super::replay::unserved;
+use crate::session::connection::{Attacher, Attachment};
+use crate::session::link::{Link, Lost, call};
+use crate::session::messages::{
+    Acknowledge, Attach, Attached, Method, Recall, Renew, Renewed, Reply,
+};
+use crate::{keys, wire};
+
+/// Between two attempts to find a master.
+const BACKOFF: Duration = Duration::from_millis(100);
+
+impl Inner {
+    /// Keeps the session attached until it is closed.
+    pub async fn keep_attached(&self, mut attacher: Attacher) {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.connection.closed() => return,
+                () = self.attach_and_stay(&mut attacher) => {}
+            }
+        }
+    }
+
+    /// Attaches, and stays so for as long as that goes.
+    async fn attach_and_stay(&self, attacher: &mut Attacher) {
+        match self.attach().await {
+            Ok((attachment, recalls)) => {
+                attacher.attach(&self.connection, attachment.clone());
+                self.stay(&attachment, recalls).await;
+                self.connection.lost(&attachment.link);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no master");
+                attacher.fail(&self.connection, error);
+                sleep(BACKOFF).await;
+            }
+        }
+    }
+
+    /// Attaches. Returns also what the master sends unasked.
+    async fn attach(&self) -> Result<(Attachment, UnboundedReceiver<Bytes>)> {
+        let (link, recalls) = self.dialer.dial().await?;
+        self.posts.begin();
+        // The master takes it that nothing is held.
+        self.forget_all();
+        let former = self.session();
+        let mut session = former;
+        loop {
+            let sent = self.clock.monotonic();
+            let attach = Attach { session };
+            let method = match self.keeper {
+                None => Method::Attach,
+                Some(_) => Method::AttachToReplay,
+            };
+            match call::<_, Attached>(&*link, method, &attach).await {
+                Ok(Reply::Done(attached)) => {
+                    // Not before the metadata know it: blocks of no known session stay for ever.
+                    if session != former {
+                        self.start_over(session);
+                    }
+                    let lease = Duration::from_millis(attached.lease_ms);
+                    self.lease.extend(sent, lease, attached.batch);
+                    let number = match &self.keeper {
+                        None => 0,
+                        Some(keeper) => {
+                            self.replay(keeper, &*link, session, session == former).await?
+                        }
+                    };
+                    return Ok((Attachment { session, link, lease, number }, recalls));
+                }
+                Ok(Reply::Failed(error @ Error::Unavailable(_))) => {
+                    tracing::warn!(%error, "a new session begins");
+                    session = SessionId(self.rng.next_u64());
+                }
+                Ok(Reply::Failed(error)) => return Err(error),
+                Ok(Reply::NotAttached) => return Err(unserved("it attaches nobody")),
+                Ok(Reply::NotServing(why)) => return Err(unserved(&why)),
+                Err(Lost(why)) => return Err(unserved(&why)),
+            }
+        }
+    }
+
+    /// Renews, and takes recalls, until the connection is no good.
+    async fn stay(&self, attachment: &Attachment, mut recalls: UnboundedReceiver<Bytes>) {
+        let Attachment { link, lease, .. } = attachment;
+        let lease = *lease;
+        let mut renewals = interval(lease / 3);
+        renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let renew = async {
+            loop {
+                renewals.tick().await;
+                if !self.renew(link, lease).await {
+                    return;
+                }
+            }
+        };
+        let take = async {
+            while let Some(recall) = recalls.recv().await {
+                if !self.recalled(link, recall, &mut recalls).await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.connection.detached(link) => {}
+            () = take => {}
+            () = renew => {}
+        }
+    }
+
+    async fn renew(&self, link: &Arc<dyn Link>, lease: Duration) -> bool {
+        let settled = self.lease.settled();
+        let reads_from = self.reads_from.lock().as_ref().map_or(0, |from| from(settled));
+        let session = self.session();
+        let sent = self.clock.monotonic();
+        match call::<_, Renewed>(&**link, Method::Renew, &Renew { session, reads_from }).await {
+            Ok(Reply::Done(Renewed { settled })) => {
+                self.lease.extend(sent, lease, settled);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets what is recalled, and says so. All that has come is taken at once.
+    async fn recalled(
+        &self,
+        link: &Arc<dyn Link>,
+        first: Bytes,
+        further: &mut UnboundedReceiver<Bytes>,
+    ) -> bool {
+        let (mut next, mut number) = (Some(first), 0);
+        while let Some(message) = next {
+            let Ok(recall) = wire::decode::<Recall>(&message) else { return false };
+            self.counters.recalls.fetch_add(recall.keys.len() as u64, Ordering::Relaxed);
+            self.rows.recall(&recall.keys);
+            for (directory, of) in recall.keys.iter().filter_map(|key| keys::delegation_parts(key))
+            {
+                self.posts.recalled(directory, of, self.clock.monotonic());
+            }
+            self.forgotten(Forgotten::Rows(&recall.keys));
+            number = recall.number;
+            next = further.try_recv().ok();
+        }
+        let session = self.session();
+        let acknowledge = Acknowledge { session, number };
+        let reply = call::<_, ()>(&**link, Method::Acknowledge, &acknowledge).await;
+        matches!(reply, Ok(Reply::Done(())))
+    }
+}

@@ -1,0 +1,256 @@
+//! The client's side of a session: one file for what each part of it does.
+//!
+//! ```text
+//!   Client ──► read ──── leased rows, or the master
+//!          ──► run ───── the master, once
+//!          ──► posting ─ by itself, and the master later
+//!   attach ────────────► connection: detached, attached, closed
+//!      └──► replay ───── what the next master may not know
+//! ```
+
+mod attach;
+mod inner;
+mod posting;
+mod read;
+mod replay;
+mod run;
+mod stats;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{Clock, Error, Result, Rng, SessionId};
+use tokio::time::{Instant, timeout};
+
+use inner::Inner;
+use read::Leased;
+
+use super::connection::{Attachment, PATIENCE};
+use super::kept::Keeper;
+use super::link::{Dialer, call};
+use super::messages::{Detach, Method, Reply};
+use super::operation::Operation;
+use super::step::unanswered;
+use crate::memo::Memo;
+use crate::{WireVerb, wire};
+
+pub use inner::{Config, Forgotten, OnForget, ReadsFrom};
+pub use stats::Stats;
+
+/// How long the end of a session may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// A session with whatever master serves. Clones are the same session; without the last of them
+/// nobody keeps it.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+    _held: Arc<Held>,
+}
+
+/// Has what keeps a session end when nobody has a client of it any more.
+struct Held(Arc<Inner>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.connection.close();
+    }
+}
+
+impl Client {
+    /// Finds a master and attaches to it; goes on trying until it is dropped.
+    ///
+    /// # Errors
+    /// When there was no master for some time.
+    pub async fn start(
+        dialer: Arc<dyn Dialer>,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        config: Config,
+    ) -> Result<Client> {
+        let (inner, attacher) = Inner::new(dialer, clock, rng, &config);
+        let inner = Arc::new(inner);
+        let client = Client { _held: Arc::new(Held(Arc::clone(&inner))), inner };
+        let attached = Arc::clone(&client.inner);
+        tokio::spawn(async move { attached.keep_attached(attacher).await });
+        if config.hasty {
+            client.keep(|inner| async move { inner.flush_in_a_while().await });
+            client.keep(|inner| async move { inner.send_what_was_posted().await });
+        }
+        client.inner.connection.attached().await?;
+        Ok(client)
+    }
+
+    /// Does something again and again, until the session is closed.
+    fn keep<F: Future<Output = ()> + Send>(&self, step: impl Fn(Arc<Inner>) -> F + Send + 'static) {
+        let inner = Arc::clone(&self.inner);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    biased;
+                    () = inner.connection.closed() => return,
+                    () = step(Arc::clone(&inner)) => {}
+                }
+            }
+        });
+    }
+
+    /// The session that operations named now belong to.
+    pub fn session(&self) -> SessionId {
+        self.inner.session()
+    }
+
+    /// The session that blocks written now belong to.
+    ///
+    /// # Errors
+    /// `Unavailable` if no master has answered for long.
+    pub fn writing_session(&self) -> Result<SessionId> {
+        self.inner.writing_session()
+    }
+
+    /// To be asked at each renewal.
+    pub fn set_reads_from(&self, reads_from: ReadsFrom) {
+        *self.inner.reads_from.lock() = Some(reads_from);
+    }
+
+    /// To be told of rows that are forgotten. The first one stays.
+    pub fn set_on_forget(&self, on_forget: OnForget) {
+        let _ = self.inner.on_forget.set(on_forget);
+    }
+
+    /// How long rows that are leased now stay so without a renewal.
+    pub fn lease_left(&self) -> Duration {
+        self.inner.lease.left()
+    }
+
+    /// A batch that all reads see which begin now.
+    pub fn settled_batch(&self) -> u64 {
+        self.inner.lease.settled()
+    }
+
+    /// Waits until all that was run before is durable. What came to nothing after all counts as
+    /// [lost](Client::lost).
+    ///
+    /// # Errors
+    /// `Unavailable` if that is not known after some time.
+    pub async fn flush(&self) -> Result<()> {
+        let Some(keeper) = &self.inner.keeper else { return Ok(()) };
+        let flushed = async {
+            self.inner.posts.drained().await;
+            self.inner.flush(keeper, keeper.last_number()).await
+        };
+        let late = |why| Err(Error::Unavailable(format!("not known to be durable: {why}")));
+        let until = Instant::now() + PATIENCE;
+        self.inner.connection.in_time(until, flushed).await.unwrap_or_else(late)
+    }
+
+    /// How many operations came to nothing that had been said to be done.
+    pub fn lost(&self) -> u64 {
+        self.inner.keeper.as_ref().map_or(0, Keeper::lost)
+    }
+
+    /// As [`crate::Master::run`], or where this is so configured, when it has run, before it is
+    /// durable. When the outcome is not known, the error says so.
+    pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        let until = Instant::now() + PATIENCE;
+        let posting = self.inner.post_or_ask(caller, &verb);
+        match self.inner.connection.in_time(until, posting).await {
+            Ok(Some(reply)) => return Ok(reply),
+            Ok(None) => {}
+            Err(why) => return Err(unanswered(false, &why)),
+        }
+        wire::decode(&self.inner.run_until(Operation::new(caller, &verb)?, until).await?)
+    }
+
+    /// As [`Client::run`] if this session may do it by itself: it is done when this returns, for
+    /// whoever asks this session; for everybody else when they ask, and it has run by then. `None`:
+    /// use that. Never blocks.
+    pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
+        self.inner.post(caller, verb)
+    }
+
+    /// As [`crate::Master::read`].
+    pub async fn read<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        let lease = match self.inner.read_leased(caller, &verb) {
+            Leased::Reply(reply) => return reply,
+            Leased::Miss => true,
+            Leased::Range => V::LEASES_RANGES,
+        };
+        self.ask(caller, verb, lease).await
+    }
+
+    /// As [`Client::read`], of the master, whatever is leased: it then knows that it was asked.
+    pub async fn read_anew<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        self.ask(caller, verb, true).await
+    }
+
+    async fn ask<V: WireVerb>(&self, caller: &Caller, verb: V, lease: bool) -> Result<V::Reply> {
+        wire::decode(&self.ask_bytes(caller, V::NUMBER, wire::encode(&verb)?, lease).await?)
+    }
+
+    async fn ask_bytes(
+        &self,
+        caller: &Caller,
+        verb: u16,
+        fields: Bytes,
+        lease: bool,
+    ) -> Result<Bytes> {
+        let reading = self.inner.read(caller, verb, fields, lease);
+        let read = self.inner.connection.in_time(Instant::now() + PATIENCE, reading).await;
+        read.unwrap_or_else(|why| Err(Error::Unavailable(why)))
+    }
+
+    /// As [`Client::read`] if all it needs is leased; `None` otherwise. Never blocks.
+    pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
+        match self.inner.read_leased(caller, verb) {
+            Leased::Reply(reply) => Some(reply),
+            Leased::Miss | Leased::Range => None,
+        }
+    }
+
+    /// As [`Client::read_now`], with what it takes to use the reply again.
+    pub fn read_memo<V: WireVerb>(
+        &self,
+        caller: &Caller,
+        verb: &V,
+    ) -> Option<Result<Memo<V::Reply>>> {
+        match self.inner.memo(caller, verb, true) {
+            Leased::Reply(reply) => Some(reply),
+            Leased::Miss | Leased::Range => None,
+        }
+    }
+
+    /// Whether the caller that `memo` was made for would get the same reply now.
+    pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
+        self.inner.is_current(memo)
+    }
+
+    /// Ends the session when what was run before is durable, so that nobody has to wait until it
+    /// lapses. Nothing is done with it after.
+    pub async fn close(&self) {
+        if let Err(error) = self.flush().await {
+            tracing::error!(%error, "what was done last may be LOST");
+        }
+        // Who ends holds nothing that it would have to give back.
+        self.inner.posts.begin();
+        let attachment = self.inner.connection.close();
+        let Some(Attachment { session, link, .. }) = attachment else { return };
+        self.inner.forget_all();
+        let detach = Detach { session };
+        let detached = call::<_, ()>(&*link, Method::Detach, &detach);
+        if !matches!(timeout(GOODBYE, detached).await, Ok(Ok(Reply::Done(())))) {
+            tracing::debug!(%session, "the session was not ended, it lapses");
+        }
+    }
+
+    /// Whether a master answers.
+    pub fn is_attached(&self) -> bool {
+        self.inner.connection.now().is_some()
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.stats(self.inner.rows.usage())
+    }
+}

@@ -1,0 +1,185 @@
+//! Reading: leased rows, or the master.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{Error, Result};
+use tokio::time::timeout;
+
+use super::inner::{Forgotten, Inner};
+use crate::erased::{Apply, keeping};
+use crate::memo::Memo;
+use crate::session::connection::Attachment;
+use crate::session::link::{Link, Lost, call};
+use crate::session::messages::{Method, Read, ReadReply, Reply};
+use crate::shown::Rows;
+use crate::view::Want;
+use crate::{Context, Source, Stop, Verb, View};
+
+/// Attempts to read from memory while rows are recalled.
+const ATTEMPTS: usize = 3;
+/// A read that takes longer than this share of a lease may wait for a change that waits for the
+/// lease of a session that has died.
+const SOON_PERCENT: u32 = 3;
+
+/// What leased rows say.
+pub enum Leased<T> {
+    Reply(Result<T>),
+    /// Rows are missing.
+    Miss,
+    /// It needs a range of rows, and these are not leased.
+    Range,
+}
+
+impl Inner {
+    pub fn read_leased<V: Verb>(&self, caller: &Caller, verb: &V) -> Leased<V::Reply> {
+        match self.memo(caller, verb, false) {
+            Leased::Reply(memo) => Leased::Reply(memo.map(|memo| memo.reply)),
+            Leased::Miss => Leased::Miss,
+            Leased::Range => Leased::Range,
+        }
+    }
+
+    pub fn memo<V: Verb>(&self, caller: &Caller, verb: &V, trace: bool) -> Leased<Memo<V::Reply>> {
+        let mut reply = None;
+        let ran = self.on_leased(caller, V::NAME, trace, &mut keeping(verb, &mut reply));
+        match (ran, reply) {
+            (Leased::Reply(Ok((rows, mark))), Some(reply)) => {
+                Leased::Reply(Ok(Memo::new(reply, rows, mark)))
+            }
+            (Leased::Reply(Err(error)), _) => Leased::Reply(Err(error)),
+            (Leased::Range, _) => Leased::Range,
+            (Leased::Miss | Leased::Reply(Ok(_)), _) => Leased::Miss,
+        }
+    }
+
+    /// Reads leased rows; returns which, if they are traced, and as of which mark.
+    fn on_leased(
+        &self,
+        caller: &Caller,
+        name: &str,
+        trace: bool,
+        apply: Apply<'_>,
+    ) -> Leased<(Rows, u64)> {
+        let batch = self.lease.settled();
+        let context = Context { caller: caller.clone(), now: self.clock.now(), batch };
+        for _ in 0..ATTEMPTS {
+            let attempt =
+                |rows: &dyn Source| self.on_rows(rows, &context, name, trace, &mut *apply);
+            if let Some(leased) = self.posts.over(&self.rows, attempt) {
+                return leased;
+            }
+        }
+        Leased::Miss
+    }
+
+    /// `None` if rows were recalled meanwhile.
+    fn on_rows(
+        &self,
+        rows: &dyn Source,
+        context: &Context,
+        name: &str,
+        trace: bool,
+        apply: Apply<'_>,
+    ) -> Option<Leased<(Rows, u64)>> {
+        let mark = self.rows.mark();
+        let mut view = View::new(rows);
+        if trace {
+            view.trace();
+        }
+        let read = apply(&mut view, context);
+        let changes = view.has_changes();
+        // Before it is known that the rows were good, no reply counts, nor any error.
+        if !self.lease.is_valid() {
+            return Some(Leased::Miss);
+        }
+        if self.rows.mark() != mark {
+            return None;
+        }
+        let reply = match read {
+            Ok(_) if changes => Err(Error::Invalid(format!("{name} is no read"))),
+            Ok(()) => Ok((view.take_trace(), mark.number())),
+            Err(Stop::Fail(error)) => Err(error),
+            Err(Stop::Miss) => {
+                let wants = view.into_wants();
+                let range = wants.iter().any(|want| matches!(want, Want::Range { .. }));
+                return Some(if range { Leased::Range } else { Leased::Miss });
+            }
+        };
+        self.counters.hits.fetch_add(1, Ordering::Relaxed);
+        Some(Leased::Reply(reply))
+    }
+
+    pub async fn read(
+        &self,
+        caller: &Caller,
+        verb: u16,
+        fields: Bytes,
+        lease: bool,
+    ) -> Result<Bytes> {
+        if self.keeper.is_some() {
+            self.posts.drained().await;
+        }
+        loop {
+            // First, so that rows from before the session was attached again are not kept.
+            let mark = self.rows.mark();
+            let Attachment { session, link, lease: time, .. } = self.connection.attached().await?;
+            let caller = caller.to_relayed();
+            let read = Read { session, caller, verb, fields: fields.clone(), lease };
+            self.counters.calls.fetch_add(1, Ordering::Relaxed);
+            self.counters.reads.fetch_add(1, Ordering::Relaxed);
+            match self.ask(&*link, read, time).await {
+                Ok(Reply::Done(ReadReply { reply, rows })) => {
+                    for (key, row) in rows {
+                        self.rows.offer(mark, key, row);
+                    }
+                    return reply;
+                }
+                Ok(Reply::Failed(error)) => return Err(error),
+                Ok(Reply::NotAttached | Reply::NotServing(_)) | Err(_) => {
+                    self.connection.lost(&link)
+                }
+            }
+        }
+    }
+
+    /// Asks for rows and leases on them; where the leases take long, without them: then the reply
+    /// is what was true before changes that wait for somebody.
+    async fn ask(
+        &self,
+        link: &dyn Link,
+        read: Read,
+        lease: Duration,
+    ) -> Result<Reply<ReadReply>, Lost> {
+        let mut leased = pin!(call(link, Method::Read, &read));
+        if !read.lease {
+            return leased.await;
+        }
+        if let Ok(answer) = timeout(lease * SOON_PERCENT / 100, &mut leased).await {
+            return answer;
+        }
+        let read = Read { lease: false, ..read.clone() };
+        let unleased = tokio::select! {
+            biased;
+            answer = leased => return answer,
+            answer = call(link, Method::Read, &read) => answer,
+        };
+        self.forgotten(Forgotten::Unleased);
+        unleased
+    }
+
+    /// Whether the caller that `memo` was made for would get the same reply now.
+    pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
+        let mark = self.rows.mark();
+        let same = |rows: &dyn Source| memo.is_current(mark.number(), |key| rows.get(key));
+        let current =
+            self.posts.over(&self.rows, same) && self.lease.is_valid() && self.rows.mark() == mark;
+        if current {
+            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+        }
+        current
+    }
+}

@@ -1,0 +1,137 @@
+//! Running operations: each takes effect once, whatever becomes of masters and connections.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+use tokio::time::Instant;
+
+use super::inner::{Forgotten, Inner};
+use crate::WireVerb;
+use crate::ops::mkdir::Mkdir;
+use crate::session::messages::{Executed, ReadReply, Reply};
+use crate::session::operation::Operation;
+use crate::session::step::{GIVEN_UP, unanswered};
+
+/// What became of an operation.
+pub struct Ran {
+    pub reply: Result<Bytes>,
+    /// What it left, where that is leased.
+    rows: Vec<(Bytes, Option<Bytes>)>,
+    /// The master has nothing more to do with it.
+    is_over: bool,
+}
+
+impl Inner {
+    /// Has an operation run, and waits for its reply until then.
+    pub async fn run_until(
+        self: &Arc<Inner>,
+        operation: Operation,
+        until: Instant,
+    ) -> Result<Bytes> {
+        let operation = Arc::new(operation);
+        let run = {
+            let (inner, operation) = (Arc::clone(self), Arc::clone(&operation));
+            async move { inner.run(&operation).await }
+        };
+        if operation.changes().is_empty() {
+            return match self.connection.in_time(until, run).await {
+                Ok(reply) => reply,
+                Err(why) => Err(unanswered(operation.step().is_sent(), &why)),
+            };
+        }
+        // Once sent, it goes on until it is known what became of it, whether somebody waits or not.
+        let mut running = tokio::spawn(run);
+        let ran = match self.connection.in_time(until, &mut running).await {
+            Ok(ran) => ran,
+            Err(why) if operation.step().give_up() => return Err(unanswered(false, &why)),
+            Err(why) if self.unknown.add(&operation) => return Err(unanswered(true, &why)),
+            Err(_) => running.await,
+        };
+        let stopped = |_| Error::Unavailable("outcome unknown: stopped".into());
+        ran.map_err(stopped)?
+    }
+
+    async fn run(&self, operation: &Arc<Operation>) -> Result<Bytes> {
+        let changes = operation.changes();
+        // What its caller does next is not to be overtaken by it.
+        let _over = self.unknown.until_over(operation);
+        operation.step().unless_given_up(self.unknown.before(changes)).await?;
+        let _barring = self.keeper.as_ref().map(|_| self.posts.bar(changes));
+        if self.keeper.is_some() {
+            operation.step().unless_given_up(self.posts.drained()).await?;
+        }
+        if changes.is_empty() {
+            return self.send(operation).await.reply;
+        }
+        let changing = self.rows.change(changes);
+        self.forgotten(Forgotten::Changing(changes));
+        let Ran { reply, rows, is_over } = self.send(operation).await;
+        if is_over {
+            changing.done(rows);
+        }
+        self.forgotten(Forgotten::Changed);
+        reply
+    }
+
+    pub async fn send(&self, operation: &Arc<Operation>) -> Ran {
+        let mut sent = false;
+        let known = operation.step().unless_given_up(self.send_until_known(operation, &mut sent));
+        match known.await.and_then(|known| known) {
+            Ok(ReadReply { reply, rows }) => Ran { is_over: reply.is_ok() || !sent, reply, rows },
+            Err(error) => Ran { reply: Err(error), rows: Vec::new(), is_over: !sent },
+        }
+    }
+
+    /// `sent` says whether it may be under way more than once, or still.
+    async fn send_until_known(
+        &self,
+        operation: &Arc<Operation>,
+        sent: &mut bool,
+    ) -> Result<ReadReply> {
+        let (mut session, mut slot) = self.take_slot().await?;
+        loop {
+            // What was sent may have been done: nothing of it is known before there is a master.
+            let attachment = match *sent {
+                true => self.connection.attached_at_last().await?,
+                false => self.connection.attached().await?,
+            };
+            if attachment.session != session {
+                if *sent {
+                    let text = format!("outcome unknown: session {session} was lost");
+                    return Err(Error::Unavailable(text));
+                }
+                (session, slot) = self.take_slot().await?;
+                continue;
+            }
+            if !operation.step().send() {
+                return Err(unanswered(false, GIVEN_UP));
+            }
+            let run = operation.in_slot(session, &slot);
+            self.counters.calls.fetch_add(1, Ordering::Relaxed);
+            let answer = match &self.keeper {
+                Some(keeper) if !operation.is_durable() => {
+                    let answer = operation.execute(&*attachment.link, run, None).await;
+                    if let Ok(Reply::Done(Executed { ino: Some(ino), .. })) = &answer
+                        && operation.verb() == Mkdir::NUMBER
+                    {
+                        self.posts.made(*ino);
+                    }
+                    let ran = (operation, &slot);
+                    answer.and_then(|answer| keeper.kept(attachment.number, ran, answer))
+                }
+                _ => operation.call(&*attachment.link, run).await,
+            };
+            match answer {
+                Ok(Reply::Done(done)) => return Ok(done),
+                Ok(Reply::Failed(error)) => {
+                    return Ok(ReadReply { reply: Err(error), rows: Vec::new() });
+                }
+                Ok(Reply::NotAttached) => {}
+                Ok(Reply::NotServing(_)) | Err(_) => *sent = true,
+            }
+            self.connection.lost(&attachment.link);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What a session counts.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+#[derive(Default)]
+pub struct Counters {
+    pub hits: AtomicU64,
+    pub calls: AtomicU64,
+    pub reads: AtomicU64,
+    pub recalls: AtomicU64,
+}
+
+/// What a session has done since its start.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Reads answered from leased rows.
+    pub reads_leased: u64,
+    /// Calls to a master, but for renewals.
+    pub calls: u64,
+    /// Of them reads, for rows that were not leased.
+    pub reads_asked: u64,
+    /// Rows recalled.
+    pub recalls: u64,
+    pub rows: u64,
+    pub bytes: u64,
+}
+
+impl Counters {
+    /// With the rows that are leased now, and their bytes.
+    pub fn stats(&self, (rows, bytes): (u64, u64)) -> Stats {
+        Stats {
+            reads_leased: self.hits.load(Relaxed),
+            calls: self.calls.load(Relaxed),
+            reads_asked: self.reads.load(Relaxed),
+            recalls: self.recalls.load(Relaxed),
+            rows,
+            bytes,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The lease of a session: for how long it may use the rows that it was sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cairn_base::Clock;
+use cairn_base::planted::{Bug, is_planted};
+
+/// What of a lease the client uses: clocks do not run at exactly the same rate.
+const PERCENT: u32 = 90;
+
+pub struct Lease {
+    clock: Arc<dyn Clock>,
+    /// Until when rows may be used, by the monotonic clock, nanoseconds.
+    valid_until: AtomicU64,
+    /// When the last call was sent that showed that the session lives, likewise.
+    known_alive: AtomicU64,
+    /// A batch that all reads see which begin now.
+    settled: AtomicU64,
+}
+
+impl Lease {
+    pub fn new(clock: Arc<dyn Clock>) -> Lease {
+        Lease {
+            clock,
+            valid_until: AtomicU64::new(0),
+            known_alive: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether leased rows may be used.
+    pub fn is_valid(&self) -> bool {
+        nanos(self.clock.monotonic()) < self.valid_until.load(Ordering::SeqCst)
+    }
+
+    /// How long that stays so without a renewal.
+    pub fn left(&self) -> Duration {
+        let until = Duration::from_nanos(self.valid_until.load(Ordering::SeqCst));
+        until.saturating_sub(self.clock.monotonic())
+    }
+
+    /// How long no master has shown that the session lives.
+    pub fn silent(&self) -> Duration {
+        let known_alive = self.known_alive.load(Ordering::SeqCst);
+        Duration::from_nanos(nanos(self.clock.monotonic()).saturating_sub(known_alive))
+    }
+
+    pub fn settled(&self) -> u64 {
+        self.settled.load(Ordering::SeqCst)
+    }
+
+    /// A master has given or renewed the lease when it was asked at `sent`; all up to batch
+    /// `settled` has settled.
+    pub fn extend(&self, sent: Duration, lease: Duration, settled: u64) {
+        self.settled.fetch_max(settled, Ordering::SeqCst);
+        let until = match is_planted(Bug::LeaseStretched) {
+            true => self.clock.monotonic() + lease * 3,
+            false => sent + lease * PERCENT / 100,
+        };
+        self.valid_until.fetch_max(nanos(until), Ordering::SeqCst);
+        self.known_alive.fetch_max(nanos(sent), Ordering::SeqCst);
+    }
+
+    /// No row may be used.
+    pub fn end(&self) {
+        self.valid_until.store(0, Ordering::SeqCst);
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

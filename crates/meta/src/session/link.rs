@@ -1,0 +1,43 @@
+//! The way of a session to a master.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::messages::{Method, Reply};
+use crate::wire;
+
+/// The connection is gone, and whether the master got the call is not known.
+#[derive(Debug)]
+pub struct Lost(pub String);
+
+/// One connection to a master.
+#[async_trait]
+pub trait Link: Send + Sync + 'static {
+    async fn call(&self, method: Method, message: Bytes) -> Result<Bytes, Lost>;
+}
+
+/// A connection, and what the master sends on it unasked: recalls, encoded.
+pub type Dialed = (Arc<dyn Link>, UnboundedReceiver<Bytes>);
+
+/// Finds the master that serves.
+#[async_trait]
+pub trait Dialer: Send + Sync + 'static {
+    async fn dial(&self) -> Result<Dialed>;
+}
+
+/// Asks the master at the other end, and waits for its answer.
+pub async fn call<M: Serialize, R: DeserializeOwned>(
+    link: &dyn Link,
+    method: Method,
+    message: &M,
+) -> Result<Reply<R>, Lost> {
+    let lost = |error: Error| Lost(error.to_string());
+    let answer = link.call(method, wire::encode(message).map_err(lost)?).await?;
+    wire::decode(&answer).map_err(lost)
+}

@@ -1,0 +1,266 @@
+//! What a session and a master say to each other.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_auth::RelayedCaller;
+use cairn_base::{BucketId, Error, Ino, Result, SessionId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// How long a session lives without renewal, by default.
+pub const LEASE: Duration = Duration::from_secs(10);
+/// What can be asked of a master; the number is what crosses the network, where those of
+/// `cairn_cluster::control` do so as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Method {
+    /// [`Attach`], answered with [`Attached`].
+    Attach = 1,
+    /// [`Renew`], answered with [`Renewed`].
+    Renew = 2,
+    /// [`Read`], answered with [`ReadReply`].
+    Read = 3,
+    /// [`Run`], answered with the reply of the verb.
+    Run = 4,
+    /// [`Acknowledge`], answered with nothing.
+    Acknowledge = 5,
+    /// [`Detach`], answered with nothing.
+    Detach = 8,
+    /// [`Change`], answered with [`ReadReply`].
+    Change = 9,
+    /// [`Execute`], answered with [`Executed`].
+    Execute = 10,
+    /// [`Flush`], answered with [`Progress`].
+    Flush = 11,
+    /// As [`Method::Attach`], by a session that executes: nobody else is answered before its
+    /// [`Method::Replayed`].
+    AttachToReplay = 12,
+    /// [`Replayed`], answered with nothing.
+    Replayed = 13,
+    /// [`Delegate`], answered with [`Delegated`].
+    Delegate = 14,
+    /// [`RunPosted`], answered with a `Result` of [`Executed`] for each.
+    RunPosted = 15,
+    /// [`GiveBack`], answered with nothing.
+    GiveBack = 25,
+}
+
+impl Method {
+    pub fn from_number(number: u16) -> Result<Method> {
+        match number {
+            1 => Ok(Method::Attach),
+            2 => Ok(Method::Renew),
+            3 => Ok(Method::Read),
+            4 => Ok(Method::Run),
+            5 => Ok(Method::Acknowledge),
+            8 => Ok(Method::Detach),
+            9 => Ok(Method::Change),
+            10 => Ok(Method::Execute),
+            11 => Ok(Method::Flush),
+            12 => Ok(Method::AttachToReplay),
+            13 => Ok(Method::Replayed),
+            14 => Ok(Method::Delegate),
+            15 => Ok(Method::RunPosted),
+            25 => Ok(Method::GiveBack),
+            other => Err(Error::NotImplemented(format!("method {other} of a master"))),
+        }
+    }
+}
+
+/// Every message is answered with one of these.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Reply<T> {
+    Done(T),
+    Failed(Error),
+    /// The session is not attached here: it must attach (again).
+    NotAttached,
+    /// This master does not serve, or not any more; another one may.
+    NotServing(String),
+}
+
+impl<T> Reply<T> {
+    pub fn map<U>(self, done: impl FnOnce(T) -> U) -> Reply<U> {
+        match self {
+            Reply::Done(reply) => Reply::Done(done(reply)),
+            Reply::Failed(error) => Reply::Failed(error),
+            Reply::NotAttached => Reply::NotAttached,
+            Reply::NotServing(why) => Reply::NotServing(why),
+        }
+    }
+}
+
+/// Opens a session, or goes on with one after the connection was lost. The client has let go of
+/// all rows before.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Attach {
+    pub session: SessionId,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Attached {
+    pub lease_ms: u64,
+    /// The last batch that is seen by reads.
+    pub batch: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Renew {
+    pub session: SessionId,
+    /// Nothing in the session reads a state older than this batch.
+    pub reads_from: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Renewed {
+    /// All changes up to this batch have settled: a read that begins after this came sees them.
+    pub settled: u64,
+}
+
+/// Runs a verb that only reads.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Read {
+    pub session: SessionId,
+    pub caller: RelayedCaller,
+    pub verb: u16,
+    pub fields: Bytes,
+    /// Send the rows it read, to be kept until they are recalled.
+    pub lease: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReadReply {
+    pub reply: Result<Bytes>,
+    /// What it was made of or changed, where it is leased.
+    pub rows: Vec<(Bytes, Option<Bytes>)>,
+}
+
+/// Runs a verb, once: sent again with the same slot and sequence it gets the same reply.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    pub session: SessionId,
+    pub slot: u16,
+    /// Grows with every operation of the slot, from 1.
+    pub sequence: u64,
+    pub caller: RelayedCaller,
+    pub verb: u16,
+    pub fields: Bytes,
+}
+
+/// Runs a verb as [`Run`] does; the answer has rows that it changed, to be kept until they are
+/// recalled.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Change {
+    pub run: Run,
+    /// The session holds none of these rows, and will keep none that it was sent before the
+    /// operation has run.
+    pub released: Vec<Bytes>,
+}
+
+/// Runs a verb as [`Change`] does, or as [`Run`] where nothing was let go of, and is answered when
+/// it has run: the session keeps it until it is durable, and sends it again after it attached.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Execute {
+    pub change: Change,
+    /// The inode that it made when it was executed before.
+    pub ino: Option<Ino>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Executed {
+    pub reply: Bytes,
+    /// What it changed, where it is leased.
+    pub rows: Vec<(Bytes, Option<Bytes>)>,
+    /// The inode that it made.
+    pub ino: Option<Ino>,
+    /// 0: it is durable, or changed nothing. Otherwise it counts, on this master, the operations
+    /// that were answered before they were durable.
+    pub serial: u64,
+    pub progress: Progress,
+}
+
+/// Asks for a directory that the session made and nobody else has looked into, to fill it by
+/// itself. It is to be given back when a recall names it: see [`crate::keys::delegation`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Delegate {
+    pub session: SessionId,
+    pub directory: Ino,
+    /// That it is in.
+    pub bucket: BucketId,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Delegated {
+    /// Counts delegations.
+    pub number: u64,
+    /// The keys of all its entries.
+    pub entries: Vec<Bytes>,
+    /// What an operation needs that fills it, leased.
+    pub rows: Vec<(Bytes, Option<Bytes>)>,
+}
+
+/// Operations that the session has run by itself, in their order: in directories that it holds, and
+/// on files that it has made there by itself. All others are refused.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunPosted {
+    pub session: SessionId,
+    pub operations: Vec<Posted>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Posted {
+    pub execute: Execute,
+    /// When it was.
+    pub time: Timestamp,
+}
+
+/// All that the session has done by itself in these directories has run. With each, the number of
+/// its delegation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GiveBack {
+    pub session: SessionId,
+    pub directories: Vec<(Ino, u64)>,
+}
+
+/// Waits until executed operations up to this one are durable, or came to nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Flush {
+    pub session: SessionId,
+    pub serial: u64,
+}
+
+/// What became of operations that were executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Those up to this serial are durable, or came to nothing.
+    pub settled: u64,
+    /// So many of this session came to nothing since the master began.
+    pub failed: u64,
+}
+
+/// The session has sent again all that it kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Replayed {
+    pub session: SessionId,
+}
+
+/// All rows of recalls up to `number` are forgotten.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Acknowledge {
+    pub session: SessionId,
+    pub number: u64,
+}
+
+/// Ends a session: nobody need wait for it any more.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Detach {
+    pub session: SessionId,
+}
+
+/// Rows a session must not use any more.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Recall {
+    /// Counts the recalls of a session since it attached, from 1.
+    pub number: u64,
+    pub keys: Vec<Bytes>,
+}

@@ -1,0 +1,125 @@
+//! What a session has done by itself, and what it holds for that.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cairn_base::{Ino, Timestamp};
+
+use crate::keys;
+use crate::session::operation::Operation;
+use crate::session::slots::Taken;
+
+/// An operation that the session has run by itself.
+pub struct Post {
+    pub operation: Arc<Operation>,
+    pub slot: Arc<Taken>,
+    /// The inode that it made.
+    pub ino: Option<Ino>,
+    /// When it was run here.
+    pub time: Timestamp,
+    pub number: u64,
+    /// What it changed.
+    pub keys: Vec<Bytes>,
+}
+
+#[derive(Default)]
+pub struct State {
+    /// Those that are not known to have run, the oldest first.
+    pub queue: VecDeque<Arc<Post>>,
+    pub last: u64,
+    /// What they left.
+    pub rows: HashMap<Bytes, Changed>,
+    pub held: BTreeMap<Ino, Directory>,
+    /// Inodes that were made here and are known to nobody else, and the directories of their names.
+    pub made: HashMap<Ino, Ino>,
+    /// Directories that the session made, and may ask for.
+    pub own: HashSet<Ino>,
+    /// To be given back, once all numbered so or less have run.
+    pub releasing: Vec<(Ino, u64, u64)>,
+    /// Delegations that were recalled before they were heard of.
+    pub void: HashSet<u64>,
+    /// Operations on their way that may change what is delegated, and how many there ever were.
+    pub barring: usize,
+    pub barred: u64,
+    /// Counts attachments: what was delegated before is not after.
+    pub attachment: u64,
+    pub reserved: VecDeque<(Ino, Ino)>,
+    pub has_no_numbers: bool,
+    /// The time of the last one.
+    pub time: Timestamp,
+}
+
+pub struct Changed {
+    pub row: Option<Bytes>,
+    /// The last that changed it.
+    pub by: u64,
+}
+
+pub struct Directory {
+    pub number: u64,
+    /// The keys of all its entries, and of some that are gone.
+    pub entries: HashSet<Bytes>,
+    /// When something was made here last, by the monotonic clock.
+    pub used: Duration,
+}
+
+impl State {
+    /// Whether nobody else can know a row, where the operation that changes it makes `made`.
+    pub fn is_ours(&self, key: &Bytes, made: Option<Ino>) -> bool {
+        if let Some(directory) = keys::directory_of(key) {
+            return self.held.contains_key(&directory);
+        }
+        let ino = keys::inode_of(key);
+        ino.is_some_and(|ino| made == Some(ino) || self.made.contains_key(&ino))
+    }
+
+    /// Whether a row is known not to exist: an entry of a directory that is held.
+    pub fn lacks(&self, key: &Bytes) -> bool {
+        let directory = keys::directory_of(key).filter(|_| key.first() == Some(&b'd'));
+        let held = directory.and_then(|directory| self.held.get(&directory));
+        held.is_some_and(|held| !held.entries.contains(key))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.held.is_empty()
+    }
+
+    /// Numbers of inodes that are reserved and not used.
+    pub fn numbers(&self) -> u64 {
+        self.reserved.iter().map(|(first, end)| end.0 - first.0).sum()
+    }
+
+    pub fn use_reserved(&mut self) {
+        if let Some((first, end)) = self.reserved.front_mut() {
+            first.0 += 1;
+            if first >= end {
+                self.reserved.pop_front();
+            }
+        }
+    }
+
+    pub fn release_idle(&mut self, monotonic: Duration, idle: Duration) {
+        let is_idle = |held: &Directory| monotonic.saturating_sub(held.used) >= idle;
+        let unused = self.held.iter().filter(|(_, held)| is_idle(held));
+        for directory in unused.map(|(directory, _)| *directory).collect::<Vec<_>>() {
+            self.release(directory);
+        }
+    }
+
+    pub fn release(&mut self, directory: Ino) {
+        if let Some(held) = self.held.remove(&directory) {
+            self.releasing.push((directory, held.number, self.last));
+            self.made.retain(|_, parent| *parent != directory);
+        }
+    }
+
+    /// No directory is filled any more without asking, until further ones are made.
+    pub fn give_up(&mut self) {
+        for directory in self.held.keys().copied().collect::<Vec<_>>() {
+            self.release(directory);
+        }
+        self.own.clear();
+    }
+}

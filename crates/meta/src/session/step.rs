@@ -1,0 +1,86 @@
+//! How far an operation is, as its caller and whoever sends it agree.
+
+use cairn_base::{Error, Result};
+
+use crate::Watched;
+
+/// Why an operation ends whose caller was answered before.
+pub const GIVEN_UP: &str = "its caller waits no more";
+
+/// How far an operation is.
+pub struct Step(Watched<Stage>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Waits,
+    /// It may run at any time from here on.
+    Sent,
+    /// It is never sent.
+    GivenUp,
+    /// It was sent, and its caller waits no more.
+    Unknown,
+    /// It does not run after this.
+    Over,
+}
+
+impl Default for Step {
+    fn default() -> Step {
+        Step(Watched::new(Stage::Waits))
+    }
+}
+
+impl Step {
+    fn turn(&self, from: Stage, to: Stage) -> bool {
+        self.0.modify(|stage| {
+            let is_so = *stage == from;
+            if is_so {
+                *stage = to;
+            }
+            is_so
+        })
+    }
+
+    /// It is about to be sent, perhaps again. Whether it may be.
+    pub fn send(&self) -> bool {
+        self.turn(Stage::Waits, Stage::Sent) || self.0.get() != Stage::GivenUp
+    }
+
+    pub fn is_sent(&self) -> bool {
+        !matches!(self.0.get(), Stage::Waits | Stage::GivenUp)
+    }
+
+    /// Its caller waits no more, and it is not to be sent. Whether it was not.
+    pub fn give_up(&self) -> bool {
+        self.turn(Stage::Waits, Stage::GivenUp)
+    }
+
+    /// Something that is done before it is sent, or with it.
+    ///
+    /// # Errors
+    /// `Unavailable` when it was given up.
+    pub async fn unless_given_up<R>(&self, work: impl Future<Output = R>) -> Result<R> {
+        tokio::select! {
+            biased;
+            () = self.0.wait_for(|stage| (*stage == Stage::GivenUp).then_some(())) => {
+                Err(unanswered(false, GIVEN_UP))
+            }
+            done = work => Ok(done),
+        }
+    }
+
+    /// It was sent, and its caller waits no more. Whether it is not over.
+    pub fn is_unknown_now(&self) -> bool {
+        self.turn(Stage::Sent, Stage::Unknown)
+    }
+
+    /// It does not run after this. Whether its caller has heard, or will, what became of it.
+    pub fn is_over_now(&self) -> bool {
+        self.turn(Stage::Sent, Stage::Over) || !self.is_sent()
+    }
+}
+
+/// What a caller hears that waits no longer for an answer.
+pub fn unanswered(is_sent: bool, why: &str) -> Error {
+    let what = if is_sent { "outcome unknown" } else { "not done" };
+    Error::Unavailable(format!("{what}: {why}"))
+}
