@@ -60,6 +60,10 @@ impl Payload {
         self.upload.shares(room, party);
     }
 
+    pub(super) fn is_chunked(&self) -> bool {
+        matches!(self.mode, Mode::Chunked(_))
+    }
+
     /// Bytes of content the client said it would send.
     pub(super) fn announced(&self) -> Option<u64> {
         self.announced
