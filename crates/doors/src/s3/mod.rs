@@ -5,9 +5,10 @@
 //! refuses.
 //!
 //! ```text
-//!   request ──► address, query ──► verdict ──► route: a row of the table ──► body ──► verb ──► Fs
-//!                (decoded once)    (Caller,     (nothing unknown is          (XML     (verbs/,
-//!                                   body mode)   passed over)                 is read)  one a file)
+//!   request ──► address, query ──► verdict ──► route ──► body ──► verb ──► Fs
+//!                (decoded once)    (Caller,     (a row    (XML     (a file
+//!                                   body mode)   of the    is       of verbs/)
+//!                                                table)    read)
 //! ```
 //!
 //! A verb is a row of `table` and a file of `verbs` of the same name. It gets a [`call::Call`] and

@@ -12,7 +12,7 @@ use super::operation::{Input, Level, Operation};
 use super::query::Query;
 use super::table::TABLE;
 
-/// Finds the operation and its place in the table; takes parameters without meaning out of the query.
+/// Finds the operation and its place in the table; takes parameters without meaning from the query.
 pub(super) fn resolve(
     method: &Method,
     address: &Address,

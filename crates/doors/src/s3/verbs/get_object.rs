@@ -141,12 +141,12 @@ impl Reading<'_> {
             let text = format!("bytes {}-{}/{size}", range.start, range.end - 1);
             insert(headers, CONTENT_RANGE, &text);
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        } else if self.headers.get("x-amz-checksum-mode").is_some_and(|mode| mode == "ENABLED") {
-            if let Some(attributes) = object.attributes() {
-                let (sums, headers) = (&attributes.checksums, response.headers_mut());
-                checksums::write(sums, attributes.part_count, headers);
-                checksums::write_kind(sums, headers);
-            }
+        } else if self.headers.get("x-amz-checksum-mode").is_some_and(|mode| mode == "ENABLED")
+            && let Some(attributes) = object.attributes()
+        {
+            let (sums, headers) = (&attributes.checksums, response.headers_mut());
+            checksums::write(sums, attributes.part_count, headers);
+            checksums::write_kind(sums, headers);
         }
         Ok((response, (!self.is_head).then_some(range)))
     }
