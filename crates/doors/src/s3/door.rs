@@ -10,7 +10,7 @@ use cairn_base::stage::{self, Scope};
 use cairn_base::{Shares, Stage, Stages};
 use cairn_fs::{Fs, party_of};
 use futures_util::future::{Either, Ready, ready};
-use http::header::{CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
 use http::{Method, Request, Response};
 use s3s::{Body, S3Error, S3Result};
 
@@ -19,7 +19,7 @@ use super::body;
 use super::call::Call;
 use super::counted::counted;
 use super::document::{self, Told};
-use super::error::{bad_request, invalid};
+use super::error::bad_request;
 use super::honoured::{self, Classes};
 use super::integrity::Integrity;
 use super::operation::{Input, Operation};
@@ -295,7 +295,6 @@ impl Inner {
             route::resolve(&parts.method, &parts.address, &mut parts.query, copies)?;
         seen.verb = place;
         honoured::check(operation, &parts.headers, self.classes)?;
-        check_source(&parts.headers)?;
         owner::check_expected(&self.store.fs, &caller, &parts.address, &parts.headers).await?;
         let decoded = match operation.input {
             Input::Unread => None,
@@ -376,11 +375,4 @@ fn leave(linger: impl FnOnce() -> bool, is_waiting: bool, response: &mut Respons
         // Over HTTP/2, where it says nothing, it is not sent.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-}
-
-/// Whether the source of a copy can be decoded: what the library cannot decode it takes as it is.
-fn check_source(headers: &HeaderMap) -> S3Result<()> {
-    let Some(source) = headers::text(headers, "x-amz-copy-source")? else { return Ok(()) };
-    let bad = |_| invalid("Invalid copy source encoding: x-amz-copy-source");
-    address::decode(source).map(drop).map_err(bad)
 }

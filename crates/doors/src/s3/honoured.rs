@@ -4,7 +4,8 @@
 use http::header::{CONTENT_RANGE, HeaderMap, HeaderValue};
 use s3s::{S3ErrorCode, S3Result};
 
-use super::error::{bad_request, not_implemented, refuse};
+use super::address;
+use super::error::{bad_request, invalid, not_implemented, refuse};
 use super::headers::text;
 use super::operation::{BODY, Operation};
 
@@ -34,7 +35,8 @@ pub(super) fn check(operation: &Operation, headers: &HeaderMap, classes: Classes
         let what = "Content-Range: a piece of an object cannot be put; send all of it";
         return Err(bad_request(what));
     }
-    check_class(headers, classes)
+    check_class(headers, classes)?;
+    check_source(headers)
 }
 
 /// Headers that ask for what is done anyway.
@@ -83,4 +85,11 @@ fn check_class(headers: &HeaderMap, classes: Classes) -> S3Result<()> {
         _ => "The storage class you specified is not valid",
     };
     Err(refuse(S3ErrorCode::InvalidStorageClass, what))
+}
+
+/// Whether the source of a copy can be decoded: what the library cannot decode it takes as it is.
+fn check_source(headers: &HeaderMap) -> S3Result<()> {
+    let Some(source) = text(headers, "x-amz-copy-source")? else { return Ok(()) };
+    let bad = |_| invalid("Invalid copy source encoding: x-amz-copy-source");
+    address::decode(source).map(drop).map_err(bad)
 }
