@@ -25,9 +25,9 @@ pub enum Format {
     Json,
 }
 
-/// Libraries that warn of what is no trouble: that of S3 calls every refusal of a client an error
-/// of the server, that of FUSE fails to unmount what has just been unmounted.
-const QUIET: [&str; 2] = ["s3s=off", "fuser=error"];
+/// The library of FUSE warns of what is no trouble: it fails to unmount what has just been
+/// unmounted.
+const QUIET: (&str, &str) = ("fuser", "fuser=error");
 
 impl LogArgs {
     pub fn start(&self) -> Result<()> {
@@ -37,11 +37,9 @@ impl LogArgs {
 
 fn start(filter: &str, format: Format) -> Result<()> {
     let mut filter = filter.to_owned();
-    for quiet in QUIET {
-        let module = quiet.split('=').next().unwrap_or_default();
-        if !filter.contains(module) {
-            filter = format!("{filter},{quiet}");
-        }
+    let (module, quiet) = QUIET;
+    if !filter.contains(module) {
+        filter = format!("{filter},{quiet}");
     }
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         Failure::usage(format!("--log {filter}: {error}: use a level such as info"))

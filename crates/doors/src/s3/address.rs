@@ -50,6 +50,13 @@ impl Address {
         }
     }
 
+    pub(super) fn key(&self) -> Option<&str> {
+        match self {
+            Address::Object { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
     /// Whether the bucket came from the host: then the decoded path is the key alone.
     pub(super) fn is_by_host(&self, decoded_path: &str) -> bool {
         let key_path = decoded_path.strip_prefix('/').unwrap_or(decoded_path);

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use cairn_fs::rows::{Algorithm, Checksum, ChecksumKind};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use s3s::S3Result;
 use s3s::dto::{ChecksumAlgorithm, ChecksumType};
 
@@ -96,6 +97,24 @@ macro_rules! fill_checksums {
     }};
 }
 pub(super) use fill_checksums;
+
+/// Writes them into the headers of a reply.
+pub(super) fn write(checksums: &[Checksum], part_count: u32, headers: &mut HeaderMap) {
+    for checksum in checksums {
+        let name = HeaderName::from_static(header(checksum.algorithm));
+        if let Ok(value) = HeaderValue::try_from(encode(checksum, part_count)) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// Writes of what kind they are.
+pub(super) fn write_kind(checksums: &[Checksum], headers: &mut HeaderMap) {
+    if let Some(checksum) = checksums.first() {
+        let kind = HeaderValue::from_static(kind_word(checksum.kind));
+        headers.insert("x-amz-checksum-type", kind);
+    }
+}
 
 /// The kind of the checksums of an object, where it has any.
 pub(super) fn type_of(checksums: &[Checksum]) -> Option<ChecksumType> {

@@ -1,12 +1,11 @@
 //! Error documents as S3 writes them: code, message and fields, from one table.
 
-use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use s3s::{Body, S3Error};
 
 use super::error::SIZE;
-use super::xml::escape;
+use super::xml::{DECLARATION, escape};
 
 /// What a document says beside code and message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,16 +113,17 @@ pub(super) fn response(error: &S3Error, told: &Told) -> Response<Body> {
         response.headers_mut().extend(headers.clone());
     }
     if status != StatusCode::NOT_MODIFIED {
-        let message = escape(error.message().unwrap_or_default());
-        let text = document(error.code().as_str(), &message, told);
-        *response.body_mut() = Body::from(format!("{DECLARATION}\n{text}"));
+        *response.body_mut() = Body::from(format!("{DECLARATION}\n{}", text(error, told)));
         let kind = HeaderValue::from_static("application/xml");
         response.headers_mut().insert(CONTENT_TYPE, kind);
     }
     response
 }
 
-const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
+/// The document alone.
+pub(super) fn text(error: &S3Error, told: &Told) -> String {
+    document(error.code().as_str(), &escape(error.message().unwrap_or_default()), told)
+}
 
 /// `detail` is what this server says by itself, as it stands in XML.
 fn document(code: &str, detail: &str, told: &Told) -> String {
@@ -147,35 +147,6 @@ fn document(code: &str, detail: &str, told: &Told) -> String {
     add("HostId", &told.host_id);
     out.push_str("</Error>");
     out
-}
-
-/// The document in place of one that the library wrote, which knows neither fields nor messages.
-fn rewritten(text: &str, told: &Told) -> Option<String> {
-    let inside = |name: &str| {
-        let start = text.split_once(&format!("<{name}>"))?.1;
-        Some(start.split_once(&format!("</{name}>"))?.0)
-    };
-    Some(document(inside("Code")?, inside("Message").unwrap_or_default(), told))
-}
-
-/// As the whole body of a reply.
-pub(super) fn rewrite(body: &Bytes, told: &Told) -> Bytes {
-    let text = std::str::from_utf8(body).ok().and_then(|text| rewritten(text, told));
-    text.map_or_else(|| body.clone(), |text| format!("{DECLARATION}\n{text}").into())
-}
-
-/// A piece of a reply that was begun before it was known how it would end. The library begins an
-/// error anew, which makes it no XML.
-pub(super) fn late(piece: Bytes, told: &Told) -> Bytes {
-    let text = std::str::from_utf8(&piece).ok();
-    let error = text.and_then(|text| text.strip_prefix(DECLARATION)).map(str::trim_ascii_start);
-    match error.filter(|error| error.starts_with("<Error>")) {
-        Some(error) => rewritten(error, told).map_or_else(|| piece.clone(), Bytes::from),
-        None => match error {
-            Some(rest) if !rest.is_empty() => Bytes::copy_from_slice(rest.as_bytes()),
-            _ => piece,
-        },
-    }
 }
 
 #[cfg(test)]

@@ -1,38 +1,55 @@
 //! The way of a request through this door.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::stage::{self, Scope};
-use cairn_base::{Stage, Stages};
-use cairn_fs::Fs;
+use cairn_base::{Shares, Stage, Stages};
+use cairn_fs::{Fs, party_of};
 use futures_util::future::{Either, Ready, ready};
-use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue, RANGE};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
+use http::{Method, Request, Response};
 use s3s::{Body, S3Error, S3Result};
 
 use super::address::{self, Address};
+use super::body;
+use super::call::Call;
 use super::counted::counted;
 use super::document::{self, Told};
-use super::error::{Codes, bad_request, invalid, refuse_with};
-use super::get_object::{Failure, Reading};
-use super::library::Library;
+use super::error::bad_request;
+use super::honoured::{self, Classes};
+use super::integrity::Integrity;
+use super::operation::{Input, Operation};
+use super::parts::Parts;
+use super::payload::{Mode, Payload, decoded_length};
 use super::query::Query;
+use super::rights::authorize;
 use super::store::Store;
-use super::table::{Answer, Operation};
-use super::verbs::get_bucket;
+use super::table::{TABLE, place_of};
+use super::verbs::get_object::{Failure, Reading};
 use super::verdict::{Verdict, Verifier};
-use super::{Classes, S3Config, headers, operation, owner, sigv2, sigv4};
+use super::{headers, owner, route, sigv2, sigv4};
 use crate::admit::Admit;
-use crate::host;
 use crate::metrics::{Metrics, VerbStats};
 use crate::observe::Observer;
+use crate::room::Room;
 use crate::serve::{Door, Peer};
-use crate::timing;
 use crate::upload::Upload;
+use crate::{host, limits, timing};
+
+/// How the door presents itself.
+#[derive(Clone, Debug, Default)]
+pub struct S3Config {
+    /// Names of this server below which buckets are found as `<bucket>.<domain>`.
+    pub domains: Vec<String>,
+    /// The region in signatures and replies; empty to take any and to say `us-east-1`.
+    pub region: String,
+    /// What becomes of storage classes that are asked for.
+    pub classes: Classes,
+}
 
 /// How long a client waits for a reply without a sign of life.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -53,7 +70,8 @@ struct Inner {
     domains: Vec<String>,
     classes: Classes,
     verifier: Verifier,
-    library: Library,
+    /// For bodies of XML.
+    xml_memory: Arc<Shares>,
     observer: Arc<Observer>,
     /// One for each operation, and one for what is none.
     stats: Vec<Arc<VerbStats>>,
@@ -69,62 +87,18 @@ struct Inner {
 /// What became known of a request on its way.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// The index of its operation; that after all others as long as it is not known.
+    /// The place of its operation; that after all others as long as it is not known.
     verb: usize,
     is_anonymous: bool,
 }
 
-/// A request taken apart.
-pub(super) struct Parts {
-    from: SocketAddr,
-    pub(super) method: Method,
-    path: String,
-    host: Vec<u8>,
-    pub(super) address: Address,
-    pub(super) query: Query,
-    pub(super) headers: HeaderMap,
-    pub(super) request_id: String,
-    host_id: String,
-    is_tls: bool,
-}
-
-impl Parts {
-    /// What an error document tells of this request.
-    pub(super) fn told(&self) -> Told {
-        let (bucket, key) = match &self.address {
-            Address::Root => (None, None),
-            Address::Bucket(bucket) => (Some(bucket), None),
-            Address::Object { bucket, key } => (Some(bucket), Some(key)),
-        };
-        let mut names = self.headers.keys().map(HeaderName::as_str);
-        let of_source = names.any(|name| name.starts_with("x-amz-copy-source-if-"));
-        let range = self.headers.get(RANGE).or(self.headers.get("x-amz-copy-source-range"));
-        Told {
-            resource: self.address.resource(),
-            request_id: self.request_id.clone(),
-            host_id: self.host_id.clone(),
-            bucket: bucket.cloned(),
-            key: key.cloned(),
-            upload: self.query.get("uploadId").map(str::to_owned),
-            range: range.and_then(|range| range.to_str().ok()).map(str::to_owned),
-            of_source,
-        }
-    }
-
-    /// Where clients find an object: as this request went, in full.
-    pub(super) fn url(&self) -> Option<String> {
-        let Address::Object { bucket, key } = &self.address else { return None };
-        let scheme = if self.is_tls { "https" } else { "http" };
-        let host = std::str::from_utf8(&self.host).ok().filter(|host| !host.is_empty())?;
-        let mut url = format!("{scheme}://{host}/");
-        let path = address::decode(&self.path).ok()?;
-        if !self.address.is_by_host(&path) {
-            url.push_str(bucket);
-            url.push('/');
-        }
-        sigv4::encode_into(&mut url, key.as_bytes(), false);
-        Some(url)
-    }
+/// A request that may go on, and how.
+struct Admitted {
+    operation: &'static Operation,
+    caller: Caller,
+    mode: Mode,
+    /// The length of the content within `aws-chunked`.
+    decoded: Option<u64>,
 }
 
 impl S3Door {
@@ -147,18 +121,18 @@ impl S3Door {
         let store = Store { fs, region: config.region, patience };
         let mut domains = config.domains;
         domains.iter_mut().for_each(|domain| domain.make_ascii_lowercase());
-        let verbs = Operation::all().iter().map(|operation| operation.name);
+        let verbs = TABLE.iter().map(|operation| operation.name);
         let stats = verbs.chain([OTHER]).map(|verb| metrics.verb("s3", verb)).collect();
         let inner = Inner {
             observer: Arc::clone(metrics.observer()),
             stats,
-            library: Library::new(store.clone()),
+            xml_memory: Shares::new(limits::XML_BYTES),
             store,
             domains,
             classes: config.classes,
             verifier: Verifier::new(admit, clock, region),
-            get: Operation::named("GetObject"),
-            head: Operation::named("HeadObject"),
+            get: place_of("GetObject"),
+            head: place_of("HeadObject"),
             start,
             count: AtomicU64::new(0),
             host_id: format!("H{start:016x}"),
@@ -235,7 +209,8 @@ impl Inner {
                 let id = request_id.clone();
                 let told = Told { resource: path, request_id, host_id, ..Told::default() };
                 let mut response = document::response(&error, &told);
-                leave(Some(upload), &head.headers, &mut response);
+                let is_waiting = head.headers.contains_key(EXPECT);
+                leave(|| upload.linger(), is_waiting, &mut response);
                 Err(Box::new(self.finish(response, &id)))
             }
         }
@@ -257,7 +232,7 @@ impl Inner {
         let reading = Reading { caller, bucket, key, query, headers, is_head };
         let response = match reading.now(&self.store.fs)? {
             Ok(response) => self.finish(response, &parts.request_id),
-            Err(Failure::Refused(error)) => self.refused(parts, &error),
+            Err(Failure::Refused(error)) => self.finish(refused(parts, &error), &parts.request_id),
             // What is missing takes another look.
             Err(Failure::Store(_)) => return None,
         };
@@ -266,18 +241,23 @@ impl Inner {
         Some(self.count(response, Seen { verb, is_anonymous: true }, stages))
     }
 
-    fn refused(&self, parts: &Parts, error: &S3Error) -> Response<Body> {
-        self.finish(document::response(error, &parts.told()), &parts.request_id)
-    }
-
     async fn answer(&self, mut parts: Parts, upload: Upload) -> Response<Body> {
         let (mut seen, announced) = (UNSEEN, upload.announced());
-        let mut upload = Some(upload);
-        let mut response = match self.serve(&mut parts, &mut upload, &mut seen).await {
-            Ok(response) => self.finish(response, &parts.request_id),
-            Err(error) => self.refused(&parts, &error),
+        let response = match self.admit(&mut parts, &mut seen).await {
+            Ok(Admitted { operation, caller, mode, decoded }) => {
+                let mut payload = Payload::new(upload, mode, decoded);
+                let outcome = self.serve(operation, &caller, &parts, &mut payload).await;
+                let mut response = outcome.unwrap_or_else(|error| refused(&parts, &error));
+                leave(|| payload.linger(), parts.is_waiting(), &mut response);
+                response
+            }
+            Err(error) => {
+                let mut response = refused(&parts, &error);
+                leave(|| upload.linger(), parts.is_waiting(), &mut response);
+                response
+            }
         };
-        leave(upload, &parts.headers, &mut response);
+        let response = self.finish(response, &parts.request_id);
         if let Some(stats) = self.stats.get(seen.verb)
             && response.status().is_success()
         {
@@ -300,76 +280,57 @@ impl Inner {
         response.map(|body| counted(body, stats, status, stages))
     }
 
-    async fn serve(
-        &self,
-        parts: &mut Parts,
-        upload: &mut Option<Upload>,
-        seen: &mut Seen,
-    ) -> S3Result<Response<Body>> {
+    /// Who asks for what. The request gets its final form.
+    async fn admit(&self, parts: &mut Parts, seen: &mut Seen) -> S3Result<Admitted> {
         let verdict = stage::time(Stage::Admit, self.judge(parts)).await?;
-        seen.is_anonymous = verdict.caller == Caller::anonymous();
-        if verdict.is_presigned {
+        let Verdict { caller, mode, is_presigned } = verdict;
+        seen.is_anonymous = caller == Caller::anonymous();
+        if is_presigned {
             sigv4::strip(&mut parts.query);
             sigv2::strip(&mut parts.query);
             headers::unhoist(&mut parts.query, &mut parts.headers)?;
         }
         let copies = parts.headers.contains_key("x-amz-copy-source");
-        let operation =
-            operation::resolve(&parts.method, &parts.address, &mut parts.query, copies)?;
-        seen.verb = operation.index();
-        headers::check(operation, &parts.headers, self.classes)?;
-        check_source(&parts.headers)?;
-        owner::check_expected(&self.store.fs, &verdict.caller, &parts.address, &parts.headers)
-            .await?;
-        if let Some(answer) = &operation.answer {
-            return self.tell(parts, answer, &verdict.caller).await;
-        }
-        match (operation.name, &parts.address) {
-            ("GetObject" | "HeadObject", Address::Object { bucket, key }) => {
-                let is_head = parts.method == Method::HEAD;
-                let (query, headers, caller) = (&parts.query, &parts.headers, &verdict.caller);
-                let reading = Reading { caller, bucket, key, query, headers, is_head };
-                match reading.run(&self.store.fs).await {
-                    Ok(response) => Ok(response),
-                    Err(Failure::Refused(error)) => Err(error),
-                    Err(Failure::Store(error)) => {
-                        Err(self.store.refused(caller, &[bucket], error, Codes::object()).await)
-                    }
-                }
-            }
-            _ => self.library.ask(parts, operation, verdict, upload).await,
-        }
+        let (place, operation) =
+            route::resolve(&parts.method, &parts.address, &mut parts.query, copies)?;
+        seen.verb = place;
+        honoured::check(operation, &parts.headers, self.classes)?;
+        owner::check_expected(&self.store.fs, &caller, &parts.address, &parts.headers).await?;
+        let decoded = match operation.input {
+            Input::Unread => None,
+            _ => decoded_length(&parts.headers)?,
+        };
+        Ok(Admitted { operation, caller, mode, decoded })
     }
 
-    /// Answers a question about a feature that is not there, to callers who may know the bucket.
-    async fn tell(
+    /// Takes the body as the operation wants it, and runs its verb.
+    async fn serve(
         &self,
-        parts: &Parts,
-        answer: &Answer,
+        operation: &Operation,
         caller: &Caller,
+        parts: &Parts,
+        payload: &mut Payload,
     ) -> S3Result<Response<Body>> {
-        let Some(bucket) = parts.address.bucket() else {
-            return Err(invalid("this parameter is of a bucket"));
-        };
-        get_bucket::inspect(&self.store, caller, bucket).await?;
-        let root = match answer {
-            Answer::Missing(code, message) => {
-                return Err(refuse_with(code, StatusCode::NOT_FOUND, *message));
+        let (store, input, headers) = (&self.store, operation.input, &parts.headers);
+        let mut room = Room::of(&self.xml_memory, party_of(caller));
+        let mut call = Call { store, caller, parts, payload, xml: Bytes::new() };
+        if input != Input::Unread {
+            body::check_framing(input, call.payload, headers)?;
+        }
+        match input {
+            Input::Unread | Input::Bytes => {}
+            Input::None => body::read_nothing(call.payload, headers).await?,
+            Input::Xml { elements, is_of_object } => {
+                let integrity = match is_of_object {
+                    true => Integrity::only_md5(headers)?,
+                    false => Integrity::parse(headers)?,
+                };
+                let may = authorize(store, caller, operation.action, &parts.address).await;
+                let read = body::read_xml(call.payload, integrity, elements, may, &mut room);
+                call.xml = read.await?;
             }
-            Answer::Document(root) => root,
-        };
-        let inside = match *root {
-            "RequestPaymentConfiguration" => "<Payer>BucketOwner</Payer>",
-            _ => "",
-        };
-        let text = format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root} \
-             xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">{inside}</{root}>"
-        );
-        let mut response = Response::new(Body::from(text));
-        let kind = HeaderValue::from_static("application/xml");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-        Ok(response)
+        }
+        (operation.verb)(call).await
     }
 
     fn finish(&self, mut response: Response<Body>, request_id: &str) -> Response<Body> {
@@ -403,20 +364,15 @@ impl Inner {
     }
 }
 
-/// Takes leave of a body that was not asked for. A client that is still sending gets to see the
-/// reply, and is told if the connection ends. One that waits for `100 Continue` sends nothing.
-fn leave(upload: Option<Upload>, headers: &HeaderMap, response: &mut Response<Body>) {
-    if let Some(upload) = upload
-        && !headers.contains_key(EXPECT)
-        && !upload.linger()
-    {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
+fn refused(parts: &Parts, error: &S3Error) -> Response<Body> {
+    document::response(error, &parts.told())
 }
 
-/// Whether the source of a copy can be decoded: what the library cannot decode it takes as it is.
-fn check_source(headers: &HeaderMap) -> S3Result<()> {
-    let Some(source) = headers::text(headers, "x-amz-copy-source")? else { return Ok(()) };
-    let bad = |_| invalid("Invalid copy source encoding: x-amz-copy-source");
-    address::decode(source).map(drop).map_err(bad)
+/// Takes leave of what is left of a body. A client that is still sending gets to see the reply, and
+/// is told if the connection ends. One that waits for `100 Continue` sends nothing.
+fn leave(linger: impl FnOnce() -> bool, is_waiting: bool, response: &mut Response<Body>) {
+    if !is_waiting && !linger() {
+        // Over HTTP/2, where it says nothing, it is not sent.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
 }

@@ -5,33 +5,37 @@
 //! refuses.
 //!
 //! ```text
-//!   request ──► address, query ──► verdict ──► headers, operation ──► get_object ──► Fs
-//!                 (decoded once)   (Caller,     (nothing unknown  └──► s3s: XML ──► verbs ──► Fs
-//!                                   body mode)   is passed over)
+//!   request ──► address, query ──► verdict ──► route ──► body ──► verb ──► Fs
+//!                (decoded once)    (Caller,     (a row    (XML     (a file
+//!                                   body mode)   of the    is       of verbs/)
+//!                                                table)    read)
 //! ```
 //!
-//! The `s3s` library reads and writes XML and routes; it gets requests without credentials, after
-//! the verdict, and its own verification is not used: it would take other algorithms and services
-//! in a signature, unsigned headers, and would hold a whole chunk in memory. A request for an
-//! object does not pass through it at all.
+//! A verb is a row of `table` and a file of `verbs` of the same name. It gets a [`call::Call`] and
+//! returns the reply. The `s3s` library has the types of S3 and reads and writes their XML.
 
 mod address;
 mod attributes;
+mod body;
+mod call;
 mod checksums;
 mod conditions;
 mod counted;
 mod document;
 mod door;
 mod error;
-mod get_object;
 mod headers;
+mod honoured;
 mod integrity;
-mod library;
 mod operation;
 mod owner;
+mod parts;
 mod payload;
 mod query;
 mod range;
+mod reply;
+mod rights;
+mod route;
 mod sigv2;
 mod sigv4;
 mod store;
@@ -46,22 +50,11 @@ use std::sync::Arc;
 
 use cairn_fs::Fs;
 
-pub use door::S3Door;
-pub use headers::Classes;
+pub use door::{S3Config, S3Door};
+pub use honoured::Classes;
 
 use crate::admit::Admit;
 use crate::metrics::Metrics;
-
-/// How the door presents itself.
-#[derive(Clone, Debug, Default)]
-pub struct S3Config {
-    /// Names of this server below which buckets are found as `<bucket>.<domain>`.
-    pub domains: Vec<String>,
-    /// The region in signatures and replies; empty to take any and to say `us-east-1`.
-    pub region: String,
-    /// What becomes of storage classes that are asked for.
-    pub classes: Classes,
-}
 
 /// The door, to be served by [`crate::serve::serve`].
 pub fn service(fs: Fs, admit: Arc<Admit>, metrics: &Metrics, config: S3Config) -> S3Door {

@@ -1,115 +1,115 @@
-//! Which operation a request asks for: its method, what it names and its query parameters.
-//!
-//! A parameter names a sub-resource in S3 (`?retention`, `?lifecycle`). One that the table does not
-//! have is never passed over: `PUT /bucket/key?retention` must not replace the object.
+//! What one row of the table says of an operation.
 
-use http::Method;
-use s3s::{S3ErrorCode, S3Result};
+use std::pin::Pin;
 
-use super::address::Address;
-use super::error::{bad_request, invalid, not_implemented, refuse};
-use super::query::Query;
-use super::table::{Level, Operation, TABLE};
+use http::Response;
+use s3s::{Body, S3Result};
 
-/// Finds the operation; takes parameters without meaning out of the query.
-pub(super) fn resolve(
-    method: &Method,
-    address: &Address,
-    query: &mut Query,
-    copies: bool,
-) -> S3Result<&'static Operation> {
-    let level = match address {
-        Address::Root => Level::Service,
-        Address::Bucket(_) => Level::Bucket,
-        Address::Object { .. } => Level::Object,
-    };
-    for (name, _) in query.pairs() {
-        check_place(method, level, name)?;
-    }
-    let at_home = TABLE.iter().filter(|op| {
-        op.method == method.as_str()
-            && op.level == level
-            && op.copies == (copies && takes_source(op))
-    });
-    let operation = at_home
-        .filter(|op| op.wanted.iter().all(|name| query.has(name)))
-        .max_by_key(|op| op.wanted.len());
-    let Some(operation) = operation else { return Err(unknown_method(method)) };
-    // What SDKs add to tell operations apart in logs.
-    query.retain(|name| name != "x-id");
-    for (name, _) in query.pairs() {
-        let name = &name.as_str();
-        if !operation.wanted.contains(name) && !operation.allowed.contains(name) {
-            return Err(not_implemented(format!("{method} with the parameter {name}")));
-        }
-    }
-    if operation.name == "ListObjectsV2" && query.get("list-type") != Some("2") {
-        return Err(invalid("list-type must be 2"));
-    }
-    Ok(operation)
+use super::call::Call;
+
+/// What the request names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Level {
+    Service,
+    Bucket,
+    Object,
 }
 
-/// Sub-resources that S3 has of buckets only, and of objects only.
-const OF_BUCKETS: &[&str] = &[
-    "accelerate",
-    "analytics",
-    "cors",
-    "delete",
-    "encryption",
-    "intelligent-tiering",
-    "inventory",
-    "lifecycle",
-    "list-type",
-    "location",
-    "logging",
-    "metrics",
-    "notification",
-    "object-lock",
-    "ownershipControls",
-    "policy",
-    "policyStatus",
-    "publicAccessBlock",
-    "replication",
-    "requestPayment",
-    "versioning",
-    "versions",
-    "website",
+/// What the body of a request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Input {
+    /// Left unread: the reply is all that matters.
+    Unread,
+    /// Empty.
+    None,
+    Xml {
+        /// The elements right below the root.
+        elements: &'static [&'static str],
+        /// Whether checksums in headers are of an object that the body describes.
+        is_of_object: bool,
+    },
+    /// The bytes of an object or part.
+    Bytes,
+}
+
+impl Input {
+    /// XML of these elements, with its own checksums.
+    pub(super) const fn xml(elements: &'static [&'static str]) -> Input {
+        Input::Xml { elements, is_of_object: false }
+    }
+
+    /// Whether a client has something to say of a body.
+    pub(super) fn is_body(self) -> bool {
+        matches!(self, Input::Xml { .. } | Input::Bytes)
+    }
+}
+
+/// The function that answers a request, in `verbs`.
+pub(super) type Verb = for<'a> fn(Call<'a>) -> Reply<'a>;
+pub(super) type Reply<'a> = Pin<Box<dyn Future<Output = S3Result<Response<Body>>> + Send + 'a>>;
+
+/// One row of the table.
+#[derive(Debug)]
+pub(super) struct Operation {
+    /// As S3 has it, and in metrics and logs.
+    pub(super) name: &'static str,
+    /// The action of S3 that a caller needs the right to.
+    pub(super) action: &'static str,
+    pub(super) method: &'static str,
+    pub(super) level: Level,
+    /// Parameters that make it this operation.
+    pub(super) wanted: &'static [&'static str],
+    /// Parameters it understands besides.
+    pub(super) allowed: &'static [&'static str],
+    /// Headers it honours, besides those of [`SIGNED`] and [`BODY`] where it has a body. A `*` at
+    /// the end stands for any further characters.
+    pub(super) headers: &'static [&'static [&'static str]],
+    /// Whether `x-amz-copy-source` makes it this operation.
+    pub(super) copies: bool,
+    pub(super) input: Input,
+    pub(super) verb: Verb,
+}
+
+/// Headers of a signature, of the framing of a body and of logs. They are read before it is known
+/// which operation is meant.
+pub(super) const SIGNED: &[&str] = &[
+    "x-amz-api-version",
+    "x-amz-content-sha256",
+    "x-amz-date",
+    "x-amz-decoded-content-length",
+    "x-amz-request-payer",
+    "x-amz-security-token",
+    "x-amz-user-agent",
 ];
-const OF_OBJECTS: &[&str] = &[
-    "attributes",
-    "legal-hold",
-    "partNumber",
-    "restore",
-    "retention",
-    "select",
-    "torrent",
-    "uploadId",
+/// Of every request for a bucket or object.
+pub(super) const OWNER: &str = "x-amz-expected-bucket-owner";
+/// What a client says of a body.
+pub(super) const BODY: &[&str] = &[
+    "content-md5",
+    "x-amz-checksum-crc32",
+    "x-amz-checksum-crc32c",
+    "x-amz-checksum-crc64nvme",
+    "x-amz-checksum-sha1",
+    "x-amz-checksum-sha256",
+    "x-amz-sdk-checksum-algorithm",
+    "x-amz-trailer",
 ];
 
-/// Refuses a sub-resource where S3 has none of that name: it is no feature that is not there.
-fn check_place(method: &Method, level: Level, name: &str) -> S3Result<()> {
-    let is_of_buckets = OF_BUCKETS.contains(&name) || (name == "uploads" && method == Method::GET);
-    let is_of_objects = OF_OBJECTS.contains(&name) || (name == "uploads" && method == Method::POST);
-    match level {
-        Level::Bucket if is_of_objects => Err(bad_request("A key must be specified")),
-        Level::Object if is_of_buckets => Err(misplaced(name, "an object")),
-        Level::Service if is_of_buckets || is_of_objects => Err(misplaced(name, "the service")),
-        _ => Ok(()),
+impl Operation {
+    /// Whether it honours a header.
+    pub(super) fn honours(&self, name: &str) -> bool {
+        let matches = |known: &&str| match known.strip_suffix('*') {
+            Some(start) => name.strip_prefix(start).is_some_and(|rest| !rest.is_empty()),
+            None => name == *known,
+        };
+        SIGNED.contains(&name)
+            || (self.level != Level::Service && name == OWNER)
+            || (self.input.is_body() && BODY.contains(&name))
+            || self.headers.iter().any(|group| group.iter().any(&matches))
     }
-}
 
-fn misplaced(name: &str, of: &str) -> s3s::S3Error {
-    refuse(S3ErrorCode::MethodNotAllowed, format!("{of} has no sub-resource {name}"))
-}
-
-fn takes_source(operation: &Operation) -> bool {
-    operation.copies || matches!(operation.name, "PutObject" | "UploadPart")
-}
-
-fn unknown_method(method: &Method) -> s3s::S3Error {
-    let known = [Method::GET, Method::HEAD, Method::PUT, Method::POST, Method::DELETE];
-    match known.contains(method) {
-        true => not_implemented(format!("{method} here")),
-        false => refuse(S3ErrorCode::MethodNotAllowed, format!("{method} is not allowed")),
+    /// Those that only read may pass over conditions and ranges (RFC 9110).
+    pub(super) fn is_change(&self) -> bool {
+        !matches!(self.method, "GET" | "HEAD")
     }
 }

@@ -4,6 +4,8 @@
 use cairn_base::UploadId;
 use cairn_fs::ops::multipart::UploadName;
 
+use super::call::Call;
+
 pub(super) fn encode(upload: UploadId) -> String {
     format!("u{:031x}", upload.0)
 }
@@ -14,9 +16,10 @@ pub(super) fn decode(text: &str) -> Option<UploadId> {
     plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(UploadId)
 }
 
-/// What is no id names no upload.
-pub(super) fn name(bucket: String, key: String, text: &str) -> UploadName {
-    UploadName { bucket, key, upload: decode(text).unwrap_or(UploadId(0)) }
+/// The upload that a request names. What is no id names none.
+pub(super) fn of(call: &Call<'_>) -> UploadName {
+    let upload = call.query().get("uploadId").and_then(decode).unwrap_or(UploadId(0));
+    UploadName { bucket: call.bucket().to_owned(), key: call.key().to_owned(), upload }
 }
 
 #[cfg(test)]

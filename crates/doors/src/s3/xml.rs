@@ -1,9 +1,40 @@
-//! What has to be done to XML before and after the library.
+//! XML in and out, by the library, and what has to be done to it before and after.
 
 use bytes::Bytes;
+use s3s::xml::{Deserialize, Deserializer, Serialize, Serializer};
 use s3s::{S3ErrorCode, S3Result};
 
-use super::error::refuse;
+use super::error::{internal, refuse};
+
+pub(super) const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
+
+/// What a body says, once it was made fit by [`prepare`].
+pub(super) fn parse<T: for<'xml> Deserialize<'xml>>(body: &[u8]) -> S3Result<T> {
+    if body.is_empty() {
+        return Err(S3ErrorCode::MissingRequestBodyError.into());
+    }
+    let mut xml = Deserializer::new(body);
+    let read = T::deserialize(&mut xml).and_then(|read| xml.expect_eof().map(|()| read));
+    read.map_err(|_| S3ErrorCode::MalformedXML.into())
+}
+
+/// As [`parse`], of a body that may be left out.
+pub(super) fn parse_some<T: for<'xml> Deserialize<'xml>>(body: &[u8]) -> S3Result<Option<T>> {
+    if body.is_empty() { Ok(None) } else { parse(body).map(Some) }
+}
+
+/// A document, after `declaration`.
+pub(super) fn write(document: &impl Serialize, declaration: &str) -> S3Result<Bytes> {
+    let mut text = Vec::with_capacity(256);
+    text.extend_from_slice(declaration.as_bytes());
+    match document.serialize(&mut Serializer::new(&mut text)) {
+        Ok(()) => {
+            let text = Bytes::from(text);
+            Ok(escape_controls(&text).unwrap_or(text))
+        }
+        Err(error) => Err(internal(&cairn_base::Error::Io(std::io::Error::other(error)))),
+    }
+}
 
 /// Makes a body fit for the library, which would pass over CDATA and document types without a
 /// word (a key in CDATA would be another key), and which refuses some characters as references.
@@ -83,7 +114,7 @@ fn refused(reference: &[u8]) -> Option<char> {
 
 /// Replaces control characters that the library let through: a parser would change or refuse
 /// them, and keys may have any.
-pub(super) fn escape_controls(xml: &Bytes) -> Option<Bytes> {
+fn escape_controls(xml: &Bytes) -> Option<Bytes> {
     let control = |byte: u8| byte < b' ' && byte != b'\n';
     xml.iter().copied().any(control).then(|| {
         let mut out = Vec::with_capacity(xml.len() + 64);

@@ -60,6 +60,15 @@ impl Payload {
         self.upload.shares(room, party);
     }
 
+    pub(super) fn is_chunked(&self) -> bool {
+        matches!(self.mode, Mode::Chunked(_))
+    }
+
+    /// Whether the client has signed a hash of the whole body.
+    pub(super) fn is_hashed(&self) -> bool {
+        matches!(self.mode, Mode::Hashed(_))
+    }
+
     /// Bytes of content the client said it would send.
     pub(super) fn announced(&self) -> Option<u64> {
         self.announced

@@ -1,54 +1,53 @@
 use bytes::Bytes;
+use cairn_auth::Caller;
 use cairn_base::{Error, limits};
 use cairn_fs::combine_checksums;
 use cairn_fs::ops::conditions::Conditions;
 use cairn_fs::ops::multipart::{GetUpload, ListParts, TakenPart, UploadName};
 use cairn_fs::rows::{Algorithm, Checksum, ChecksumKind, Part, Upload};
 use futures_util::FutureExt;
-use http::header::IF_MATCH;
-use s3s::dto::{CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart, ETag};
-use s3s::{S3ErrorCode, S3Result};
+use http::Response;
+use http::header::{HeaderMap, IF_MATCH};
+use s3s::dto::{CompleteMultipartUploadOutput, CompletedMultipartUpload, CompletedPart, ETag};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
+use super::super::call::Call;
 use super::super::checksums::{self, fill_checksums, type_of};
 use super::super::error::{Codes, bad_request, refuse, translate};
 use super::super::headers::text;
-use super::super::library::Asked;
 use super::super::store::Store;
-use super::super::{conditions, upload_id};
+use super::super::{conditions, reply, upload_id, xml};
 use super::upload_part::part_number;
 
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: CompleteMultipartUploadInput,
-) -> S3Result<CompleteMultipartUploadOutput> {
-    let name = upload_id::name(input.bucket, input.key, &input.upload_id);
-    let parts = named_parts(input.multipart_upload.and_then(|upload| upload.parts))?;
-    let conditions = conditions::of_change(&asked.headers)?;
-    let (patience, store) = (store.patience, store.clone());
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let named: Option<CompletedMultipartUpload> = xml::parse_some(&call.xml)?;
+    let parts = named_parts(named.and_then(|upload| upload.parts))?;
+    let completion = Completion {
+        store: call.store.clone(),
+        caller: call.caller.clone(),
+        headers: call.headers().clone(),
+        url: call.parts.url(),
+        name: upload_id::of(&call),
+        conditions: conditions::of_change(call.headers())?,
+    };
+    let patience = completion.store.patience;
     // Goes on even where the client does not wait for it.
-    let mut task =
-        tokio::spawn(async move { complete(&store, &asked, name, parts, conditions).await });
+    let mut task = tokio::spawn(async move { completion.run(parts).await });
     let in_time = match patience.is_zero() {
         true => None,
         false => tokio::time::timeout(patience, &mut task).await.ok(),
     };
     match in_time {
-        Some(done) => joined(done),
-        None => Ok(CompleteMultipartUploadOutput {
-            future: Some(task.map(joined).boxed()),
-            ..CompleteMultipartUploadOutput::default()
-        }),
+        Some(done) => reply::xml(&joined(done)?),
+        None => Ok(reply::later(task.map(joined), call.parts.told())),
     }
 }
 
-fn joined(
-    done: Result<S3Result<CompleteMultipartUploadOutput>, tokio::task::JoinError>,
-) -> S3Result<CompleteMultipartUploadOutput> {
-    match done {
-        Ok(outcome) => outcome,
-        Err(error) => Err(translate(Error::Io(std::io::Error::other(error)), Codes::upload())),
-    }
+type Output = S3Result<CompleteMultipartUploadOutput>;
+
+fn joined(done: Result<Output, tokio::task::JoinError>) -> Output {
+    let gone = |error| translate(Error::Io(std::io::Error::other(error)), Codes::upload());
+    done.map_err(gone)?
 }
 
 /// The parts as the client names them, in ascending order.
@@ -87,107 +86,99 @@ fn taken_part(part: CompletedPart) -> S3Result<TakenPart> {
     Ok(TakenPart { number: part_number(number)?, etag: etag.into_value(), checksum })
 }
 
-async fn complete(
-    store: &Store,
-    asked: &Asked,
+/// What it takes to complete an upload, without the request.
+struct Completion {
+    store: Store,
+    caller: Caller,
+    headers: HeaderMap,
+    /// Where the object will be found.
+    url: Option<String>,
     name: UploadName,
-    mut parts: Vec<TakenPart>,
     conditions: Conditions,
-) -> S3Result<CompleteMultipartUploadOutput> {
-    let verb = GetUpload { name: name.clone() };
-    let Some(upload) = find(store, asked, verb).await? else {
-        // It may have been completed: the client may not have got the answer.
-        return finish(store, asked, name, parts, conditions, false).await;
-    };
-    let expected = Expected::parse(asked, &upload, parts.len())?;
-    if expected.is_some() {
-        let stored = stored_parts(store, asked, &name, &parts).await?;
-        if let Some(expected) = &expected {
+}
+
+impl Completion {
+    async fn run(self, mut parts: Vec<TakenPart>) -> Output {
+        let Some(upload) = self.find().await? else {
+            // It may have been completed: the client may not have got the answer.
+            return self.finish(parts, false).await;
+        };
+        if let Some(expected) = Expected::parse(&self.headers, &upload, parts.len())? {
+            let stored = self.stored_parts(&parts).await?;
             expected.check(&stored)?;
-        }
-        // What was checked is what is taken: a part replaced meanwhile is another one.
-        for (part, stored) in parts.iter_mut().zip(&stored) {
-            part.checksum = part.checksum.take().or_else(|| stored.checksums.first().cloned());
-        }
-    }
-    finish(store, asked, name, parts, conditions, true).await
-}
-
-/// The upload, if it is in progress.
-async fn find(store: &Store, asked: &Asked, verb: GetUpload) -> S3Result<Option<Upload>> {
-    let bucket = verb.name.bucket.clone();
-    match store.read(&asked.caller, &bucket, Codes::upload(), verb).await {
-        Ok(upload) => Ok(Some(upload)),
-        Err(error) if *error.code() == S3ErrorCode::NoSuchUpload => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-async fn finish(
-    store: &Store,
-    asked: &Asked,
-    name: UploadName,
-    parts: Vec<TakenPart>,
-    conditions: Conditions,
-    had_upload: bool,
-) -> S3Result<CompleteMultipartUploadOutput> {
-    let UploadName { bucket, key, .. } = name.clone();
-    let count = parts.len() as u32;
-    let done = store.fs.complete_upload(&asked.caller, name, parts, conditions).await;
-    let done = match done {
-        Ok(done) => done,
-        Err(error) => {
-            // Of an upload that was there a moment ago it is the object that If-Match is about.
-            let not_found = match had_upload && asked.headers.contains_key(IF_MATCH) {
-                true => S3ErrorCode::NoSuchKey,
-                false => S3ErrorCode::NoSuchUpload,
-            };
-            let codes = Codes {
-                not_found,
-                invalid: S3ErrorCode::InvalidPart,
-                too_large: S3ErrorCode::EntityTooSmall,
-            };
-            return Err(store.refused(&asked.caller, &[&bucket], error, codes).await);
-        }
-    };
-    let mut output = CompleteMultipartUploadOutput {
-        location: asked.url.clone(),
-        bucket: Some(bucket),
-        key: Some(key),
-        e_tag: Some(ETag::Strong(done.put.etag)),
-        checksum_type: type_of(&done.checksums),
-        ..CompleteMultipartUploadOutput::default()
-    };
-    fill_checksums!(output, &done.checksums, count);
-    Ok(output)
-}
-
-/// The parts as they are stored.
-async fn stored_parts(
-    store: &Store,
-    asked: &Asked,
-    name: &UploadName,
-    named: &[TakenPart],
-) -> S3Result<Vec<Part>> {
-    let mut stored = Vec::with_capacity(named.len());
-    let mut after = 0;
-    loop {
-        let verb = ListParts { name: name.clone(), after, limit: limits::LIST_KEYS };
-        let (_, parts, more) =
-            store.read(&asked.caller, &name.bucket, Codes::upload(), verb).await?;
-        for (number, part) in parts {
-            after = number;
-            if named.get(stored.len()).is_some_and(|part| part.number == number) {
-                stored.push(part);
+            // What was checked is what is taken: a part replaced meanwhile is another one.
+            for (part, stored) in parts.iter_mut().zip(&stored) {
+                part.checksum = part.checksum.take().or_else(|| stored.checksums.first().cloned());
             }
         }
-        if !more {
-            break;
+        self.finish(parts, true).await
+    }
+
+    /// The upload, if it is in progress.
+    async fn find(&self) -> S3Result<Option<Upload>> {
+        let (bucket, verb) = (&self.name.bucket, GetUpload { name: self.name.clone() });
+        match self.store.read(&self.caller, bucket, Codes::upload(), verb).await {
+            Ok(upload) => Ok(Some(upload)),
+            Err(error) if *error.code() == S3ErrorCode::NoSuchUpload => Ok(None),
+            Err(error) => Err(error),
         }
     }
-    match stored.len() == named.len() {
-        true => Ok(stored),
-        false => Err(refuse(S3ErrorCode::InvalidPart, "a part was not uploaded")),
+
+    async fn finish(self, parts: Vec<TakenPart>, had_upload: bool) -> Output {
+        let Completion { store, caller, headers, url, name, conditions } = self;
+        let UploadName { bucket, key, .. } = name.clone();
+        let count = parts.len() as u32;
+        let done = match store.fs.complete_upload(&caller, name, parts, conditions).await {
+            Ok(done) => done,
+            Err(error) => {
+                // Of an upload that was there a moment ago it is the object that If-Match is about.
+                let not_found = match had_upload && headers.contains_key(IF_MATCH) {
+                    true => S3ErrorCode::NoSuchKey,
+                    false => S3ErrorCode::NoSuchUpload,
+                };
+                let codes = Codes {
+                    not_found,
+                    invalid: S3ErrorCode::InvalidPart,
+                    too_large: S3ErrorCode::EntityTooSmall,
+                };
+                return Err(store.refused(&caller, &[&bucket], error, codes).await);
+            }
+        };
+        let mut output = CompleteMultipartUploadOutput {
+            location: url,
+            bucket: Some(bucket),
+            key: Some(key),
+            e_tag: Some(ETag::Strong(done.put.etag)),
+            checksum_type: type_of(&done.checksums),
+            ..CompleteMultipartUploadOutput::default()
+        };
+        fill_checksums!(output, &done.checksums, count);
+        Ok(output)
+    }
+
+    /// The parts as they are stored.
+    async fn stored_parts(&self, named: &[TakenPart]) -> S3Result<Vec<Part>> {
+        let mut stored = Vec::with_capacity(named.len());
+        let mut after = 0;
+        loop {
+            let verb = ListParts { name: self.name.clone(), after, limit: limits::LIST_KEYS };
+            let bucket = &self.name.bucket;
+            let read = self.store.read(&self.caller, bucket, Codes::upload(), verb);
+            let (_, parts, more) = read.await?;
+            for (number, part) in parts {
+                after = number;
+                if named.get(stored.len()).is_some_and(|part| part.number == number) {
+                    stored.push(part);
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        match stored.len() == named.len() {
+            true => Ok(stored),
+            false => Err(refuse(S3ErrorCode::InvalidPart, "a part was not uploaded")),
+        }
     }
 }
 
@@ -198,8 +189,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn parse(asked: &Asked, upload: &Upload, parts: usize) -> S3Result<Option<Expected>> {
-        let headers = &asked.headers;
+    fn parse(headers: &HeaderMap, upload: &Upload, parts: usize) -> S3Result<Option<Expected>> {
         let size = text(headers, "x-amz-mp-object-size")?;
         let size = size.map(|size| size.parse().map_err(|_| bad_request("x-amz-mp-object-size")));
         let size = size.transpose()?;
@@ -254,7 +244,7 @@ impl Expected {
     }
 }
 
-fn mismatch() -> s3s::S3Error {
+fn mismatch() -> S3Error {
     let what = "the checksum you specified did not match that of the object";
     refuse(S3ErrorCode::BadDigest, what)
 }

@@ -1,21 +1,25 @@
 use cairn_fs::ops::copy_object::CopyObject;
 use cairn_fs::rows::ObjectAttributes;
-use http::HeaderMap;
-use s3s::dto::{CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETag};
-use s3s::{S3ErrorCode, S3Result};
+use http::{HeaderMap, Response};
+use s3s::dto::{CopyObjectResult, CopySource, ETag};
+use s3s::{Body, S3ErrorCode, S3Result};
 
+use super::super::call::Call;
 use super::super::checksums::{self, fill_checksums, type_of};
-use super::super::error::{Codes, invalid, not_implemented};
+use super::super::error::{Codes, bad_request, invalid, not_implemented};
 use super::super::headers::text;
-use super::super::library::Asked;
-use super::super::store::Store;
 use super::super::tags::Tags;
-use super::super::{attributes, conditions, owner, tags};
+use super::super::{attributes, conditions, owner, reply, tags};
 use super::{acl, time};
 
+const SOURCE: &str = "x-amz-copy-source";
+
 /// The object a copy is made of: bucket and key.
-pub(super) fn source(source: CopySource) -> S3Result<(String, String)> {
-    match source {
+pub(super) fn source(headers: &HeaderMap) -> S3Result<(String, String)> {
+    let named = text(headers, SOURCE)?.filter(|source| !source.is_empty());
+    let named = named.ok_or_else(|| bad_request(format!("missing header: {SOURCE}")))?;
+    let parsed = CopySource::parse(named).ok().filter(|_| named.is_ascii());
+    match parsed.ok_or_else(|| invalid(format!("invalid header: {SOURCE}: {named:?}")))? {
         CopySource::Bucket { bucket, key, version_id } => match version_id.as_deref() {
             None | Some("null") => Ok((bucket.into(), key.into())),
             Some(_) => Err(not_implemented("a version of the source of a copy")),
@@ -26,44 +30,40 @@ pub(super) fn source(source: CopySource) -> S3Result<(String, String)> {
 
 /// No byte moves: the copy shares them with its source. They are read where only they tell the
 /// checksum.
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: CopyObjectInput,
-) -> S3Result<CopyObjectOutput> {
-    let headers = &asked.headers;
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let headers = call.headers();
+    let (source_bucket, source_key) = source(headers)?;
     let algorithm = text(headers, "x-amz-checksum-algorithm")?;
     let algorithm = algorithm.map(checksums::algorithm).transpose()?;
-    acl::check_object(store, &asked, &input.bucket).await?;
-    let (source_bucket, source_key) = source(input.copy_source)?;
-    owner::check_expected_source(&store.fs, &asked.caller, &source_bucket, headers).await?;
+    acl::check_object(&call).await?;
+    owner::check_expected_source(&call.store.fs, call.caller, &source_bucket, headers).await?;
     let verb = CopyObject {
         source_bucket: source_bucket.clone(),
         source_key,
         source_conditions: conditions::of_source(headers)?,
-        bucket: input.bucket.clone(),
-        key: input.key,
+        bucket: call.bucket().to_owned(),
+        key: call.key().to_owned(),
         conditions: conditions::of_change(headers)?,
         object: new_attributes(headers)?,
         tags: new_tags(headers)?,
     };
-    let reply = match store.fs.copy_object(&asked.caller, verb, algorithm).await {
-        Ok(reply) => reply,
+    let copied = match call.store.fs.copy_object(call.caller, verb, algorithm).await {
+        Ok(copied) => copied,
         Err(error) => {
             let codes = Codes { invalid: S3ErrorCode::InvalidRequest, ..Codes::object() };
-            let buckets = [source_bucket.as_str(), &input.bucket];
-            return Err(store.refused(&asked.caller, &buckets, error, codes).await);
+            let buckets = [source_bucket.as_str(), call.bucket()];
+            return Err(call.store.refused(call.caller, &buckets, error, codes).await);
         }
     };
-    let checksums = &reply.object.checksums;
+    let checksums = &copied.object.checksums;
     let mut result = CopyObjectResult {
-        e_tag: Some(ETag::Strong(reply.put.etag)),
-        last_modified: Some(time(reply.put.modified)),
+        e_tag: Some(ETag::Strong(copied.put.etag)),
+        last_modified: Some(time(copied.put.modified)),
         checksum_type: type_of(checksums),
         ..CopyObjectResult::default()
     };
-    fill_checksums!(result, checksums, reply.object.part_count);
-    Ok(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() })
+    fill_checksums!(result, checksums, copied.object.part_count);
+    reply::xml(&result)
 }
 
 fn replaces(headers: &HeaderMap, name: &str) -> S3Result<bool> {

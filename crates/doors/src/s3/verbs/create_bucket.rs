@@ -2,57 +2,60 @@ use cairn_auth::Visibility;
 use cairn_base::{Error, limits};
 use cairn_fs::ops::buckets::{CreateBucket, CreateTaggedBucket, GetBucket};
 use cairn_fs::rows::BucketKind;
-use http::{HeaderMap, StatusCode};
-use s3s::dto::{CreateBucketInput, CreateBucketOutput, TagSet};
+use http::header::LOCATION;
+use http::{HeaderMap, Response, StatusCode};
+use s3s::dto::{CreateBucketConfiguration, TagSet};
+use s3s::path::check_bucket_name;
 use s3s::xml::{DeError, Deserializer};
-use s3s::{S3ErrorCode, S3Result};
+use s3s::{Body, S3ErrorCode, S3Result};
 
+use super::super::call::Call;
 use super::super::error::{Codes, not_implemented, refuse, refuse_with, translate};
 use super::super::headers::text;
-use super::super::library::Asked;
-use super::super::store::Store;
 use super::super::tags::{self, Tags};
+use super::super::{reply, xml};
 use super::acl;
 
 /// A bucket that is there already as it is asked for is a success: the answer to the first request
 /// may have been lost.
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: CreateBucketInput,
-) -> S3Result<CreateBucketOutput> {
-    let configuration = input.create_bucket_configuration.unwrap_or_default();
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let name = call.bucket();
+    // The store takes names that S3 keeps for itself.
+    if !check_bucket_name(name) {
+        return Err(S3ErrorCode::InvalidBucketName.into());
+    }
+    let configuration: Option<CreateBucketConfiguration> = xml::parse_some(&call.xml)?;
+    let configuration = configuration.unwrap_or_default();
     if configuration.bucket.is_some() || configuration.location.is_some() {
         return Err(not_implemented("directory buckets are not implemented"));
     }
     if let Some(location) = &configuration.location_constraint {
-        check_location(&store.region, location.as_str())?;
+        check_location(&call.store.region, location.as_str())?;
     }
-    let tags = tags::of_set(tags_in(&asked.body)?, limits::BUCKET_TAGS)?;
-    let acl = acl::canned(&asked.headers)?;
-    check_settings(&asked.headers, acl)?;
+    let tags = tags::of_set(tags_in(&call.xml)?, limits::BUCKET_TAGS)?;
+    let acl = acl::canned(call.headers())?;
+    check_settings(call.headers(), acl)?;
     let visibility = acl.unwrap_or(Visibility::Private);
-    let name = input.bucket;
-    let create = CreateBucket { name: name.clone(), kind: BucketKind::S3, visibility };
+    let create = CreateBucket { name: name.to_owned(), kind: BucketKind::S3, visibility };
+    let fs = &call.store.fs;
     let made = match tags.is_empty() {
-        true => store.fs.run(&asked.caller, create).await,
+        true => fs.run(call.caller, create).await,
         false => {
             let verb = CreateTaggedBucket { create, tags: tags.clone() };
-            store.fs.run(&asked.caller, verb).await
+            fs.run(call.caller, verb).await
         }
     };
-    let location = Some(format!("/{name}"));
     match made {
-        Ok(_) => Ok(CreateBucketOutput { location }),
-        Err(Error::Exists(_)) => {
-            exists(store, &asked, name, visibility, tags).await?;
-            Ok(CreateBucketOutput { location })
-        }
+        Ok(_) => {}
+        Err(Error::Exists(_)) => exists(&call, visibility, tags).await?,
         Err(error) => {
             let invalid = S3ErrorCode::InvalidBucketName;
-            Err(translate(error, Codes { invalid, ..Codes::bucket() }))
+            return Err(translate(error, Codes { invalid, ..Codes::bucket() }));
         }
     }
+    let mut response = reply::empty(StatusCode::OK);
+    reply::insert(response.headers_mut(), LOCATION, &format!("/{name}"));
+    Ok(response)
 }
 
 /// The tags of a configuration, which the library passes over.
@@ -113,18 +116,13 @@ fn check_settings(headers: &HeaderMap, acl: Option<Visibility>) -> S3Result<()> 
     }
 }
 
-async fn exists(
-    store: &Store,
-    asked: &Asked,
-    name: String,
-    visibility: Visibility,
-    mut tags: Tags,
-) -> S3Result<()> {
-    let Ok((opened, _)) = store.fs.read(&asked.caller, GetBucket { name }).await else {
+async fn exists(call: &Call<'_>, visibility: Visibility, mut tags: Tags) -> S3Result<()> {
+    let named = GetBucket { name: call.bucket().to_owned() };
+    let Ok((opened, _)) = call.store.fs.read(call.caller, named).await else {
         return Err(refuse(S3ErrorCode::BucketAlreadyExists, ""));
     };
     let bucket = opened.bucket;
-    if bucket.owner != asked.caller.user() {
+    if bucket.owner != call.caller.user() {
         return Err(refuse(S3ErrorCode::BucketAlreadyExists, ""));
     }
     let mut has = bucket.tags;

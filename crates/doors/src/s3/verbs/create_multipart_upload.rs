@@ -2,56 +2,58 @@ use cairn_auth::Caller;
 use cairn_base::Error;
 use cairn_fs::ops::conditions::Current;
 use cairn_fs::ops::multipart::CreateUpload;
-use cairn_fs::ops::put_object::MayWrite;
 use cairn_fs::rows::{Algorithm, ChecksumKind};
-use http::HeaderMap;
-use s3s::S3Result;
-use s3s::dto::{CreateMultipartUploadInput, CreateMultipartUploadOutput};
+use http::Response;
+use http::header::{HeaderMap, HeaderName};
+use s3s::dto::CreateMultipartUploadOutput;
+use s3s::{Body, S3Result};
 
+use super::super::call::Call;
 use super::super::error::{Codes, bad_request, translate};
 use super::super::headers::text;
-use super::super::library::Asked;
-use super::super::store::Store;
-use super::super::{attributes, checksums, conditions, tags, upload_id};
+use super::super::{attributes, checksums, conditions, reply, tags, upload_id};
 use super::acl;
 
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: CreateMultipartUploadInput,
-) -> S3Result<CreateMultipartUploadOutput> {
-    let headers = &asked.headers;
-    acl::check_object(store, &asked, &input.bucket).await?;
-    check_conditions(store, &asked, &input.bucket, &input.key).await?;
+const ALGORITHM: HeaderName = HeaderName::from_static("x-amz-checksum-algorithm");
+const KIND: HeaderName = HeaderName::from_static("x-amz-checksum-type");
+
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let headers = call.headers();
+    acl::check_object(&call).await?;
+    check_conditions(&call).await?;
     let checksum = checksum(headers)?;
+    let (bucket, key) = (call.bucket().to_owned(), call.key().to_owned());
     let verb = CreateUpload {
-        bucket: input.bucket.clone(),
-        key: input.key.clone(),
+        bucket: bucket.clone(),
+        key: key.clone(),
         object: attributes::parse(headers)?,
         tags: tags::of_header(headers)?,
         checksum,
     };
-    let upload = store.run(&asked.caller, &input.bucket, Codes::bucket(), verb).await?;
-    Ok(CreateMultipartUploadOutput {
-        bucket: Some(input.bucket),
-        key: Some(input.key),
+    let upload = call.run(Codes::bucket(), verb).await?;
+    let mut response = reply::xml(&CreateMultipartUploadOutput {
+        bucket: Some(bucket),
+        key: Some(key),
         upload_id: Some(upload_id::encode(upload)),
-        checksum_algorithm: checksum.map(|(algorithm, _)| checksums::to_algorithm(algorithm)),
-        checksum_type: checksum.map(|(_, kind)| checksums::to_type(kind)),
         ..CreateMultipartUploadOutput::default()
-    })
+    })?;
+    if let Some((algorithm, kind)) = checksum {
+        let headers = response.headers_mut();
+        reply::insert(headers, ALGORITHM, checksums::word(algorithm));
+        reply::insert(headers, KIND, checksums::kind_word(kind));
+    }
+    Ok(response)
 }
 
 /// Conditions are decided when the upload is completed. A client that sends them with the first
 /// request, too, learns early that they do not hold.
-async fn check_conditions(store: &Store, asked: &Asked, bucket: &str, key: &str) -> S3Result<()> {
-    let conditions = conditions::of_change(&asked.headers)?;
+async fn check_conditions(call: &Call<'_>) -> S3Result<()> {
+    let conditions = conditions::of_change(call.headers())?;
     if conditions.is_empty() {
         return Ok(());
     }
-    let verb = MayWrite { bucket: bucket.to_owned() };
-    store.read(&asked.caller, bucket, Codes::bucket(), verb).await?;
-    let checked = match store.fs.open(&Caller::system(), bucket, key).await {
+    call.may_write().await?;
+    let checked = match call.store.fs.open(&Caller::system(), call.bucket(), call.key()).await {
         Ok(object) => {
             conditions.check_change(Some(Current { ino: object.ino(), inode: object.inode() }))
         }

@@ -1,19 +1,14 @@
-use s3s::S3Result;
-use s3s::dto::{DeleteBucketInput, DeleteBucketOutput};
+use http::{Response, StatusCode};
+use s3s::{Body, S3Result};
 
+use super::super::call::Call;
 use super::super::error::Codes;
-use super::super::library::Asked;
-use super::super::store::Store;
+use super::super::reply;
 
 /// Uploads in progress do not keep a bucket: no listing of objects shows them.
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: DeleteBucketInput,
-) -> S3Result<DeleteBucketOutput> {
-    let name = input.bucket;
-    match store.fs.delete_bucket(&asked.caller, &name).await {
-        Ok(()) => Ok(DeleteBucketOutput {}),
-        Err(error) => Err(store.refused(&asked.caller, &[&name], error, Codes::bucket()).await),
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    match call.store.fs.delete_bucket(call.caller, call.bucket()).await {
+        Ok(()) => Ok(reply::empty(StatusCode::NO_CONTENT)),
+        Err(error) => Err(call.refused(error, Codes::bucket()).await),
     }
 }

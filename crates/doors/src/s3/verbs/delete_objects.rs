@@ -1,32 +1,26 @@
 use cairn_base::{Error, limits};
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
 use cairn_fs::ops::delete_object::DeleteObjects;
-use s3s::dto::{
-    DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error as KeyError, ObjectIdentifier,
-};
-use s3s::{S3Error, S3ErrorCode, S3Result};
+use http::Response;
+use s3s::dto::{Delete, DeleteObjectsOutput, DeletedObject, Error as KeyError, ObjectIdentifier};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
+use super::super::call::Call;
 use super::super::error::{Codes, invalid, not_implemented, refuse, translate};
-use super::super::library::Asked;
-use super::super::store::Store;
-use super::check_version;
+use super::super::{reply, xml};
+use super::check_version_id;
 
 /// Keys in one operation of the store: others get their turn in between.
 const STEP: usize = 250;
 
 /// Each key succeeds or fails by itself.
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: DeleteObjectsInput,
-) -> S3Result<DeleteObjectsOutput> {
-    let bucket = input.bucket;
-    let objects = input.delete.objects;
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let Delete { objects, quiet } = xml::parse(&call.xml)?;
     if objects.is_empty() || objects.len() > limits::DELETE_KEYS {
         let what = format!("a request names 1 to {} keys", limits::DELETE_KEYS);
         return Err(refuse(S3ErrorCode::MalformedXML, what));
     }
-    let is_quiet = input.delete.quiet.unwrap_or_default();
+    let is_quiet = quiet.unwrap_or_default();
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
     let mut keys = Vec::with_capacity(objects.len());
     for object in objects {
@@ -36,8 +30,8 @@ pub(crate) async fn run(
         }
     }
     for step in keys.chunks(STEP) {
-        let verb = DeleteObjects { bucket: bucket.clone(), keys: step.to_vec() };
-        let replies = store.run(&asked.caller, &bucket, Codes::bucket(), verb).await?;
+        let verb = DeleteObjects { bucket: call.bucket().to_owned(), keys: step.to_vec() };
+        let replies = call.run(Codes::bucket(), verb).await?;
         for ((key, _), reply) in step.iter().zip(replies) {
             let key = key.clone();
             match reply {
@@ -52,7 +46,7 @@ pub(crate) async fn run(
             }
         }
     }
-    Ok(DeleteObjectsOutput {
+    reply::xml(&DeleteObjectsOutput {
         deleted: Some(deleted),
         errors: Some(errors),
         ..DeleteObjectsOutput::default()
@@ -65,7 +59,7 @@ fn told(error: Error) -> S3Error {
 }
 
 fn conditions(object: &ObjectIdentifier) -> S3Result<Conditions> {
-    check_version(object.version_id.as_deref())?;
+    check_version_id(object.version_id.as_deref())?;
     if object.last_modified_time.is_some() {
         return Err(not_implemented("LastModifiedTime of an object to delete"));
     }

@@ -3,55 +3,68 @@ use cairn_base::limits;
 use cairn_fs::Object;
 use cairn_fs::ops::multipart::PartTable;
 use cairn_fs::rows::{ObjectAttributes as Row, Part};
-use s3s::S3Result;
+use http::Response;
+use http::header::{HeaderMap, LAST_MODIFIED};
 use s3s::dto::{
-    Checksum, ETag, GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectAttributesParts,
-    ObjectPart, StorageClass,
+    Checksum, ETag, GetObjectAttributesOutput, GetObjectAttributesParts, ObjectPart, StorageClass,
 };
+use s3s::{Body, S3Result};
 
+use super::super::call::Call;
 use super::super::checksums::{fill_checksums, type_of};
-use super::super::error::{Codes, invalid, translate};
-use super::super::get_object::body_of;
+use super::super::error::{Codes, bad_request, invalid, translate};
 use super::super::headers::text;
-use super::super::library::Asked;
+use super::super::reply;
 use super::super::store::Store;
-use super::{check_version, page_size, time};
+use super::super::xml::{self, DECLARATION};
+use super::get_object::{body_of, http_date};
+use super::{check_version, page_size};
 
 const KNOWN: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"];
 
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: GetObjectAttributesInput,
-) -> S3Result<GetObjectAttributesOutput> {
-    check_version(input.version_id.as_deref())?;
-    let words: Vec<&str> = input.object_attributes.iter().map(|word| word.as_str()).collect();
-    if words.is_empty() || words.iter().any(|word| !KNOWN.contains(word)) {
-        return Err(invalid(format!("x-amz-object-attributes: use {}", KNOWN.join(","))));
+const WANTED: &str = "x-amz-object-attributes";
+
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let words = words(call.headers())?;
+    check_version(call.query())?;
+    if words.iter().any(|word| !KNOWN.contains(word)) {
+        return Err(invalid(format!("{WANTED}: use {}", KNOWN.join(","))));
     }
     let wants = |word: &str| words.contains(&word);
-    let object = match store.fs.open(&asked.caller, &input.bucket, &input.key).await {
-        Ok(object) => object,
-        Err(error) => {
-            let buckets = [input.bucket.as_str()];
-            return Err(store.refused(&asked.caller, &buckets, error, Codes::object()).await);
-        }
-    };
+    let object = call.open().await?;
     let row = object.attributes();
     let object_parts = match row.filter(|row| wants("ObjectParts") && row.part_count > 0) {
-        Some(row) => Some(parts(store, &asked, &object, row).await?),
+        Some(row) => Some(parts(&call, &object, row).await?),
         None => None,
     };
-    Ok(GetObjectAttributesOutput {
+    let document = GetObjectAttributesOutput {
         checksum: row.filter(|_| wants("Checksum")).and_then(checksum),
         e_tag: wants("ETag").then(|| ETag::Strong(object.etag())),
-        last_modified: Some(time(object.inode().mtime)),
         object_parts,
         object_size: wants("ObjectSize").then(|| object.size() as i64),
         storage_class: wants("StorageClass")
             .then(|| StorageClass::from_static(StorageClass::STANDARD)),
         ..GetObjectAttributesOutput::default()
-    })
+    };
+    let text = xml::write(&document, DECLARATION)?;
+    let mut response = reply::text(without_quotes(&String::from_utf8_lossy(&text)));
+    reply::insert(response.headers_mut(), LAST_MODIFIED, &http_date(&object));
+    Ok(response)
+}
+
+/// What is asked for, in one header or several.
+fn words(headers: &HeaderMap) -> S3Result<Vec<&str>> {
+    let lines = headers.get_all(WANTED).iter().map(|line| line.to_str().unwrap_or_default());
+    let words: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
+    match words.is_empty() {
+        true => Err(bad_request(format!("missing header: {WANTED}"))),
+        false => Ok(words),
+    }
+}
+
+/// Here alone an ETag has no quotes.
+fn without_quotes(text: &str) -> String {
+    text.replace("<ETag>\"", "<ETag>").replace("\"</ETag>", "</ETag>")
 }
 
 fn checksum(row: &Row) -> Option<Checksum> {
@@ -61,20 +74,15 @@ fn checksum(row: &Row) -> Option<Checksum> {
 }
 
 /// Parts are numbered from 1 in the order of the object, as GET counts them.
-async fn parts(
-    store: &Store,
-    asked: &Asked,
-    object: &Object,
-    row: &Row,
-) -> S3Result<GetObjectAttributesParts> {
+async fn parts(call: &Call<'_>, object: &Object, row: &Row) -> S3Result<GetObjectAttributesParts> {
     let number = |name: &str| -> S3Result<Option<i32>> {
         let bad = |_| invalid(format!("{name} is not a number"));
-        text(&asked.headers, name)?.map(|text| text.parse().map_err(bad)).transpose()
+        text(call.headers(), name)?.map(|text| text.parse().map_err(bad)).transpose()
     };
     let limit = page_size(number("x-amz-max-parts")?, "x-amz-max-parts")?;
     let marker = number("x-amz-part-number-marker")?.unwrap_or_default();
     let skipped = usize::try_from(marker).map_err(|_| invalid("part-number-marker"))?;
-    let table = table(store, object, row).await?;
+    let table = table(call.store, object, row).await?;
     let shown: Vec<ObjectPart> = (1i32..)
         .zip(&table)
         .skip(skipped)

@@ -1,20 +1,20 @@
 use cairn_fs::ops::list_objects::ListObjects;
-use s3s::S3Result;
-use s3s::dto::{HeadBucketInput, HeadBucketOutput};
+use http::header::HeaderName;
+use http::{Response, StatusCode};
+use s3s::{Body, S3Result};
 
+use super::super::call::Call;
 use super::super::error::Codes;
-use super::super::library::Asked;
-use super::super::store::Store;
-use super::get_bucket::region;
+use super::super::reply;
+
+const REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 
 /// Whoever may list a bucket may know of it.
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: HeadBucketInput,
-) -> S3Result<HeadBucketOutput> {
-    let bucket = input.bucket;
-    let verb = ListObjects { bucket: bucket.clone(), max_keys: 0, ..ListObjects::default() };
-    store.read(&asked.caller, &bucket, Codes::bucket(), verb).await?;
-    Ok(HeadBucketOutput { bucket_region: Some(region(store)), ..HeadBucketOutput::default() })
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let bucket = call.bucket().to_owned();
+    let verb = ListObjects { bucket, max_keys: 0, ..ListObjects::default() };
+    call.read(Codes::bucket(), verb).await?;
+    let mut response = reply::empty(StatusCode::OK);
+    reply::insert(response.headers_mut(), REGION, call.store.region());
+    Ok(response)
 }

@@ -4,55 +4,52 @@ use std::collections::hash_map::Entry;
 use cairn_base::{UploadId, UserId};
 use cairn_fs::ops::list_uploads::ListUploads;
 use cairn_fs::rows::Upload;
-use s3s::S3Result;
-use s3s::dto::{
-    ListMultipartUploadsInput, ListMultipartUploadsOutput, MultipartUpload, Owner, StorageClass,
-};
+use http::Response;
+use s3s::dto::{ListMultipartUploadsOutput, MultipartUpload, Owner, StorageClass};
+use s3s::{Body, S3Result};
 
+use super::super::call::Call;
 use super::super::error::{Codes, invalid};
-use super::super::library::Asked;
-use super::super::store::Store;
-use super::super::{checksums, owner, upload_id};
-use super::list_objects::Names;
+use super::super::{checksums, owner, reply, upload_id};
+use super::listing::Names;
 use super::{page_size, time};
 
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: ListMultipartUploadsInput,
-) -> S3Result<ListMultipartUploadsOutput> {
-    let names = Names::new(input.encoding_type)?;
-    let limit = page_size(input.max_uploads, "max-uploads")?;
-    let after_key = input.key_marker.clone().unwrap_or_default();
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let query = call.query();
+    let (asked, names) = (query.parsed("max-uploads")?, Names::of(query)?);
+    let limit = page_size(asked, "max-uploads")?;
+    let [prefix, delimiter, key_marker, upload_id_marker] =
+        ["prefix", "delimiter", "key-marker", "upload-id-marker"]
+            .map(|name| query.get(name).unwrap_or_default());
     // It has no meaning without a key.
-    let marker = input.upload_id_marker.as_deref().filter(|marker| !marker.is_empty());
-    let after_upload = marker
-        .filter(|_| !after_key.is_empty())
-        .map(|marker| upload_id::decode(marker).ok_or_else(|| invalid("invalid uploadId marker")));
+    let is_meant = !upload_id_marker.is_empty() && !key_marker.is_empty();
+    let after_upload = is_meant
+        .then(|| upload_id::decode(upload_id_marker))
+        .map(|marker| marker.ok_or_else(|| invalid("invalid uploadId marker")));
     let verb = ListUploads {
-        bucket: input.bucket.clone(),
-        prefix: input.prefix.clone().unwrap_or_default(),
-        delimiter: input.delimiter.clone().unwrap_or_default(),
-        after_key,
+        bucket: call.bucket().to_owned(),
+        prefix: prefix.to_owned(),
+        delimiter: delimiter.to_owned(),
+        after_key: key_marker.to_owned(),
         after_upload: after_upload.transpose()?,
         limit,
     };
-    let page = store.read(&asked.caller, &input.bucket, Codes::bucket(), verb).await?;
+    let page = call.read(Codes::bucket(), verb).await?;
     let mut owners = HashMap::new();
     for (_, _, upload) in &page.uploads {
         if let Entry::Vacant(free) = owners.entry(upload.initiator) {
-            free.insert(owner::owner(&store.fs, upload.initiator).await?);
+            free.insert(owner::owner(&call.store.fs, upload.initiator).await?);
         }
     }
     let (next_key, next_upload) = page.next.unzip();
     let uploads = page.uploads.iter().map(|(key, id, row)| upload(names, key, *id, row, &owners));
-    Ok(ListMultipartUploadsOutput {
-        bucket: Some(input.bucket),
-        prefix: Some(names.write(input.prefix.as_deref().unwrap_or_default())),
-        delimiter: names.write_some(input.delimiter),
+    reply::xml(&ListMultipartUploadsOutput {
+        bucket: Some(call.bucket().to_owned()),
+        prefix: Some(names.write(prefix)),
+        delimiter: names.write_some(delimiter),
         encoding_type: names.encoding(),
-        key_marker: Some(names.write(input.key_marker.as_deref().unwrap_or_default())),
-        upload_id_marker: Some(input.upload_id_marker.unwrap_or_default()),
+        key_marker: Some(names.write(key_marker)),
+        upload_id_marker: Some(upload_id_marker.to_owned()),
         max_uploads: Some(limit as i32),
         is_truncated: Some(next_key.is_some()),
         next_key_marker: next_key.as_deref().map(|key| names.write(key)),

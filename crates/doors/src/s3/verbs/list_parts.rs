@@ -1,35 +1,31 @@
 use cairn_fs::ops::multipart::ListParts;
 use cairn_fs::rows::Part as Row;
-use s3s::S3Result;
-use s3s::dto::{ETag, ListPartsInput, ListPartsOutput, Part, StorageClass};
+use http::Response;
+use s3s::dto::{ETag, ListPartsOutput, Part, StorageClass};
+use s3s::{Body, S3Result};
 
+use super::super::call::Call;
 use super::super::checksums::{self, fill_checksums};
 use super::super::error::{Codes, invalid};
-use super::super::library::Asked;
-use super::super::store::Store;
-use super::super::{owner, upload_id};
+use super::super::{owner, reply, upload_id};
 use super::{page_size, time};
 
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: ListPartsInput,
-) -> S3Result<ListPartsOutput> {
-    let name = upload_id::name(input.bucket.clone(), input.key.clone(), &input.upload_id);
-    let limit = page_size(input.max_parts, "max-parts")?;
-    let after = match u32::try_from(input.part_number_marker.unwrap_or_default()) {
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let query = call.query();
+    let (asked, marker) = (query.parsed("max-parts")?, query.parsed::<i32>("part-number-marker")?);
+    let limit = page_size(asked, "max-parts")?;
+    let after = match u32::try_from(marker.unwrap_or_default()) {
         Ok(after) => after,
         Err(_) => return Err(invalid("part-number-marker must not be negative")),
     };
-    let verb = ListParts { name, after, limit };
-    let (upload, rows, more) =
-        store.read(&asked.caller, &input.bucket, Codes::upload(), verb).await?;
-    let owner = owner::owner(&store.fs, upload.initiator).await?;
+    let verb = ListParts { name: upload_id::of(&call), after, limit };
+    let (upload, rows, more) = call.read(Codes::upload(), verb).await?;
+    let owner = owner::owner(&call.store.fs, upload.initiator).await?;
     let last = rows.last().map_or(after, |(number, _)| *number);
-    Ok(ListPartsOutput {
-        bucket: Some(input.bucket),
-        key: Some(input.key),
-        upload_id: Some(input.upload_id),
+    reply::xml(&ListPartsOutput {
+        bucket: Some(call.bucket().to_owned()),
+        key: Some(call.key().to_owned()),
+        upload_id: query.get("uploadId").map(str::to_owned),
         checksum_algorithm: upload.checksum.map(|(one, _)| checksums::to_algorithm(one)),
         checksum_type: upload.checksum.map(|(_, kind)| checksums::to_type(kind)),
         initiator: Some(owner::initiator(&owner)),

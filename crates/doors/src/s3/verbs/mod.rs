@@ -1,25 +1,43 @@
-//! The operations, one verb or one small family a file.
+//! The verbs, one in each file, which is named like the operation of S3. What several of them share
+//! stands in `acl`, `listing` and `receive`.
+
+mod acl;
+mod listing;
+mod receive;
 
 pub(super) mod abort_multipart_upload;
-pub(super) mod acl;
-pub(super) mod bucket_tagging;
+pub(super) mod absent;
 pub(super) mod complete_multipart_upload;
 pub(super) mod copy_object;
 pub(super) mod create_bucket;
 pub(super) mod create_multipart_upload;
 pub(super) mod delete_bucket;
+pub(super) mod delete_bucket_tagging;
 pub(super) mod delete_object;
+pub(super) mod delete_object_tagging;
 pub(super) mod delete_objects;
-pub(super) mod get_bucket;
+pub(super) mod get_bucket_acl;
+pub(super) mod get_bucket_location;
+pub(super) mod get_bucket_policy_status;
+pub(super) mod get_bucket_tagging;
+pub(super) mod get_bucket_versioning;
+pub(super) mod get_object;
+pub(super) mod get_object_acl;
 pub(super) mod get_object_attributes;
+pub(super) mod get_object_tagging;
 pub(super) mod head_bucket;
+pub(super) mod head_object;
 pub(super) mod list_buckets;
 pub(super) mod list_multipart_uploads;
+pub(super) mod list_object_versions;
 pub(super) mod list_objects;
+pub(super) mod list_objects_v2;
 pub(super) mod list_parts;
-pub(super) mod object_tagging;
+pub(super) mod put_bucket_acl;
+pub(super) mod put_bucket_tagging;
 pub(super) mod put_object;
-mod receive;
+pub(super) mod put_object_acl;
+pub(super) mod put_object_tagging;
 pub(super) mod upload_part;
 pub(super) mod upload_part_copy;
 
@@ -27,6 +45,7 @@ use cairn_base::{Timestamp, limits};
 use s3s::{S3ErrorCode, S3Result};
 
 use super::error::{invalid, refuse};
+use super::query::Query;
 
 /// A time as S3 shows it: in whole seconds, as in HTTP headers.
 fn time(time: Timestamp) -> s3s::dto::Timestamp {
@@ -45,7 +64,11 @@ fn page_size(asked: Option<i32>, name: &str) -> S3Result<usize> {
 }
 
 /// There is only the version `null`.
-fn check_version(version: Option<&str>) -> S3Result<()> {
+fn check_version(query: &Query) -> S3Result<()> {
+    check_version_id(query.get("versionId"))
+}
+
+fn check_version_id(version: Option<&str>) -> S3Result<()> {
     match version {
         None | Some("null") => Ok(()),
         Some(_) => Err(refuse(S3ErrorCode::NoSuchVersion, "this bucket has no versions")),

@@ -1,49 +1,34 @@
 use cairn_fs::PutRequest;
 use cairn_fs::rows::ObjectAttributes;
-use s3s::S3Result;
-use s3s::dto::{ETag, PutObjectInput, PutObjectOutput};
+use http::Response;
+use s3s::{Body, S3Result};
 
-use super::super::checksums::{fill_checksums, type_of};
+use super::super::call::Call;
 use super::super::error::Codes;
 use super::super::integrity::Integrity;
-use super::super::library::Asked;
-use super::super::store::Store;
-use super::super::{attributes, conditions, tags};
+use super::super::{attributes, checksums, conditions, tags};
 use super::acl;
-use super::receive::{Received, receive};
+use super::receive::{Received, receive, stored};
 
 /// Nothing is changed before all bytes came and were the right ones.
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: PutObjectInput,
-) -> S3Result<PutObjectOutput> {
-    let headers = &asked.headers;
+pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
+    let headers = call.headers();
     let (integrity, further) = Integrity::of_object(headers)?;
-    acl::check_object(store, &asked, &input.bucket).await?;
+    acl::check_object(&call).await?;
     let mut request = PutRequest {
-        bucket: input.bucket,
-        key: input.key,
+        bucket: call.bucket().to_owned(),
+        key: call.key().to_owned(),
         object: attributes::parse(headers)?,
         tags: tags::of_header(headers)?,
         conditions: conditions::of_change(headers)?,
     };
-    let bucket = request.bucket.clone();
-    let received = receive(store, &asked, &bucket, integrity, further).await?;
-    let Received { written, etag, checksums } = received;
+    let Received { written, etag, checksums } = receive(&mut call, integrity, further).await?;
     request.object = ObjectAttributes { etag, checksums: checksums.clone(), ..request.object };
-    let put = match store.fs.put_object(&asked.caller, request, written).await {
+    let put = match call.store.fs.put_object(call.caller, request, written).await {
         Ok(put) => put,
-        Err(error) => {
-            let codes = Codes::object();
-            return Err(store.refused(&asked.caller, &[&bucket], error, codes).await);
-        }
+        Err(error) => return Err(call.refused(error, Codes::object()).await),
     };
-    let mut output = PutObjectOutput {
-        e_tag: Some(ETag::Strong(put.etag)),
-        checksum_type: type_of(&checksums),
-        ..PutObjectOutput::default()
-    };
-    fill_checksums!(output, &checksums, 0);
-    Ok(output)
+    let mut response = stored(&put.etag, &checksums);
+    checksums::write_kind(&checksums, response.headers_mut());
+    Ok(response)
 }

@@ -1,16 +1,20 @@
 use cairn_base::limits;
 use cairn_fs::ops::multipart::GetUpload;
 use cairn_fs::rows::{Algorithm, Upload};
-use s3s::S3Result;
-use s3s::dto::{ETag, UploadPartInput, UploadPartOutput};
+use http::Response;
+use s3s::{Body, S3Result};
 
-use super::super::checksums::{self, fill_checksums};
+use super::super::call::Call;
 use super::super::error::{Codes, bad_request, invalid};
 use super::super::integrity::Integrity;
-use super::super::library::Asked;
-use super::super::store::Store;
-use super::super::upload_id;
-use super::receive::{Received, receive};
+use super::super::query::Query;
+use super::super::{checksums, upload_id};
+use super::receive::{Received, receive, stored};
+
+/// The part that a query names.
+pub(super) fn part_of(query: &Query) -> S3Result<u32> {
+    part_number(query.parsed("partNumber")?.unwrap_or_default())
+}
 
 pub(super) fn part_number(number: i32) -> S3Result<u32> {
     match u32::try_from(number) {
@@ -19,32 +23,18 @@ pub(super) fn part_number(number: i32) -> S3Result<u32> {
     }
 }
 
-pub(crate) async fn run(
-    store: &Store,
-    asked: Asked,
-    input: UploadPartInput,
-) -> S3Result<UploadPartOutput> {
-    let bucket = input.bucket;
-    let number = part_number(input.part_number)?;
-    let name = upload_id::name(bucket.clone(), input.key, &input.upload_id);
-    let (integrity, wanted) = Integrity::of_object(&asked.headers)?;
-    let verb = GetUpload { name: name.clone() };
-    let upload = store.read(&asked.caller, &bucket, Codes::upload(), verb).await?;
+pub(crate) async fn run(mut call: Call<'_>) -> S3Result<Response<Body>> {
+    let number = part_of(call.query())?;
+    let name = upload_id::of(&call);
+    let (integrity, wanted) = Integrity::of_object(call.headers())?;
+    let upload = call.read(Codes::upload(), GetUpload { name: name.clone() }).await?;
     let further = announced(&upload, integrity.algorithm().or(wanted))?;
-    let received = receive(store, &asked, &bucket, integrity, further).await?;
-    let Received { written, etag, checksums } = received;
-    let outcome = store
-        .fs
-        .put_part(&asked.caller, name, number, written, etag.clone(), checksums.clone())
-        .await;
-    if let Err(error) = outcome {
-        let codes = Codes::upload();
-        return Err(store.refused(&asked.caller, &[&bucket], error, codes).await);
+    let Received { written, etag, checksums } = receive(&mut call, integrity, further).await?;
+    let response = stored(&etag, &checksums);
+    match call.store.fs.put_part(call.caller, name, number, written, etag, checksums).await {
+        Ok(()) => Ok(response),
+        Err(error) => Err(call.refused(error, Codes::upload()).await),
     }
-    let mut output =
-        UploadPartOutput { e_tag: Some(ETag::Strong(etag)), ..UploadPartOutput::default() };
-    fill_checksums!(output, &checksums, 0);
-    Ok(output)
 }
 
 /// The checksum the upload was announced with: every part has it, whether it was sent or not.

@@ -8,7 +8,7 @@ use cairn_auth::{Caller, Principal};
 use cairn_base::{BodyId, Error};
 use cairn_fs::ops::conditions::{Conditions, Current};
 use cairn_fs::ops::multipart::PartTable;
-use cairn_fs::rows::{Content, ObjectAttributes};
+use cairn_fs::rows::Content;
 use cairn_fs::{Fs, Object};
 use futures_util::TryStreamExt;
 use http::header::{
@@ -18,15 +18,34 @@ use http::header::{
 use http::{Response, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use s3s::{Body, S3Error, S3ErrorCode, S3Result};
+use s3s::{Body, S3Error, S3Result};
 
-use super::error::{bad_request, invalid, refuse, refuse_with};
-use super::query::Query;
-use super::range::{self, Asked};
-use super::{attributes, checksums, conditions};
+use super::super::call::Call;
+use super::super::error::{Codes, bad_request, invalid, refuse_with};
+use super::super::query::Query;
+use super::super::range::{self, Asked};
+use super::super::reply::insert;
+use super::super::{attributes, checksums, conditions};
+use super::check_version;
+
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    answer(call, false).await
+}
+
+/// As a GET, and without the bytes for a HEAD.
+pub(super) async fn answer(call: Call<'_>, is_head: bool) -> S3Result<Response<Body>> {
+    let (caller, bucket, key) = (call.caller, call.bucket(), call.key());
+    let (query, headers) = (call.query(), call.headers());
+    let reading = Reading { caller, bucket, key, query, headers, is_head };
+    match reading.run(&call.store.fs).await {
+        Ok(response) => Ok(response),
+        Err(Failure::Refused(error)) => Err(error),
+        Err(Failure::Store(error)) => Err(call.refused(error, Codes::object()).await),
+    }
+}
 
 /// Why an object is not sent.
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// Of the store; which code it is depends on what is missing.
     Store(Error),
     Refused(S3Error),
@@ -45,13 +64,13 @@ impl From<S3Error> for Failure {
 }
 
 /// A request for an object.
-pub(super) struct Reading<'a> {
-    pub(super) caller: &'a Caller,
-    pub(super) bucket: &'a str,
-    pub(super) key: &'a str,
-    pub(super) query: &'a Query,
-    pub(super) headers: &'a HeaderMap,
-    pub(super) is_head: bool,
+pub(crate) struct Reading<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) bucket: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) query: &'a Query,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) is_head: bool,
 }
 
 /// A part of the object, asked for by its number.
@@ -62,7 +81,7 @@ struct Part {
 
 impl Reading<'_> {
     /// The reply where everything it needs is in memory; `None` otherwise.
-    pub(super) fn now(&self, fs: &Fs) -> Option<Result<Response<Body>, Failure>> {
+    pub(crate) fn now(&self, fs: &Fs) -> Option<Result<Response<Body>, Failure>> {
         if self.query.has("partNumber") {
             return None;
         }
@@ -80,7 +99,7 @@ impl Reading<'_> {
         Some(Ok(response))
     }
 
-    pub(super) async fn run(&self, fs: &Fs) -> Result<Response<Body>, Failure> {
+    async fn run(&self, fs: &Fs) -> Result<Response<Body>, Failure> {
         let object = fs.open(self.caller, self.bucket, self.key).await?;
         let part = match self.query.get("partNumber") {
             Some(number) => Some(self.part(fs, &object, number).await?),
@@ -99,7 +118,7 @@ impl Reading<'_> {
         object: &Object,
         part: Option<Part>,
     ) -> Result<(Response<Body>, Option<Range<u64>>), Failure> {
-        self.check_version()?;
+        check_version(self.query)?;
         let conditions = conditions::of_read(self.headers)?;
         if let Some(response) = self.check(object, &conditions)? {
             return Ok((response, None));
@@ -122,17 +141,14 @@ impl Reading<'_> {
             let text = format!("bytes {}-{}/{size}", range.start, range.end - 1);
             insert(headers, CONTENT_RANGE, &text);
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        } else if self.headers.get("x-amz-checksum-mode").is_some_and(|mode| mode == "ENABLED") {
-            write_checksums(object.attributes(), response.headers_mut());
+        } else if self.headers.get("x-amz-checksum-mode").is_some_and(|mode| mode == "ENABLED")
+            && let Some(attributes) = object.attributes()
+        {
+            let (sums, headers) = (&attributes.checksums, response.headers_mut());
+            checksums::write(sums, attributes.part_count, headers);
+            checksums::write_kind(sums, headers);
         }
         Ok((response, (!self.is_head).then_some(range)))
-    }
-
-    fn check_version(&self) -> S3Result<()> {
-        match self.query.get("versionId") {
-            None | Some("null") => Ok(()),
-            Some(_) => Err(refuse(S3ErrorCode::NoSuchVersion, "this bucket has no versions")),
-        }
     }
 
     /// A reply already where the caller's copy is current.
@@ -302,22 +318,6 @@ fn write_validators(object: &Object, headers: &mut HeaderMap) {
     insert(headers, LAST_MODIFIED, &http_date(object));
 }
 
-fn http_date(object: &Object) -> String {
+pub(super) fn http_date(object: &Object) -> String {
     httpdate::fmt_http_date(object.inode().mtime.to_system_time())
-}
-
-fn write_checksums(attributes: Option<&ObjectAttributes>, headers: &mut HeaderMap) {
-    let Some(attributes) = attributes else { return };
-    for checksum in &attributes.checksums {
-        let name = HeaderName::from_static(checksums::header(checksum.algorithm));
-        insert(headers, name, &checksums::encode(checksum, attributes.part_count));
-        let kind = HeaderValue::from_static(checksums::kind_word(checksum.kind));
-        headers.insert("x-amz-checksum-type", kind);
-    }
-}
-
-fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
-    }
 }

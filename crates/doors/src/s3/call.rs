@@ -1,0 +1,77 @@
+//! A request that was admitted and routed: all that its verb is given.
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::Error;
+use cairn_fs::rows::Bucket;
+use cairn_fs::{Object, WireVerb};
+use http::header::HeaderMap;
+use s3s::{S3Error, S3Result};
+
+use super::error::Codes;
+use super::parts::Parts;
+use super::payload::Payload;
+use super::query::Query;
+use super::store::Store;
+
+pub(super) struct Call<'a> {
+    pub(super) store: &'a Store,
+    pub(super) caller: &'a Caller,
+    pub(super) parts: &'a Parts,
+    /// The body as it comes. A verb of bytes reads it to its end, or says why it does not.
+    pub(super) payload: &'a mut Payload,
+    /// All of the body, where it is XML.
+    pub(super) xml: Bytes,
+}
+
+impl<'a> Call<'a> {
+    /// Empty where the request names none.
+    pub(super) fn bucket(&self) -> &'a str {
+        self.parts.address.bucket().unwrap_or_default()
+    }
+
+    /// Empty where the request names none.
+    pub(super) fn key(&self) -> &'a str {
+        self.parts.address.key().unwrap_or_default()
+    }
+
+    pub(super) fn query(&self) -> &'a Query {
+        &self.parts.query
+    }
+
+    pub(super) fn headers(&self) -> &'a HeaderMap {
+        &self.parts.headers
+    }
+
+    /// Runs an operation that may change the metadata.
+    pub(super) async fn run<V: WireVerb>(&self, codes: Codes, verb: V) -> S3Result<V::Reply> {
+        self.store.run(self.caller, self.bucket(), codes, verb).await
+    }
+
+    /// Runs an operation that only reads.
+    pub(super) async fn read<V: WireVerb>(&self, codes: Codes, verb: V) -> S3Result<V::Reply> {
+        self.store.read(self.caller, self.bucket(), codes, verb).await
+    }
+
+    /// The object.
+    pub(super) async fn open(&self) -> S3Result<Object> {
+        match self.store.fs.open(self.caller, self.bucket(), self.key()).await {
+            Ok(object) => Ok(object),
+            Err(error) => Err(self.refused(error, Codes::object()).await),
+        }
+    }
+
+    /// The bucket, for whoever may know its settings.
+    pub(super) async fn settings(&self) -> S3Result<Bucket> {
+        self.store.bucket(self.caller, self.bucket()).await
+    }
+
+    pub(super) async fn may_write(&self) -> S3Result<()> {
+        self.store.may_write(self.caller, self.bucket()).await
+    }
+
+    /// What the client is told of an error.
+    pub(super) async fn refused(&self, error: Error, codes: Codes) -> S3Error {
+        self.store.refused(self.caller, &[self.bucket()], error, codes).await
+    }
+}

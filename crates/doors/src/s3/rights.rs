@@ -1,0 +1,29 @@
+//! Rights that are asked for before a verb runs.
+
+use cairn_auth::{Caller, Principal};
+use s3s::{S3ErrorCode, S3Result};
+
+use super::address::Address;
+use super::error::refuse;
+use super::store::Store;
+
+/// Whether a caller may do an action that changes something, as far as it can be told before the
+/// body is read. The operation of the store decides.
+pub(super) async fn authorize(
+    store: &Store,
+    caller: &Caller,
+    action: &str,
+    resource: &Address,
+) -> S3Result<()> {
+    if caller.principal() == Principal::Anonymous {
+        return Err(refuse(S3ErrorCode::AccessDenied, "a change without credentials"));
+    }
+    match (action, resource) {
+        ("s3:CreateBucket", _) | (_, Address::Root) => Ok(()),
+        ("s3:DeleteObject", Address::Bucket(bucket)) | (_, Address::Object { bucket, .. }) => {
+            store.may_write(caller, bucket).await
+        }
+        // The settings of a bucket.
+        (_, Address::Bucket(bucket)) => store.bucket(caller, bucket).await.map(drop),
+    }
+}

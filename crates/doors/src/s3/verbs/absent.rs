@@ -1,0 +1,32 @@
+//! Questions about features that are not there. The answer is the same for all buckets, and given
+//! to whoever may know the bucket.
+
+use http::{Response, StatusCode};
+use s3s::{Body, S3Result};
+
+use super::super::call::Call;
+use super::super::error::refuse_with;
+use super::super::reply;
+use super::super::xml::DECLARATION;
+
+/// There is none.
+pub(crate) async fn missing(
+    call: Call<'_>,
+    code: &'static str,
+    message: &'static str,
+) -> S3Result<Response<Body>> {
+    call.settings().await?;
+    Err(refuse_with(code, StatusCode::NOT_FOUND, message))
+}
+
+/// A document that says so.
+pub(crate) async fn document(
+    call: Call<'_>,
+    root: &'static str,
+    inside: &'static str,
+) -> S3Result<Response<Body>> {
+    call.settings().await?;
+    let xmlns = "http://s3.amazonaws.com/doc/2006-03-01/";
+    let text = format!("{DECLARATION}\n<{root} xmlns=\"{xmlns}\">{inside}</{root}>");
+    Ok(reply::text(text))
+}

@@ -1,0 +1,12 @@
+use http::Response;
+use s3s::dto::GetBucketVersioningOutput;
+use s3s::{Body, S3Result};
+
+use super::super::call::Call;
+use super::super::reply;
+
+/// Never enabled.
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    call.settings().await?;
+    reply::xml(&GetBucketVersioningOutput::default())
+}

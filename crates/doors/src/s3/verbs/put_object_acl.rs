@@ -1,0 +1,20 @@
+use http::{Response, StatusCode};
+use s3s::dto::AccessControlPolicy;
+use s3s::{Body, S3Result};
+
+use super::super::call::Call;
+use super::super::error::not_implemented;
+use super::super::{reply, xml};
+use super::{acl, check_version};
+
+/// Accepts what is so anyway.
+pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
+    let policy: Option<AccessControlPolicy> = xml::parse_some(&call.xml)?;
+    check_version(call.query())?;
+    if policy.is_some() || !call.headers().contains_key("x-amz-acl") {
+        return Err(not_implemented("ACLs of objects other than the canned private"));
+    }
+    acl::check_object(&call).await?;
+    call.open().await?;
+    Ok(reply::empty(StatusCode::OK))
+}
