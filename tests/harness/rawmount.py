@@ -13,7 +13,7 @@ from harness.wait import PATIENCE_SECONDS
 
 REQUEST, REPLY, ERROR, PING, PONG = 1, 2, 3, 5, 6
 ATTACH, RENEW, READ, PUT, GET = 1, 2, 3, 32, 33
-READDIR, OPEN_INODE = 112, 66
+GETATTR, READDIR, OPEN_INODE = 96, 112, 66
 
 
 def number(value):
@@ -97,9 +97,13 @@ class RawMount:
         fields = caller + number(verb) + counted(fields) + bytes([lease])
         return self.call(READ, number(self.session) + fields)
 
-    def list(self, inode):
-        """Entries of a directory, leased."""
-        return self.read(READDIR, number(inode) + b"\0" + number(1000) + b"\0")
+    def list(self, inode, lease=True):
+        """Entries of a directory."""
+        return self.read(READDIR, number(inode) + b"\0" + number(1000) + b"\0", lease)
+
+    def attributes(self, inode):
+        """Of a file or directory, leased."""
+        return self.read(GETATTR, number(inode))
 
     def open(self, inode):
         """A file, leased."""

@@ -2,6 +2,7 @@
 what the server closes, and counts what it did: an attack that does nothing shows nothing.
 """
 
+import contextlib
 import http.client
 import random
 import selectors
@@ -157,13 +158,11 @@ class Asker(Attacker):
 
 
 class LyingMount(Attacker):
-    """A mount that reads states as old as it can say. With `leases` it takes leases of what others
-    change, too, and gives nothing back."""
+    """A mount that reads states as old as it can say."""
 
-    def __init__(self, stop, server, credentials, leases, every=2):
+    def __init__(self, stop, server, credentials, every=2):
         super().__init__(stop)
-        self.server, self.credentials = server, credentials
-        self.leases, self.every = leases, every
+        self.server, self.credentials, self.every = server, credentials, every
 
     def attack(self):
         mount = RawMount(self.server.http, self.credentials)
@@ -171,15 +170,49 @@ class LyingMount(Attacker):
             mount.attach(random.getrandbits(60) | 1)
             while True:
                 mount.renew(reads_from=random.choice((0, 1, 1 << 40)))
-                if self.leases:
-                    mount.list(1)
-                    for inode in range(2, 12):
-                        mount.open(inode)
                 self.acts += 1
                 if self.stop.wait(self.every):
                     return
         finally:
             mount.close()
+
+
+class Withholder(Attacker):
+    """Makes, again and again, an object in a directory that a mount of the same user holds and
+    gives back to nobody. That waits for the mount, and with it whatever waits for that."""
+
+    NAME = "held-by-nobody-else"
+
+    def __init__(self, stop, server, credentials, bucket):
+        super().__init__(stop)
+        self.server, self.credentials, self.bucket = server, credentials, bucket
+        self.directory = None
+
+    def attack(self):
+        mount = RawMount(self.server.http, self.credentials)
+        try:
+            mount.attach(random.getrandbits(60) | 1)
+            self.directory = self.directory or self._find(mount)
+            mount.attributes(self.directory)
+            making = threading.Thread(target=self._make, args=(str(self.acts),), daemon=True)
+            making.start()
+            self.acts += 1
+            while making.is_alive() and not self.stop.wait(1):
+                mount.renew(reads_from=1 << 40)
+        finally:
+            mount.close()
+
+    def _find(self, mount):
+        """The directory of the bucket is one of the first inodes."""
+        self._make(self.NAME)
+        told = ((inode, mount.list(inode, lease=False)[1]) for inode in range(2, 100))
+        return next(inode for inode, names in told if self.NAME.encode() in names)
+
+    def _make(self, key):
+        door = Http(self.server.http, self.credentials)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            door.object("PUT", self.bucket, key, b"x")
+        door.connection.close()
 
 
 def wait_for(attackers):

@@ -1,7 +1,7 @@
 """Honest clients at every door, while others do their worst: nothing fails, and nobody waits long.
 
 CAIRN_TEST_HOSTILE_SECONDS: how long (20; a soak is 600, and also says how long requests take and
-how much memory the server has). CAIRN_TEST_HOSTILE_ALL=1: with mounts that acknowledge no recall.
+how much memory the server has).
 """
 
 import os
@@ -25,6 +25,7 @@ from hostile.attackers import (
     LyingMount,
     Silent,
     Trickle,
+    Withholder,
     heads_of_http,
     heads_of_s3,
     wait_for,
@@ -32,7 +33,6 @@ from hostile.attackers import (
 
 SECONDS = float(os.environ.get("CAIRN_TEST_HOSTILE_SECONDS", 20))
 IS_LONG = SECONDS >= 300
-WITHHOLDS = os.environ.get("CAIRN_TEST_HOSTILE_ALL") == "1"
 QUIET_SECONDS = 60 if IS_LONG else 0
 CONNECTIONS = 1500
 LIMIT = 512 << 20
@@ -143,8 +143,9 @@ def hostile(stop, server):
         Silent(stop, server.s3, CONNECTIONS // 2),
         Guesser(stop, server, KEY),
         Asker(stop, server),
-        *[LyingMount(stop, server, MALLORY, False) for _ in range(10)],
-        *[LyingMount(stop, server, NOBODY, WITHHOLDS) for _ in range(2)],
+        *[LyingMount(stop, server, MALLORY) for _ in range(10)],
+        *[LyingMount(stop, server, NOBODY) for _ in range(2)],
+        Withholder(stop, server, MALLORY, "mallory"),
     ]
     for attacker in all_of_them:
         attacker.start()

@@ -21,6 +21,7 @@ use super::asked::Asked;
 use super::delegations::Ask;
 use super::op::{Grant, Job};
 use super::settle::{Settle, Unsettled};
+use crate::keys;
 use crate::session::Recall;
 
 /// What happens to a session, in the order it happened.
@@ -165,9 +166,16 @@ impl Leases {
 
     /// The operation that runs now sees a row.
     pub fn see(&self, key: &Bytes) {
-        if let Some(last) = self.settling.get(key).and_then(|changes| changes.last()) {
-            self.seen.borrow_mut().push(Arc::clone(&last.settle));
+        if let Some(last) = self.preceding(key) {
+            self.seen.borrow_mut().push(Arc::clone(last));
         }
+    }
+
+    /// The operation that changed a row last, if whoever sees or changes it has to wait for that.
+    /// All operations share counters: nobody would be answered while one of them waits.
+    fn preceding(&self, key: &Bytes) -> Option<&Arc<Settle>> {
+        let last = self.settling.get(key)?.last()?;
+        (!keys::is_counter(key)).then_some(&last.settle)
     }
 
     /// What a row was before all changes that have not settled; `None` if there are none.
@@ -242,8 +250,8 @@ impl Leases {
         }
         let mut due: BTreeMap<SessionId, Vec<Bytes>> = BTreeMap::new();
         for key in changed.clone() {
-            if let Some(former) = self.settling.get(key).and_then(|changes| changes.last()) {
-                former.settle.precede(&settle);
+            if let Some(former) = self.preceding(key) {
+                former.precede(&settle);
             }
             for holder in self.holders.get(key).into_iter().flatten() {
                 match holder.recall {

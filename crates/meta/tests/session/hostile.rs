@@ -413,3 +413,32 @@ async fn whoever_makes_a_bucket_waits_for_no_mount() {
         recall = deaf.recalls.as_mut().unwrap().recv() => panic!("{recall:?} is waited for"),
     }
 }
+
+/// All operations take numbers of inodes from one row, and those in a bucket count in another one.
+#[tokio::test]
+async fn whoever_changes_something_else_waits_for_no_mount() {
+    let host = Host::new().await;
+    let mut deaf = host.mount(1, Method::Attach).await;
+    let (name, kind) = ("other".to_owned(), BucketKind::Posix);
+    let create = CreateBucket { name, kind, visibility: Visibility::Private };
+    let other = host.master.run(&root(), create).await.unwrap().ino();
+    let (parent, name) = (host.bucket, b"directory".to_vec());
+    let mkdir = Mkdir { parent, name, mode: 0o755, umask: 0 };
+    let (directory, _) = host.master.run(&root(), mkdir).await.unwrap();
+    let make = |parent: Ino| {
+        let (master, name) = (host.master.clone(), b"file".to_vec());
+        let verb = Create { parent, name, mode: 0o644, umask: 0, exclusive: false };
+        tokio::spawn(async move { drop(master.run(&root(), verb).await.unwrap()) })
+    };
+    deaf.read(Getattr { ino: host.bucket }).await;
+    let waiting = make(host.bucket);
+    deaf.recalls.as_mut().unwrap().recv().await.unwrap();
+    // Time stands still meanwhile: the deaf session does not end.
+    for parent in [other, directory] {
+        let made = timeout(Duration::from_secs(60), make(parent));
+        made.await.expect("it waits for the deaf session").unwrap();
+    }
+    assert!(!waiting.is_finished(), "it may still show what was before");
+    host.pass_until_ended(&mut deaf, async || ()).await;
+    waiting.await.unwrap();
+}
