@@ -83,6 +83,8 @@ def mounts(_):
     names = ["model", "coherence", "own_directories", "cluster_mount", "acl"]
     for file in (f"mount/test_{name}.py" for name in names):
         yield python(file, env=env, timeout=HOUR)
+    env = {"CAIRN_TEST_STALL_SECONDS": "30"}
+    yield python("mount/test_stalled_disk.py", env=env, timeout=HOUR)
 
 
 def sizes(_):
