@@ -173,7 +173,7 @@ impl Leases {
 
     /// The operation that changed a row last, if whoever sees or changes it has to wait for that.
     /// All operations share counters: nobody would be answered while one of them waits.
-    fn preceding(&self, key: &Bytes) -> Option<&Arc<Settle>> {
+    fn preceding(&self, key: &Bytes) -> Option<&Arc<Settle<Job>>> {
         let last = self.settling.get(key)?.last()?;
         (!keys::is_counter(key)).then_some(&last.settle)
     }
