@@ -17,7 +17,7 @@ numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def server():
     """One server for all client tests: they share it as its users would."""
-    with Server() as running:
+    with Server(args=["--s3-public-acl", "accept"]) as running:
         yield running
 
 

@@ -12,7 +12,7 @@ use cairn_doors::http::{HttpDoor, Mounts, Redirects};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
 use cairn_doors::observe::{Observer, SLOW};
-use cairn_doors::s3::{self, Classes, S3Config};
+use cairn_doors::s3::{self, Classes, PublicAcl, S3Config};
 use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
 use cairn_fs::Fs;
@@ -48,6 +48,11 @@ pub struct DoorArgs {
     #[arg(long, value_name = "refuse|standard", value_parser = storage_classes)]
     #[arg(default_value = "refuse")]
     s3_storage_classes: Classes,
+    /// What becomes of the bucket ACL public-read, which lets anybody list a bucket at S3, and read
+    /// all its objects here: refused, or accepted
+    #[arg(long, value_name = "refuse|accept", value_parser = public_acl)]
+    #[arg(default_value = "refuse")]
+    s3_public_acl: PublicAcl,
     /// Requests that take longer are logged with where their time went, milliseconds
     #[arg(long, value_name = "MS", default_value_t = SLOW.as_millis() as u64)]
     slow_ms: u64,
@@ -68,6 +73,14 @@ fn storage_classes(text: &str) -> Result<Classes, &'static str> {
     }
 }
 
+fn public_acl(text: &str) -> Result<PublicAcl, &'static str> {
+    match text {
+        "refuse" => Ok(PublicAcl::Refuse),
+        "accept" => Ok(PublicAcl::Accept),
+        _ => Err("use refuse or accept"),
+    }
+}
+
 /// The sockets of a server, bound before anything else is done.
 pub struct Sockets {
     s3: SocketAddr,
@@ -75,6 +88,7 @@ pub struct Sockets {
     scheme: &'static str,
     domains: Vec<String>,
     classes: Classes,
+    public_acl: PublicAcl,
     observer: Mutex<Option<Observer>>,
     /// Taken when the doors open. Until then nobody is let wait: connections are refused.
     sockets: Mutex<Option<[TcpSocket; 2]>>,
@@ -138,6 +152,7 @@ impl DoorArgs {
             scheme: if has_tls { "https" } else { "http" },
             domains: self.domain.clone(),
             classes: self.s3_storage_classes,
+            public_acl: self.s3_public_acl,
             observer: Mutex::new(Some(self.observer()?)),
             sockets: Mutex::new(Some([s3, http])),
         })
@@ -187,7 +202,8 @@ pub fn start(
     let limits = Limits { connections: process::connections_of(DOORS), ..Limits::default() };
     let serving = Serving { tls: tls.clone(), limits, connections };
     let (domains, classes) = (sockets.domains.clone(), sockets.classes);
-    let config = S3Config { domains, classes, ..S3Config::default() };
+    let public_acl = sockets.public_acl;
+    let config = S3Config { domains, classes, public_acl, ..S3Config::default() };
     let s3_door = s3::service(fs.clone(), Arc::clone(admit), &metrics, config);
     let mut http_door = HttpDoor::new(Arc::clone(admit), metrics, offers.redirects);
     if let Some(mounts) = offers.mounts {

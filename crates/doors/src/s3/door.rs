@@ -20,7 +20,7 @@ use super::call::Call;
 use super::counted::counted;
 use super::document::{self, Told};
 use super::error::bad_request;
-use super::honoured::{self, Classes};
+use super::honoured::{self, Classes, PublicAcl};
 use super::integrity::Integrity;
 use super::operation::{Input, Operation};
 use super::parts::Parts;
@@ -49,6 +49,8 @@ pub struct S3Config {
     pub region: String,
     /// What becomes of storage classes that are asked for.
     pub classes: Classes,
+    /// What becomes of the ACL `public-read` of a bucket.
+    pub public_acl: PublicAcl,
 }
 
 /// How long a client waits for a reply without a sign of life.
@@ -118,7 +120,7 @@ impl S3Door {
         let clock = Arc::clone(fs.clock());
         let region = config.region.clone();
         let start = admit.rng().next_u64();
-        let store = Store { fs, region: config.region, patience };
+        let store = Store { fs, region: config.region, patience, public_acl: config.public_acl };
         let mut domains = config.domains;
         domains.iter_mut().for_each(|domain| domain.make_ascii_lowercase());
         let verbs = TABLE.iter().map(|operation| operation.name);

@@ -11,6 +11,7 @@ use cairn_fs::{Fs, WireVerb};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::error::{Codes, translate};
+use super::honoured::PublicAcl;
 
 /// The region of a server that was told none.
 pub(super) const DEFAULT_REGION: &str = "us-east-1";
@@ -21,6 +22,7 @@ pub(super) struct Store {
     pub(super) fs: Fs,
     pub(super) region: String,
     pub(super) patience: Duration,
+    pub(super) public_acl: PublicAcl,
 }
 
 impl Store {

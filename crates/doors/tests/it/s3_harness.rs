@@ -16,7 +16,7 @@ use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::Metrics;
 use cairn_doors::observe::{Observer, SLOW};
-use cairn_doors::s3::{S3Config, S3Door, service};
+use cairn_doors::s3::{PublicAcl, S3Config, S3Door, service};
 use cairn_doors::serve::{Serving, listen, serve};
 use cairn_fs::Fs;
 use cairn_fs::ops::credentials::AddAccessKey;
@@ -59,21 +59,26 @@ impl Server {
     }
 
     pub fn with(limits: Limits) -> Server {
-        Server::build(limits, None)
+        Server::build(limits, None, PublicAcl::Accept)
+    }
+
+    /// A server that accepts no ACL which opens a bucket.
+    pub fn with_closed_acls() -> Server {
+        Server::build(Limits::default(), None, PublicAcl::Refuse)
     }
 
     /// A server that answers every completion of an upload piecemeal.
     pub fn impatient() -> Server {
-        Server::build(Limits::default(), Some(Duration::ZERO))
+        Server::build(Limits::default(), Some(Duration::ZERO), PublicAcl::Accept)
     }
 
-    fn build(limits: Limits, patience: Option<Duration>) -> Server {
+    fn build(limits: Limits, patience: Option<Duration>, public_acl: PublicAcl) -> Server {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(StillClock(NOW.into()));
         let (admit, root) = runtime.block_on(store(dir.path(), clock.clone()));
         let domains = vec!["s3.test".to_owned()];
-        let config = S3Config { domains, region: REGION.into(), ..S3Config::default() };
+        let config = S3Config { domains, region: REGION.into(), public_acl, ..S3Config::default() };
         let (fs, keys) = (admit.fs().clone(), Arc::clone(&admit));
         let observer = Observer::new(&**admit.rng(), SLOW);
         let metrics = Metrics::new(fs.clone(), Arc::default(), observer);

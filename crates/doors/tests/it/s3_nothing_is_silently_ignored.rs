@@ -171,6 +171,28 @@ fn an_acl_that_cannot_be_kept_is_refused() {
 }
 
 #[test]
+fn an_acl_opens_no_bucket_unless_the_server_says_so() {
+    let server = Server::with_closed_acls();
+    let root = store(&server);
+    for path in ["/open", "/photos?acl"] {
+        let open = root.ask("PUT", path).header("x-amz-acl", "public-read").send();
+        open.fails(501, "NotImplemented");
+    }
+    let list = root.get("/photos?acl").ok().text();
+    let everybody = "<Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
+        xsi:type=\"Group\"><URI>http://acs.amazonaws.com/groups/global/AllUsers</URI></Grantee>\
+        <Permission>READ</Permission></Grant></AccessControlList>";
+    let opened = list.replace("</AccessControlList>", everybody);
+    assert_ne!(opened, list);
+    root.put("/photos?acl", opened.as_bytes()).fails(501, "NotImplemented");
+    root.get("/open").fails(404, "NoSuchBucket");
+    server.anonymous().get("/photos").fails(403, "AccessDenied");
+    // What is there already may be said.
+    root.put("/photos?acl", list.as_bytes()).ok();
+    root.ask("PUT", "/photos?acl").header("x-amz-acl", "private").send().ok();
+}
+
+#[test]
 fn a_bucket_is_made_as_it_is_asked_for() {
     let server = Server::start();
     let root = server.root();

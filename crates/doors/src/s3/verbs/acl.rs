@@ -9,18 +9,31 @@ use s3s::dto::{Grant, Grantee, Owner, Permission, Type};
 use super::super::call::Call;
 use super::super::error::not_implemented;
 use super::super::headers::text;
+use super::super::honoured::PublicAcl;
 use super::super::owner;
 use super::super::store::Store;
 
 pub(super) const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
 
 /// The visibility that a canned ACL of a bucket asks for.
-pub(super) fn canned(headers: &HeaderMap) -> S3Result<Option<Visibility>> {
+pub(super) fn canned(store: &Store, headers: &HeaderMap) -> S3Result<Option<Visibility>> {
     match text(headers, "x-amz-acl")? {
         None => Ok(None),
         Some("private") => Ok(Some(Visibility::Private)),
-        Some("public-read") => Ok(Some(Visibility::Public)),
+        Some("public-read") => public(store).map(Some),
         Some(other) => Err(not_implemented(format!("ACL {other:?}: use private or public-read"))),
+    }
+}
+
+/// The visibility that a bucket gets which anybody may list, if an ACL may ask for it.
+pub(super) fn public(store: &Store) -> S3Result<Visibility> {
+    match store.public_acl {
+        PublicAcl::Accept => Ok(Visibility::Public),
+        PublicAcl::Refuse => Err(not_implemented(
+            "the ACL public-read of a bucket: a public bucket lets anybody read all its objects, \
+             too. Use `cairn bucket set NAME --visibility public`, or start the server with \
+             --s3-public-acl accept",
+        )),
     }
 }
 

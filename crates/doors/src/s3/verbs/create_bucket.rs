@@ -33,7 +33,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
         check_location(&call.store.region, location.as_str())?;
     }
     let tags = tags::of_set(tags_in(&call.xml)?, limits::BUCKET_TAGS)?;
-    let acl = acl::canned(call.headers())?;
+    let acl = acl::canned(call.store, call.headers())?;
     check_settings(call.headers(), acl)?;
     let visibility = acl.unwrap_or(Visibility::Private);
     let create = CreateBucket { name: name.to_owned(), kind: BucketKind::S3, visibility };

@@ -7,17 +7,18 @@ use s3s::{Body, S3Result};
 
 use super::super::call::Call;
 use super::super::error::{Codes, bad_request, not_implemented};
+use super::super::store::Store;
 use super::super::{owner, reply, xml};
-use super::acl::{ALL_USERS, canned};
+use super::acl::{ALL_USERS, canned, public};
 
 /// Takes a canned ACL, or a list that says no more than one of the two.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let policy: Option<AccessControlPolicy> = xml::parse_some(&call.xml)?;
-    let visibility = match (canned(call.headers())?, policy) {
+    let visibility = match (canned(call.store, call.headers())?, policy) {
         (Some(visibility), None) => visibility,
         (None, Some(policy)) => {
             let bucket = call.settings().await?;
-            visibility_of(policy, bucket.owner)?
+            visibility_of(call.store, policy, bucket.owner)?
         }
         _ => return Err(bad_request("give either a canned ACL or a list of grants")),
     };
@@ -31,7 +32,11 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
 }
 
 /// The visibility that a list of grants comes to: the owner everything, everybody may read or not.
-fn visibility_of(policy: AccessControlPolicy, owner: UserId) -> S3Result<Visibility> {
+fn visibility_of(
+    store: &Store,
+    policy: AccessControlPolicy,
+    owner: UserId,
+) -> S3Result<Visibility> {
     let (mut owner_has_all, mut visibility) = (false, Visibility::Private);
     for grant in policy.grants.unwrap_or_default() {
         let permission = grant.permission.as_ref().map(|permission| permission.as_str());
@@ -44,7 +49,7 @@ fn visibility_of(policy: AccessControlPolicy, owner: UserId) -> S3Result<Visibil
                 owner_has_all = true;
             }
             (None, Some(ALL_USERS), None, Some(Permission::READ)) => {
-                visibility = Visibility::Public;
+                visibility = public(store)?;
             }
             _ => return Err(beyond_canned()),
         }
