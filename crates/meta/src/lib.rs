@@ -12,8 +12,8 @@
 //!          Master::read(caller, verb) ──► apply over durable rows only, on any thread
 //! ```
 //!
-//! Four rooms stand in floors, below: engines, the namespace, sessions, the master. Each module uses
-//! modules above it only, and no files use each other in a circle: docs/decisions/0024.
+//! Four rooms stand in floors, below: engines, the namespace, sessions, the master. Each module
+//! uses modules above it only, and no files use each other in a circle: docs/decisions/0024.
 
 mod rest;
 mod watched;

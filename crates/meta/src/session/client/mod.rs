@@ -4,7 +4,7 @@
 //!   Client ──► read ──── leased rows, or the master
 //!          ──► run ───── the master, once
 //!          ──► posting ─ by itself, and the master later
-//!   attach ────────────► connection: detached, attached, closed
+//!   attach ────────────► connection: detached, refused, attached, closed
 //!      └──► replay ───── what the next master may not know
 //! ```
 
