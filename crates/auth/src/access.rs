@@ -1,34 +1,9 @@
-//! Rights and the one function that decides.
+//! The rights that users have in a bucket, as its settings say.
 
-use cairn_base::{Error, Result, UserId};
+use cairn_base::{BucketId, Error, Result, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::{Caller, Principal};
-
-/// What an operation does to a bucket. Each operation of the store names one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum Action {
-    /// Read objects and their attributes.
-    Read,
-    /// List keys, uploads and directories.
-    List,
-    /// Make, replace, append to and delete objects.
-    Write,
-    /// Read the bucket's settings.
-    Inspect,
-    /// Change the bucket's settings and rights; delete it.
-    Administer,
-}
-
-impl Action {
-    fn needs(self) -> Rights {
-        match self {
-            Action::Read | Action::List | Action::Inspect => Rights::READ,
-            Action::Write => Rights::WRITE,
-            Action::Administer => Rights::ADMIN,
-        }
-    }
-}
 
 /// A set of rights a user has on one bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -125,91 +100,36 @@ impl Visibility {
 /// What of a bucket's settings decides on access.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketAccess<'a> {
-    pub name: &'a str,
+    pub label: Label<'a>,
     pub owner: UserId,
     pub visibility: Visibility,
     pub grants: &'a [(UserId, Rights)],
 }
 
-/// May `caller` do `action` in the bucket? `Err(Error::Denied)` if not.
-pub fn decide(caller: &Caller, bucket: BucketAccess<'_>, action: Action) -> Result<()> {
-    if caller.is_root() {
-        return Ok(());
-    }
-    let rights = match caller.principal() {
-        Principal::User(user) if user == bucket.owner => Rights::ALL,
-        Principal::User(user) => bucket
-            .grants
-            .iter()
-            .filter(|(grantee, _)| *grantee == user)
-            .fold(Rights::NONE, |rights, (_, more)| rights.union(*more)),
-        _ => Rights::NONE,
-    };
-    let public =
-        bucket.visibility == Visibility::Public && matches!(action, Action::Read | Action::List);
-    if public || rights.contains(action.needs()) {
-        return Ok(());
-    }
-    Err(Error::Denied(format!("{action:?} in bucket {}", bucket.name).to_lowercase()))
+/// How the caller knows a bucket. A refusal tells no more than that.
+#[derive(Clone, Copy, Debug)]
+pub enum Label<'a> {
+    Name(&'a str),
+    Number(BucketId),
 }
 
-/// May `caller` manage users and keys and run maintenance? Only root.
-pub fn decide_admin(caller: &Caller, what: &str) -> Result<()> {
-    if caller.is_root() {
-        return Ok(());
+impl BucketAccess<'_> {
+    /// The rights that the settings give to `caller`.
+    pub(crate) fn rights_of(&self, caller: &Caller) -> Rights {
+        match caller.principal() {
+            Principal::User(user) if user == self.owner => Rights::ALL,
+            Principal::User(user) => {
+                let own = self.grants.iter().filter(|(grantee, _)| *grantee == user);
+                own.fold(Rights::NONE, |rights, (_, more)| rights.union(*more))
+            }
+            Principal::Anonymous | Principal::System => Rights::NONE,
+        }
     }
-    Err(Error::Denied(format!("{what}: only root may")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const OWNER: UserId = UserId(7);
-    const READER: UserId = UserId(8);
-    const WRITER: UserId = UserId(9);
-    const STRANGER: UserId = UserId(10);
-
-    /// Every principal x every action x both visibilities.
-    #[test]
-    fn matrix() {
-        use Action::{Administer, Inspect, List, Read, Write};
-        let grants = [(READER, Rights::READ), (WRITER, Rights::WRITE)];
-        let all = [Read, List, Write, Inspect, Administer];
-        let table: [(Caller, &[Action], &[Action]); 7] = [
-            (Caller::anonymous(), &[], &[Read, List]),
-            (Caller::verified(STRANGER), &[], &[Read, List]),
-            (Caller::verified(READER), &[Read, List, Inspect], &[Read, List, Inspect]),
-            (Caller::verified(WRITER), &[Write], &[Read, List, Write]),
-            (Caller::verified(OWNER), &all, &all),
-            (Caller::verified(UserId::ROOT), &all, &all),
-            (Caller::system(), &all, &all),
-        ];
-        for (caller, private, public) in table {
-            for action in all {
-                for (visibility, allowed) in
-                    [(Visibility::Private, private), (Visibility::Public, public)]
-                {
-                    let bucket =
-                        BucketAccess { name: "b", owner: OWNER, visibility, grants: &grants };
-                    let got = decide(&caller, bucket, action).is_ok();
-                    assert_eq!(got, allowed.contains(&action), "{caller:?} {action:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn nobody_is_not_the_owner_of_an_ownerless_bucket() {
-        let bucket = BucketAccess {
-            name: "b",
-            owner: UserId::NOBODY,
-            visibility: Visibility::Private,
-            grants: &[(UserId::NOBODY, Rights::ALL)],
-        };
-        assert!(decide(&Caller::anonymous(), bucket, Action::Read).is_err());
-        assert!(decide_admin(&Caller::verified(OWNER), "gc").is_err());
-    }
 
     #[test]
     fn words_round_trip() {

@@ -1,7 +1,9 @@
 //! Who is asking.
 
-use cairn_base::UserId;
+use cairn_base::{Timestamp, UserId};
 use serde::{Deserialize, Serialize};
+
+use crate::{AccessContext, Origin};
 
 /// Who a caller is to the store.
 #[non_exhaustive]
@@ -29,39 +31,67 @@ pub struct Posix {
 pub struct Caller {
     principal: Principal,
     posix: Option<Posix>,
+    origin: Origin,
 }
 
 /// A caller on its way from one node to another.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RelayedCaller {
-    principal: Principal,
-    posix: Option<Posix>,
+pub struct RelayedCaller(Relayed);
+
+/// The first three are as versions sent them that knew no origin: these are read, too.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+enum Relayed {
+    Anonymous(Option<Posix>),
+    User(UserId, Option<Posix>),
+    System(Option<Posix>),
+    From(Origin, Principal, Option<Posix>),
 }
 
 impl Caller {
     /// As it is sent to another node of the cluster.
     pub fn to_relayed(&self) -> RelayedCaller {
-        RelayedCaller { principal: self.principal, posix: self.posix.clone() }
+        let Caller { principal, posix, origin } = self.clone();
+        RelayedCaller(match principal {
+            _ if origin != Origin::default() => Relayed::From(origin, principal, posix),
+            Principal::Anonymous => Relayed::Anonymous(posix),
+            Principal::User(user) => Relayed::User(user, posix),
+            Principal::System => Relayed::System(posix),
+        })
     }
 
     /// A node whose key the cluster map pins, and whose role is to verify callers, verified it.
     pub fn relayed(caller: RelayedCaller) -> Caller {
-        Caller { principal: caller.principal, posix: caller.posix }
+        let (origin, principal, posix) = match caller.0 {
+            Relayed::Anonymous(posix) => (Origin::default(), Principal::Anonymous, posix),
+            Relayed::User(user, posix) => (Origin::default(), Principal::User(user), posix),
+            Relayed::System(posix) => (Origin::default(), Principal::System, posix),
+            Relayed::From(origin, principal, posix) => (origin, principal, posix),
+        };
+        Caller { principal, posix, origin }
     }
 
     /// No credentials were sent.
     pub fn anonymous() -> Caller {
-        Caller { principal: Principal::Anonymous, posix: None }
+        Caller::of(Principal::Anonymous)
     }
 
     /// A background duty of the store itself; never made for anything that came over a network.
     pub fn system() -> Caller {
-        Caller { principal: Principal::System, posix: None }
+        Caller::of(Principal::System)
     }
 
     /// The request's signature, secret or token was verified to be `user`'s.
     pub fn verified(user: UserId) -> Caller {
-        Caller { principal: Principal::User(user), posix: None }
+        Caller::of(Principal::User(user))
+    }
+
+    fn of(principal: Principal) -> Caller {
+        Caller { principal, posix: None, origin: Origin::default() }
+    }
+
+    /// The same caller, and how its request came.
+    pub fn with_origin(self, origin: Origin) -> Caller {
+        Caller { origin, ..self }
     }
 
     /// The same caller acting under a POSIX identity.
@@ -75,6 +105,19 @@ impl Caller {
 
     pub fn posix(&self) -> Option<&Posix> {
         self.posix.as_ref()
+    }
+
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// What besides the caller may decide on something that is asked for now.
+    pub fn context(&self, now: Timestamp) -> AccessContext<'_> {
+        AccessContext { origin: &self.origin, now }
+    }
+
+    pub fn is_anonymous(&self) -> bool {
+        self.principal == Principal::Anonymous
     }
 
     /// The user, or nobody for a caller without one.

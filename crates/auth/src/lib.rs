@@ -1,25 +1,31 @@
 //! Who may do what: callers, rights, credentials and the sealing of secrets.
 //!
 //! It is not: a place with sockets, a clock or storage. Every function here is a function from
-//! values to values; what cannot be decided is denied.
+//! values to values; what cannot be decided is denied, and what is denied can be logged.
 //!
 //! ```text
 //!   credentials on the wire ──► door ──► auth ──► Caller ──► every operation of the store
 //!                                                   │
-//!                               bucket's rights ──► decide(caller, action) ──► yes | Denied
+//!                  authorize(caller, action, resource, context) ──► yes | Denied
 //! ```
 
 mod access;
+mod action;
+mod authorize;
 mod caller;
 mod credential;
 mod link;
+mod origin;
 mod seal;
 
-pub use access::{Action, BucketAccess, Rights, Visibility, decide, decide_admin};
+pub use access::{BucketAccess, Label, Rights, Visibility};
+pub use action::{Action, ActionSet, Holder};
+pub use authorize::{Resource, authorize, is_allowed};
 pub use caller::{Caller, Posix, Principal, RelayedCaller};
 pub use credential::{
     AccessKeyId, NewCredential, SecretKey, TOKEN_PREFIX, TokenHash, check_access_key_id,
     check_secret_key, generate, generate_token, hash_token, token_id, verify_secret, verify_token,
 };
 pub use link::LinkKey;
+pub use origin::{AccessContext, CredentialId, Origin};
 pub use seal::{SealKey, Sealed};

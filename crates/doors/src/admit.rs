@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use cairn_auth::{Caller, NewCredential, SealKey, SecretKey};
+use cairn_auth::{Caller, CredentialId, NewCredential, Origin, SealKey, SecretKey};
 use cairn_base::{Error, Party, Result, Rng, Secret, UserId};
 use cairn_fs::ops::credentials::{AddAccessKey, FindAccessKey, FindToken, ListCredentials};
 use cairn_fs::rows::{AccessKey, Token};
@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::limits;
+use crate::serve::Peer;
 
 /// The name of the first user, who may do everything.
 pub const ROOT: &str = "root";
@@ -71,29 +72,29 @@ impl Admit {
     }
 
     /// As [`Admit::caller`] where that can be said without waiting; `None` otherwise.
-    pub fn caller_now(&self, headers: &HeaderMap) -> Option<Caller> {
-        (!headers.contains_key(AUTHORIZATION)).then(Caller::anonymous)
+    pub fn caller_now(&self, headers: &HeaderMap, peer: Peer) -> Option<Caller> {
+        (!headers.contains_key(AUTHORIZATION)).then(|| anonymous(peer))
     }
 
     /// Who sent a request with these headers. Without `Authorization` that is nobody in
     /// particular; with one that is wrong in any way it is an error, never nobody. Right ones are
     /// never refused or held up for wrong ones that came before.
-    pub async fn caller(&self, headers: &HeaderMap, source: SocketAddr) -> Result<Caller, Refused> {
+    pub async fn caller(&self, headers: &HeaderMap, peer: Peer) -> Result<Caller, Refused> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
-        let Some(value) = values.next() else { return Ok(Caller::anonymous()) };
+        let Some(value) = values.next() else { return Ok(anonymous(peer)) };
         let presented = match values.next() {
             None => value.to_str().ok().and_then(parse),
             Some(_) => None,
         };
         let id = presented.as_ref().map_or_else(String::new, |presented| presented.id().to_owned());
-        let verified = match presented {
+        let found = match presented {
             Some(presented) => self.verify(presented).await?,
             None => None,
         };
-        match verified {
-            Some(user) => Ok(Caller::verified(user)),
+        match found {
+            Some(user) => Ok(verified(user, &id, peer)),
             None => {
-                self.failed(source, &id).await;
+                self.failed(peer.address, &id).await;
                 Err(Refused::Credentials)
             }
         }
@@ -190,6 +191,20 @@ impl Presented {
     }
 }
 
+/// A caller without credentials.
+pub(crate) fn anonymous(peer: Peer) -> Caller {
+    Caller::anonymous().with_origin(origin(peer, None))
+}
+
+/// A caller whose credential of this id was verified to be `user`'s.
+pub(crate) fn verified(user: UserId, id: &str, peer: Peer) -> Caller {
+    Caller::verified(user).with_origin(origin(peer, CredentialId::new(id)))
+}
+
+fn origin(peer: Peer, credential: Option<CredentialId>) -> Origin {
+    Origin { source: Some(peer.address.ip().to_canonical()), tls: peer.tls, credential }
+}
+
 fn parse(value: &str) -> Option<Presented> {
     let (scheme, rest) = value.split_once(' ')?;
     let rest = rest.trim_matches(' ');
@@ -250,6 +265,19 @@ async fn add_root_key(admit: &Admit, credential: &NewCredential, replace: bool) 
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_caller_has_the_origin_of_its_connection() {
+        let address = "[::ffff:10.0.0.7]:80".parse().unwrap();
+        let peer = Peer { address, tls: true };
+        let caller = verified(UserId(7), "CK7", peer);
+        let Origin { source, tls, credential } = *caller.origin();
+        assert_eq!(source, Some("10.0.0.7".parse().unwrap()));
+        assert!(tls && credential.unwrap().as_str() == "CK7");
+        let caller = anonymous(Peer { tls: false, ..peer });
+        let Origin { source: same, tls, credential } = *caller.origin();
+        assert_eq!((same, tls, credential), (source, false, None));
+    }
 
     #[test]
     fn only_the_two_schemes_are_parsed() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_auth::{Caller, decide_admin};
+use cairn_auth::{Action, Caller, Resource, authorize};
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BlockId, Error, GroupId, Owner, Result, SessionId};
 use cairn_meta::Meta;
@@ -71,7 +71,8 @@ impl Fs {
     }
 
     async fn collect(&self, caller: &Caller, dry_run: bool, all: bool) -> Result<GcReport> {
-        decide_admin(caller, "garbage collection")?;
+        let context = caller.context(self.inner.clock.now());
+        authorize(caller, Action::CollectGarbage, Resource::Store, &context)?;
         if let (Meta::Remote(_), false) = (&self.inner.meta, dry_run) {
             // Here it is not known what other gateways read.
             let text = "garbage collection by a gateway: the master does it by itself";

@@ -3,7 +3,10 @@
 
 use std::any::Any;
 
-use crate::{Context, Stop, Verb, View};
+use cairn_auth::Resource;
+use cairn_base::Error;
+
+use crate::{Context, Needs, Stop, Verb, View};
 
 /// The reply of a verb.
 pub type AnyReply = Box<dyn Any + Send>;
@@ -13,7 +16,7 @@ pub trait AnyVerb: Send + Sync + 'static {
     /// [`Verb::NAME`].
     fn name(&self) -> &'static str;
 
-    /// As [`Verb::apply`].
+    /// As [`apply`].
     fn apply_any(&self, view: &mut View<'_>, context: &Context) -> Result<AnyReply, Stop>;
 }
 
@@ -23,7 +26,22 @@ impl<V: Verb> AnyVerb for V {
     }
 
     fn apply_any(&self, view: &mut View<'_>, context: &Context) -> Result<AnyReply, Stop> {
-        Ok(Box::new(self.apply(view, context)?))
+        Ok(Box::new(apply(self, view, context)?))
+    }
+}
+
+/// Runs a verb for its caller: the only way for a verb from outside to rows.
+fn apply<V: Verb>(verb: &V, view: &mut View<'_>, context: &Context) -> Result<V::Reply, Stop> {
+    before(&V::NEEDS, view, context)?;
+    let reply = verb.apply(view, context)?;
+    V::NEEDS.check(V::NAME, view.allowed())?;
+    Ok(reply)
+}
+
+fn before(needs: &Needs, view: &mut View<'_>, context: &Context) -> Result<(), Error> {
+    match needs {
+        Needs::Store(action) => context.authorize(view, *action, Resource::Store),
+        Needs::All(_) | Needs::Some(_) | Needs::Nothing(_) => Ok(()),
     }
 }
 
@@ -36,7 +54,7 @@ pub fn keeping<V: Verb>(
     reply: &mut Option<V::Reply>,
 ) -> impl FnMut(&mut View<'_>, &Context) -> Result<(), Stop> {
     |view, context| {
-        *reply = Some(verb.apply(view, context)?);
+        *reply = Some(apply(verb, view, context)?);
         Ok(())
     }
 }

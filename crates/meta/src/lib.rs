@@ -24,6 +24,7 @@ pub mod engine;
 // The namespace.
 pub mod keys;
 mod memo;
+mod needs;
 pub mod rows;
 mod view;
 
@@ -52,6 +53,7 @@ mod meta;
 pub use master::Master;
 pub use memo::Memo;
 pub use meta::{Meta, Stats};
+pub use needs::{Declared, Needs};
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};
 pub use watched::Watched;

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use cairn_auth::{Caller, Principal, decide_admin};
-use cairn_base::{Error, Result, SessionId, Stage, stage};
+use cairn_auth::{Action, Caller, Principal, Resource, authorize};
+use cairn_base::{Error, Result, SessionId, Stage, Timestamp, stage};
 
 use crate::master;
 use crate::master::host::Sessions;
@@ -117,8 +117,13 @@ impl Meta {
     /// # Errors
     /// `Denied` to anybody but root; `NotImplemented` where the master is on another machine;
     /// those of [`dump::write`].
-    pub fn dump(&self, caller: &Caller, out: &mut dyn Write) -> Result<dump::Summary> {
-        decide_admin(caller, "a dump of the metadata")?;
+    pub fn dump(
+        &self,
+        caller: &Caller,
+        now: Timestamp,
+        out: &mut dyn Write,
+    ) -> Result<dump::Summary> {
+        authorize(caller, Action::DumpMetadata, Resource::Store, &caller.context(now))?;
         let Meta::Local { master, .. } = self else {
             let text = "a dump through a gateway: ask the master, or dump its database";
             return Err(Error::NotImplemented(text.into()));

@@ -1,9 +1,10 @@
 //! What an operation is.
 
 use bytes::Bytes;
-use cairn_auth::Caller;
-use cairn_base::Timestamp;
+use cairn_auth::{Action, Caller, Resource, authorize, is_allowed};
+use cairn_base::{Result, Timestamp};
 
+use crate::needs::Declared;
 use crate::{Stop, View};
 
 /// What an operation is told besides its own fields.
@@ -16,9 +17,31 @@ pub struct Context {
     pub batch: u64,
 }
 
+impl Context {
+    /// Decides whether the caller may do this, and notes in the view that it was decided.
+    ///
+    /// # Errors
+    /// `Denied` if not.
+    pub fn authorize(
+        &self,
+        view: &mut View<'_>,
+        action: Action,
+        resource: Resource<'_>,
+    ) -> Result<()> {
+        authorize(&self.caller, action, resource, &self.caller.context(self.now))?;
+        view.note_allowed(action);
+        Ok(())
+    }
+
+    /// Whether the caller may: for a choice among many things.
+    pub fn allows(&self, action: Action, resource: Resource<'_>) -> bool {
+        is_allowed(&self.caller, action, resource, &self.caller.context(self.now))
+    }
+}
+
 /// One operation on the metadata: a pure function of the rows it sees, its own fields and the
 /// context. It may run several times before it takes effect, so it must not keep anything.
-pub trait Verb: Send + Sync + 'static {
+pub trait Verb: Declared + Send + Sync + 'static {
     type Reply: Send + 'static;
 
     /// For metrics and traces.
@@ -46,7 +69,7 @@ pub trait Verb: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Checks the caller's rights first. Fails without having changed anything that matters: the
-    /// changes of an operation that fails are dropped.
+    /// Asks for what it needs ([`Declared`]) first, where that is not done before. Fails without
+    /// having changed anything that matters: the changes of an operation that fails are dropped.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop>;
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use cairn_auth::{Action, ActionSet};
 use cairn_base::{Error, Ino, SessionId, limits};
 
 /// Why an operation stopped before its end.
@@ -63,6 +64,8 @@ pub struct View<'a> {
     /// The number of the inode that the operation makes, if it made it before, and for whom.
     given: Option<(Ino, SessionId)>,
     taken: Option<Ino>,
+    /// What the caller was allowed.
+    allowed: ActionSet,
 }
 
 /// What an operation leaves behind: changed rows by key, `None` where deleted.
@@ -81,6 +84,7 @@ impl<'a> View<'a> {
             traces_ranges: false,
             given: None,
             taken: None,
+            allowed: ActionSet::NONE,
         }
     }
 
@@ -101,6 +105,15 @@ impl<'a> View<'a> {
 
     pub fn note_ino(&mut self, ino: Ino) {
         self.taken.get_or_insert(ino);
+    }
+
+    /// It was decided that the caller may do this.
+    pub fn note_allowed(&mut self, action: Action) {
+        self.allowed = self.allowed.with(action);
+    }
+
+    pub fn allowed(&self) -> ActionSet {
+        self.allowed
     }
 
     /// From here on, takes down which rows are read.

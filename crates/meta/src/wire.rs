@@ -7,12 +7,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_auth::Action::{self, *};
+use cairn_auth::ActionSet;
 use cairn_base::{BlockId, Error, Result, SessionId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::erased::{AnyReply, AnyVerb};
 use crate::mounts::{self, Mounted, Use};
+use crate::needs::{Declared, Needs};
 use crate::ops::*;
 use crate::rows::{Extent, Place};
 use crate::shown::Shown;
@@ -80,8 +83,12 @@ impl<V: WireVerb> ReceivedVerb for V {
 }
 
 macro_rules! verbs {
-    ($($number:literal => $module:ident::$verb:ident,)*) => {
-        $(impl WireVerb for $module::$verb {
+    ($($number:literal => $module:ident::$verb:ident, $needs:expr;)*) => {
+        $(impl Declared for $module::$verb {
+            const NEEDS: Needs = $needs;
+        }
+
+        impl WireVerb for $module::$verb {
             const NUMBER: u16 = $number;
         })*
 
@@ -100,6 +107,10 @@ macro_rules! verbs {
         /// The number and the name of every verb.
         pub const NUMBERS: &[(u16, &str)] = &[$(($number, $module::$verb::NAME)),*];
 
+        /// What every verb needs to be allowed.
+        pub const NEEDS: &[(u16, &str, Needs)] =
+            &[$(($number, $module::$verb::NAME, $module::$verb::NEEDS)),*];
+
         /// What a mount may use every verb for.
         pub const USES: &[(u16, &str, Use)] =
             &[$(($number, $module::$verb::NAME, $module::$verb::USE)),*];
@@ -111,102 +122,118 @@ pub fn name(number: u16) -> &'static str {
     NUMBERS.iter().find(|(of, _)| *of == number).map_or("unknown", |(_, name)| name)
 }
 
+const fn store(action: Action) -> Needs {
+    Needs::Store(action)
+}
+
+const fn all(actions: &[Action]) -> Needs {
+    Needs::All(ActionSet::of(actions))
+}
+
+const fn some(actions: &[Action]) -> Needs {
+    Needs::Some(ActionSet::of(actions))
+}
+
+const OWN: Needs = Needs::Nothing("it gives up what its own session has");
+const ANSWERS: Needs = Needs::Nothing("it answers where its caller may write");
+
+// The number of a verb, and what it needs. `docs/rights.md` has the same, and a test sees to it.
 verbs! {
-    16 => sessions::Format,
-    17 => sessions::OpenSession,
-    18 => sessions::EndSession,
-    19 => sessions::ListSessions,
-    20 => sessions::OpenRemoteSession,
-    21 => sessions::ReserveInodes,
-    24 => cluster::GetMap,
-    25 => cluster::PutMap,
-    26 => cluster::IssueToken,
-    27 => cluster::RedeemToken,
-    32 => buckets::CreateBucket,
-    33 => buckets::GetBucket,
-    34 => buckets::ListBuckets,
-    35 => buckets::UpdateBucket,
-    36 => buckets::DeleteBucket,
-    37 => buckets::CreateTaggedBucket,
-    38 => buckets::DropUploads,
-    48 => credentials::AddAccessKey,
-    49 => credentials::AddToken,
-    50 => credentials::FindAccessKey,
-    51 => credentials::FindToken,
-    52 => credentials::RemoveCredential,
-    53 => credentials::ListCredentials,
-    54 => credentials::UserName,
-    55 => credentials::ListUsers,
-    56 => credentials::DisableUser,
-    64 => open_object::OpenObject,
-    66 => open_object::OpenInode,
-    67 => open_object::ReadExtents,
-    80 => lookup::Lookup,
-    96 => getattr::Getattr,
-    97 => getattr::Access,
-    112 => readdir::Readdir,
-    128 => readlink::Readlink,
-    144 => list_objects::ListObjects,
-    160 => put_object::StageExtents,
-    161 => put_object::AbandonBody,
-    162 => put_object::PutObject,
-    163 => put_object::MayWrite,
-    176 => delete_object::DeleteObject,
-    177 => delete_object::DeleteObjects,
-    192 => copy_object::CopyObject,
-    193 => move_object::MoveObject,
-    194 => copy_object::CopyCheckedObject,
-    208 => tags::GetTags,
-    209 => tags::PutTags,
-    224 => append::Append,
-    240 => multipart::CreateUpload,
-    241 => multipart::GetUpload,
-    242 => multipart::PutPart,
-    243 => multipart::CopyPart,
-    244 => multipart::ListParts,
-    245 => multipart::PartTable,
-    246 => multipart::AbortUpload,
-    247 => multipart::TakeParts,
-    248 => multipart::CompleteUpload,
-    249 => multipart::CopyCheckedPart,
-    256 => list_uploads::ListUploads,
-    272 => create::Create,
-    273 => create::Mknod,
-    288 => mkdir::Mkdir,
-    304 => symlink::Symlink,
-    320 => link::Link,
-    336 => unlink::Unlink,
-    352 => rmdir::Rmdir,
-    368 => rename::Rename,
-    384 => setattr::Setattr,
-    400 => xattr::GetXattr,
-    401 => xattr::SetXattr,
-    402 => xattr::RemoveXattr,
-    403 => xattr::ListXattrs,
-    416 => truncate::Truncate,
-    417 => truncate::PunchHole,
-    418 => truncate::Extend,
-    432 => write::Write,
-    448 => coalesce::Coalesce,
-    449 => coalesce::ReadChunk,
-    464 => statfs::Statfs,
-    465 => statfs::Replicas,
-    480 => gc::ListDrains,
-    481 => gc::DrainStep,
-    482 => gc::ListFreed,
-    483 => gc::ForgetFreed,
-    484 => gc::FreeOrphans,
-    496 => retain::Retain,
-    497 => retain::LetGo,
-    498 => retain::LetGoAll,
-    512 => lock::TakeLock,
-    513 => lock::ReleaseLock,
-    514 => lock::TestLock,
-    515 => lock::ReleaseAll,
-    528 => clone::CloneFile,
-    529 => copy_range::CopyRange,
-    544 => buckets::Decide,
-    545 => buckets::FindWritable,
+    16 => sessions::Format, store(Operate);
+    17 => sessions::OpenSession, store(Operate);
+    18 => sessions::EndSession, store(Operate);
+    19 => sessions::ListSessions, store(Operate);
+    20 => sessions::OpenRemoteSession, store(Operate);
+    21 => sessions::ReserveInodes, store(Mount);
+    24 => cluster::GetMap, store(Operate);
+    25 => cluster::PutMap, store(Operate);
+    26 => cluster::IssueToken, store(Operate);
+    27 => cluster::RedeemToken, store(Operate);
+    32 => buckets::CreateBucket, store(CreateBucket);
+    33 => buckets::GetBucket, all(&[GetBucketSettings]);
+    34 => buckets::ListBuckets, store(ListAllMyBuckets);
+    35 => buckets::UpdateBucket, some(buckets::UPDATES);
+    36 => buckets::DeleteBucket, all(&[DeleteBucket]);
+    37 => buckets::CreateTaggedBucket, store(CreateBucket);
+    38 => buckets::DropUploads, all(&[DeleteBucket]);
+    48 => credentials::AddAccessKey, store(ManageUsers);
+    49 => credentials::AddToken, store(ManageUsers);
+    50 => credentials::FindAccessKey, store(Operate);
+    51 => credentials::FindToken, store(Operate);
+    52 => credentials::RemoveCredential, store(ManageUsers);
+    53 => credentials::ListCredentials, store(ManageUsers);
+    54 => credentials::UserName, store(Operate);
+    55 => credentials::ListUsers, store(ManageUsers);
+    56 => credentials::DisableUser, store(ManageUsers);
+    64 => open_object::OpenObject, all(&[GetObject]);
+    66 => open_object::OpenInode, all(&[GetObject]);
+    67 => open_object::ReadExtents, all(&[GetObject]);
+    80 => lookup::Lookup, all(&[GetObject]);
+    96 => getattr::Getattr, all(&[GetObject]);
+    97 => getattr::Access, some(&[GetObject, PutObject]);
+    112 => readdir::Readdir, all(&[ListBucket]);
+    128 => readlink::Readlink, all(&[GetObject]);
+    144 => list_objects::ListObjects, all(&[ListBucket]);
+    160 => put_object::StageExtents, store(Operate);
+    161 => put_object::AbandonBody, store(Operate);
+    162 => put_object::PutObject, all(&[PutObject]);
+    163 => put_object::MayWrite, all(&[PutObject]);
+    176 => delete_object::DeleteObject, all(&[DeleteObject]);
+    177 => delete_object::DeleteObjects, all(&[DeleteObject]);
+    192 => copy_object::CopyObject, all(&[GetObject, PutObject]);
+    193 => move_object::MoveObject, all(&[GetObject, PutObject, DeleteObject]);
+    194 => copy_object::CopyCheckedObject, all(&[GetObject, PutObject]);
+    208 => tags::GetTags, all(&[GetObjectTagging]);
+    209 => tags::PutTags, some(&[PutObjectTagging, DeleteObjectTagging]);
+    224 => append::Append, all(&[PutObject]);
+    240 => multipart::CreateUpload, all(&[PutObject]);
+    241 => multipart::GetUpload, all(&[PutObject]);
+    242 => multipart::PutPart, all(&[PutObject]);
+    243 => multipart::CopyPart, all(&[GetObject, PutObject]);
+    244 => multipart::ListParts, all(&[ListMultipartUploadParts]);
+    245 => multipart::PartTable, store(Operate);
+    246 => multipart::AbortUpload, all(&[AbortMultipartUpload]);
+    247 => multipart::TakeParts, all(&[PutObject]);
+    248 => multipart::CompleteUpload, all(&[PutObject]);
+    249 => multipart::CopyCheckedPart, all(&[GetObject, PutObject]);
+    256 => list_uploads::ListUploads, all(&[ListBucketMultipartUploads]);
+    272 => create::Create, all(&[PutObject]);
+    273 => create::Mknod, all(&[PutObject]);
+    288 => mkdir::Mkdir, all(&[PutObject]);
+    304 => symlink::Symlink, all(&[PutObject]);
+    320 => link::Link, all(&[PutObject]);
+    336 => unlink::Unlink, all(&[DeleteObject]);
+    352 => rmdir::Rmdir, all(&[DeleteObject]);
+    368 => rename::Rename, all(&[PutObject, DeleteObject]);
+    384 => setattr::Setattr, all(&[PutObject]);
+    400 => xattr::GetXattr, all(&[GetObject]);
+    401 => xattr::SetXattr, all(&[PutObject]);
+    402 => xattr::RemoveXattr, all(&[PutObject]);
+    403 => xattr::ListXattrs, all(&[GetObject]);
+    416 => truncate::Truncate, all(&[PutObject]);
+    417 => truncate::PunchHole, all(&[PutObject]);
+    418 => truncate::Extend, all(&[PutObject]);
+    432 => write::Write, all(&[PutObject]);
+    448 => coalesce::Coalesce, all(&[PutObject]);
+    449 => coalesce::ReadChunk, all(&[GetObject]);
+    464 => statfs::Statfs, all(&[GetObject]);
+    465 => statfs::Replicas, all(&[PutObject]);
+    480 => gc::ListDrains, store(CollectGarbage);
+    481 => gc::DrainStep, store(CollectGarbage);
+    482 => gc::ListFreed, store(CollectGarbage);
+    483 => gc::ForgetFreed, store(CollectGarbage);
+    484 => gc::FreeOrphans, store(CollectGarbage);
+    496 => retain::Retain, all(&[DeleteObject]);
+    497 => retain::LetGo, OWN;
+    498 => retain::LetGoAll, store(CollectGarbage);
+    512 => lock::TakeLock, some(&[GetObject, PutObject]);
+    513 => lock::ReleaseLock, OWN;
+    514 => lock::TestLock, some(&[GetObject, PutObject]);
+    515 => lock::ReleaseAll, store(CollectGarbage);
+    528 => clone::CloneFile, all(&[GetObject, PutObject]);
+    529 => copy_range::CopyRange, all(&[GetObject, PutObject]);
+    544 => buckets::Decide, some(Action::ALL);
+    545 => buckets::FindWritable, ANSWERS;
 }
 
 /// What is sent for `value`.
@@ -252,7 +279,10 @@ pub fn published(number: u16, fields: &[u8]) -> Result<Vec<BlockId>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cairn_base::Ino;
+    use cairn_auth::{
+        Caller, CredentialId, Holder, Origin, Posix, Principal, RelayedCaller, Rights,
+    };
+    use cairn_base::{Ino, UserId};
     use proptest::prelude::*;
 
     #[test]
@@ -291,6 +321,95 @@ mod tests {
             let sent: Error = decode(&encode(&error).unwrap()).unwrap();
             assert_eq!((sent.kind(), sent.to_string()), (error.kind(), error.to_string()));
         }
+    }
+
+    /// A caller as versions sent it that knew no origin.
+    #[derive(Serialize, serde::Deserialize)]
+    struct Former {
+        principal: Principal,
+        posix: Option<Posix>,
+    }
+
+    #[test]
+    fn callers_of_versions_before_are_understood() {
+        let posix = Posix { uid: 7, gid: 8, groups: vec![9] };
+        for caller in [Caller::anonymous(), Caller::system(), Caller::verified(UserId(300))] {
+            for caller in [caller.clone(), caller.with_posix(posix.clone())] {
+                let former =
+                    Former { principal: caller.principal(), posix: caller.posix().cloned() };
+                let sent = encode(&former).unwrap();
+                assert_eq!(Caller::relayed(decode(&sent).unwrap()), caller);
+                assert_eq!(encode(&caller.to_relayed()).unwrap(), sent);
+            }
+        }
+    }
+
+    #[test]
+    fn a_caller_is_relayed_with_its_origin() {
+        let origin = Origin {
+            source: Some("2001:db8::1".parse().unwrap()),
+            tls: true,
+            credential: CredentialId::new("CK7"),
+        };
+        for caller in [Caller::anonymous(), Caller::verified(UserId(7))] {
+            let caller = caller.with_origin(origin);
+            let sent = encode(&caller.to_relayed()).unwrap();
+            let relayed = Caller::relayed(decode(&sent).unwrap());
+            assert_eq!((relayed.origin(), &relayed), (&origin, &caller));
+            for len in 0..sent.len() {
+                assert!(decode::<RelayedCaller>(&sent[..len]).is_err());
+            }
+        }
+    }
+
+    /// `Decide` sends actions as numbers, of which these five had other names.
+    #[test]
+    fn actions_keep_their_numbers() {
+        let former =
+            [GetObject, ListBucket, PutObject, GetBucketSettings, PutBucketSettings, DeleteObject];
+        for (number, action) in former.into_iter().enumerate() {
+            assert_eq!(encode(&action).unwrap(), [number as u8][..]);
+        }
+    }
+
+    /// `docs/rights.md` has all actions and all declarations: a change of one is a change of both.
+    #[test]
+    fn what_is_declared_is_written_down() {
+        let with = |right: Rights| format!("right `{right}` in the bucket");
+        let actions = Action::ALL.iter().map(|action| {
+            let holder = match action.holder() {
+                Holder::Root => "root".to_owned(),
+                Holder::User => "every user".to_owned(),
+                Holder::With(right) => with(right),
+                Holder::WithOrPublic(right) => {
+                    format!("{}; everybody in a public bucket", with(right))
+                }
+            };
+            format!("| `{action}` | {holder} |")
+        });
+        let verbs = NEEDS.iter().zip(USES).map(|((number, name, needs), (of, _, by_mount))| {
+            assert_eq!(number, of);
+            let needs = match needs {
+                Needs::Store(action) => format!("{action}, of the store"),
+                Needs::Nothing(why) => format!("nothing: {why}"),
+                Needs::All(actions) => actions.to_string(),
+                Needs::Some(all) if *all == ActionSet::of(Action::ALL) => {
+                    "what it asks about".to_owned()
+                }
+                Needs::Some(actions) => format!("one or more of {actions}"),
+            };
+            let by_mount = if *by_mount == Use::Never { "" } else { "yes" };
+            format!("| {number} | {name} | {needs} | {by_mount} |")
+        });
+        let expected: Vec<String> = actions.chain(verbs).collect();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rights.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let is_row = |line: &&str| {
+            let cell = line.strip_prefix("| ");
+            cell.is_some_and(|cell| cell.starts_with(|c: char| c == '`' || c.is_ascii_digit()))
+        };
+        let found: Vec<&str> = text.lines().filter(is_row).collect();
+        assert_eq!(found, expected, "docs/rights.md should have:\n{}", expected.join("\n"));
     }
 
     #[test]

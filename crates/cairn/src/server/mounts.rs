@@ -26,7 +26,7 @@ pub fn of_server(parts: &Parts) -> Mounts {
 /// Goes on with mounts that have connected.
 pub fn take(host: Arc<MountHost>) -> Mounts {
     Mounts::new(move |mounted: Mounted| {
-        let Mounted { user, address, stream, revoked } = mounted;
+        let Mounted { caller, address, stream, revoked } = mounted;
         let standing = Arc::new(move || match revoked.load(Ordering::SeqCst) {
             false => Ok(()),
             true => Err(Error::Denied("the credentials hold no longer".into())),
@@ -34,7 +34,7 @@ pub fn take(host: Arc<MountHost>) -> Mounts {
         let link = mount::link(Box::new(stream), address.to_string(), standing);
         let host = Arc::clone(&host);
         tokio::spawn(async move {
-            if let Err(error) = host.serve(user, link, address.ip().is_loopback()).await {
+            if let Err(error) = host.serve(caller, link, address.ip().is_loopback()).await {
                 tracing::debug!(%address, %error, "a mount was not served");
             }
         });

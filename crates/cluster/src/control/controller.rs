@@ -94,7 +94,7 @@ impl Controller {
             Method::Certify => self.certify(peer),
             Method::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
             Method::Extra => self.extra(wire::decode(message)?).await,
-            Method::Recall | Method::Vouched => {
+            Method::Recall | Method::Vouched | Method::VouchedFrom => {
                 Err(Error::NotImplemented(format!("{method:?} of a master")))
             }
         }

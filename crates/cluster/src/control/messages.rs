@@ -2,6 +2,7 @@
 //! of their own numbers). Messages are postcard. `docs/protocol.md` lists them.
 
 use bytes::Bytes;
+use cairn_auth::Origin;
 use cairn_base::{BlockId, Error, GroupId, NodeId, Owner, Result, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -31,12 +32,18 @@ pub enum Method {
     /// A message of the session of a mount: [`Vouched`] and the message as it is, joined; answered
     /// as the message is. Recalls come over the same connection.
     Vouched = 26,
+    /// As [`Method::Vouched`], with [`VouchedFrom`]. The former is answered to gateways of versions
+    /// before.
+    VouchedFrom = 27,
 }
 
 impl Method {
     pub fn from_number(number: u16) -> Result<Method> {
-        use Method::{Beat, CaughtUp, Certify, Extra, Map, Recall, Secrets, Serves, Vouched};
-        let all = [Recall, Serves, Beat, Map, Secrets, Certify, CaughtUp, Extra, Vouched];
+        use Method::{
+            Beat, CaughtUp, Certify, Extra, Map, Recall, Secrets, Serves, Vouched, VouchedFrom,
+        };
+        let all =
+            [Recall, Serves, Beat, Map, Secrets, Certify, CaughtUp, Extra, Vouched, VouchedFrom];
         let found = all.into_iter().find(|method| *method as u16 == number);
         found.ok_or_else(|| Error::NotImplemented(format!("method {number} of a node")))
     }
@@ -48,6 +55,13 @@ pub struct Vouched {
     pub user: UserId,
     /// Of the message.
     pub method: u16,
+}
+
+/// The same, and how the mount came to the gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VouchedFrom {
+    pub vouched: Vouched,
+    pub origin: Origin,
 }
 
 /// A node says that it is there, and how it fares.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use bytes::Bytes;
+use cairn_auth::Origin;
 use cairn_base::{Applicant, Error, JoinGrant, NodeId, Result, Role, Timestamp, TokenId, UserId};
 use cairn_meta::master::host::{self, Answer};
 use cairn_meta::session::{self, Reply};
@@ -14,7 +15,7 @@ use cairn_meta::wire;
 
 use super::controller::Controller;
 use super::joined::split;
-use super::messages::{Method, Vouched};
+use super::messages::{Method, Vouched, VouchedFrom};
 use super::recalls::forward;
 use crate::identity::Tokens;
 use crate::wire::{Peer, Service};
@@ -67,8 +68,8 @@ impl Service for ControlService {
         let (active, peer) = (self.active.load_full(), peer.clone());
         Box::pin(async move {
             match (Asked::from(method, &payload)?, active) {
-                (Asked::Session { method, message, user }, Some(active)) => {
-                    converse(&active, &peer, user, method, &message).await
+                (Asked::Session { method, message, mount }, Some(active)) => {
+                    converse(&active, &peer, mount, method, &message).await
                 }
                 (Asked::Session { .. }, None) => {
                     wire::encode(&Reply::<()>::NotServing(STANDS_BY.into()))
@@ -84,11 +85,11 @@ impl Service for ControlService {
 
 /// What a node wants.
 enum Asked {
-    /// Something of a session: its own, or that of a mount of `user`.
+    /// Something of a session: its own, or that of a mount.
     Session {
         method: session::Method,
         message: Bytes,
-        user: Option<UserId>,
+        mount: Option<(UserId, Origin)>,
     },
     Node(Method),
 }
@@ -96,16 +97,25 @@ enum Asked {
 impl Asked {
     fn from(method: u16, payload: &Bytes) -> Result<Asked> {
         if let Ok(method) = session::Method::from_number(method) {
-            return Ok(Asked::Session { method, message: payload.clone(), user: None });
+            return Ok(Asked::Session { method, message: payload.clone(), mount: None });
         }
         match Method::from_number(method)? {
             Method::Vouched => {
-                let (Vouched { user, method }, message) = split(payload)?;
-                let method = session::Method::from_number(method)?;
-                Ok(Asked::Session { method, message, user: Some(user) })
+                let (vouched, message) = split(payload)?;
+                Asked::vouched(vouched, Origin::default(), message)
+            }
+            Method::VouchedFrom => {
+                let (VouchedFrom { vouched, origin }, message) = split(payload)?;
+                Asked::vouched(vouched, origin, message)
             }
             method => Ok(Asked::Node(method)),
         }
+    }
+
+    fn vouched(vouched: Vouched, origin: Origin, message: Bytes) -> Result<Asked> {
+        let Vouched { user, method } = vouched;
+        let method = session::Method::from_number(method)?;
+        Ok(Asked::Session { method, message, mount: Some((user, origin)) })
     }
 }
 
@@ -113,7 +123,7 @@ impl Asked {
 async fn converse(
     active: &Controller,
     peer: &Peer,
-    user: Option<UserId>,
+    mount: Option<(UserId, Origin)>,
     method: session::Method,
     payload: &[u8],
 ) -> Result<Bytes> {
@@ -121,8 +131,8 @@ async fn converse(
     if info.role != Role::Gateway {
         return Err(Error::Denied(format!("a {} has no session", info.role)));
     }
-    let from = match user {
-        Some(user) => host::Peer::mount(user),
+    let from = match mount {
+        Some((user, origin)) => host::Peer::mount(user).from(origin),
         None => host::Peer::node(info.authenticated.node.0),
     };
     let from = from.over(info.connection);
@@ -131,6 +141,35 @@ async fn converse(
         Answer::Attached(bytes, recalls) => {
             tokio::spawn(forward(peer.clone(), recalls));
             Ok(bytes)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::joined::join;
+    use cairn_auth::CredentialId;
+
+    #[test]
+    fn a_mount_is_vouched_for_with_its_origin_or_without() {
+        let vouched = Vouched { user: UserId(9), method: session::Method::Read as u16 };
+        let origin = Origin { credential: CredentialId::new("CK9"), ..Origin::default() };
+        let message = Bytes::from_static(b"message");
+        let table = [
+            (Method::Vouched, join(&vouched, message.clone()), Origin::default()),
+            (Method::VouchedFrom, join(&VouchedFrom { vouched, origin }, message.clone()), origin),
+        ];
+        for (method, payload, origin) in table {
+            let payload = payload.unwrap();
+            let payload = Bytes::from([payload.head, payload.rest].concat());
+            match Asked::from(method as u16, &payload).unwrap() {
+                Asked::Session { method, message: sent, mount } => {
+                    assert_eq!(mount, Some((UserId(9), origin)));
+                    assert_eq!((method, sent), (session::Method::Read, message.clone()));
+                }
+                Asked::Node(method) => panic!("{method:?}"),
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_auth::Action;
+use cairn_auth::{Action, Caller, Principal};
 use cairn_base::{
     BlockId, BodyId, BucketId, Error, Party, Result, SessionId, Share, Shares, UserId, limits,
 };
@@ -35,8 +35,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::attached::Attached;
+use super::guarded::Guarded;
 use super::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SERVES, SPACE, Space};
-use super::rights::Rights;
+use super::rights::{Granted, Rights};
 use super::told::Told;
 use super::turns::Turns;
 use super::unpublished::Unpublished;
@@ -55,7 +56,7 @@ const TOLD: Duration = Duration::from_secs(60);
 /// Serves the mounts that come in here.
 pub struct MountHost {
     place: Place,
-    blocks: Arc<dyn Blocks>,
+    blocks: Guarded,
     /// The directory that they are in.
     directory: Option<String>,
     told: Told,
@@ -87,6 +88,8 @@ pub struct MountService {
 }
 
 struct Line {
+    /// As whom all is asked: a user.
+    caller: Caller,
     way: Way,
     /// The one that was attached last over this connection.
     session: Mutex<Option<SessionId>>,
@@ -150,7 +153,7 @@ impl MountHost {
         let unwritten = Shares::new(MOUNTS_PUT_BYTES as u64);
         Arc::new(MountHost {
             place,
-            blocks,
+            blocks: Guarded::new(blocks),
             directory,
             told,
             unpublished: Unpublished::default(),
@@ -165,16 +168,20 @@ impl MountHost {
         })
     }
 
-    /// Serves a mount of `user` over a link, until it ends. `is_near` if it is on this machine.
+    /// Serves a mount of a user over a link, until it ends. `is_near` if it is on this machine.
     ///
     /// # Errors
-    /// `Unavailable` if the user has too many here; those of the handshake.
+    /// `Denied` if the caller is no user; `Unavailable` if the user has too many here; those of the
+    /// handshake.
     pub async fn serve(
         self: Arc<MountHost>,
-        user: UserId,
+        caller: Caller,
         link: Link,
         is_near: bool,
     ) -> Result<()> {
+        let Principal::User(user) = caller.principal() else {
+            return Err(Error::Denied("a mount of no user".into()));
+        };
         let _connected = self.connections.take_now(Party::User(user), 1).ok_or_else(|| {
             let text = format!(
                 "no place for another connection of a mount of this user: there are \
@@ -185,7 +192,7 @@ impl MountHost {
         let unsent = Arc::new(Semaphore::new(MOUNT_GET_BYTES >> 10));
         let reads = Arc::new(Semaphore::new(MOUNT_READS));
         let (way, session, turns) = (Way::default(), Mutex::default(), Arc::default());
-        let line = Arc::new(Line { way, session, unsent, reads, turns });
+        let line = Arc::new(Line { caller, way, session, unsent, reads, turns });
         let service = MountService { host: self, user, line, is_near };
         let peer = accept(link, &super::terms(), service).await?;
         let _ = peer.closed().await;
@@ -352,7 +359,7 @@ impl MountService {
     }
 
     async fn ask(&self, peer: &Peer, method: Method, message: Bytes) -> Result<Bytes> {
-        self.line.way.ask(&self.host.place, (self.user, peer), method, message).await
+        self.line.way.ask(&self.host.place, (&self.line.caller, peer), method, message).await
     }
 
     async fn attach(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
@@ -479,11 +486,11 @@ impl MountService {
         if data.is_empty() || data.len() > limits::BLOCK_BYTES {
             return Err(Error::Invalid(format!("a block of {} bytes", data.len())));
         }
-        self.host.rights.may_write_somewhere(self.user).await?;
+        let granted = self.host.rights.may_write_somewhere(&self.line.caller).await?;
         let by = (self.user, put.session);
         self.host.unpublished.take(by, put.block, data.len() as u64)?;
         let wish = Wish { replicas: put.replicas, group: put.group };
-        let written = self.host.blocks.write(wish, put.block, put.owner, data).await;
+        let written = self.host.blocks.write(granted, wish, put.block, put.owner, data).await;
         if written.is_err() {
             // The mount writes the bytes again as another block: this one counts no longer.
             self.host.unpublished.published(put.session, &[put.block]);
@@ -493,16 +500,12 @@ impl MountService {
 
     async fn get(&self, payload: &[u8]) -> Result<Bytes> {
         let Get { session, group, block, start, end } = wire::decode(payload)?;
-        self.check_read_of(session, block).await?;
+        let granted = self.check_read_of(session, block).await?;
         let length =
             end.checked_sub(start).filter(|length| *length as usize <= limits::BLOCK_BYTES);
         let length = length.ok_or_else(|| Error::Invalid(format!("bytes {start} to {end}")))?;
         let room = self.room(length).await?;
-        let blocks = &self.host.blocks;
-        let bytes = match blocks.get_now(group, block, start..end)? {
-            Some(bytes) => bytes,
-            None => blocks.get(group, block, start..end).await?,
-        };
+        let bytes = self.host.blocks.read(granted, group, block, start..end).await?;
         Ok(Bytes::from_owner(Held { bytes, _room: room }))
     }
 
@@ -521,20 +524,21 @@ impl MountService {
 
     async fn locate(&self, payload: &[u8]) -> Result<Bytes> {
         let Locate { session, group, block } = wire::decode(payload)?;
-        self.check_read_of(session, block).await?;
-        wire::encode(&self.host.blocks.place(group, block).filter(|_| self.is_near))
+        let granted = self.check_read_of(session, block).await?;
+        wire::encode(&self.host.blocks.place(granted, group, block).filter(|_| self.is_near))
     }
 
     /// The session may read its own blocks, and those that it was told of in buckets that its user
     /// may read.
-    async fn check_read_of(&self, session: SessionId, block: BlockId) -> Result<()> {
+    async fn check_read_of(&self, session: SessionId, block: BlockId) -> Result<Granted> {
         self.check_session(session)?;
-        if block.session == session {
-            return Ok(());
+        if let Some(granted) = Granted::own(session, block) {
+            return Ok(granted);
         }
+        let (rights, caller) = (&self.host.rights, &self.line.caller);
         for bucket in self.host.told.of_block(session, block) {
-            match self.host.rights.may(self.user, Action::Read, bucket).await {
-                Ok(()) => return Ok(()),
+            match rights.may(caller, Action::GetObject, bucket).await {
+                Ok(granted) => return Ok(granted),
                 Err(Error::Denied(_)) => self.host.told.forget_bucket(session, bucket),
                 Err(error) => return Err(error),
             }

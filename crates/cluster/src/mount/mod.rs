@@ -18,6 +18,7 @@
 mod agent;
 mod attached;
 mod blocks;
+mod guarded;
 mod host;
 mod messages;
 mod near;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cairn_auth::{Action, Caller};
-use cairn_base::{BucketId, Error, Result, UserId};
+use cairn_base::{BlockId, BucketId, Error, Result, SessionId, UserId};
 use cairn_meta::ops::buckets::{Decide, FindWritable};
 use cairn_meta::{Meta, WireVerb};
 use parking_lot::Mutex;
@@ -21,6 +21,17 @@ pub struct Rights {
     looking: Mutex<HashMap<UserId, Turn>>,
 }
 
+/// A mount may have what it asks for. Without it no block is read or written.
+#[must_use]
+pub struct Granted(());
+
+impl Granted {
+    /// A session may read its own blocks.
+    pub fn own(session: SessionId, block: BlockId) -> Option<Granted> {
+        (block.session == session).then_some(Granted(()))
+    }
+}
+
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
 impl Rights {
@@ -28,39 +39,40 @@ impl Rights {
         Rights { meta, writable: Mutex::default(), looking: Mutex::default() }
     }
 
-    async fn ask<V: WireVerb + Clone>(&self, user: UserId, verb: V) -> Result<V::Reply> {
-        let caller = Caller::verified(user);
-        match self.meta.read_now(&caller, &verb) {
+    async fn ask<V: WireVerb + Clone>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
+        match self.meta.read_now(caller, &verb) {
             Some(answer) => answer,
-            None => self.meta.read(&caller, verb).await,
+            None => self.meta.read(caller, verb).await,
         }
     }
 
     /// # Errors
     /// `Denied` if not.
-    pub async fn may(&self, user: UserId, action: Action, bucket: BucketId) -> Result<()> {
-        self.ask(user, Decide { bucket, action }).await
+    pub async fn may(&self, caller: &Caller, action: Action, bucket: BucketId) -> Result<Granted> {
+        self.ask(caller, Decide { bucket, action }).await?;
+        Ok(Granted(()))
     }
 
     /// Whether the user may write in any bucket: nobody else has a use for blocks.
     ///
     /// # Errors
     /// `Denied` if not. It names no bucket.
-    pub async fn may_write_somewhere(&self, user: UserId) -> Result<()> {
-        if self.may_write_as_before(user).await? {
-            return Ok(());
+    pub async fn may_write_somewhere(&self, caller: &Caller) -> Result<Granted> {
+        if let Some(granted) = self.may_write_as_before(caller).await? {
+            return Ok(granted);
         }
+        let user = caller.user();
         let looking = Looking { of: self, turn: self.turn(user), user };
         let _turn = looking.turn.lock().await;
-        if self.may_write_as_before(user).await? {
-            return Ok(());
+        if let Some(granted) = self.may_write_as_before(caller).await? {
+            return Ok(granted);
         }
         let mut after = BucketId(0);
         loop {
-            match self.ask(user, FindWritable { after, limit: PAGE }).await? {
+            match self.ask(caller, FindWritable { after, limit: PAGE }).await? {
                 Some((bucket, true)) => {
                     self.writable.lock().insert(user, bucket);
-                    return Ok(());
+                    return Ok(Granted(()));
                 }
                 Some((last, false)) => after = last,
                 None => {
@@ -75,14 +87,15 @@ impl Rights {
         Arc::clone(self.looking.lock().entry(user).or_default())
     }
 
-    async fn may_write_as_before(&self, user: UserId) -> Result<bool> {
+    async fn may_write_as_before(&self, caller: &Caller) -> Result<Option<Granted>> {
+        let user = caller.user();
         let known = self.writable.lock().get(&user).copied();
-        let Some(bucket) = known else { return Ok(false) };
-        match self.may(user, Action::Write, bucket).await {
-            Ok(()) => Ok(true),
+        let Some(bucket) = known else { return Ok(None) };
+        match self.may(caller, Action::PutObject, bucket).await {
+            Ok(granted) => Ok(Some(granted)),
             Err(Error::Denied(_)) => {
                 self.writable.lock().remove(&user);
-                Ok(false)
+                Ok(None)
             }
             Err(error) => Err(error),
         }
@@ -133,11 +146,12 @@ mod tests {
         // One whose look takes for ever.
         let slow = Looking { of: &rights, turn: rights.turn(OTHER), user: OTHER };
         let turn = slow.turn.lock().await;
-        let other = timeout(Duration::from_secs(60), rights.may_write_somewhere(ROOT)).await;
+        let [root, user] = [ROOT, OTHER].map(Caller::verified);
+        let other = timeout(Duration::from_secs(60), rights.may_write_somewhere(&root)).await;
         let other = other.expect("an answer meanwhile");
-        assert!(matches!(other, Err(Error::Denied(_))), "there is no bucket: {other:?}");
+        assert!(matches!(other, Err(Error::Denied(_))), "there is no bucket");
         // Another one of the same user waits for it, and looks by itself once it is over.
-        let mut same = Box::pin(rights.may_write_somewhere(OTHER));
+        let mut same = Box::pin(rights.may_write_somewhere(&user));
         assert!(timeout(Duration::ZERO, same.as_mut()).await.is_err(), "it does not wait");
         assert_eq!(rights.looking.lock().len(), 1);
         drop(turn);

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_auth::Caller;
 use cairn_base::{Error, Party, Result, Share, Shares, UserId};
 use cairn_meta::master::host::{self, Answer, Sessions};
 use cairn_meta::session::Method;
 use tokio::sync::OnceCell;
 
-use crate::control::messages::{self, Vouched};
+use crate::control::messages::{self, Vouched, VouchedFrom};
 use crate::control::{Agent, forward, join, relay};
 use crate::limits::MOUNTS;
 use crate::wire::Peer;
@@ -83,17 +84,19 @@ impl Way {
         Ok(&self.0.get_or_try_init(|| open).await?.master)
     }
 
-    /// A message of a session of `user`. It is the master that makes the caller of what it asks.
+    /// A message of a session of the user who is `caller`. The master makes the caller of
+    /// what it asks.
     pub async fn ask(
         &self,
         place: &Place,
-        (user, mount): (UserId, &Peer),
+        (caller, mount): (&Caller, &Peer),
         method: Method,
         message: Bytes,
     ) -> Result<Bytes> {
+        let (user, origin) = (caller.user(), *caller.origin());
         match place {
             Place::Here(sessions) => {
-                let from = host::Peer::mount(user).over(mount.info().connection);
+                let from = host::Peer::mount(user).from(origin).over(mount.info().connection);
                 match sessions.handle(&from, method, &message).await? {
                     Answer::Bytes(bytes) => Ok(bytes),
                     Answer::Attached(bytes, recalls) => {
@@ -104,8 +107,9 @@ impl Way {
             }
             Place::Cluster(agent, mounts) => {
                 let master = self.upstream(agent, mounts, (user, mount)).await?;
-                let vouched = join(&Vouched { user, method: method as u16 }, message)?;
-                let method = messages::Method::Vouched as u16;
+                let vouched = Vouched { user, method: method as u16 };
+                let vouched = join(&VouchedFrom { vouched, origin }, message)?;
+                let method = messages::Method::VouchedFrom as u16;
                 Ok(master.attempt(method, vouched, ANSWER).await?)
             }
         }

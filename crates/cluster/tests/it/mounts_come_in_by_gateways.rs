@@ -172,7 +172,8 @@ impl Dial for ByDoor {
         let (of_mount, of_gateway) = (ends(), ends());
         let (Ends { near, far: mut here }, Ends { near: mut there, far }) = (of_mount, of_gateway);
         let from = mount::link(Box::new(far), "a mount".into(), mount::always());
-        let served = tokio::spawn(Arc::clone(&gateway.host).serve(self.user, from, false));
+        let user = Caller::verified(self.user);
+        let served = tokio::spawn(Arc::clone(&gateway.host).serve(user, from, false));
         gateway.served.lock().push(served);
         let carried = tokio::spawn(async move {
             let _ = tokio::io::copy_bidirectional(&mut here, &mut there).await;

@@ -27,7 +27,7 @@ fn connection() -> (Link, End) {
 /// Whether a mount of this user is let in.
 async fn comes_in(host: &Arc<MountHost>, user: UserId) -> bool {
     let (link, near) = connection();
-    let served = tokio::spawn(Arc::clone(host).serve(user, link, false));
+    let served = tokio::spawn(Arc::clone(host).serve(Caller::verified(user), link, false));
     let to = mount::link(Box::new(near), "the door".into(), mount::always());
     let is_in = connect(to, &mount::terms(), NoService).await.is_ok();
     if !is_in {
@@ -46,7 +46,7 @@ async fn no_user_takes_the_last_quarter_of_connections() {
     let mut held = Vec::new();
     for _ in 0..MOUNT_CONNECTIONS * 3 / 4 {
         let (link, near) = connection();
-        let served = tokio::spawn(Arc::clone(host).serve(greedy, link, false));
+        let served = tokio::spawn(Arc::clone(host).serve(Caller::verified(greedy), link, false));
         held.push((near, served));
     }
     tokio::task::yield_now().await;

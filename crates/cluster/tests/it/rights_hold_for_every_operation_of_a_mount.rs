@@ -242,7 +242,7 @@ impl Raw {
     async fn attach(host: &Arc<MountHost>, user: UserId, session: SessionId) -> Raw {
         let ends = ends();
         let from = mount::link(Box::new(ends.far), "a mount".into(), mount::always());
-        tokio::spawn(Arc::clone(host).serve(user, from, true));
+        tokio::spawn(Arc::clone(host).serve(Caller::verified(user), from, true));
         let to = mount::link(Box::new(ends.near), "the door".into(), mount::always());
         let recalled = move |peer: &Peer, _: u16, message: Bytes| {
             let peer = peer.clone();

@@ -48,10 +48,10 @@ impl Write for Pieces {
 /// All metadata in one state.
 pub async fn reply(fs: &Fs, caller: &Caller) -> Result<Response<Body>> {
     let (sender, mut pieces) = channel(PIECES);
-    let (meta, caller) = (fs.meta().clone(), caller.clone());
+    let (meta, caller, now) = (fs.meta().clone(), caller.clone(), fs.clock().now());
     spawn_blocking(move || {
         let mut out = Pieces { piece: Vec::new(), sender: sender.clone() };
-        if let Err(error) = meta.dump(&caller, &mut out) {
+        if let Err(error) = meta.dump(&caller, now, &mut out) {
             // It may be that there is nobody to tell.
             let _ = sender.blocking_send(Err(error));
         }

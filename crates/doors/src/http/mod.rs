@@ -45,7 +45,6 @@ pub use reply::Reply;
 
 use std::sync::Arc;
 
-use cairn_auth::Caller;
 use cairn_base::stage::{self, Scope};
 use cairn_base::{Shares, Stage, Stages};
 use cairn_fs::Fs;
@@ -179,7 +178,7 @@ impl Inner {
             return None;
         }
         host::check(request).ok()?;
-        let caller = self.admit.caller_now(headers)?;
+        let caller = self.admit.caller_now(headers, peer)?;
         let Ok(Target::Object { bucket, key }) = Target::parse(uri.path()) else { return None };
         let opened = self.fs().open_now(&caller, &bucket, &key)?;
         if self.redirects.is_some() && opened.as_ref().is_ok_and(|object| object.bucket().redirect)
@@ -189,7 +188,7 @@ impl Inner {
         stages.lap(Stage::Meta);
         let read = Read { method, headers, query: None, key: &key };
         let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));
-        let is_anonymous = caller == Caller::anonymous();
+        let is_anonymous = caller.is_anonymous();
         let reply = reply
             .unwrap_or_else(|error| error::reply(error.into(), is_anonymous, &self.ids.next()));
         let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };
@@ -208,12 +207,12 @@ impl Inner {
         let stats = &self.stats[kind as usize];
         // Until it is known better: so a refusal says nothing of its time.
         let mut is_anonymous = true;
-        let admitted = self.admit.caller(&parts.headers, peer.address);
+        let admitted = self.admit.caller(&parts.headers, peer);
         let admitted = stage::time(Stage::Admit, admitted).await;
         let outcome = match admitted {
             Err(refused) => Err(Failure::from(refused)),
             Ok(caller) => {
-                is_anonymous = caller == Caller::anonymous();
+                is_anonymous = caller.is_anonymous();
                 match named.and(parsed) {
                     Err(error) => Err(error.into()),
                     Ok(Target::Mount) if upgrade.is_some() => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_auth::{Caller, Principal};
+use cairn_auth::{Action, Caller, Principal, Resource, authorize};
 use cairn_base::{Error, Result, UserId};
 use http::header::{CONNECTION, HeaderName, UPGRADE};
 use http::request::Parts;
@@ -36,8 +36,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> MountStream for T {}
 
 /// A mount that has connected.
 pub struct Mounted {
-    /// Who it showed the credentials of.
-    pub user: UserId,
+    /// Who it showed the credentials of: a user.
+    pub caller: Caller,
     pub address: SocketAddr,
     pub stream: Box<dyn MountStream>,
     /// Becomes true when the credentials hold no longer.
@@ -72,10 +72,12 @@ pub fn take(
     let Some(mounts) = mounts.cloned() else {
         return Err(Error::NotImplemented("mounts at this door".into()));
     };
+    let context = caller.context(admit.fs().clock().now());
+    authorize(caller, Action::Mount, Resource::Store, &context)?;
     let Principal::User(user) = caller.principal() else {
         return Err(Error::Denied("mount without credentials".into()));
     };
-    let (admit, headers) = (Arc::clone(admit), parts.headers.clone());
+    let (admit, headers, caller) = (Arc::clone(admit), parts.headers.clone(), caller.clone());
     tokio::spawn(async move {
         let Some(upgrade) = upgrade else { return };
         let stream = match upgrade.await {
@@ -84,7 +86,7 @@ pub fn take(
         };
         let (address, revoked) = (peer.address, Arc::new(AtomicBool::new(false)));
         let watched = Arc::downgrade(&revoked);
-        mounts.0(Mounted { user, address, stream, revoked });
+        mounts.0(Mounted { caller, address, stream, revoked });
         let mut standing = Standing::default();
         while let Some(revoked) = watched.upgrade() {
             let holds = admit.holds(&headers, user).await;

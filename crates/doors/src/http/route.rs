@@ -1,6 +1,6 @@
 //! Which verb a request is.
 
-use cairn_auth::{Caller, Principal};
+use cairn_auth::{Action, Caller, Principal, Resource, authorize, is_allowed};
 use cairn_base::{Error, Party};
 use http::header::ALLOW;
 use http::request::Parts;
@@ -207,7 +207,8 @@ async fn administer(
     query: &Query,
     upload: &mut Upload,
 ) -> Outcome {
-    cairn_auth::decide_admin(request.caller, "administration")?;
+    let context = request.caller.context(door.fs().clock().now());
+    authorize(request.caller, Action::Administer, Resource::Store, &context)?;
     site::refuse_pages(request.parts)?;
     parameters::check(target, &request.parts.method, query)?;
     let Target::Admin(path) = target else {
@@ -224,13 +225,17 @@ async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Ou
         Target::Health => health::health(),
         Target::Ready => health::ready(door.fs()).await,
         _ => {
-            health::metrics(&door.metrics, &request.parts.headers, may_see_metrics(request)).await?
+            let may_see = may_see_metrics(door, request);
+            health::metrics(&door.metrics, &request.parts.headers, may_see).await?
         }
     })
 }
 
-/// Root, and callers without credentials on this machine.
-fn may_see_metrics(request: &Request<'_>) -> bool {
+/// Callers that have the right to, and callers without credentials on this machine.
+fn may_see_metrics(door: &Inner, request: &Request<'_>) -> bool {
     let is_local = is_local(request.peer, &request.parts.uri, &request.parts.headers);
-    request.caller.is_root() || (is_local && *request.caller == Caller::anonymous())
+    let caller = request.caller;
+    let context = caller.context(door.fs().clock().now());
+    is_allowed(caller, Action::ReadMetrics, Resource::Store, &context)
+        || (is_local && caller.is_anonymous())
 }

@@ -6,7 +6,7 @@ use cairn_base::{Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
 use super::op::{Grant, Haste, Op, Ran, Wish, outcome, send};
-use crate::ops::namespace::decide_in;
+use crate::ops::namespace::authorize_in;
 use crate::rows::{Inode, Row, Usage};
 use crate::session::{Delegate, Delegated};
 use crate::shown::Rows;
@@ -31,8 +31,8 @@ impl DelegateOp {
         let Some(caller) = self.to.clone() else { return Ok(()) };
         let context = Context { caller, now: Timestamp(0), batch: 0 };
         let bucket = self.delegate.bucket;
-        decide_in(view, &context, bucket, Action::Inspect)?;
-        decide_in(view, &context, bucket, Action::Write)
+        authorize_in(view, &context, bucket, Action::GetBucketSettings)?;
+        authorize_in(view, &context, bucket, Action::PutObject)
     }
 
     fn run(&mut self, view: &mut View<'_>) -> Result<Rows, Stop> {

@@ -90,7 +90,7 @@ pub(super) fn open_file(
     session: SessionId,
     opened: bool,
 ) -> Result<Inode, Stop> {
-    let inode = open_inode(view, context, ino, Action::Write)?;
+    let inode = open_inode(view, context, ino, Action::PutObject)?;
     match inode.kind {
         Kind::File => {}
         Kind::Directory => return Err(Error::IsDirectory(format!("inode {ino}")).into()),

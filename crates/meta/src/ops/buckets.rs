@@ -1,13 +1,13 @@
 //! Making, reading, changing and deleting buckets.
 
-use cairn_auth::{Action, Principal, Rights, Visibility, decide};
+use cairn_auth::{Action, Principal, Resource, Rights, Visibility};
 use cairn_base::{BucketId, Error, Ino, UserId, limits};
 use serde::{Deserialize, Serialize};
 
 use super::multipart::abort_uploads;
 use super::namespace::{
-    Opened, add_entry, decide_in, drop_directory, load, load_inode, load_known, new_directory,
-    next_ino, open_bucket, remove_entry, store,
+    Opened, add_entry, authorize_in, drop_directory, find_bucket, load, load_inode, load_known,
+    new_directory, next_ino, open_bucket, remove_entry, store,
 };
 use super::tags::check_tags;
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally, Usage};
@@ -57,7 +57,7 @@ impl Verb for CreateBucket {
     /// `Exists` if there is one of that name, whoever owns it.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<BucketId, Stop> {
         let Principal::User(owner) = context.caller.principal() else {
-            return Err(Error::Denied("making a bucket: only users may".into()).into());
+            return Err(Error::Denied("a bucket belongs to a user".into()).into());
         };
         check_new_name(&self.name)?;
         let name = self.name.as_bytes();
@@ -118,7 +118,7 @@ impl Verb for GetBucket {
     const NAME: &'static str = "get_bucket";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
-        let opened = open_bucket(view, context, &self.name, Action::Inspect)?;
+        let opened = open_bucket(view, context, &self.name, Action::GetBucketSettings)?;
         let usage = load(view, &keys::usage(opened.id))?.unwrap_or_default();
         Ok((opened, usage))
     }
@@ -139,9 +139,6 @@ impl Verb for ListBuckets {
     const NAME: &'static str = "list_buckets";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
-        if context.caller.principal() == Principal::Anonymous {
-            return Err(Error::Denied("listing buckets: sign the request".into()).into());
-        }
         let after = named_by(view, &self.after)?;
         let from = match after.as_str() < self.prefix.as_str() {
             true => self.prefix.as_bytes().to_vec(),
@@ -161,7 +158,7 @@ impl Verb for ListBuckets {
                 return Ok((buckets, None));
             }
             last = Some(cursor(context, id, &bucket));
-            if decide(&context.caller, bucket.access(), Action::Inspect).is_ok() {
+            if context.allows(Action::GetBucketSettings, Resource::Bucket(bucket.access())) {
                 let usage = load(view, &keys::usage(id))?.unwrap_or_default();
                 buckets.push((Opened { id, bucket }, usage));
             }
@@ -183,7 +180,7 @@ impl Verb for Decide {
 
     /// `Denied` if not, or if the bucket is gone.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
-        decide_in(view, context, self.bucket, self.action)
+        authorize_in(view, context, self.bucket, self.action)
     }
 }
 
@@ -206,7 +203,7 @@ impl Verb for FindWritable {
             let id = key.get(1..).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
             let id = id.ok_or_else(|| Error::corrupt("key of a bucket", key.len(), 9))?;
             let bucket = Bucket::decode(&row)?;
-            if decide(&context.caller, bucket.access(), Action::Write).is_ok() {
+            if context.allows(Action::PutObject, Resource::Object(bucket.access(), None)) {
                 return Ok(Some((BucketId(id), true)));
             }
             last = Some((BucketId(id), false));
@@ -220,8 +217,8 @@ const NUMBERED: char = '#';
 
 /// Where a listing goes on after a bucket: the name is only for callers who may see the bucket.
 pub fn cursor(context: &Context, id: BucketId, bucket: &Bucket) -> String {
-    let may = |action| decide(&context.caller, bucket.access(), action).is_ok();
-    match may(Action::List) || may(Action::Inspect) {
+    let may = |action| context.allows(action, Resource::Bucket(bucket.access()));
+    match may(Action::ListBucket) || may(Action::GetBucketSettings) {
         true => bucket.name.clone(),
         false => format!("{NUMBERED}{:x}", id.0),
     }
@@ -237,6 +234,14 @@ pub fn named_by(view: &mut View<'_>, cursor: &str) -> Result<String, Stop> {
         None => Err(Error::Conflict("a bucket was deleted meanwhile: list again".into()).into()),
     }
 }
+
+/// What [`UpdateBucket`] may need.
+pub const UPDATES: &[Action] = &[
+    Action::PutBucketAcl,
+    Action::PutBucketTagging,
+    Action::PutBucketSettings,
+    Action::PutBucketQuota,
+];
 
 /// Changes settings of a bucket; what is `None` stays.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -263,7 +268,10 @@ impl Verb for UpdateBucket {
     const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Opened, Stop> {
-        let mut opened = open_bucket(view, context, &self.name, Action::Administer)?;
+        let mut opened = find_bucket(view, &self.name)?;
+        for action in self.actions() {
+            context.authorize(view, action, Resource::Bucket(opened.bucket.access()))?;
+        }
         let bucket = &mut opened.bucket;
         if let Some(visibility) = self.visibility {
             bucket.visibility = visibility;
@@ -289,23 +297,31 @@ impl Verb for UpdateBucket {
         }
         store(view, keys::bucket(opened.id), &opened.bucket);
         if self.quota_objects.or(self.quota_bytes).is_some() {
-            self.set_quotas(view, context, opened.id)?;
+            self.set_quotas(view, opened.id)?;
         }
         Ok(opened)
     }
 }
 
 impl UpdateBucket {
+    /// What has to be allowed for these changes.
+    fn actions(&self) -> impl Iterator<Item = Action> {
+        let changes_rights = self.visibility.is_some() || self.grant.is_some();
+        let is_set = [self.quota_objects, self.quota_bytes].iter().any(Option::is_some);
+        let changes_others =
+            self.cache_control.is_some() || self.replicas.is_some() || self.redirect.is_some();
+        let changes_nothing = !(changes_rights || self.tags.is_some() || changes_others || is_set);
+        let all = [
+            (Action::PutBucketAcl, changes_rights),
+            (Action::PutBucketTagging, self.tags.is_some()),
+            (Action::PutBucketSettings, changes_others || changes_nothing),
+            (Action::PutBucketQuota, is_set),
+        ];
+        all.into_iter().filter_map(|(action, changes)| changes.then_some(action))
+    }
+
     /// What is there already stays, even if it is more.
-    fn set_quotas(
-        &self,
-        view: &mut View<'_>,
-        context: &Context,
-        bucket: BucketId,
-    ) -> Result<(), Stop> {
-        if !context.caller.is_root() {
-            return Err(Error::Denied("quotas: only root may set them".into()).into());
-        }
+    fn set_quotas(&self, view: &mut View<'_>, bucket: BucketId) -> Result<(), Stop> {
         let key = keys::usage(bucket);
         let mut usage: Usage = load(view, &key)?.unwrap_or_default();
         usage.quota_objects = self.quota_objects.unwrap_or(usage.quota_objects);
@@ -346,7 +362,7 @@ impl Verb for DropUploads {
     const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
-        let opened = open_bucket(view, context, &self.name, Action::Administer)?;
+        let opened = open_bucket(view, context, &self.name, Action::DeleteBucket)?;
         check_empty(view, &opened)?;
         abort_uploads(view, opened.id, UPLOADS)
     }
@@ -374,7 +390,7 @@ impl Verb for DeleteBucket {
     const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
-        let opened = open_bucket(view, context, &self.name, Action::Administer)?;
+        let opened = open_bucket(view, context, &self.name, Action::DeleteBucket)?;
         let ino = opened.id.ino();
         check_empty(view, &opened)?;
         if abort_uploads(view, opened.id, UPLOADS)? {

@@ -28,7 +28,7 @@ impl Verb for CloneFile {
 
     /// `Conflict` if the file is not empty or the source of another size: nothing was changed.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
-        let source = open_inode(view, context, self.source, Action::Read)?;
+        let source = open_inode(view, context, self.source, Action::GetObject)?;
         let mut inode = open_file(view, context, self.ino, self.session, true)?;
         if source.kind != Kind::File || source.size != self.size || inode.size != 0 {
             let what = format!("inode {} cannot be all of {}", self.ino, self.source);

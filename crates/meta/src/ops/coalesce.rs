@@ -33,7 +33,7 @@ impl Verb for Coalesce {
     const NAME: &'static str = "coalesce";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
-        let inode = open_inode(view, context, self.ino, Action::Write)?;
+        let inode = open_inode(view, context, self.ino, Action::PutObject)?;
         require_session(view, self.session)?;
         self.check()?;
         if inode.content != Content::Body(self.body) || is_shared(view, self.body)? {
@@ -107,7 +107,7 @@ impl Verb for ReadChunk {
     const NAME: &'static str = "read_chunk";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
-        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        let inode = open_inode(view, context, self.ino, Action::GetObject)?;
         let Content::Body(body) = inode.content else { return Ok(None) };
         Ok(Some((body, load_extents(view, body, self.chunk)?.extents)))
     }

@@ -5,7 +5,7 @@ use cairn_base::{BodyId, Error, Ino, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
-use super::namespace::{check_key, no_object, open_bucket, retain_body};
+use super::namespace::{check_key, no_object, open_bucket_for, retain_body};
 use super::open_object::find;
 use super::put_object::{Placement, PutReply};
 use super::tags::load_tags;
@@ -103,7 +103,8 @@ impl CopyObject {
         checked: Option<(&SourceState, &[Checksum])>,
     ) -> Result<CopyReply, Stop> {
         check_key(&self.source_key)?;
-        let source = open_bucket(view, context, &self.source_bucket, Action::Read)?;
+        let place = (&*self.source_bucket, &*self.source_key);
+        let source = open_bucket_for(view, context, place, Action::GetObject)?;
         let Some(found) = find(view, source.id, &self.source_key)? else {
             return Err(no_object(&self.source_bucket, &self.source_key));
         };

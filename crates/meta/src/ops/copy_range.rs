@@ -80,7 +80,7 @@ impl Verb for CopyRange {
 
 impl CopyRange {
     fn open_source(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
-        let source = open_inode(view, context, self.source, Action::Read)?;
+        let source = open_inode(view, context, self.source, Action::GetObject)?;
         let what = |kind| format!("inode {} is a {kind:?}", self.source);
         match source.kind {
             Kind::File => {}

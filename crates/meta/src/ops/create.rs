@@ -40,7 +40,7 @@ impl Verb for Create {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         check_new_name(&self.name)?;
-        let directory = open_directory(view, context, self.parent, Action::Write, SEARCH)?;
+        let directory = open_directory(view, context, self.parent, Action::PutObject, SEARCH)?;
         if let Some(entry) = resolve(view, self.parent, &self.name)? {
             if self.exclusive {
                 return Err(entry_exists(&self.name));
@@ -97,7 +97,7 @@ pub(super) fn vacancy(
     name: &[u8],
 ) -> Result<Directory, Stop> {
     check_new_name(name)?;
-    let directory = open_directory(view, context, parent, Action::Write, SEARCH)?;
+    let directory = open_directory(view, context, parent, Action::PutObject, SEARCH)?;
     if resolve(view, parent, name)?.is_some() {
         return Err(entry_exists(name));
     }

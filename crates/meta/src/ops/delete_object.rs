@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
 use super::namespace::{
-    Step, check_key, drop_directory, drop_link, load, load_inode, open_bucket, remove_entry,
-    split_key, store, walk,
+    Step, check_key, drop_directory, drop_link, load, load_inode, open_bucket, open_bucket_for,
+    remove_entry, split_key, store, walk,
 };
 use crate::rows::{Entry, Kind, Tally};
 use crate::{Context, Stop, Verb, View, keys};
@@ -28,7 +28,8 @@ impl Verb for DeleteObject {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
         check_key(&self.key)?;
-        let opened = open_bucket(view, context, &self.bucket, Action::Write)?;
+        let place = (&*self.bucket, &*self.key);
+        let opened = open_bucket_for(view, context, place, Action::DeleteObject)?;
         delete(view, context, opened.id, &self.key, &self.conditions)
     }
 }
@@ -47,7 +48,7 @@ impl Verb for DeleteObjects {
     const RUNS_WHEN_FULL: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
-        let opened = open_bucket(view, context, &self.bucket, Action::Write)?;
+        let opened = open_bucket(view, context, &self.bucket, Action::DeleteObject)?;
         let mut replies = Vec::with_capacity(self.keys.len());
         let mut missed = false;
         for (key, conditions) in &self.keys {

@@ -23,7 +23,7 @@ impl Verb for Getattr {
     const NAME: &'static str = "getattr";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
-        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        let inode = open_inode(view, context, self.ino, Action::GetObject)?;
         present(view, context, self.ino, inode)
     }
 }
@@ -45,10 +45,10 @@ impl Verb for Access {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         let inode = find_inode(view, self.ino)?;
         if self.wanted & WRITE != 0 {
-            check_bucket(view, context, self.ino, &inode, Action::Write)?;
+            check_bucket(view, context, self.ino, &inode, Action::PutObject)?;
         }
         if self.wanted != WRITE {
-            check_bucket(view, context, self.ino, &inode, Action::Read)?;
+            check_bucket(view, context, self.ino, &inode, Action::GetObject)?;
         }
         check_mode(context, &inode, self.wanted)?;
         let shared = match &inode.content {

@@ -24,7 +24,7 @@ impl Verb for Link {
 
     /// `Denied` for a directory, `CrossBucket` into another bucket.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
-        let mut inode = open_inode(view, context, self.ino, Action::Write)?;
+        let mut inode = open_inode(view, context, self.ino, Action::PutObject)?;
         if inode.is_directory() {
             return Err(Error::Denied("a directory has one name only".into()).into());
         }

@@ -53,7 +53,7 @@ impl Verb for ListObjects {
     const NAME: &'static str = "list_objects";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Page, Stop> {
-        let opened = open_bucket(view, context, &self.bucket, Action::List)?;
+        let opened = open_bucket(view, context, &self.bucket, Action::ListBucket)?;
         let max_keys = self.max_keys.min(limits::LIST_KEYS);
         let mut page = Page::default();
         let Some(start) = self.start().filter(|_| max_keys > 0) else { return Ok(page) };

@@ -35,7 +35,7 @@ impl Verb for ListUploads {
     const NAME: &'static str = "list_uploads";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<UploadPage, Stop> {
-        let opened = open_bucket(view, context, &self.bucket, Action::Write)?;
+        let opened = open_bucket(view, context, &self.bucket, Action::ListBucketMultipartUploads)?;
         let limit = self.limit.min(limits::LIST_KEYS);
         let mut page = UploadPage::default();
         if limit == 0 {

@@ -22,10 +22,10 @@ impl Verb for Lookup {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         check_name(&self.name)?;
-        open_directory(view, context, self.parent, Action::Read, SEARCH)?;
+        open_directory(view, context, self.parent, Action::GetObject, SEARCH)?;
         let (entry, inode) = resolve_known(view, self.parent, &self.name)?;
         // At the root the bucket found is not the directory's.
-        check_bucket(view, context, entry.ino, &inode, Action::Read)?;
+        check_bucket(view, context, entry.ino, &inode, Action::GetObject)?;
         Ok((entry.ino, present(view, context, entry.ino, inode)?.0))
     }
 }

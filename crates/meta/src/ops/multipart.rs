@@ -5,12 +5,12 @@ mod chunks;
 mod complete;
 mod copy_part;
 
-use cairn_auth::{Action, decide_admin};
+use cairn_auth::Action;
 use cairn_base::{BucketId, Error, Ino, SessionId, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
 use super::namespace::{
-    Opened, check_key, check_names, count_uploads, load, next_ino, open_bucket, release_body,
+    Opened, check_key, check_names, count_uploads, load, next_ino, open_bucket_for, release_body,
     store, was_given,
 };
 use super::put_object::{NewContent, publish_content};
@@ -40,7 +40,7 @@ impl UploadName {
         action: Action,
     ) -> Result<(Opened, Upload), Stop> {
         check_key(&self.key)?;
-        let opened = open_bucket(view, context, &self.bucket, action)?;
+        let opened = open_bucket_for(view, context, (&self.bucket, &self.key), action)?;
         match load(view, &self.row(opened.id))? {
             Some(upload) => Ok((opened, upload)),
             None => Err(no_upload(self.upload).into()),
@@ -72,7 +72,8 @@ impl Verb for CreateUpload {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<UploadId, Stop> {
         check_key(&self.key)?;
-        let opened = open_bucket(view, context, &self.bucket, Action::Write)?;
+        let place = (&*self.bucket, &*self.key);
+        let opened = open_bucket_for(view, context, place, Action::PutObject)?;
         check_names(&opened.bucket, &self.key)?;
         check_tags(&self.tags, limits::OBJECT_TAGS)?;
         let upload = UploadId(next_ino(view)?.0);
@@ -101,7 +102,7 @@ impl Verb for GetUpload {
     const NAME: &'static str = "get_upload";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Upload, Stop> {
-        Ok(self.name.open(view, context, Action::Write)?.1)
+        Ok(self.name.open(view, context, Action::PutObject)?.1)
     }
 }
 
@@ -131,7 +132,7 @@ impl Verb for PutPart {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         check_part_number(self.number)?;
-        let (opened, upload) = self.name.open(view, context, Action::Write)?;
+        let (opened, upload) = self.name.open(view, context, Action::PutObject)?;
         let part = Part {
             size: self.size,
             etag: self.etag.clone(),
@@ -176,7 +177,7 @@ impl Verb for ListParts {
     const NAME: &'static str = "list_parts";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
-        let (_, upload) = self.name.open(view, context, Action::Write)?;
+        let (_, upload) = self.name.open(view, context, Action::ListMultipartUploadParts)?;
         let (parts, more) = scan_parts(view, self.name.upload, self.after, self.limit)?;
         Ok((upload, parts, more))
     }
@@ -216,7 +217,6 @@ impl Verb for PartTable {
 
     /// The right to read was decided when the object was opened.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
-        decide_admin(&context.caller, "the parts of an object")?;
         scan_parts(view, self.upload, self.after, self.limit)
     }
 }
@@ -234,7 +234,8 @@ impl Verb for AbortUpload {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         check_key(&self.name.key)?;
-        let opened = open_bucket(view, context, &self.name.bucket, Action::Write)?;
+        let place = (&*self.name.bucket, &*self.name.key);
+        let opened = open_bucket_for(view, context, place, Action::AbortMultipartUpload)?;
         let upload = self.name.upload;
         if load::<Upload>(view, &self.name.row(opened.id))?.is_none() {
             return match was_aborted(view, upload)? {

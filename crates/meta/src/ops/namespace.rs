@@ -1,7 +1,7 @@
 //! What the operations share: typed rows, buckets, paths, entries, and the life of an inode.
 
 use bytes::Bytes;
-use cairn_auth::{Action, Principal, decide};
+use cairn_auth::{Action, Principal, Resource};
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, UploadId, limits};
 use serde::{Deserialize, Serialize};
@@ -45,21 +45,39 @@ pub struct Opened {
     pub bucket: Bucket,
 }
 
-/// Finds a bucket by name and decides whether the caller may do `action` in it.
-pub fn open_bucket(
-    view: &mut View<'_>,
-    context: &Context,
-    name: &str,
-    action: Action,
-) -> Result<Opened, Stop> {
+/// Finds a bucket by name. Whether the caller may do anything in it is not decided.
+pub fn find_bucket(view: &mut View<'_>, name: &str) -> Result<Opened, Stop> {
     let entry = keys::directory_entry(Ino::ROOT, name.as_bytes());
     let Some(entry) = load::<Entry>(view, &entry)? else {
         return Err(no_bucket(name));
     };
     let id = BucketId(entry.ino.0);
     let bucket: Bucket = load_known(view, &keys::bucket(id), "bucket")?;
-    decide(&context.caller, bucket.access(), action)?;
     Ok(Opened { id, bucket })
+}
+
+/// Finds a bucket by name and decides whether the caller may do `action` to it.
+pub fn open_bucket(
+    view: &mut View<'_>,
+    context: &Context,
+    name: &str,
+    action: Action,
+) -> Result<Opened, Stop> {
+    let opened = find_bucket(view, name)?;
+    context.authorize(view, action, Resource::Bucket(opened.bucket.access()))?;
+    Ok(opened)
+}
+
+/// As [`open_bucket`], for `action` to the object of a key.
+pub fn open_bucket_for(
+    view: &mut View<'_>,
+    context: &Context,
+    (name, key): (&str, &str),
+    action: Action,
+) -> Result<Opened, Stop> {
+    let opened = find_bucket(view, name)?;
+    context.authorize(view, action, Resource::Object(opened.bucket.access(), Some(key)))?;
+    Ok(opened)
 }
 
 /// The bucket of an inode, and whether the caller may do `action` in it.
@@ -71,27 +89,25 @@ pub fn open_bucket_of(
 ) -> Result<Opened, Stop> {
     let bucket: Bucket = load_known(view, &keys::bucket(inode.bucket), "bucket of an inode")?;
     // The name is not for everybody who guesses the number of an inode.
-    decide(&context.caller, bucket.access(), action).map_err(|_| {
-        Error::Denied(format!("{action:?} in bucket {}", inode.bucket).to_lowercase())
-    })?;
+    let access = bucket.access_by_number(inode.bucket);
+    context.authorize(view, action, Resource::Object(access, None))?;
     Ok(Opened { id: inode.bucket, bucket })
 }
 
 /// Whether the caller may do `action` in a bucket whose number it knows. The store itself may,
 /// even in a bucket that is gone: of what was in it some may be read yet.
-pub fn decide_in(
+pub fn authorize_in(
     view: &mut View<'_>,
     context: &Context,
     bucket: BucketId,
     action: Action,
 ) -> Result<(), Stop> {
     if context.caller.principal() == Principal::System {
-        return Ok(());
+        return Ok(context.authorize(view, action, Resource::Store)?);
     }
-    let denied = || Error::Denied(format!("{action:?} in bucket {bucket}").to_lowercase());
+    let denied = || Error::Denied(format!("{action} in bucket {bucket}"));
     let row = load::<Bucket>(view, &keys::bucket(bucket))?.ok_or_else(denied)?;
-    decide(&context.caller, row.access(), action).map_err(|_| denied())?;
-    Ok(())
+    Ok(context.authorize(view, action, Resource::Object(row.access_by_number(bucket), None))?)
 }
 
 pub fn no_bucket(name: &str) -> Stop {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::edit::leaf_extents;
 use super::namespace::{
-    Opened, check_key, decide_in, load, load_inode, no_object, open_bucket, open_bucket_of,
+    Opened, authorize_in, check_key, load, load_inode, no_object, open_bucket_for, open_bucket_of,
     split_key, walk,
 };
 use super::posix::{READ, check_mode, find_inode};
@@ -69,7 +69,7 @@ impl Verb for OpenObject {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<OpenedObject, Stop> {
         check_key(&self.key)?;
-        let opened = open_bucket(view, context, &self.bucket, Action::Read)?;
+        let opened = open_bucket_for(view, context, (&self.bucket, &self.key), Action::GetObject)?;
         let found = find(view, opened.id, &self.key)?;
         let Some(Found { ino, inode, .. }) = found else {
             return Err(no_object(&self.bucket, &self.key));
@@ -105,7 +105,7 @@ impl Verb for OpenInode {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<OpenedObject, Stop> {
         let ino = self.ino;
         let inode = find_inode(view, ino)?;
-        let opened = open_bucket_of(view, context, &inode, Action::Read)?;
+        let opened = open_bucket_of(view, context, &inode, Action::GetObject)?;
         match inode.kind {
             Kind::File => {}
             Kind::Directory => return Err(Error::IsDirectory(format!("inode {ino}")).into()),
@@ -135,7 +135,7 @@ impl Verb for ReadExtents {
     const NAME: &'static str = "read_extents";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Vec<Extent>, Stop> {
-        decide_in(view, context, self.bucket, Action::Read)?;
+        authorize_in(view, context, self.bucket, Action::GetObject)?;
         leaf_extents(view, self.body, self.start, self.end)
     }
 }

@@ -1,6 +1,6 @@
 //! What the POSIX operations share: names, mode bits, and directories as POSIX sees them.
 
-use cairn_auth::{Action, Posix};
+use cairn_auth::{Action, Posix, Resource};
 use cairn_base::{Error, Ino, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
@@ -132,10 +132,8 @@ pub fn check_bucket(
     if ino != Ino::ROOT {
         return Ok(open_bucket_of(view, context, inode, action)?.bucket.kind);
     }
-    match action {
-        Action::Read | Action::List | Action::Inspect => Ok(BucketKind::Posix),
-        _ => Err(Error::Denied("the top-level directory holds buckets only".into()).into()),
-    }
+    context.authorize(view, action, Resource::TopLevel)?;
+    Ok(BucketKind::Posix)
 }
 
 /// A directory the caller may do something in.
@@ -168,8 +166,9 @@ pub fn change_directory(
     view: &mut View<'_>,
     context: &Context,
     ino: Ino,
+    action: Action,
 ) -> Result<Directory, Stop> {
-    open_directory(view, context, ino, Action::Write, WRITE | SEARCH)
+    open_directory(view, context, ino, action, WRITE | SEARCH)
 }
 
 /// Opens an inode that is not a directory, for `action` in its bucket.

@@ -1,7 +1,7 @@
 //! Making or replacing an object.
 
 use bytes::Bytes;
-use cairn_auth::{Action, decide_admin};
+use cairn_auth::Action;
 use cairn_base::{BodyId, Error, Ino, SessionId};
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use super::body::check_block;
 use super::conditions::{Conditions, Current};
 use super::namespace::{
     Opened, add_entry, check_key, check_names, count_usage, drop_link, load, load_inode, new_inode,
-    next_ino, no_bucket, open_bucket, require_session, split_key, store, store_extents,
-    walk_or_make,
+    next_ino, no_bucket, open_bucket, open_bucket_for, require_session, split_key, store,
+    store_extents, walk_or_make,
 };
 use super::posix::without_privileges;
 use super::tags::store_tags;
@@ -45,8 +45,7 @@ impl Verb for StageExtents {
     type Reply = ();
     const NAME: &'static str = "stage_extents";
 
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
-        decide_admin(&context.caller, "staging extents")?;
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         require_session(view, self.session)?;
         check_chunks(&self.chunks, self.session)?;
         let drain = Drain::Prepared { session: self.session };
@@ -69,8 +68,7 @@ impl Verb for AbandonBody {
     const NAME: &'static str = "abandon_body";
     const RUNS_WHEN_FULL: bool = true;
 
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
-        decide_admin(&context.caller, "giving up a body")?;
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
         let key = keys::drain_body(self.body);
         if let Some(mut found) = load::<Draining>(view, &key)? {
             found.drain = Drain::Prepared { session: SessionId(0) };
@@ -170,7 +168,7 @@ impl Placement {
         conditions: &Conditions,
     ) -> Result<Placement, Stop> {
         check_key(key)?;
-        let opened = open_bucket(view, context, bucket, Action::Write)?;
+        let opened = open_bucket_for(view, context, (bucket, key), Action::PutObject)?;
         check_names(&opened.bucket, key)?;
         let (directories, name) = split_key(key);
         let parent = walk_or_make(view, context, &opened, &directories)?;
@@ -259,6 +257,6 @@ impl Verb for MayWrite {
         if self.bucket.is_empty() {
             return Err(no_bucket(&self.bucket));
         }
-        Ok(open_bucket(view, context, &self.bucket, Action::Write)?.bucket.replicas)
+        Ok(open_bucket(view, context, &self.bucket, Action::PutObject)?.bucket.replicas)
     }
 }

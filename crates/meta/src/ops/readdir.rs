@@ -1,7 +1,7 @@
 //! Reading a directory.
 
 use bytes::Bytes;
-use cairn_auth::{Action, decide};
+use cairn_auth::{Action, Resource};
 use cairn_base::{BucketId, Error, Ino, limits};
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ impl Verb for Readdir {
     const LEASES_RANGES: bool = true;
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Page, Stop> {
-        let directory = open_directory(view, context, self.ino, Action::List, READ)?;
+        let directory = open_directory(view, context, self.ino, Action::ListBucket, READ)?;
         if self.attributes {
             check_mode(context, &directory.inode, SEARCH)?;
         }
@@ -172,7 +172,7 @@ fn drop_denied(
     let mut allowed = Vec::with_capacity(entries.len());
     for key in &wanted {
         let bucket: Bucket = load_known(view, key, "bucket")?;
-        allowed.push(decide(&context.caller, bucket.access(), Action::List).is_ok());
+        allowed.push(context.allows(Action::ListBucket, Resource::Bucket(bucket.access())));
     }
     let mut allowed = allowed.into_iter();
     entries.retain(|_| allowed.next() == Some(true));

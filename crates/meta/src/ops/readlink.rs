@@ -20,7 +20,7 @@ impl Verb for Readlink {
     const NAME: &'static str = "readlink";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Bytes, Stop> {
-        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        let inode = open_inode(view, context, self.ino, Action::GetObject)?;
         match (inode.kind, inode.content) {
             (Kind::Symlink, Content::Inline(target)) => Ok(target),
             _ => Err(Error::Invalid(format!("inode {} is no symbolic link", self.ino)).into()),

@@ -1,5 +1,6 @@
 //! Renaming and moving within a bucket.
 
+use cairn_auth::Action;
 use cairn_base::{Error, Ino};
 use serde::{Deserialize, Serialize};
 
@@ -50,8 +51,8 @@ impl Verb for Rename {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         check_name(&self.source_name)?;
         check_new_name(&self.target_name)?;
-        let from = change_directory(view, context, self.source_parent)?;
-        let to = change_directory(view, context, self.target_parent)?;
+        let from = change_directory(view, context, self.source_parent, Action::DeleteObject)?;
+        let to = change_directory(view, context, self.target_parent, Action::PutObject)?;
         if from.inode.bucket != to.inode.bucket {
             return Err(Error::CrossBucket("rename: copy and delete instead".into()).into());
         }

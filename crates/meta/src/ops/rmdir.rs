@@ -1,5 +1,6 @@
 //! Removing a directory.
 
+use cairn_auth::Action;
 use cairn_base::{Error, Ino};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,7 @@ impl Verb for Rmdir {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Ino, Stop> {
         check_name(&self.name)?;
-        let directory = change_directory(view, context, self.parent)?;
+        let directory = change_directory(view, context, self.parent, Action::DeleteObject)?;
         let (entry, inode) = resolve_known(view, self.parent, &self.name)?;
         let name = String::from_utf8_lossy(&self.name);
         if !inode.is_directory() {

@@ -45,7 +45,7 @@ impl Verb for Setattr {
     }
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
-        let mut inode = open_inode(view, context, self.ino, Action::Write)?;
+        let mut inode = open_inode(view, context, self.ino, Action::PutObject)?;
         self.change_owner(context, &mut inode)?;
         if self.uid.is_some() || self.gid.is_some() {
             drop_capabilities(view, self.ino, &mut inode)?;

@@ -1,6 +1,6 @@
 //! How much is stored.
 
-use cairn_auth::{Action, decide};
+use cairn_auth::{Action, Resource};
 use cairn_base::{BucketId, Error, Ino, limits};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ impl Verb for Statfs {
     const NAME: &'static str = "statfs";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Usage, Stop> {
-        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        let inode = open_inode(view, context, self.ino, Action::GetObject)?;
         if self.ino != Ino::ROOT {
             return Ok(load(view, &keys::usage(inode.bucket))?.unwrap_or_default());
         }
@@ -34,7 +34,7 @@ impl Verb for Statfs {
                 return Err(Error::corrupt("key of a usage row", got, "a bucket").into());
             };
             let bucket: Bucket = load_known(view, &keys::bucket(BucketId(id)), "bucket")?;
-            if decide(&context.caller, bucket.access(), Action::Inspect).is_ok() {
+            if context.allows(Action::GetBucketSettings, Resource::Bucket(bucket.access())) {
                 let usage = Usage::decode(&row)?;
                 total.objects = total.objects.saturating_add(usage.objects);
                 total.bytes = total.bytes.saturating_add(usage.bytes);
@@ -57,7 +57,7 @@ impl Verb for Replicas {
     const NAME: &'static str = "replicas";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<u8, Stop> {
-        let inode = open_inode(view, context, self.ino, Action::Write)?;
+        let inode = open_inode(view, context, self.ino, Action::PutObject)?;
         let bucket: Bucket = load_known(view, &keys::bucket(inode.bucket), "bucket")?;
         Ok(bucket.replicas)
     }

@@ -4,7 +4,7 @@ use cairn_auth::Action;
 use cairn_base::{Error, Ino, limits};
 use serde::{Deserialize, Serialize};
 
-use super::namespace::{check_key, no_object, open_bucket, store};
+use super::namespace::{check_key, no_object, open_bucket_for, store};
 use super::open_object::find;
 use crate::rows::{Inode, ObjectAttributes};
 use crate::{Context, Stop, Verb, View, keys};
@@ -70,7 +70,8 @@ impl Verb for GetTags {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         check_key(&self.key)?;
-        let opened = open_bucket(view, context, &self.bucket, Action::Read)?;
+        let opened =
+            open_bucket_for(view, context, (&self.bucket, &self.key), Action::GetObjectTagging)?;
         match find(view, opened.id, &self.key)? {
             Some(found) => load_tags(view, found.ino, &found.inode),
             None => Err(no_object(&self.bucket, &self.key)),
@@ -92,7 +93,11 @@ impl Verb for PutTags {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
         check_key(&self.key)?;
-        let opened = open_bucket(view, context, &self.bucket, Action::Write)?;
+        let action = match self.tags.is_empty() {
+            true => Action::DeleteObjectTagging,
+            false => Action::PutObjectTagging,
+        };
+        let opened = open_bucket_for(view, context, (&self.bucket, &self.key), action)?;
         let Some(found) = find(view, opened.id, &self.key)? else {
             return Err(no_object(&self.bucket, &self.key));
         };

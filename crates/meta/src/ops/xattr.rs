@@ -101,7 +101,7 @@ impl Verb for GetXattr {
     const NAME: &'static str = "get_xattr";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Bytes, Stop> {
-        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        let inode = open_inode(view, context, self.ino, Action::GetObject)?;
         if let Some(list) = List::named(&self.name) {
             return list.of(&inode).ok_or_else(|| no_xattr(&self.name));
         }
@@ -131,7 +131,7 @@ impl Verb for SetXattr {
             let what = format!("extended attribute of {} bytes", self.value.len());
             return Err(Error::TooLarge(what).into());
         }
-        let mut inode = open_inode(view, context, self.ino, Action::Write)?;
+        let mut inode = open_inode(view, context, self.ino, Action::PutObject)?;
         if let Some(list) = List::named(&self.name) {
             list.set(context, &mut inode, Acl::parse(&self.value)?)?;
             changed(view, context, self.ino, inode);
@@ -170,7 +170,7 @@ impl Verb for RemoveXattr {
     const NAME: &'static str = "remove_xattr";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<(), Stop> {
-        let mut inode = open_inode(view, context, self.ino, Action::Write)?;
+        let mut inode = open_inode(view, context, self.ino, Action::PutObject)?;
         if let Some(list) = List::named(&self.name) {
             list.set(context, &mut inode, None)?;
             changed(view, context, self.ino, inode);
@@ -202,7 +202,7 @@ impl Verb for ListXattrs {
     const NAME: &'static str = "list_xattrs";
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Vec<Bytes>, Stop> {
-        let inode = open_inode(view, context, self.ino, Action::Read)?;
+        let inode = open_inode(view, context, self.ino, Action::GetObject)?;
         let lists = List::ALL.into_iter().filter(|list| list.of(&inode).is_some());
         let mut all: Vec<Bytes> = lists.map(|list| Bytes::from_static(list.name())).collect();
         if inode.xattr_count == 0 {

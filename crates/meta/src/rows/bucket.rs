@@ -1,9 +1,9 @@
 //! Buckets and their usage.
 
 use bytes::Bytes;
-use cairn_auth::{BucketAccess, Rights, Visibility};
+use cairn_auth::{BucketAccess, Label, Rights, Visibility};
 use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
-use cairn_base::{Result, Timestamp, UserId};
+use cairn_base::{BucketId, Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, decode_pairs, encode_pairs, narrow, unexpected, unzigzag, zigzag};
@@ -48,13 +48,19 @@ pub struct Bucket {
 }
 
 impl Bucket {
+    /// What decides on access, for a caller who knows the bucket by its name.
     pub fn access(&self) -> BucketAccess<'_> {
-        BucketAccess {
-            name: &self.name,
-            owner: self.owner,
-            visibility: self.visibility,
-            grants: &self.grants,
-        }
+        self.access_as(Label::Name(&self.name))
+    }
+
+    /// As [`Bucket::access`], for a caller who has reached the bucket by a number.
+    pub fn access_by_number(&self, bucket: BucketId) -> BucketAccess<'_> {
+        self.access_as(Label::Number(bucket))
+    }
+
+    fn access_as<'a>(&'a self, label: Label<'a>) -> BucketAccess<'a> {
+        let Bucket { owner, visibility, grants, .. } = self;
+        BucketAccess { label, owner: *owner, visibility: *visibility, grants }
     }
 }
 

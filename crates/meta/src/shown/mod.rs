@@ -16,7 +16,7 @@ mod tests;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use cairn_auth::{Action, decide};
+use cairn_auth::{Action, Resource};
 use cairn_base::codec::Fields;
 use cairn_base::{BodyId, BucketId, Error, Ino, UserId};
 
@@ -63,8 +63,9 @@ impl<'a, 'v> Shown<'a, 'v> {
         let row = self.view.get(&keys::bucket(bucket))?;
         let sight = match row.as_ref().map(Bucket::decode).transpose()? {
             Some(bucket) => {
-                let may = |action| decide(&self.context.caller, bucket.access(), action).is_ok();
-                match (may(Action::Inspect), may(Action::Read)) {
+                let may =
+                    |action| self.context.allows(action, Resource::Object(bucket.access(), None));
+                match (may(Action::GetBucketSettings), may(Action::GetObject)) {
                     (true, _) => Sight::All,
                     (false, true) => Sight::Contents,
                     (false, false) => Sight::Nothing,

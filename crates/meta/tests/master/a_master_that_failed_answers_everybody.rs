@@ -1,7 +1,7 @@
 use cairn_auth::Caller;
 use cairn_base::Error;
 use cairn_meta::master::Config;
-use cairn_meta::{Context, Stop, Verb, View};
+use cairn_meta::{Context, Declared, Needs, Stop, Verb, View};
 
 use crate::engine::Fate;
 use crate::setup::Setup;
@@ -47,6 +47,10 @@ async fn with_unknown_outcome() {
 
 /// Breaks the master.
 struct Panic;
+
+impl Declared for Panic {
+    const NEEDS: Needs = Needs::Nothing("a test");
+}
 
 impl Verb for Panic {
     type Reply = ();

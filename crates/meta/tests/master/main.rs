@@ -13,3 +13,4 @@ mod reads_change_nothing;
 mod setup;
 mod verbs;
 mod what_did_not_commit_runs_again_in_order;
+mod what_is_not_declared_is_refused;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::rng::SeededRng;
 use cairn_base::{Error, Timestamp};
-use cairn_meta::{Context, Source, Stop, Verb, View};
+use cairn_meta::{Context, Declared, Needs, Source, Stop, Verb, View};
 
 use crate::verbs::{key, number, row};
 
@@ -89,6 +89,10 @@ fn set(view: &mut View<'_>, account: &Bytes, amount: u64) {
         0 => view.delete(account.clone()),
         _ => view.put(account.clone(), row(amount)),
     }
+}
+
+impl Declared for Step {
+    const NEEDS: Needs = Needs::Nothing("a test");
 }
 
 impl Verb for Step {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_base::Error;
-use cairn_meta::{Context, Stop, Verb, View};
+use cairn_meta::{Context, Declared, Needs, Stop, Verb, View};
 
 pub fn key(name: &str) -> Bytes {
     Bytes::copy_from_slice(name.as_bytes())
@@ -23,6 +23,10 @@ fn load(view: &mut View<'_>, key: &Bytes) -> Result<u64, Stop> {
 /// Adds to a row and returns the sum and the batch.
 pub struct Add(pub &'static str, pub u64);
 
+impl Declared for Add {
+    const NEEDS: Needs = Needs::Nothing("a test");
+}
+
 impl Verb for Add {
     type Reply = (u64, u64);
     const NAME: &'static str = "add";
@@ -37,6 +41,10 @@ impl Verb for Add {
 
 /// Makes a row that must not exist.
 pub struct Make(pub &'static str, pub u64);
+
+impl Declared for Make {
+    const NEEDS: Needs = Needs::Nothing("a test");
+}
 
 impl Verb for Make {
     type Reply = u64;
@@ -55,6 +63,10 @@ impl Verb for Make {
 /// The numbers in some rows, 0 for one that does not exist, and the batch.
 pub struct Get(pub Vec<&'static str>);
 
+impl Declared for Get {
+    const NEEDS: Needs = Needs::Nothing("a test");
+}
+
 impl Verb for Get {
     type Reply = (Vec<u64>, u64);
     const NAME: &'static str = "get";
@@ -68,6 +80,10 @@ impl Verb for Get {
 
 /// Deletes a row whether it exists or not.
 pub struct Delete(pub &'static str);
+
+impl Declared for Delete {
+    const NEEDS: Needs = Needs::Nothing("a test");
+}
 
 impl Verb for Delete {
     type Reply = ();

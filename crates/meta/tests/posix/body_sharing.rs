@@ -18,7 +18,7 @@ use cairn_meta::ops::write::Data;
 use cairn_meta::rows::{
     BucketKind, Content, Extent, Extents, Inode, ObjectAttributes, Place, Row, Usage,
 };
-use cairn_meta::{Context, Stop, Verb, View, keys};
+use cairn_meta::{Context, Declared, Needs, Stop, Verb, View, keys};
 
 use crate::contents::{one_file, write, write_block};
 use crate::harness::{SESSION, Store, fails};
@@ -28,6 +28,10 @@ pub struct Share {
     pub ino: Ino,
     pub parent: Ino,
     pub name: Vec<u8>,
+}
+
+impl Declared for Share {
+    const NEEDS: Needs = Needs::Nothing("a test");
 }
 
 impl Verb for Share {
@@ -59,6 +63,10 @@ pub struct Leaves {
     pub body: BodyId,
     pub start: u64,
     pub end: u64,
+}
+
+impl Declared for Leaves {
+    const NEEDS: Needs = Needs::Nothing("a test");
 }
 
 impl Verb for Leaves {

@@ -1,7 +1,7 @@
 //! Reading directories.
 
 use bytes::Bytes;
-use cairn_auth::Action;
+use cairn_auth::{Action, ActionSet};
 use cairn_base::{BucketId, Error, Ino};
 use cairn_meta::ops::namespace::{
     add_inode, load_inode, new_inode, open_bucket_of, walk, walk_or_make,
@@ -10,7 +10,7 @@ use cairn_meta::ops::readdir::{Listed, Readdir};
 use cairn_meta::ops::rmdir::Rmdir;
 use cairn_meta::ops::unlink::Unlink;
 use cairn_meta::rows::{BucketKind, Kind};
-use cairn_meta::{Context, Stop, Verb, View};
+use cairn_meta::{Context, Declared, Needs, Stop, Verb, View};
 
 use crate::harness::Store;
 
@@ -21,6 +21,10 @@ pub struct PutObject {
     pub path: Vec<Vec<u8>>,
 }
 
+impl Declared for PutObject {
+    const NEEDS: Needs = Needs::All(ActionSet::of(&[Action::PutObject]));
+}
+
 impl Verb for PutObject {
     /// The numbers along the path.
     type Reply = Vec<Ino>;
@@ -28,7 +32,7 @@ impl Verb for PutObject {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Vec<Ino>, Stop> {
         let top = load_inode(view, self.bucket.ino())?;
-        let opened = open_bucket_of(view, context, &top, Action::Write)?;
+        let opened = open_bucket_of(view, context, &top, Action::PutObject)?;
         let path: Vec<&str> =
             self.path.iter().map(|name| std::str::from_utf8(name).unwrap()).collect();
         let (name, directories) = path.split_last().unwrap();

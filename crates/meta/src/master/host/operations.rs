@@ -139,7 +139,7 @@ impl Sessions {
         }
         self.opened().await;
         self.master.check_space()?;
-        self.master.delegate(delegate, peer.user.map(Caller::verified)).await.map(Some)
+        self.master.delegate(delegate, peer.user()).await.map(Some)
     }
 
     /// Those that come after one that fails run all the same.

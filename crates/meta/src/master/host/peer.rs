@@ -1,10 +1,13 @@
 //! Whose messages and sessions they are.
 
-use cairn_auth::{Caller, RelayedCaller};
+use cairn_auth::{Caller, Origin, RelayedCaller};
 use cairn_base::UserId;
 
 /// In the number of an owner: it is a mount, and the rest the number of its user.
 const MOUNT: u64 = 1 << 63;
+
+/// Of a node, which says of each caller how that one came.
+const NOWHERE: Origin = Origin { source: None, tls: false, credential: None };
 
 /// Who sends a message, as established by the connection it comes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,19 +16,26 @@ pub struct Peer {
     pub(super) owner: u64,
     /// Set if it verifies no callers: all it asks is asked by this user.
     pub(super) user: Option<UserId>,
+    /// How it came, if it verifies no callers.
+    pub(super) origin: Origin,
     pub(super) connection: u64,
 }
 
 impl Peer {
     /// A node, which has verified the callers that it names.
     pub const fn node(id: u64) -> Peer {
-        Peer { owner: id, user: None, connection: 0 }
+        Peer { owner: id, user: None, origin: NOWHERE, connection: 0 }
     }
 
     /// A mount, of which no more is believed than that it knows the credentials of a user.
     pub const fn mount(user: UserId) -> Peer {
         // Apart from the numbers of nodes, and never 0.
-        Peer { owner: MOUNT | user.0, user: Some(user), connection: 0 }
+        Peer { owner: MOUNT | user.0, user: Some(user), origin: NOWHERE, connection: 0 }
+    }
+
+    /// A mount, and how it came to the door that took it.
+    pub const fn from(self, origin: Origin) -> Peer {
+        Peer { origin, ..self }
     }
 
     /// Over this connection. What comes late over another one is of a session that is attached
@@ -34,10 +44,14 @@ impl Peer {
         Peer { connection, ..self }
     }
 
+    /// The user of a mount.
+    pub(super) fn user(&self) -> Option<Caller> {
+        self.user.map(|user| Caller::verified(user).with_origin(self.origin))
+    }
+
     pub(super) fn caller(&self, claimed: RelayedCaller) -> Caller {
         let claimed = Caller::relayed(claimed);
-        let Some(user) = self.user else { return claimed };
-        let caller = Caller::verified(user);
+        let Some(caller) = self.user() else { return claimed };
         match claimed.posix() {
             // A uid and groups are claimed as with NFS.
             Some(posix) => caller.with_posix(posix.clone()),
@@ -60,5 +74,25 @@ impl Owner {
             0 => Owner::Node(owner),
             _ => Owner::Mount(UserId(owner & !MOUNT)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cairn_auth::{CredentialId, Posix, Principal};
+
+    #[test]
+    fn of_a_mount_no_more_is_believed_than_uid_and_groups() {
+        let of = |id| Origin { credential: CredentialId::new(id), ..Origin::default() };
+        let posix = Posix { uid: 7, gid: 7, groups: Vec::new() };
+        let claimed = Caller::system().with_posix(posix.clone()).with_origin(of("claimed"));
+        let peer = Peer::mount(UserId(9)).from(of("shown"));
+        let caller = peer.caller(claimed.to_relayed());
+        assert_eq!(caller.principal(), Principal::User(UserId(9)));
+        assert_eq!((caller.posix(), caller.origin()), (Some(&posix), &of("shown")));
+        // A node has verified what it says.
+        let relayed = claimed.to_relayed();
+        assert_eq!(Peer::node(1).caller(relayed.clone()).to_relayed(), relayed);
     }
 }

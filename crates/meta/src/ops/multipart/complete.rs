@@ -59,7 +59,7 @@ impl Verb for TakeParts {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Taken, Stop> {
         require_session(view, self.session)?;
-        let (opened, mut upload) = self.name.open(view, context, Action::Write)?;
+        let (opened, mut upload) = self.name.open(view, context, Action::PutObject)?;
         self.check_unchanged(&upload)?;
         if self.change.is_none() {
             // The parts are this completion's from here on. Another one that took them before is
@@ -175,7 +175,7 @@ impl Verb for CompleteUpload {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<PutReply, Stop> {
         require_session(view, self.session)?;
         let UploadName { bucket, key, upload: id } = &self.name;
-        let (opened, upload) = self.name.open(view, context, Action::Write)?;
+        let (opened, upload) = self.name.open(view, context, Action::PutObject)?;
         if upload.change != self.change {
             return Err(changed(*id).into());
         }

@@ -10,7 +10,7 @@ use crate::ops::conditions::{Conditions, Current};
 use crate::ops::copy_object::SourceState;
 use crate::ops::edit::{DEPTH, extents_between};
 use crate::ops::namespace::{
-    check_key, chunk_of, no_object, open_bucket, require_session, retain_body, store_extents,
+    check_key, chunk_of, no_object, open_bucket_for, require_session, retain_body, store_extents,
 };
 use crate::ops::open_object::find;
 use crate::rows::{Checksum, Content, Extent, Extents, Part, Place};
@@ -53,7 +53,8 @@ impl CopyPart {
         check_part_number(self.number)?;
         check_key(&self.source_key)?;
         require_session(view, self.session)?;
-        let source = open_bucket(view, context, &self.source_bucket, Action::Read)?;
+        let place = (&*self.source_bucket, &*self.source_key);
+        let source = open_bucket_for(view, context, place, Action::GetObject)?;
         let Some(found) = find(view, source.id, &self.source_key)? else {
             return Err(no_object(&self.source_bucket, &self.source_key));
         };
@@ -74,7 +75,7 @@ impl CopyPart {
         if end - start > limits::PART_BYTES_MAX {
             return Err(Error::TooLarge(format!("part of {} bytes", end - start)).into());
         }
-        let (opened, upload) = self.name.open(view, context, Action::Write)?;
+        let (opened, upload) = self.name.open(view, context, Action::PutObject)?;
         // No byte is read, so there is no MD5: the ETag names the source's state and the range, in
         // a form that nobody takes for an MD5.
         let etag = format!(

@@ -1,0 +1,135 @@
+//! What may be allowed or denied: S3's own actions, and Cairn's where S3 has none.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Rights;
+
+/// The callers that may, as long as there are no policies: besides root and the store itself, which
+/// may do everything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// Nobody else.
+    Root,
+    /// Every user.
+    User,
+    /// Users with this right in the bucket.
+    With(Rights),
+    /// As [`Holder::With`]; everybody in a public bucket.
+    WithOrPublic(Rights),
+}
+
+use Holder::{Root, User, With, WithOrPublic};
+
+macro_rules! actions {
+    ($($(#[$doc:meta])* $action:ident, $name:literal, $holder:expr;)*) => {
+        /// What somebody wants to do. New ones go to the end: some are sent, as numbers.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        #[repr(u8)]
+        pub enum Action {
+            $($(#[$doc])* $action,)*
+        }
+
+        impl Action {
+            pub const ALL: &[Action] = &[$(Action::$action),*];
+
+            /// As policies name it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Action::$action => $name,)*
+                }
+            }
+
+            pub const fn holder(self) -> Holder {
+                match self {
+                    $(Action::$action => $holder,)*
+                }
+            }
+        }
+    };
+}
+
+actions! {
+    /// Read an object, its attributes and what else a file has.
+    GetObject, "s3:GetObject", WithOrPublic(Rights::READ);
+    /// List keys and directories.
+    ListBucket, "s3:ListBucket", WithOrPublic(Rights::READ);
+    /// Make, replace and change objects, and the parts of uploads.
+    PutObject, "s3:PutObject", With(Rights::WRITE);
+    /// Read all settings and the usage of a bucket.
+    GetBucketSettings, "cairn:GetBucketSettings", With(Rights::READ);
+    /// Change settings that S3 does not know.
+    PutBucketSettings, "cairn:PutBucketSettings", With(Rights::ADMIN);
+    DeleteObject, "s3:DeleteObject", With(Rights::WRITE);
+    GetObjectTagging, "s3:GetObjectTagging", WithOrPublic(Rights::READ);
+    PutObjectTagging, "s3:PutObjectTagging", With(Rights::WRITE);
+    DeleteObjectTagging, "s3:DeleteObjectTagging", With(Rights::WRITE);
+    AbortMultipartUpload, "s3:AbortMultipartUpload", With(Rights::WRITE);
+    ListMultipartUploadParts, "s3:ListMultipartUploadParts", With(Rights::WRITE);
+    ListBucketMultipartUploads, "s3:ListBucketMultipartUploads", With(Rights::WRITE);
+    CreateBucket, "s3:CreateBucket", User;
+    DeleteBucket, "s3:DeleteBucket", With(Rights::ADMIN);
+    ListAllMyBuckets, "s3:ListAllMyBuckets", User;
+    /// Change the visibility of a bucket and the rights of users in it.
+    PutBucketAcl, "s3:PutBucketAcl", With(Rights::ADMIN);
+    PutBucketTagging, "s3:PutBucketTagging", With(Rights::ADMIN);
+    PutBucketQuota, "cairn:PutBucketQuota", Root;
+    /// Use the store as a file system.
+    Mount, "cairn:Mount", User;
+    /// Do what nodes do for the store: sessions, the cluster map, garbage.
+    Operate, "cairn:Operate", Root;
+    ManageUsers, "cairn:ManageUsers", Root;
+    CollectGarbage, "cairn:CollectGarbage", Root;
+    DumpMetadata, "cairn:DumpMetadata", Root;
+    /// Ask anything at `/admin`.
+    Administer, "cairn:Administer", Root;
+    ReadMetrics, "cairn:ReadMetrics", Root;
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A set of actions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ActionSet(u64);
+
+impl ActionSet {
+    pub const NONE: ActionSet = ActionSet(0);
+
+    pub const fn of(actions: &[Action]) -> ActionSet {
+        let (mut bits, mut at) = (0, 0);
+        while at < actions.len() {
+            bits |= 1 << actions[at] as u8;
+            at += 1;
+        }
+        ActionSet(bits)
+    }
+
+    #[must_use]
+    pub const fn with(self, action: Action) -> ActionSet {
+        ActionSet(self.0 | 1 << action as u8)
+    }
+
+    pub const fn contains(self, other: ActionSet) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Display for ActionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = Action::ALL.iter().filter(|action| self.0 & 1 << **action as u8 != 0);
+        let names: Vec<&str> = all.map(|action| action.name()).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+// A set has room for all.
+const _: () = assert!(Action::ALL.len() <= u64::BITS as usize);

@@ -1,0 +1,85 @@
+//! How a request came, as far as a decision may ask.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use cairn_base::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The longest id of a credential, bytes.
+const ID_BYTES: usize = 64;
+
+/// How a request came to the door that took it. Nodes that relay the request hand this on. Empty
+/// for what the store does by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Origin {
+    /// The other end of the client's connection.
+    pub source: Option<IpAddr>,
+    /// The connection was encrypted.
+    pub tls: bool,
+    /// The access key or token that was verified.
+    pub credential: Option<CredentialId>,
+}
+
+/// The id of an access key or token: not its secret. It is copied with each caller, so it is kept
+/// without an allocation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CredentialId {
+    len: u8,
+    bytes: [u8; ID_BYTES],
+}
+
+impl CredentialId {
+    /// `None` if it is too long to be one.
+    pub fn new(id: &str) -> Option<CredentialId> {
+        let mut bytes = [0; ID_BYTES];
+        bytes.get_mut(..id.len())?.copy_from_slice(id.as_bytes());
+        Some(CredentialId { len: id.len() as u8, bytes })
+    }
+
+    pub fn as_str(&self) -> &str {
+        let id = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
+        std::str::from_utf8(id).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for CredentialId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for CredentialId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for CredentialId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CredentialId, D::Error> {
+        let id = <&str>::deserialize(deserializer)?;
+        CredentialId::new(id).ok_or_else(|| serde::de::Error::custom("id of a credential"))
+    }
+}
+
+/// What besides caller, action and resource may decide.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessContext<'a> {
+    pub origin: &'a Origin,
+    /// When it is decided.
+    pub now: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_kept_whole_or_not_at_all() {
+        let longest = "k".repeat(ID_BYTES);
+        for id in ["", "CK7", &longest] {
+            assert_eq!(CredentialId::new(id).unwrap().as_str(), id);
+        }
+        assert_eq!(CredentialId::new(&format!("{longest}k")), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Blocks as mounts reach them: not without a decision that they may.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cairn_base::{BlockId, GroupId, Owner, Result};
+use cairn_blocks::{BlockPlace, Blocks, Usage, Wish};
+
+use super::rights::Granted;
+
+pub struct Guarded(Arc<dyn Blocks>);
+
+impl Guarded {
+    pub fn new(blocks: Arc<dyn Blocks>) -> Guarded {
+        Guarded(blocks)
+    }
+
+    pub async fn write(
+        &self,
+        _: Granted,
+        wish: Wish,
+        block: BlockId,
+        owner: Owner,
+        data: Bytes,
+    ) -> Result<GroupId> {
+        self.0.write(wish, block, owner, data).await
+    }
+
+    pub async fn read(
+        &self,
+        _: Granted,
+        group: GroupId,
+        block: BlockId,
+        range: Range<u32>,
+    ) -> Result<Bytes> {
+        match self.0.get_now(group, block, range.clone())? {
+            Some(bytes) => Ok(bytes),
+            None => self.0.get(group, block, range).await,
+        }
+    }
+
+    pub fn place(&self, _: Granted, group: GroupId, block: BlockId) -> Option<BlockPlace> {
+        self.0.place(group, block)
+    }
+
+    /// How much there is and how much goes in: every mount may know that.
+    pub async fn room(&self) -> Result<Usage> {
+        self.0.room().await
+    }
+}
