@@ -85,6 +85,29 @@ actions! {
     /// Ask anything at `/admin`.
     Administer, "cairn:Administer", Root;
     ReadMetrics, "cairn:ReadMetrics", Root;
+    GetObjectAcl, "s3:GetObjectAcl", With(Rights::READ);
+    GetObjectAttributes, "s3:GetObjectAttributes", WithOrPublic(Rights::READ);
+    /// Visibility of an object, which is that of its bucket.
+    PutObjectAcl, "s3:PutObjectAcl", With(Rights::WRITE);
+    ListBucketVersions, "s3:ListBucketVersions", WithOrPublic(Rights::READ);
+    GetBucketAcl, "s3:GetBucketAcl", With(Rights::READ);
+    GetBucketLocation, "s3:GetBucketLocation", With(Rights::READ);
+    GetBucketTagging, "s3:GetBucketTagging", With(Rights::READ);
+    GetBucketVersioning, "s3:GetBucketVersioning", With(Rights::READ);
+    GetBucketPolicy, "s3:GetBucketPolicy", With(Rights::READ);
+    GetBucketPolicyStatus, "s3:GetBucketPolicyStatus", With(Rights::READ);
+    GetBucketCors, "s3:GetBucketCORS", With(Rights::READ);
+    GetBucketLogging, "s3:GetBucketLogging", With(Rights::READ);
+    GetBucketNotification, "s3:GetBucketNotification", With(Rights::READ);
+    GetBucketObjectLockConfiguration, "s3:GetBucketObjectLockConfiguration", With(Rights::READ);
+    GetBucketOwnershipControls, "s3:GetBucketOwnershipControls", With(Rights::READ);
+    GetBucketPublicAccessBlock, "s3:GetBucketPublicAccessBlock", With(Rights::READ);
+    GetBucketRequestPayment, "s3:GetBucketRequestPayment", With(Rights::READ);
+    GetBucketWebsite, "s3:GetBucketWebsite", With(Rights::READ);
+    GetAccelerateConfiguration, "s3:GetAccelerateConfiguration", With(Rights::READ);
+    GetEncryptionConfiguration, "s3:GetEncryptionConfiguration", With(Rights::READ);
+    GetLifecycleConfiguration, "s3:GetLifecycleConfiguration", With(Rights::READ);
+    GetReplicationConfiguration, "s3:GetReplicationConfiguration", With(Rights::READ);
 }
 
 impl fmt::Display for Action {

@@ -27,7 +27,9 @@ pub struct Posix {
 
 /// Who is asking, as established by this crate. Every operation of the store takes one. There is
 /// no way to make one but the functions below, each named after what was verified before.
-#[derive(Clone, PartialEq, Eq, Debug)]
+///
+/// Callers are compared by [`Caller::acts_as`]: the same user may come from elsewhere.
+#[derive(Clone, Debug)]
 pub struct Caller {
     principal: Principal,
     posix: Option<Posix>,
@@ -114,6 +116,11 @@ impl Caller {
     /// What besides the caller may decide on something that is asked for now.
     pub fn context(&self, now: Timestamp) -> AccessContext<'_> {
         AccessContext { origin: &self.origin, now }
+    }
+
+    /// Whether the two are the same user under the same POSIX identity, wherever they come from.
+    pub fn acts_as(&self, other: &Caller) -> bool {
+        (self.principal, &self.posix) == (other.principal, &other.posix)
     }
 
     pub fn is_anonymous(&self) -> bool {

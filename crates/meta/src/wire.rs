@@ -338,8 +338,9 @@ mod tests {
                 let former =
                     Former { principal: caller.principal(), posix: caller.posix().cloned() };
                 let sent = encode(&former).unwrap();
-                assert_eq!(Caller::relayed(decode(&sent).unwrap()), caller);
-                assert_eq!(encode(&caller.to_relayed()).unwrap(), sent);
+                let relayed: RelayedCaller = decode(&sent).unwrap();
+                assert_eq!(relayed, caller.to_relayed());
+                assert_eq!(encode(&relayed).unwrap(), sent);
             }
         }
     }
@@ -355,7 +356,8 @@ mod tests {
             let caller = caller.with_origin(origin);
             let sent = encode(&caller.to_relayed()).unwrap();
             let relayed = Caller::relayed(decode(&sent).unwrap());
-            assert_eq!((relayed.origin(), &relayed), (&origin, &caller));
+            assert_eq!(relayed.origin(), &origin);
+            assert_eq!(relayed.principal(), caller.principal());
             for len in 0..sent.len() {
                 assert!(decode::<RelayedCaller>(&sent[..len]).is_err());
             }

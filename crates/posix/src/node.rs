@@ -110,7 +110,9 @@ impl Node {
         state.change = WRITTEN | state.change.wrapping_add(1);
         let is_clean = before == 0 && state.frozen.is_empty();
         // What root writes does not have what others wrote before it written back as if by root.
-        if (is_clean || !is_root(caller)) && state.writer.as_ref() != Some(caller) {
+        if (is_clean || !is_root(caller))
+            && !state.writer.as_ref().is_some_and(|writer| writer.acts_as(caller))
+        {
             state.writer = Some(caller.clone());
         }
         let eager = state.dirty.bytes() >= EAGER_BYTES && !state.is_eager;

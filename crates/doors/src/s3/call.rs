@@ -1,14 +1,14 @@
 //! A request that was admitted and routed: all that its verb is given.
 
 use bytes::Bytes;
-use cairn_auth::Caller;
+use cairn_auth::{Action, BucketAccess, Caller, Resource, authorize};
 use cairn_base::Error;
 use cairn_fs::rows::Bucket;
 use cairn_fs::{Object, WireVerb};
 use http::header::HeaderMap;
 use s3s::{S3Error, S3Result};
 
-use super::error::Codes;
+use super::error::{Codes, translate};
 use super::parts::Parts;
 use super::payload::Payload;
 use super::query::Query;
@@ -17,6 +17,7 @@ use super::store::Store;
 pub(super) struct Call<'a> {
     pub(super) store: &'a Store,
     pub(super) caller: &'a Caller,
+    pub(super) action: Action,
     pub(super) parts: &'a Parts,
     /// The body as it comes. A verb of bytes reads it to its end, or says why it does not.
     pub(super) payload: &'a mut Payload,
@@ -63,7 +64,20 @@ impl<'a> Call<'a> {
 
     /// The bucket, for whoever may know its settings.
     pub(super) async fn settings(&self) -> S3Result<Bucket> {
-        self.store.bucket(self.caller, self.bucket()).await
+        let bucket = self.store.bucket(self.caller, self.bucket()).await?;
+        self.authorize(bucket.access())?;
+        Ok(bucket)
+    }
+
+    /// Decides on the action of the request, where the operation of the store is another one's too.
+    pub(super) fn authorize(&self, bucket: BucketAccess<'_>) -> S3Result<()> {
+        let resource = match self.parts.address.key() {
+            Some(key) => Resource::Object(bucket, Some(key)),
+            None => Resource::Bucket(bucket),
+        };
+        let context = self.caller.context(self.store.fs.clock().now());
+        let decided = authorize(self.caller, self.action, resource, &context);
+        decided.map_err(|error| translate(error, Codes::bucket()))
     }
 
     pub(super) async fn may_write(&self) -> S3Result<()> {

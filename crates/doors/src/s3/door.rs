@@ -32,7 +32,7 @@ use super::table::{TABLE, place_of};
 use super::verbs::get_object::{Failure, Reading};
 use super::verdict::{Verdict, Verifier};
 use super::{headers, owner, route, sigv2, sigv4};
-use crate::admit::Admit;
+use crate::admit::{Admit, anonymous};
 use crate::metrics::{Metrics, VerbStats};
 use crate::observe::Observer;
 use crate::room::Room;
@@ -191,9 +191,9 @@ impl Inner {
         match parsed {
             Ok((address, query)) => {
                 let (method, headers) = (head.method, head.headers);
-                let (host_id, is_tls) = (self.host_id.clone(), peer.tls);
+                let host_id = self.host_id.clone();
                 let parts = Parts {
-                    from: peer.address,
+                    from: peer,
                     method,
                     path,
                     host,
@@ -202,7 +202,6 @@ impl Inner {
                     headers,
                     request_id,
                     host_id,
-                    is_tls,
                 };
                 Ok((parts, upload))
             }
@@ -229,7 +228,7 @@ impl Inner {
         if !plain {
             return None;
         }
-        let caller = &Caller::anonymous();
+        let caller = &anonymous(parts.from);
         let (query, headers) = (&parts.query, &parts.headers);
         let reading = Reading { caller, bucket, key, query, headers, is_head };
         let response = match reading.now(&self.store.fs)? {
@@ -286,7 +285,7 @@ impl Inner {
     async fn admit(&self, parts: &mut Parts, seen: &mut Seen) -> S3Result<Admitted> {
         let verdict = stage::time(Stage::Admit, self.judge(parts)).await?;
         let Verdict { caller, mode, is_presigned } = verdict;
-        seen.is_anonymous = caller == Caller::anonymous();
+        seen.is_anonymous = caller.is_anonymous();
         if is_presigned {
             sigv4::strip(&mut parts.query);
             sigv2::strip(&mut parts.query);
@@ -315,7 +314,8 @@ impl Inner {
     ) -> S3Result<Response<Body>> {
         let (store, input, headers) = (&self.store, operation.input, &parts.headers);
         let mut room = Room::of(&self.xml_memory, party_of(caller));
-        let mut call = Call { store, caller, parts, payload, xml: Bytes::new() };
+        let action = operation.action;
+        let mut call = Call { store, caller, action, parts, payload, xml: Bytes::new() };
         if input != Input::Unread {
             body::check_framing(input, call.payload, headers)?;
         }
@@ -327,7 +327,7 @@ impl Inner {
                     true => Integrity::only_md5(headers)?,
                     false => Integrity::parse(headers)?,
                 };
-                let may = authorize(store, caller, operation.action, &parts.address).await;
+                let may = authorize(store, caller, action, &parts.address).await;
                 let read = body::read_xml(call.payload, integrity, elements, may, &mut room);
                 call.xml = read.await?;
             }
@@ -360,7 +360,7 @@ impl Inner {
                 .await;
         }
         match self.verifier.claim(&request)? {
-            None => Verifier::anonymous(&request),
+            None => Verifier::anonymous(&request, parts.from),
             Some(claim) => self.verifier.judge(&request, parts.from, claim).await,
         }
     }

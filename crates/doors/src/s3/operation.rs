@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 
+use cairn_auth::Action;
 use http::Response;
 use s3s::{Body, S3Result};
 
@@ -54,7 +55,7 @@ pub(super) struct Operation {
     /// As S3 has it, and in metrics and logs.
     pub(super) name: &'static str,
     /// The action of S3 that a caller needs the right to.
-    pub(super) action: &'static str,
+    pub(super) action: Action,
     pub(super) method: &'static str,
     pub(super) level: Level,
     /// Parameters that make it this operation.

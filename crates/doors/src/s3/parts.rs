@@ -1,7 +1,5 @@
 //! A request taken apart.
 
-use std::net::SocketAddr;
-
 use http::Method;
 use http::header::{EXPECT, HeaderMap, HeaderName, RANGE};
 
@@ -9,9 +7,10 @@ use super::address::{self, Address};
 use super::document::Told;
 use super::query::Query;
 use super::sigv4;
+use crate::serve::Peer;
 
 pub(super) struct Parts {
-    pub(super) from: SocketAddr,
+    pub(super) from: Peer,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) host: Vec<u8>,
@@ -20,7 +19,6 @@ pub(super) struct Parts {
     pub(super) headers: HeaderMap,
     pub(super) request_id: String,
     pub(super) host_id: String,
-    pub(super) is_tls: bool,
 }
 
 impl Parts {
@@ -49,7 +47,7 @@ impl Parts {
     /// Where clients find an object: as this request went, in full.
     pub(super) fn url(&self) -> Option<String> {
         let Address::Object { bucket, key } = &self.address else { return None };
-        let scheme = if self.is_tls { "https" } else { "http" };
+        let scheme = if self.from.tls { "https" } else { "http" };
         let host = std::str::from_utf8(&self.host).ok().filter(|host| !host.is_empty())?;
         let mut url = format!("{scheme}://{host}/");
         let path = address::decode(&self.path).ok()?;

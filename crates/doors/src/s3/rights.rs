@@ -1,6 +1,6 @@
 //! Rights that are asked for before a verb runs.
 
-use cairn_auth::{Caller, Principal};
+use cairn_auth::{Action, Caller};
 use s3s::{S3ErrorCode, S3Result};
 
 use super::address::Address;
@@ -12,15 +12,15 @@ use super::store::Store;
 pub(super) async fn authorize(
     store: &Store,
     caller: &Caller,
-    action: &str,
+    action: Action,
     resource: &Address,
 ) -> S3Result<()> {
-    if caller.principal() == Principal::Anonymous {
+    if caller.is_anonymous() {
         return Err(refuse(S3ErrorCode::AccessDenied, "a change without credentials"));
     }
     match (action, resource) {
-        ("s3:CreateBucket", _) | (_, Address::Root) => Ok(()),
-        ("s3:DeleteObject", Address::Bucket(bucket)) | (_, Address::Object { bucket, .. }) => {
+        (Action::CreateBucket, _) | (_, Address::Root) => Ok(()),
+        (Action::DeleteObject, Address::Bucket(bucket)) | (_, Address::Object { bucket, .. }) => {
             store.may_write(caller, bucket).await
         }
         // The settings of a bucket.

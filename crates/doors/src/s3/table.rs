@@ -4,6 +4,8 @@
 //! What a request carries is honoured by its operation or refused: there is no third way. The
 //! matrix in `docs/s3.md` is this table; a test compares the two.
 
+use cairn_auth::Action;
+
 use super::operation::{Input, Level, Operation, Verb};
 use super::verbs;
 
@@ -90,7 +92,7 @@ const TAGS: &[&str] = &["TagSet"];
 /// A row with nothing but what it must have.
 const fn row(
     name: &'static str,
-    action: &'static str,
+    action: Action,
     method: &'static str,
     level: Level,
     verb: Verb,
@@ -124,26 +126,26 @@ impl Operation {
 
 /// An operation, the file of its verb, the action, the method and what the request names.
 macro_rules! op {
-    ($name:ident, $file:ident, $action:literal, $method:ident, $level:ident) => {{
+    ($name:ident, $file:ident, $action:ident, $method:ident, $level:ident) => {{
         let verb: Verb = |call| Box::pin(verbs::$file::run(call));
-        row(stringify!($name), $action, stringify!($method), Level::$level, verb)
+        row(stringify!($name), Action::$action, stringify!($method), Level::$level, verb)
     }};
 }
 
 /// A feature that is not there: the parameter that asks for it, code and message of a 404.
 macro_rules! missing {
-    ($name:ident, $action:literal, $parameter:literal, $code:literal, $message:literal) => {{
+    ($name:ident, $action:ident, $parameter:literal, $code:literal, $message:literal) => {{
         let verb: Verb = |call| Box::pin(verbs::absent::missing(call, $code, $message));
-        let row = row(stringify!($name), $action, "GET", Level::Bucket, verb);
+        let row = row(stringify!($name), Action::$action, "GET", Level::Bucket, verb);
         row.wanting(&[$parameter]).taking(Unread)
     }};
 }
 
 /// The same with a document: its root, and what is inside.
 macro_rules! document {
-    ($name:ident, $action:literal, $parameter:literal, $root:literal, $inside:literal) => {{
+    ($name:ident, $action:ident, $parameter:literal, $root:literal, $inside:literal) => {{
         let verb: Verb = |call| Box::pin(verbs::absent::document(call, $root, $inside));
-        let row = row(stringify!($name), $action, "GET", Level::Bucket, verb);
+        let row = row(stringify!($name), Action::$action, "GET", Level::Bucket, verb);
         row.wanting(&[$parameter]).taking(Unread)
     }};
 }
@@ -151,37 +153,36 @@ macro_rules! document {
 use Input::{Bytes, Unread};
 
 pub(super) static TABLE: &[Operation] = &[
-    op!(ListBuckets, list_buckets, "s3:ListAllMyBuckets", GET, Service).allowing(LIST_BUCKETS),
-    op!(HeadBucket, head_bucket, "s3:ListBucket", HEAD, Bucket),
-    op!(GetBucketLocation, get_bucket_location, "s3:GetBucketLocation", GET, Bucket)
+    op!(ListBuckets, list_buckets, ListAllMyBuckets, GET, Service).allowing(LIST_BUCKETS),
+    op!(HeadBucket, head_bucket, ListBucket, HEAD, Bucket),
+    op!(GetBucketLocation, get_bucket_location, GetBucketLocation, GET, Bucket)
         .wanting(&["location"]),
-    op!(GetBucketVersioning, get_bucket_versioning, "s3:GetBucketVersioning", GET, Bucket)
+    op!(GetBucketVersioning, get_bucket_versioning, GetBucketVersioning, GET, Bucket)
         .wanting(&["versioning"]),
-    op!(GetBucketAcl, get_bucket_acl, "s3:GetBucketAcl", GET, Bucket).wanting(&["acl"]),
-    op!(GetBucketTagging, get_bucket_tagging, "s3:GetBucketTagging", GET, Bucket)
-        .wanting(&["tagging"]),
-    op!(GetBucketPolicyStatus, get_bucket_policy_status, "s3:GetBucketPolicyStatus", GET, Bucket)
+    op!(GetBucketAcl, get_bucket_acl, GetBucketAcl, GET, Bucket).wanting(&["acl"]),
+    op!(GetBucketTagging, get_bucket_tagging, GetBucketTagging, GET, Bucket).wanting(&["tagging"]),
+    op!(GetBucketPolicyStatus, get_bucket_policy_status, GetBucketPolicyStatus, GET, Bucket)
         .wanting(&["policyStatus"]),
-    op!(ListMultipartUploads, list_multipart_uploads, "s3:ListBucketMultipartUploads", GET, Bucket)
+    op!(ListMultipartUploads, list_multipart_uploads, ListBucketMultipartUploads, GET, Bucket)
         .wanting(&["uploads"])
         .allowing(LIST_UPLOADS),
-    op!(ListObjectVersions, list_object_versions, "s3:ListBucketVersions", GET, Bucket)
+    op!(ListObjectVersions, list_object_versions, ListBucketVersions, GET, Bucket)
         .wanting(&["versions"])
         .allowing(LIST_VERSIONS),
-    op!(ListObjectsV2, list_objects_v2, "s3:ListBucket", GET, Bucket)
+    op!(ListObjectsV2, list_objects_v2, ListBucket, GET, Bucket)
         .wanting(&["list-type"])
         .allowing(LIST_2),
-    op!(ListObjects, list_objects, "s3:ListBucket", GET, Bucket).allowing(LIST),
+    op!(ListObjects, list_objects, ListBucket, GET, Bucket).allowing(LIST),
     missing!(
         GetBucketCors,
-        "s3:GetBucketCORS",
+        GetBucketCors,
         "cors",
         "NoSuchCORSConfiguration",
         "The CORS configuration does not exist"
     ),
     missing!(
         GetBucketPolicy,
-        "s3:GetBucketPolicy",
+        GetBucketPolicy,
         "policy",
         "NoSuchBucketPolicy",
         "The bucket policy does not exist"
@@ -189,7 +190,7 @@ pub(super) static TABLE: &[Operation] = &[
     // MinIO's clients ask when it was set, too.
     missing!(
         GetBucketLifecycleConfiguration,
-        "s3:GetLifecycleConfiguration",
+        GetLifecycleConfiguration,
         "lifecycle",
         "NoSuchLifecycleConfiguration",
         "The lifecycle configuration does not exist"
@@ -197,142 +198,142 @@ pub(super) static TABLE: &[Operation] = &[
     .allowing(&["withUpdatedAt"]),
     missing!(
         GetBucketWebsite,
-        "s3:GetBucketWebsite",
+        GetBucketWebsite,
         "website",
         "NoSuchWebsiteConfiguration",
         "The specified bucket does not have a website configuration"
     ),
     missing!(
         GetPublicAccessBlock,
-        "s3:GetBucketPublicAccessBlock",
+        GetBucketPublicAccessBlock,
         "publicAccessBlock",
         "NoSuchPublicAccessBlockConfiguration",
         "The public access block configuration was not found"
     ),
     missing!(
         GetObjectLockConfiguration,
-        "s3:GetBucketObjectLockConfiguration",
+        GetBucketObjectLockConfiguration,
         "object-lock",
         "ObjectLockConfigurationNotFoundError",
         "Object Lock configuration does not exist for this bucket"
     ),
     missing!(
         GetBucketReplication,
-        "s3:GetReplicationConfiguration",
+        GetReplicationConfiguration,
         "replication",
         "ReplicationConfigurationNotFoundError",
         "The replication configuration was not found"
     ),
     missing!(
         GetBucketEncryption,
-        "s3:GetEncryptionConfiguration",
+        GetEncryptionConfiguration,
         "encryption",
         "ServerSideEncryptionConfigurationNotFoundError",
         "The server side encryption configuration was not found"
     ),
     missing!(
         GetBucketOwnershipControls,
-        "s3:GetBucketOwnershipControls",
+        GetBucketOwnershipControls,
         "ownershipControls",
         "OwnershipControlsNotFoundError",
         "The bucket ownership controls were not found"
     ),
-    document!(GetBucketLogging, "s3:GetBucketLogging", "logging", "BucketLoggingStatus", ""),
+    document!(GetBucketLogging, GetBucketLogging, "logging", "BucketLoggingStatus", ""),
     document!(
         GetBucketNotificationConfiguration,
-        "s3:GetBucketNotification",
+        GetBucketNotification,
         "notification",
         "NotificationConfiguration",
         ""
     ),
     document!(
         GetBucketAccelerateConfiguration,
-        "s3:GetAccelerateConfiguration",
+        GetAccelerateConfiguration,
         "accelerate",
         "AccelerateConfiguration",
         ""
     ),
     document!(
         GetBucketRequestPayment,
-        "s3:GetBucketRequestPayment",
+        GetBucketRequestPayment,
         "requestPayment",
         "RequestPaymentConfiguration",
         "<Payer>BucketOwner</Payer>"
     ),
-    op!(CreateBucket, create_bucket, "s3:CreateBucket", PUT, Bucket)
+    op!(CreateBucket, create_bucket, CreateBucket, PUT, Bucket)
         .taking(Input::xml(CONFIGURATION))
         .honouring(&[ACL, SETTINGS]),
-    op!(PutBucketAcl, put_bucket_acl, "s3:PutBucketAcl", PUT, Bucket)
+    op!(PutBucketAcl, put_bucket_acl, PutBucketAcl, PUT, Bucket)
         .wanting(&["acl"])
         .taking(Input::xml(GRANTS))
         .honouring(&[ACL]),
-    op!(PutBucketTagging, put_bucket_tagging, "s3:PutBucketTagging", PUT, Bucket)
+    op!(PutBucketTagging, put_bucket_tagging, PutBucketTagging, PUT, Bucket)
         .wanting(&["tagging"])
         .taking(Input::xml(TAGS)),
-    op!(DeleteBucket, delete_bucket, "s3:DeleteBucket", DELETE, Bucket),
-    op!(DeleteBucketTagging, delete_bucket_tagging, "s3:PutBucketTagging", DELETE, Bucket)
+    op!(DeleteBucket, delete_bucket, DeleteBucket, DELETE, Bucket),
+    op!(DeleteBucketTagging, delete_bucket_tagging, PutBucketTagging, DELETE, Bucket)
         .wanting(&["tagging"]),
-    op!(DeleteObjects, delete_objects, "s3:DeleteObject", POST, Bucket)
+    op!(DeleteObjects, delete_objects, DeleteObject, POST, Bucket)
         .wanting(&["delete"])
         .taking(Input::xml(&["Object", "Quiet"])),
-    op!(HeadObject, head_object, "s3:GetObject", HEAD, Object)
+    op!(HeadObject, head_object, GetObject, HEAD, Object)
         .allowing(READ)
         .taking(Unread)
         .honouring(&[READ_HEADERS]),
-    op!(GetObject, get_object, "s3:GetObject", GET, Object)
+    op!(GetObject, get_object, GetObject, GET, Object)
         .allowing(READ)
         .taking(Unread)
         .honouring(&[READ_HEADERS]),
-    op!(GetObjectAcl, get_object_acl, "s3:GetObjectAcl", GET, Object)
+    op!(GetObjectAcl, get_object_acl, GetObjectAcl, GET, Object)
         .wanting(&["acl"])
         .allowing(VERSION),
-    op!(GetObjectTagging, get_object_tagging, "s3:GetObjectTagging", GET, Object)
+    op!(GetObjectTagging, get_object_tagging, GetObjectTagging, GET, Object)
         .wanting(&["tagging"])
         .allowing(VERSION),
-    op!(GetObjectAttributes, get_object_attributes, "s3:GetObjectAttributes", GET, Object)
+    op!(GetObjectAttributes, get_object_attributes, GetObjectAttributes, GET, Object)
         .wanting(&["attributes"])
         .allowing(VERSION)
         .honouring(&[ATTRIBUTES]),
-    op!(ListParts, list_parts, "s3:ListMultipartUploadParts", GET, Object)
+    op!(ListParts, list_parts, ListMultipartUploadParts, GET, Object)
         .wanting(&["uploadId"])
         .allowing(LIST_PARTS),
-    op!(PutObject, put_object, "s3:PutObject", PUT, Object)
+    op!(PutObject, put_object, PutObject, PUT, Object)
         .taking(Bytes)
         .honouring(&[NEW_OBJECT, CHANGE, ALGORITHM, KIND]),
-    op!(CopyObject, copy_object, "s3:PutObject", PUT, Object)
+    op!(CopyObject, copy_object, PutObject, PUT, Object)
         .copying()
         .honouring(&[NEW_OBJECT, CHANGE, ALGORITHM, SOURCE, DIRECTIVES]),
-    op!(UploadPart, upload_part, "s3:PutObject", PUT, Object)
+    op!(UploadPart, upload_part, PutObject, PUT, Object)
         .wanting(PART)
         .taking(Bytes)
         .honouring(&[ALGORITHM]),
-    op!(UploadPartCopy, upload_part_copy, "s3:PutObject", PUT, Object)
+    op!(UploadPartCopy, upload_part_copy, PutObject, PUT, Object)
         .wanting(PART)
         .copying()
         .honouring(&[SOURCE, &["x-amz-copy-source-range"]]),
-    op!(PutObjectAcl, put_object_acl, "s3:PutObjectAcl", PUT, Object)
+    op!(PutObjectAcl, put_object_acl, PutObjectAcl, PUT, Object)
         .wanting(&["acl"])
         .allowing(VERSION)
         .taking(Input::xml(GRANTS))
         .honouring(&[ACL]),
-    op!(PutObjectTagging, put_object_tagging, "s3:PutObjectTagging", PUT, Object)
+    op!(PutObjectTagging, put_object_tagging, PutObjectTagging, PUT, Object)
         .wanting(&["tagging"])
         .allowing(VERSION)
         .taking(Input::xml(TAGS)),
-    op!(CreateMultipartUpload, create_multipart_upload, "s3:PutObject", POST, Object)
+    op!(CreateMultipartUpload, create_multipart_upload, PutObject, POST, Object)
         .wanting(&["uploads"])
         .honouring(&[NEW_OBJECT, CHANGE, ALGORITHM, KIND]),
-    op!(CompleteMultipartUpload, complete_multipart_upload, "s3:PutObject", POST, Object)
+    op!(CompleteMultipartUpload, complete_multipart_upload, PutObject, POST, Object)
         .wanting(&["uploadId"])
         .taking(Input::Xml { elements: &["Part"], is_of_object: true })
         .honouring(&[CHANGE, KIND, &["x-amz-mp-object-size"]]),
-    op!(DeleteObject, delete_object, "s3:DeleteObject", DELETE, Object)
+    op!(DeleteObject, delete_object, DeleteObject, DELETE, Object)
         .allowing(VERSION)
         .honouring(&[CHANGE, &["x-amz-if-match-size"]]),
-    op!(DeleteObjectTagging, delete_object_tagging, "s3:DeleteObjectTagging", DELETE, Object)
+    op!(DeleteObjectTagging, delete_object_tagging, DeleteObjectTagging, DELETE, Object)
         .wanting(&["tagging"])
         .allowing(VERSION),
-    op!(AbortMultipartUpload, abort_multipart_upload, "s3:AbortMultipartUpload", DELETE, Object)
+    op!(AbortMultipartUpload, abort_multipart_upload, AbortMultipartUpload, DELETE, Object)
         .wanting(&["uploadId"]),
 ];
 
@@ -404,8 +405,8 @@ mod tests {
         let rows: String = include_str!("table.rs").split_whitespace().collect();
         for operation in TABLE {
             let Operation { name, action, .. } = operation;
-            let here = format!("op!({name},{},\"{action}\"", file_of(name));
-            let absent = ["missing", "document"].map(|how| format!("{how}!({name},\"{action}\""));
+            let here = format!("op!({name},{},{action:?}", file_of(name));
+            let absent = ["missing", "document"].map(|how| format!("{how}!({name},{action:?}"));
             assert!(absent.iter().chain([&here]).any(|row| rows.contains(row)), "{name}");
         }
     }

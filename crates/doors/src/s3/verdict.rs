@@ -3,7 +3,6 @@
 //! This is the only place where a request becomes a [`Caller`], and where the [`Mode`] its body is
 //! read in is made.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cairn_auth::{Caller, SecretKey};
@@ -16,7 +15,8 @@ use super::error::{Codes, bad_request, invalid, not_implemented, refuse, refuse_
 use super::payload::{ChunkSigner, Chunked, Mode};
 use super::sigv2;
 use super::sigv4::{Claim, KeyCache, Request, SigningKey, content_sha256, payload_of};
-use crate::admit::Admit;
+use crate::admit::{self, Admit};
+use crate::serve::Peer;
 
 const STREAMING_SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 const STREAMING_SIGNED_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
@@ -49,12 +49,12 @@ impl Verifier {
     }
 
     /// The verdict on a request without credentials.
-    pub(super) fn anonymous(request: &Request<'_>) -> S3Result<Verdict> {
+    pub(super) fn anonymous(request: &Request<'_>, from: Peer) -> S3Result<Verdict> {
         let mode = match content_sha256(request.headers)? {
             None => Mode::Plain,
             Some(word) => mode(word, None)?,
         };
-        Ok(Verdict { caller: Caller::anonymous(), mode, is_presigned: false })
+        Ok(Verdict { caller: admit::anonymous(from), mode, is_presigned: false })
     }
 
     /// The verdict on a claim. Anything but a valid signature of an access key that exists now is
@@ -62,20 +62,20 @@ impl Verifier {
     pub(super) async fn judge(
         &self,
         request: &Request<'_>,
-        from: SocketAddr,
+        from: Peer,
         claim: Claim,
     ) -> S3Result<Verdict> {
         let id = claim.access_key_id.clone();
         let found = self.admit.secret_of(&id).await;
         let found = found.map_err(|error| translate(error, Codes::bucket()))?;
-        let verdict = self.decide(request, claim, found);
+        let verdict = self.decide(request, from, claim, found);
         self.held_back(from, &id, verdict).await
     }
 
     /// Counts wrong credentials, and holds the reply to them back if there were many.
     async fn held_back(
         &self,
-        from: SocketAddr,
+        from: Peer,
         id: &str,
         verdict: S3Result<Verdict>,
     ) -> S3Result<Verdict> {
@@ -85,7 +85,7 @@ impl Verifier {
                 S3ErrorCode::InvalidAccessKeyId | S3ErrorCode::SignatureDoesNotMatch
             )
         {
-            self.admit.failed(from, id).await;
+            self.admit.failed(from.address, id).await;
         }
         verdict
     }
@@ -103,19 +103,20 @@ impl Verifier {
         &self,
         request: &Request<'_>,
         address: &Address,
-        from: SocketAddr,
+        from: Peer,
         claim: sigv2::Claim,
     ) -> S3Result<Verdict> {
         let id = claim.access_key_id.clone();
         let found = self.admit.secret_of(&id).await;
         let found = found.map_err(|error| translate(error, Codes::bucket()))?;
-        let verdict = decide_version_2(request, address, &claim, found);
+        let verdict = decide_version_2(request, address, from, &claim, found);
         self.held_back(from, &id, verdict).await
     }
 
     fn decide(
         &self,
         request: &Request<'_>,
+        from: Peer,
         claim: Claim,
         found: Option<(SecretKey, UserId)>,
     ) -> S3Result<Verdict> {
@@ -128,17 +129,19 @@ impl Verifier {
             return Err(session_token());
         }
         let is_presigned = claim.is_presigned;
+        let caller = admit::verified(user, &claim.access_key_id, from);
         let mode = match is_presigned {
             true => presigned_mode(request)?,
             false => signed_mode(request, claim, key)?,
         };
-        Ok(Verdict { caller: Caller::verified(user), mode, is_presigned })
+        Ok(Verdict { caller, mode, is_presigned })
     }
 }
 
 fn decide_version_2(
     request: &Request<'_>,
     address: &Address,
+    from: Peer,
     claim: &sigv2::Claim,
     found: Option<(SecretKey, UserId)>,
 ) -> S3Result<Verdict> {
@@ -150,7 +153,8 @@ fn decide_version_2(
         return Err(session_token());
     }
     let mode = presigned_mode(request)?;
-    Ok(Verdict { caller: Caller::verified(user), mode, is_presigned: true })
+    let caller = admit::verified(user, &claim.access_key_id, from);
+    Ok(Verdict { caller, mode, is_presigned: true })
 }
 
 fn unknown_key() -> s3s::S3Error {

@@ -32,6 +32,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     }
     let wants = |word: &str| words.contains(&word);
     let object = call.open().await?;
+    call.authorize(object.bucket().access())?;
     let row = object.attributes();
     let object_parts = match row.filter(|row| wants("ObjectParts") && row.part_count > 0) {
         Some(row) => Some(parts(&call, &object, row).await?),
