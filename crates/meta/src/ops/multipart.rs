@@ -216,7 +216,7 @@ impl Verb for PartTable {
     const NAME: &'static str = "part_table";
 
     /// The right to read was decided when the object was opened.
-    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
         scan_parts(view, self.upload, self.after, self.limit)
     }
 }

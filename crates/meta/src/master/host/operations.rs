@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, Timestamp};
 
 use super::peer::Peer;
