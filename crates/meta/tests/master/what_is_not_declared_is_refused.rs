@@ -56,7 +56,8 @@ writes!(ForRoot, "for_root", Needs::Store(Action::Operate), &[]);
 async fn refused<V: Verb<Reply = Bytes>>(setup: &Setup, caller: &Caller, verb: V) {
     let ran = setup.master.run(caller, verb).await;
     assert!(matches!(ran, Err(Error::Denied(_))), "{}: {ran:?}", V::NAME);
-    assert_eq!(setup.read(Get(vec![KEY])).await.unwrap().0, [0]);
+    let found = setup.read(Get(vec![KEY])).await.expect("a read");
+    assert_eq!(found.0, [0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
