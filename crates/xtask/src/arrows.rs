@@ -31,7 +31,7 @@ fn read_into(folder: &Path, above: &[String], sources: &mut Sources) -> io::Resu
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = match stem.as_str() {
             "lib" | "main" | "mod" => above.to_vec(),
-            _ => [above, &[stem.clone()]].concat(),
+            _ => [above, std::slice::from_ref(&stem)].concat(),
         };
         if path.is_dir() {
             read_into(&path, &name, sources)?;

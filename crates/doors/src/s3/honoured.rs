@@ -59,8 +59,8 @@ pub enum Classes {
     Standard,
 }
 
-/// What becomes of the bucket ACL `public-read`. At S3 it lets anybody list the bucket; here it also
-/// lets anybody read all objects.
+/// What becomes of the bucket ACL `public-read`. At S3 it lets anybody list the bucket; here it
+/// also lets anybody read all objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PublicAcl {
     #[default]
