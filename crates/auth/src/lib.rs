@@ -12,7 +12,9 @@
 mod access;
 mod caller;
 mod credential;
+mod handle;
 mod link;
+mod network;
 mod seal;
 
 pub use access::{Action, BucketAccess, Rights, Visibility, decide, decide_admin};
@@ -21,5 +23,7 @@ pub use credential::{
     AccessKeyId, NewCredential, SecretKey, TOKEN_PREFIX, TokenHash, check_access_key_id,
     check_secret_key, generate, generate_token, hash_token, token_id, verify_secret, verify_token,
 };
+pub use handle::{HANDLE_TAG_BYTES, HandleKey};
 pub use link::LinkKey;
+pub use network::Network;
 pub use seal::{SealKey, Sealed};

@@ -207,6 +207,10 @@ verbs! {
     529 => copy_range::CopyRange,
     544 => buckets::Decide,
     545 => buckets::FindWritable,
+    560 => exports::AddExport,
+    561 => exports::RemoveExport,
+    562 => exports::ListExports,
+    563 => exports::FindExport,
 }
 
 /// What is sent for `value`.
