@@ -50,6 +50,7 @@ class Server:
         self.log_path = log or self.directory.with_name(self.directory.name + ".log")
         self.process = None
         self.s3 = self.http = None  # "http://127.0.0.1:PORT" once started
+        self.nfs = ""  # "127.0.0.1:PORT" with --nfs
         self.start_seconds = None
 
     def start(self):
@@ -70,9 +71,10 @@ class Server:
         os.set_blocking(self.process.stdout.fileno(), False)
         text = b""
         while True:
-            found = dict(re.findall(rb"^(s3|http) (https?://\S+)$", text, re.M))
-            if len(found) == 2:
+            found = dict(re.findall(rb"^(s3|http|nfs) (\S+)$", text, re.M))
+            if len(found) == 2 + ("--nfs" in self.args):
                 self.s3, self.http = found[b"s3"].decode(), found[b"http"].decode()
+                self.nfs = found.get(b"nfs", b"").decode()
                 return
             if self.process.poll() is not None:
                 raise ServerFailed(f"exit {self.process.returncode}: {self.tail()}")

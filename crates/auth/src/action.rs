@@ -108,6 +108,8 @@ actions! {
     GetEncryptionConfiguration, "s3:GetEncryptionConfiguration", With(Rights::READ);
     GetLifecycleConfiguration, "s3:GetLifecycleConfiguration", With(Rights::READ);
     GetReplicationConfiguration, "s3:GetReplicationConfiguration", With(Rights::READ);
+    /// Export buckets to clients without credentials.
+    ManageExports, "cairn:ManageExports", Root;
 }
 
 impl fmt::Display for Action {

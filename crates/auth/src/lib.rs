@@ -14,7 +14,9 @@ mod action;
 mod authorize;
 mod caller;
 mod credential;
+mod handle;
 mod link;
+mod network;
 mod origin;
 mod seal;
 
@@ -26,6 +28,8 @@ pub use credential::{
     AccessKeyId, NewCredential, SecretKey, TOKEN_PREFIX, TokenHash, check_access_key_id,
     check_secret_key, generate, generate_token, hash_token, token_id, verify_secret, verify_token,
 };
+pub use handle::{HANDLE_TAG_BYTES, HandleKey};
 pub use link::LinkKey;
+pub use network::Network;
 pub use origin::{AccessContext, CredentialId, Origin};
 pub use seal::{SealKey, Sealed};

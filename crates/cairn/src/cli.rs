@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::bench;
-use crate::client::{bucket, gc, get, key, ls, put, rm, stat, user};
+use crate::client::{bucket, export, gc, get, key, ls, put, rm, stat, user};
 use crate::cluster;
 use crate::doctor;
 use crate::failure::Result;
@@ -49,6 +49,7 @@ enum Command {
     Bucket(bucket::Args),
     Key(key::Args),
     User(user::Args),
+    Export(export::Args),
     Gc(gc::Args),
     Fsck(fsck::Args),
     Scrub(scrub::Args),
@@ -75,6 +76,7 @@ impl Cli {
             Command::Bucket(args) => bucket::run(args),
             Command::Key(args) => key::run(args),
             Command::User(args) => user::run(args),
+            Command::Export(args) => export::run(args),
             Command::Gc(args) => gc::run(args),
             Command::Fsck(args) => fsck::run(args),
             Command::Scrub(args) => scrub::run(args),

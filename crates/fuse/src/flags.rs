@@ -53,7 +53,8 @@ pub fn intent(flags: OpenFlags) -> Intent {
     };
     let executes = !writes && flags.0 & FOR_EXECUTION != 0;
     let (appends, syncs) = (writes && is_appended(flags), writes && is_synced(flags));
-    Intent { reads: reads && !executes, writes, executes, appends, syncs }
+    let reads = reads && !executes;
+    Intent { reads, writes, executes, appends, syncs, ..Intent::default() }
 }
 
 /// Pages are kept from one opening to the next: they go when the file changes elsewhere. Who only

@@ -337,7 +337,13 @@ pub fn user_name(name: &str) -> Bytes {
     key(&[b"kn", name.as_bytes()])
 }
 
-/// All rows of one sort below `k`: `a` access keys, `t` tokens, `u` users, `n` user names.
+/// `k e <bucket>`: the export of a bucket to clients that have no credentials.
+pub fn export(bucket: BucketId) -> Bytes {
+    key(&[b"ke", &bucket.0.to_be_bytes()])
+}
+
+/// All rows of one sort below `k`: `a` access keys, `t` tokens, `u` users, `n` user names, `e`
+/// exports.
 pub fn credentials(sort: u8) -> (Bytes, Bytes) {
     (key(&[b"k", &[sort]]), key(&[b"k", &[sort + 1]]))
 }

@@ -234,6 +234,10 @@ verbs! {
     529 => copy_range::CopyRange, all(&[GetObject, PutObject]);
     544 => buckets::Decide, some(Action::ALL);
     545 => buckets::FindWritable, ANSWERS;
+    560 => exports::AddExport, store(ManageExports);
+    561 => exports::RemoveExport, store(ManageExports);
+    562 => exports::ListExports, store(ManageExports);
+    563 => exports::FindExport, store(Operate);
 }
 
 /// What is sent for `value`.

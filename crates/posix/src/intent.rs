@@ -13,11 +13,21 @@ pub struct Intent {
     pub appends: bool,
     /// What is written is durable when it is written.
     pub syncs: bool,
+    /// Somebody who has the file open elsewhere may ask: its owner may whatever the mode says, and
+    /// who may execute it may read it. As servers of NFS do, whose clients open files by
+    /// themselves.
+    pub resumes: bool,
 }
 
 impl Intent {
-    pub const READING: Intent =
-        Intent { reads: true, writes: false, executes: false, appends: false, syncs: false };
+    pub const READING: Intent = Intent {
+        reads: true,
+        writes: false,
+        executes: false,
+        appends: false,
+        syncs: false,
+        resumes: false,
+    };
     pub const WRITING: Intent = Intent { reads: false, writes: true, ..Intent::READING };
     pub const BOTH: Intent = Intent { writes: true, ..Intent::READING };
 

@@ -241,7 +241,7 @@ impl Posix {
                 // lets those see them who may search.
                 let plain = Readdir { attributes: false, ..readdir.clone() };
                 self.fs.read(&self.caller(who), plain).await?;
-                found = self.fs.read(&Who::root().caller(&self.user), readdir).await;
+                found = self.fs.read(&who.as_root().caller(&self.user), readdir).await;
             }
         }
         Ok(Found { page: found?, moment })

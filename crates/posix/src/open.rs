@@ -6,9 +6,9 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::Object;
 use cairn_fs::ops::create::Create;
-use cairn_fs::ops::getattr::Access;
+use cairn_fs::ops::getattr::{Access, Getattr};
 use cairn_fs::ops::lookup::Lookup;
-use cairn_fs::ops::posix::{READ, WRITE};
+use cairn_fs::ops::posix::{READ, SEARCH, WRITE};
 use cairn_fs::rows::{Inode, Kind};
 
 use crate::answer::Answer;
@@ -38,8 +38,25 @@ impl Posix {
             if matches!(found, Err(Error::Denied(_))) && who.has_more_groups() {
                 found = posix.open_as(&posix.caller(&who), ino, intent).await;
             }
+            if matches!(found, Err(Error::Denied(_))) && posix.resumes(&who, ino, intent).await {
+                found = posix.open_as(&who.as_root().caller(&posix.user), ino, intent).await;
+            }
             Ok(posix.opened(ino, caller, intent, found?))
         })
+    }
+
+    /// Whether somebody who may not open a file by its mode may go on with it.
+    async fn resumes(&self, who: &Who, ino: Ino, intent: Intent) -> bool {
+        if !intent.resumes {
+            return false;
+        }
+        let caller = who.caller(&self.user);
+        let executes = Access { ino, wanted: SEARCH };
+        match self.fs.read(&caller, Getattr { ino }).await {
+            Ok((inode, _)) if inode.uid == who.uid => true,
+            Ok(_) if !intent.writes => self.fs.read(&caller, executes).await.is_ok(),
+            _ => false,
+        }
     }
 
     /// `object`: what is read of it even if it is removed elsewhere soon.

@@ -10,6 +10,8 @@ pub struct Who {
     pub uid: u32,
     pub gid: u32,
     groups: Groups,
+    /// As whom the store knows it, if not as the user of the file system.
+    user: Option<Caller>,
 }
 
 /// The supplementary groups of a user.
@@ -29,13 +31,23 @@ impl Who {
     }
 
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Who {
-        Who { uid, gid, groups: Groups::Known(groups.into()) }
+        Who { uid, gid, groups: Groups::Known(groups.into()), user: None }
+    }
+
+    /// The same for the store as `user`: where clients of several users share a file system.
+    pub fn for_user(self, user: Caller) -> Who {
+        Who { user: Some(user), ..self }
+    }
+
+    /// The superuser of the same user.
+    pub(crate) fn as_root(&self) -> Who {
+        Who { user: self.user.clone(), ..Who::root() }
     }
 
     /// A process: `find` says in which groups it is, where that matters. Somebody has checked
     /// mode bits before.
     pub fn process(uid: u32, gid: u32, process: u32, find: fn(u32) -> Vec<u32>) -> Who {
-        Who { uid, gid, groups: Groups::Sought { process, find } }
+        Who { uid, gid, groups: Groups::Sought { process, find }, user: None }
     }
 
     /// In those groups that are known: enough for most, since mode bits were checked where groups
@@ -45,7 +57,11 @@ impl Who {
             Groups::Known(groups) => groups.to_vec(),
             Groups::Sought { .. } => Vec::new(),
         };
-        user.clone().with_posix(Posix { uid: self.uid, gid: self.gid, groups })
+        self.of(user).clone().with_posix(Posix { uid: self.uid, gid: self.gid, groups })
+    }
+
+    fn of<'a>(&'a self, user: &'a Caller) -> &'a Caller {
+        self.user.as_ref().unwrap_or(user)
     }
 
     /// In all groups.
@@ -53,7 +69,7 @@ impl Who {
         match &self.groups {
             Groups::Sought { process, find } if self.uid != 0 => {
                 let groups = find(*process);
-                user.clone().with_posix(Posix { uid: self.uid, gid: self.gid, groups })
+                self.of(user).clone().with_posix(Posix { uid: self.uid, gid: self.gid, groups })
             }
             _ => self.caller(user),
         }
@@ -73,6 +89,11 @@ impl Who {
             }
             _ => false,
         };
-        are_same && (self.uid, self.gid) == (other.uid, other.gid)
+        let is_same_user = match (&self.user, &other.user) {
+            (Some(one), Some(other)) => one.acts_as(other),
+            (None, None) => true,
+            _ => false,
+        };
+        are_same && is_same_user && (self.uid, self.gid) == (other.uid, other.gid)
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 14] = [
+const DIRECTIONS: [(&str, &[&str]); 15] = [
     ("base", &[]),
     ("auth", &["base"]),
     ("blocks", &["base"]),
@@ -14,18 +14,22 @@ const DIRECTIONS: [(&str, &[&str]); 14] = [
     ("doors", &["base", "auth", "fs"]),
     ("posix", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs", "posix"]),
+    ("nfs", &["base", "auth", "fs", "posix"]),
     ("bench", &[]),
     ("doctor", &[]),
     (
         "cairn",
-        &["base", "auth", "meta", "blocks", "fs", "fuse", "cluster", "doors", "bench", "doctor"],
+        &[
+            "base", "auth", "meta", "blocks", "fs", "fuse", "nfs", "cluster", "doors", "bench",
+            "doctor",
+        ],
     ),
     ("sim", &["base"]),
     ("xtask", &[]),
 ];
 
 /// What a crate must never depend on, and why.
-const ABSENCES: [(&str, &[&str], &str); 9] = [
+const ABSENCES: [(&str, &[&str], &str); 10] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
     ("meta", &["hyper", "s3s", "http"], "meta knows no protocol"),
@@ -34,6 +38,7 @@ const ABSENCES: [(&str, &[&str], &str); 9] = [
     ("cluster", &["s3s", "quick-xml", "fuser"], "cluster knows no door"),
     ("doors", &["redb", "cairn-meta", "cairn-blocks"], "doors build no keys and see no blocks"),
     ("posix", &["fuser", "rustix", "hyper", "http"], "posix knows no kernel and no protocol"),
+    ("nfs", &["hyper", "http", "fuser", "cairn-meta", "cairn-blocks"], "nfs builds no keys"),
     ("fuse", &["hyper", "http", "cairn-meta", "cairn-blocks"], "a mount knows no network"),
 ];
 

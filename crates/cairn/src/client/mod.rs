@@ -3,6 +3,7 @@
 pub mod address;
 pub mod api;
 pub mod bucket;
+pub mod export;
 pub mod gc;
 pub mod get;
 pub mod key;

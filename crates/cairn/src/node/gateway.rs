@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_auth::{LinkKey, SealKey};
+use cairn_auth::{HandleKey, LinkKey, SealKey};
 use cairn_base::{Error, Role, Secret};
 use cairn_blocks::Blocks;
 use cairn_cluster::control::messages::{Method, Secrets};
@@ -32,7 +32,7 @@ use crate::server::{doors, log, mounts, process, signals::Signals};
 /// Between two looks for blocks that were written and not published.
 const CLEAN_PERIOD: Duration = Duration::from_secs(10);
 
-/// Serve the S3 and HTTP doors of a cluster
+/// Serve the S3, HTTP and NFS doors of a cluster
 ///
 /// Any number of gateways may run; they keep nothing but caches, and each shows what any other has
 /// acknowledged. DIR is what `cairn cluster join` made with a token for a gateway.
@@ -81,6 +81,7 @@ pub struct Opened {
     pub fs: Fs,
     pub admit: Arc<Admit>,
     pub redirects: Redirects,
+    pub handles: HandleKey,
     pub blocks: Arc<dyn Blocks>,
     /// Of the disk in front of it.
     pub lock: Option<Lock>,
@@ -104,14 +105,15 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
         connections: args.peer_connections as usize,
         hasty: false,
     };
-    let Opened { fs, admit, redirects, blocks, lock: _kept } = tokio::select! {
+    let Opened { fs, admit, redirects, handles, blocks, lock: _kept } = tokio::select! {
         opened = open(&node, sizes, &args.disk_cache) => opened?,
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
     };
     let (stop, stopped) = watch::channel(false);
     let mounts =
         mounts::take(MountHost::of_gateway(Arc::clone(&node.agent), fs.meta().clone(), blocks));
-    let offers = doors::Offers { redirects: Some(redirects), mounts: Some(mounts) };
+    let (redirects, mounts, handles) = (Some(redirects), Some(mounts), Some(handles));
+    let offers = doors::Offers { redirects, mounts, handles };
     let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
@@ -139,10 +141,12 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
 /// Opens a session with whatever master serves; goes on trying until there is one.
 pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result<Opened> {
     let Sizes { cache_mib, meta_cache_mib, connections, hasty } = sizes;
-    let (seal, links) = loop {
+    let (seal, links, handles) = loop {
         match node.agent.call::<_, Secrets>(Method::Secrets, &()).await {
             Ok(Secrets { seal: Some(seal), links: Some(links), .. }) => {
-                break (SealKey::new(&Secret::new(seal)), LinkKey::new(&Secret::new(links)));
+                let seal = Secret::new(seal);
+                let handles = HandleKey::derive(&seal);
+                break (SealKey::new(&seal), LinkKey::new(&Secret::new(links)), handles);
             }
             Ok(_) => return Err(Failure::new("the master gives no keys to this node")),
             Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
@@ -169,7 +173,7 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     let kept = Arc::clone(&blocks);
     let fs = Fs::over(Meta::Remote(client), kept, Arc::clone(&node.clock), config);
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
-    Ok(Opened { fs, admit, redirects: redirects(node, links), blocks, lock })
+    Ok(Opened { fs, admit, redirects: redirects(node, links), handles, blocks, lock })
 }
 
 /// Sends clients to any chunkserver of a group.

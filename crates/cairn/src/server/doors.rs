@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_auth::HandleKey;
 use cairn_base::rng::RealRng;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::{HttpDoor, Mounts, Redirects};
@@ -23,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::server::{otlp, process};
+use crate::server::{nfs, otlp, process};
 
 /// Where the doors are, and how they are protected.
 #[derive(clap::Args)]
@@ -43,6 +44,8 @@ pub struct DoorArgs {
     /// A domain under which buckets are host names (bucket.DOMAIN); may be given several times
     #[arg(long, value_name = "DOMAIN")]
     domain: Vec<String>,
+    #[command(flatten)]
+    nfs: nfs::NfsArgs,
     /// What becomes of S3 storage classes other than STANDARD that clients ask for: refused, or
     /// taken and kept as STANDARD
     #[arg(long, value_name = "refuse|standard", value_parser = storage_classes)]
@@ -92,6 +95,9 @@ pub struct Sockets {
     observer: Mutex<Option<Observer>>,
     /// Taken when the doors open. Until then nobody is let wait: connections are refused.
     sockets: Mutex<Option<[TcpSocket; 2]>>,
+    /// Likewise, if there is such a door, and where.
+    nfs: Mutex<Option<nfs::Bound>>,
+    nfs_address: Option<SocketAddr>,
 }
 
 /// Doors that are open.
@@ -130,7 +136,7 @@ impl DoorArgs {
         }
     }
 
-    /// Binds both addresses. Must be called within a runtime.
+    /// Binds all addresses. Must be called within a runtime.
     pub fn listen(&self, has_tls: bool) -> Result<Sockets> {
         let bind = |door: &str, address: SocketAddr| {
             let socket = serve::bind(address)
@@ -146,6 +152,7 @@ impl DoorArgs {
             Ok::<_, Failure>((socket, bound))
         };
         let ((s3, s3_bound), (http, http_bound)) = (bind("S3", self.s3)?, bind("HTTP", self.http)?);
+        let nfs = self.nfs.listen()?;
         Ok(Sockets {
             s3: s3_bound,
             http: http_bound,
@@ -155,6 +162,8 @@ impl DoorArgs {
             public_acl: self.s3_public_acl,
             observer: Mutex::new(Some(self.observer()?)),
             sockets: Mutex::new(Some([s3, http])),
+            nfs_address: nfs.as_ref().map(|bound| bound.address),
+            nfs: Mutex::new(nfs),
         })
     }
 }
@@ -171,13 +180,16 @@ impl Sockets {
     /// Says on stdout where the doors are: from here on they answer.
     pub fn announce(&self) -> Result<()> {
         output::line(format!("s3 {}", self.s3_url()))?;
-        output::line(format!("http {}", self.http_url()))
+        output::line(format!("http {}", self.http_url()))?;
+        self.nfs_address.map_or(Ok(()), |address| output::line(format!("nfs {address}")))
     }
 }
 
-/// What the HTTP door offers where it can.
+/// What doors offer where they can.
 #[derive(Default)]
 pub struct Offers {
+    /// For the handles of files that the NFS door gives.
+    pub handles: Option<HandleKey>,
     pub redirects: Option<Redirects>,
     pub mounts: Option<Mounts>,
 }
@@ -199,7 +211,9 @@ pub fn start(
     let (s3, http) = (s3?, http?);
     let connections = Arc::new(Connections::default());
     let metrics = Metrics::new(fs.clone(), Arc::clone(&connections), observer);
-    let limits = Limits { connections: process::connections_of(DOORS), ..Limits::default() };
+    let nfs = sockets.nfs.lock().take();
+    let most = process::connections_of(DOORS + u64::from(nfs.is_some()));
+    let limits = Limits { connections: most, ..Limits::default() };
     let serving = Serving { tls: tls.clone(), limits, connections };
     let (domains, classes) = (sockets.domains.clone(), sockets.classes);
     let public_acl = sockets.public_acl;
@@ -212,6 +226,10 @@ pub fn start(
     let mut served = JoinSet::new();
     served.spawn(serve::serve(s3, s3_door, serving.clone(), stopped.clone()));
     served.spawn(serve::serve(http, http_door, serving, stopped.clone()));
+    if let Some(bound) = nfs {
+        let missing = || Failure::new("the NFS door has no key for handles");
+        served.spawn(bound.serve(fs, offers.handles.ok_or_else(missing)?, most, stopped)?);
+    }
     if let Some(tls) = tls {
         // Never ends by itself.
         tokio::spawn(tls.watch());

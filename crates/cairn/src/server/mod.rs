@@ -4,6 +4,7 @@ pub mod doors;
 pub mod duties;
 pub mod log;
 pub mod mounts;
+pub mod nfs;
 pub mod open;
 mod otlp;
 pub mod process;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use cairn_auth::HandleKey;
 use clap::ValueEnum;
 use tokio::sync::watch;
 
@@ -24,7 +26,7 @@ use open::Parts;
 /// How long answers may take to fail once the store has.
 const FAILED_GRACE: Duration = Duration::from_secs(2);
 
-/// Serve a store: its S3 and HTTP doors, on this machine's disk
+/// Serve a store: its S3, HTTP and NFS doors, on this machine's disk
 ///
 /// An empty or missing DIR becomes a new store, and its first credentials are printed, once. Stop
 /// it with SIGTERM or Ctrl-C: requests in progress have 30 seconds to end. Nothing acknowledged is
@@ -48,6 +50,7 @@ Examples:
   cairn server /srv/cairn
   cairn server /srv/cairn --s3 0.0.0.0:9000 --http 0.0.0.0:8080 \\
       --tls-cert fullchain.pem --tls-key privkey.pem --domain s3.example.org
+  cairn server /srv/cairn --nfs 0.0.0.0:2049 --nfs-client 10.0.0.0/8
   CAIRN_ROOT_KEY=admin CAIRN_ROOT_SECRET=... cairn server /data --log-format json")]
 pub struct Args {
     /// The data directory
@@ -96,7 +99,8 @@ async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let (stop, stopped) = watch::channel(false);
     let duties = duties::start(&parts, args.scrub_days, &stopped);
     let mounts = Some(mounts::of_server(&parts));
-    let offers = doors::Offers { mounts, ..doors::Offers::default() };
+    let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
+    let offers = doors::Offers { mounts, handles, ..doors::Offers::default() };
     let served = doors::start((&parts.fs, &parts.admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     match new {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::target::Query;
-use super::{Body, dump, json_of, no_content, rfc3339};
+use super::{Body, dump, exports, json_of, no_content, rfc3339};
 use crate::admit::Admit;
 
 /// One request to `/admin/`.
@@ -47,6 +47,11 @@ pub async fn reply(
             admit.fs().run(caller, verb).await?;
             Ok(no_content())
         }
+        ("GET", ("exports", "")) => Ok(exports::list(admit, caller).await?),
+        ("POST", ("exports", "")) => Ok(exports::add(admit, caller, parse(request.json)?).await?),
+        ("DELETE", ("exports", bucket)) if !bucket.is_empty() => {
+            Ok(exports::remove(admit, caller, bucket).await?)
+        }
         ("POST", ("tokens", "")) => Ok(add_token(admit, caller, parse(request.json)?).await?),
         ("GET", ("status", "")) => Ok(status(admit).await?),
         ("GET", ("meta", "dump")) => Ok(dump::reply(admit.fs(), caller).await?),
@@ -55,8 +60,10 @@ pub async fn reply(
             let report = admit.fs().collect_garbage(caller, dry_run).await?;
             Ok(json_of(StatusCode::OK, &ShownGc::from(report)))
         }
-        (_, ("keys", "")) => Err(Failure::Method { allow: "GET, POST" }),
-        (_, ("keys" | "tokens", id)) if !id.is_empty() => Err(Failure::Method { allow: "DELETE" }),
+        (_, ("keys" | "exports", "")) => Err(Failure::Method { allow: "GET, POST" }),
+        (_, ("keys" | "tokens" | "exports", id)) if !id.is_empty() => {
+            Err(Failure::Method { allow: "DELETE" })
+        }
         (_, ("users", "")) => Err(Failure::Method { allow: "GET" }),
         (_, ("users", _)) => Err(Failure::Method { allow: "PATCH" }),
         (_, ("tokens" | "gc", "")) => Err(Failure::Method { allow: "POST" }),

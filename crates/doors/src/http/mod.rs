@@ -18,6 +18,7 @@ mod delete;
 mod digest;
 mod dump;
 mod error;
+mod exports;
 mod files;
 mod get;
 mod headers;

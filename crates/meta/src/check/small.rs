@@ -3,19 +3,19 @@
 use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
-use cairn_base::{Result, SessionId, UserId};
+use cairn_base::{BucketId, Result, SessionId, UserId};
 
 use super::report::About;
 use super::tables::{Checker, number, only_number};
 use crate::keys;
 use crate::rows::{
-    AccessKey, Reserved, Row, Session, SessionState, Slot, Token, User, decode_number,
+    AccessKey, Export, Reserved, Row, Session, SessionState, Slot, Token, User, decode_number,
 };
 
 pub fn check(checker: &mut Checker<'_>) -> Result<()> {
     check_sessions(checker)?;
-    let highest_user = check_users(checker)?;
-    check_counters(checker, highest_user)
+    let highest = check_users(checker)?;
+    check_counters(checker, highest)
 }
 
 fn check_sessions(checker: &mut Checker<'_>) -> Result<()> {
@@ -65,12 +65,21 @@ enum Line {
     Name(String, UserId),
     /// An access key or a token, and whose it is.
     Credential(UserId),
+    Export(BucketId, Export),
 }
 
-fn check_users(checker: &mut Checker<'_>) -> Result<u64> {
+/// The highest numbers in use.
+#[derive(Default)]
+struct Highest {
+    user: u64,
+    export: u64,
+}
+
+fn check_users(checker: &mut Checker<'_>) -> Result<Highest> {
     let mut names: HashMap<String, UserId> = HashMap::new();
     let mut users: HashMap<UserId, String> = HashMap::new();
     let mut holders: HashSet<UserId> = HashSet::new();
+    let mut highest = Highest::default();
     // The sort is in the key and decides on the row, so both go through as they are.
     let keep = |row: &Bytes| Ok(row.clone());
     checker.each(
@@ -81,6 +90,13 @@ fn check_users(checker: &mut Checker<'_>) -> Result<u64> {
             Ok(Some(Line::User(user, name))) => drop(users.insert(user, name)),
             Ok(Some(Line::Name(name, user))) => drop(names.insert(name, user)),
             Ok(Some(Line::Credential(user))) => drop(holders.insert(user)),
+            Ok(Some(Line::Export(bucket, export))) => {
+                highest.export = highest.export.max(export.number);
+                holders.insert(export.user);
+                if !checker.facts.buckets.contains_key(&bucket) {
+                    checker.report.add(About::Bucket(bucket), "is exported, and does not exist");
+                }
+            }
             Ok(None) => checker.report.add(About::Row(key), "a key of an unknown form"),
             Err(error) => checker.report.add(About::Row(key), error.to_string()),
         },
@@ -96,10 +112,11 @@ fn check_users(checker: &mut Checker<'_>) -> Result<u64> {
         checker.report.add(About::Store, what);
     }
     for user in holders.iter().filter(|user| !users.contains_key(user)) {
-        let what = format!("a credential is of user {user}, who does not exist");
+        let what = format!("a credential or export is of user {user}, who does not exist");
         checker.report.add(About::Store, what);
     }
-    Ok(users.keys().map(|user| user.0).max().unwrap_or(0))
+    highest.user = users.keys().map(|user| user.0).max().unwrap_or(0);
+    Ok(highest)
 }
 
 fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
@@ -107,6 +124,11 @@ fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
     Ok(match head {
         b"ka" => Some(Line::Credential(AccessKey::decode(row)?.user)),
         b"kt" => Some(Line::Credential(Token::decode(row)?.user)),
+        b"ke" => {
+            let bucket = rest.try_into().ok().map(u64::from_be_bytes);
+            let export = Export::decode(row)?;
+            bucket.map(|bucket| Line::Export(BucketId(bucket), export))
+        }
         b"kn" => {
             let name = String::from_utf8_lossy(rest).into_owned();
             Some(Line::Name(name, UserId(decode_number(row)?)))
@@ -120,12 +142,13 @@ fn parse(key: &Bytes, row: &Bytes) -> Result<Option<Line>> {
     })
 }
 
-fn check_counters(checker: &mut Checker<'_>, highest_user: u64) -> Result<()> {
-    let names = ["cluster", "next_ino", "next_user"];
+fn check_counters(checker: &mut Checker<'_>, in_use: Highest) -> Result<()> {
+    let names = ["cluster", "next_ino", "next_user", "next_export"];
     let rows = checker.snapshot.get(&names.map(keys::config))?;
     // The highest number in use, and that of a store in which nothing was ever made.
-    let (ino, user) = (checker.facts.highest_ino, highest_user);
-    let highest = [None, Some((ino, 1)), Some((user, 0))];
+    let Highest { user, export } = in_use;
+    let ino = checker.facts.highest_ino;
+    let highest = [None, Some((ino, 1)), Some((user, 0)), Some((export, 0))];
     for ((name, row), highest) in names.iter().zip(rows).zip(highest) {
         let number = row.as_ref().map(decode_number).transpose();
         let what = match (number, highest) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_auth::{Caller, Visibility};
+use cairn_auth::{Caller, Network, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::{BlockId, BodyId, GroupId, Ino, Result, SessionId, Timestamp, UserId};
 
@@ -18,13 +18,15 @@ use crate::ops::conditions::Conditions;
 use crate::ops::copy_object::CopyObject;
 use crate::ops::credentials::{AddAccessKey, AddToken};
 use crate::ops::delete_object::DeleteObject;
+use crate::ops::exports::AddExport;
 use crate::ops::multipart::{
     CompleteUpload, CreateUpload, PutPart, TakeParts, TakenPart, UploadName,
 };
 use crate::ops::put_object::{NewContent, PutObject};
 use crate::ops::sessions::{Format, OpenSession};
 use crate::rows::{
-    BucketKind, Extent, Extents, ObjectAttributes, Place, Row, Session, SessionState, encode_number,
+    BucketKind, Extent, Extents, ObjectAttributes, Place, Row, Session, SessionState, Squash,
+    encode_number,
 };
 use crate::{Verb, keys};
 
@@ -109,6 +111,7 @@ fn store() -> Rig {
     rig.system(AddToken { id, hash: [1; 32], user, expires });
     let (kind, visibility) = (BucketKind::S3, Visibility::Private);
     rig.run(CreateBucket { name: BUCKET.into(), kind, visibility });
+    rig.system(export());
     rig.put("inline", NewContent::Inline(Bytes::from_static(b"0123456789")), 10);
     rig.put("deep/er/inline", NewContent::Inline(Bytes::from_static(b"0123456789")), 10);
     let content = rig.content(3);
@@ -118,6 +121,19 @@ fn store() -> Rig {
     multipart(&mut rig, "parts", true);
     multipart(&mut rig, "pending", false);
     rig
+}
+
+fn export() -> AddExport {
+    AddExport {
+        bucket: BUCKET.into(),
+        user: "root".into(),
+        read_only: true,
+        squash: Squash::All,
+        uid: 7,
+        gid: 8,
+        clients: vec![Network::parse("10.0.0.0/8").unwrap()],
+        any_client: false,
+    }
 }
 
 /// An operation that came from another machine.
@@ -267,8 +283,8 @@ fn any_missing_row_is_found() {
     let rig = store();
     let edited = Edited::of(&rig);
     for missing in edited.rows.keys() {
-        // That a credential, a reply or a session was there, nothing else says.
-        let tables: [&[u8]; 3] = [b"ka", b"kt", b"q"];
+        // That a credential, an export, a reply or a session was there, nothing else says.
+        let tables: [&[u8]; 4] = [b"ka", b"kt", b"ke", b"q"];
         let unused = keys::session(SessionId(78));
         if tables.iter().any(|table| missing.starts_with(table)) || *missing == unused {
             continue;

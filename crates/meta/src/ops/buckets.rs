@@ -405,6 +405,7 @@ impl Verb for DeleteBucket {
         remove_entry(view, context, Ino::ROOT, self.name.as_bytes(), Kind::Directory)?;
         view.delete(keys::bucket(opened.id));
         view.delete(keys::usage(opened.id));
+        view.delete(keys::export(opened.id));
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ pub mod create;
 pub mod credentials;
 pub mod delete_object;
 pub mod edit;
+pub mod exports;
 pub mod gc;
 pub mod getattr;
 pub mod link;

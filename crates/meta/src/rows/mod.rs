@@ -7,6 +7,7 @@ mod bucket;
 mod cluster;
 mod credentials;
 mod directory;
+mod export;
 mod extents;
 mod inode;
 mod locks;
@@ -20,6 +21,7 @@ pub use bucket::{Bucket, BucketKind, Usage};
 pub use cluster::Grant;
 pub use credentials::{AccessKey, Token, User};
 pub use directory::{Drain, Draining, Entry, Freed, Reserved, Session, SessionState, Slot, Tally};
+pub use export::{Export, Squash};
 pub use extents::{Extent, Extents, Place};
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
@@ -115,6 +117,7 @@ mod tests {
             of("directory", &Slot::default()),
             of("directory", &Draining::from(Drain::Prepared { session: SessionId(1) })),
             of("directory", &Freed::new(GroupId(1))),
+            of("export", &Export { user: UserId(1), ..Export::default() }),
             of("extents", &Extents::default()),
             of("inode", &Inode::default()),
             of("locks", &Locks::default()),
@@ -145,6 +148,7 @@ mod tests {
             ("cluster", include_str!("cluster.rs")),
             ("credentials", include_str!("credentials.rs")),
             ("directory", include_str!("directory.rs")),
+            ("export", include_str!("export.rs")),
             ("extents", include_str!("extents.rs")),
             ("inode", include_str!("inode.rs")),
             ("locks", include_str!("locks.rs")),

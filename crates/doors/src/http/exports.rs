@@ -1,0 +1,99 @@
+//! `/admin/exports`: buckets that clients of NFS reach.
+
+use cairn_auth::{Caller, Network};
+use cairn_base::{Error, Result};
+use cairn_fs::ops::exports::{AddExport, ListExports, ListedExport, RemoveExport};
+use cairn_fs::rows::Squash;
+use http::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::{Body, json_of, no_content, rfc3339};
+use crate::admit::Admit;
+
+/// Whom squashed clients are taken for, where nobody says: nobody.
+const NOBODY: u32 = 65_534;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct New {
+    bucket: String,
+    user: String,
+    clients: Vec<String>,
+    #[serde(default)]
+    any_client: bool,
+    #[serde(default)]
+    read_only: bool,
+    #[serde(default)]
+    squash: Option<String>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    bucket: String,
+    user: String,
+    /// Nobody gets in: the user is disabled.
+    disabled: bool,
+    clients: Vec<String>,
+    read_only: bool,
+    squash: &'static str,
+    uid: u32,
+    gid: u32,
+    created: String,
+}
+
+const SQUASHES: [(Squash, &str); 3] =
+    [(Squash::Root, "root"), (Squash::All, "all"), (Squash::None, "none")];
+
+fn squash(word: &str) -> Result<Squash> {
+    let found = SQUASHES.iter().find(|(_, name)| *name == word);
+    let bad = || Error::Invalid(format!("squash {word:?}: use root, all or none"));
+    found.map(|(squash, _)| *squash).ok_or_else(bad)
+}
+
+impl From<ListedExport> for Shown {
+    fn from(listed: ListedExport) -> Shown {
+        let ListedExport { bucket, user, disabled, export, .. } = listed;
+        let word = SQUASHES.iter().find(|(squash, _)| *squash == export.squash);
+        Shown {
+            bucket,
+            user,
+            disabled,
+            clients: export.clients.iter().map(Network::to_string).collect(),
+            read_only: export.read_only,
+            squash: word.map_or("", |(_, word)| word),
+            uid: export.uid,
+            gid: export.gid,
+            created: rfc3339(export.created),
+        }
+    }
+}
+
+pub async fn list(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
+    let exports = admit.fs().read(caller, ListExports).await?;
+    let exports: Vec<Shown> = exports.into_iter().map(Shown::from).collect();
+    Ok(json_of(StatusCode::OK, &serde_json::json!({ "exports": exports })))
+}
+
+pub async fn add(admit: &Admit, caller: &Caller, new: New) -> Result<Response<Body>> {
+    let clients: Result<Vec<Network>> =
+        new.clients.iter().map(|text| Network::parse(text)).collect();
+    let verb = AddExport {
+        bucket: new.bucket,
+        user: new.user,
+        read_only: new.read_only,
+        squash: new.squash.map_or(Ok(Squash::default()), |word| squash(&word))?,
+        uid: new.uid.unwrap_or(NOBODY),
+        gid: new.gid.unwrap_or(NOBODY),
+        clients: clients?,
+        any_client: new.any_client,
+    };
+    admit.fs().run(caller, verb).await?;
+    Ok(no_content())
+}
+
+pub async fn remove(admit: &Admit, caller: &Caller, bucket: &str) -> Result<Response<Body>> {
+    admit.fs().run(caller, RemoveExport { bucket: bucket.to_owned() }).await?;
+    Ok(no_content())
+}

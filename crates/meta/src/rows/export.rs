@@ -1,0 +1,141 @@
+//! Exports: buckets that clients without credentials reach, by their addresses.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use cairn_auth::{Network, Posix};
+use cairn_base::codec::{Fields, Writer};
+use cairn_base::{Result, Timestamp, UserId};
+use serde::{Deserialize, Serialize};
+
+use super::{FORMAT, Row, narrow, unexpected, unzigzag, zigzag};
+
+/// Whose identity a client does not get.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum Squash {
+    /// That of root.
+    #[default]
+    Root,
+    /// Anybody's.
+    All,
+    /// Nobody is squashed.
+    None,
+}
+
+/// The export of a bucket: the row `k e <bucket>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Export {
+    /// No other export ever has the same: handles of a former export of the bucket open nothing.
+    pub number: u64,
+    /// As whom the store knows its clients.
+    pub user: UserId,
+    pub read_only: bool,
+    pub squash: Squash,
+    /// Whom squashed clients are taken for.
+    pub uid: u32,
+    pub gid: u32,
+    /// Where clients may be.
+    pub clients: Vec<Network>,
+    pub created: Timestamp,
+    pub unknown: Vec<u8>,
+}
+
+impl Export {
+    pub fn admits(&self, address: IpAddr) -> bool {
+        self.clients.iter().any(|network| network.contains(address))
+    }
+
+    /// As whom a client acts who says that it acts as `claimed`; without that as nobody.
+    pub fn identity(&self, claimed: Option<Posix>) -> Posix {
+        let nobody = || Posix { uid: self.uid, gid: self.gid, groups: Vec::new() };
+        match (self.squash, claimed) {
+            (Squash::All, _) | (_, None) => nobody(),
+            (Squash::None, Some(claimed)) => claimed,
+            (Squash::Root, Some(claimed)) if claimed.uid == 0 => nobody(),
+            (Squash::Root, Some(Posix { uid, gid, groups })) => {
+                // Neither is anybody in the group of root.
+                let squashed = |group: u32| if group == 0 { self.gid } else { group };
+                let groups = groups.into_iter().map(squashed).collect();
+                Posix { uid, gid: squashed(gid), groups }
+            }
+        }
+    }
+}
+
+impl Row for Export {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        let squash = match self.squash {
+            Squash::Root => 0,
+            Squash::All => 1,
+            Squash::None => 2,
+        };
+        writer
+            .number(1, self.number)
+            .number(2, self.user.0)
+            .number(3, u64::from(self.read_only))
+            .number(4, squash)
+            .number(5, self.uid.into())
+            .number(6, self.gid.into());
+        for client in &self.clients {
+            writer.bytes(7, &client.to_bytes());
+        }
+        writer.number(8, zigzag(self.created.0)).raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Export> {
+        let mut export = Export::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => export.number = field.number()?,
+                2 => export.user = UserId(field.number()?),
+                3 => export.read_only = field.number()? != 0,
+                4 => {
+                    export.squash = match field.number()? {
+                        0 => Squash::Root,
+                        1 => Squash::All,
+                        2 => Squash::None,
+                        other => return Err(unexpected("squash of an export", other)),
+                    };
+                }
+                5 => export.uid = narrow("uid", field.number()?)?,
+                6 => export.gid = narrow("gid", field.number()?)?,
+                7 => {
+                    let network = Network::from_bytes(&field.value);
+                    let bad = |_| unexpected("client of an export", format!("{:?}", field.value));
+                    export.clients.push(network.map_err(bad)?);
+                }
+                8 => export.created = Timestamp(unzigzag(field.number()?)),
+                _ => field.keep(&mut export.unknown),
+            }
+        }
+        match export.user {
+            UserId::NOBODY => Err(unexpected("export", "no user")),
+            _ => Ok(export),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_act_as_the_squash_says() {
+        let of = |squash| Export { squash, uid: 65_534, gid: 65_533, ..Export::default() };
+        let posix = |uid, gid, groups: &[u32]| Posix { uid, gid, groups: groups.to_vec() };
+        let nobody = posix(65_534, 65_533, &[]);
+        for (squash, claimed, is) in [
+            (Squash::Root, posix(7, 8, &[9, 0]), posix(7, 8, &[9, 65_533])),
+            (Squash::Root, posix(7, 0, &[]), posix(7, 65_533, &[])),
+            (Squash::Root, posix(0, 8, &[9]), nobody.clone()),
+            (Squash::All, posix(7, 8, &[9]), nobody.clone()),
+            (Squash::None, posix(0, 0, &[9]), posix(0, 0, &[9])),
+        ] {
+            assert_eq!(of(squash).identity(Some(claimed)), is);
+            assert_eq!(of(squash).identity(None), nobody);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What all calls need: the file system, and from a handle whom a client acts as, and where.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::{Caller, HandleKey, Posix as Identity};
+use cairn_base::{BucketId, Error, Ino, Result, Rng};
+use cairn_fs::Fs;
+use cairn_fs::ops::exports::{FindExport, ListExports, ListedExport};
+use cairn_fs::rows::Export;
+use cairn_posix::{Attributes, Changes, Intent, Nobody, Options, Posix, Who};
+use tokio::runtime::Handle as Runtime;
+
+use crate::handle::{BYTES, Handle};
+use crate::limits::DIRTY_BYTES;
+use crate::openings::Openings;
+use crate::replies::Replies;
+use crate::status::Status;
+
+/// How often what was written is looked after.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Clients open files by themselves, and say nothing of that.
+pub const READING: Intent = Intent { resumes: true, ..Intent::READING };
+pub const WRITING: Intent = Intent { resumes: true, ..Intent::WRITING };
+
+/// The store as a file system for clients.
+pub struct Desk {
+    pub posix: Arc<Posix>,
+    pub openings: Openings,
+    pub replies: Replies,
+    key: HandleKey,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub address: IpAddr,
+    /// As it says itself.
+    pub identity: Option<Identity>,
+}
+
+/// An inode that a client asks about.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub ino: Ino,
+    pub bucket: BucketId,
+    export: u64,
+    pub is_read_only: bool,
+    /// On whose behalf.
+    pub who: Who,
+}
+
+impl Place {
+    fn new(bucket: BucketId, export: Export, ino: Ino, identity: Identity) -> Place {
+        let Identity { uid, gid, groups } = identity;
+        let who = Who::new(uid, gid, &groups).for_user(Caller::verified(export.user));
+        let (number, is_read_only) = (export.number, export.read_only);
+        Place { ino, bucket, export: number, is_read_only, who }
+    }
+
+    /// Where the export begins.
+    pub fn is_top(&self) -> bool {
+        self.ino == self.bucket.ino()
+    }
+
+    pub fn who(&self) -> Who {
+        self.who.clone()
+    }
+
+    pub fn check_writable(&self) -> Result<(), Status> {
+        if self.is_read_only { Err(Status::ROFS) } else { Ok(()) }
+    }
+
+    /// Whether both are of one export.
+    pub fn is_beside(&self, other: &Place) -> bool {
+        (self.bucket, self.export) == (other.bucket, other.export)
+    }
+}
+
+impl Desk {
+    /// `fs` posts nothing: what it says is done is durable.
+    pub fn new(fs: Fs, key: HandleKey, rng: &dyn Rng, runtime: Runtime) -> Arc<Desk> {
+        let options = Options { dirty_bytes: DIRTY_BYTES, opens_nothing: false };
+        // Whoever asks brings a user. Without one nothing may be done.
+        let posix = Posix::new(fs, Caller::anonymous(), runtime, Arc::new(Nobody), options);
+        posix.follow_changes();
+        let openings = Openings::new(Arc::clone(&posix), rng.next_u64());
+        Arc::new(Desk { posix, openings, replies: Replies::default(), key })
+    }
+
+    /// Looks after what was written, until the desk is gone.
+    pub(crate) async fn sweep(desk: std::sync::Weak<Desk>) {
+        loop {
+            tokio::time::sleep(SWEEP).await;
+            let Some(desk) = desk.upgrade() else { return };
+            desk.posix.sweep();
+            desk.openings.sweep().await;
+        }
+    }
+
+    /// Has all that was written become durable.
+    pub async fn close(&self) {
+        self.openings.close_all().await;
+    }
+
+    /// What a client may ask about that brings this handle.
+    ///
+    /// # Errors
+    /// `BADHANDLE`, `STALE` if the export has ended, `ACCES` if it is not for that client.
+    pub async fn place(&self, client: &Client, handle: &[u8]) -> Result<Place, Status> {
+        let Handle { bucket, export: number, ino } = Handle::open(&self.key, handle)?;
+        let (system, verb) = (Caller::system(), FindExport { bucket });
+        let fs = self.posix.fs();
+        let found = match fs.read_now(&system, &verb) {
+            Some(found) => found,
+            None => fs.read(&system, verb).await,
+        };
+        let export = found.map_err(|error| Status::of(&error))?.ok_or(Status::STALE)?;
+        if export.number != number {
+            return Err(Status::STALE);
+        }
+        if !export.admits(client.address) {
+            return Err(Status::ACCES);
+        }
+        let identity = export.identity(client.identity.clone());
+        Ok(Place::new(bucket, export, ino, identity))
+    }
+
+    /// The top of an export, for whoever mounts it: the rights of its user alone decide.
+    pub fn top(&self, listed: ListedExport) -> Place {
+        let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
+        Place::new(listed.id, listed.export, listed.id.ino(), root)
+    }
+
+    /// The handle of an inode that was found by way of a place.
+    pub fn handle(&self, place: &Place, ino: Ino) -> [u8; BYTES] {
+        Handle { bucket: place.bucket, export: place.export, ino }.seal(&self.key)
+    }
+
+    /// Exports that a client may mount.
+    pub async fn exports(&self, client: &Client) -> Result<Vec<ListedExport>, Error> {
+        let mut listed = self.posix.fs().read(&Caller::system(), ListExports).await?;
+        listed.retain(|one| !one.disabled && one.export.admits(client.address));
+        Ok(listed)
+    }
+
+    /// Sets attributes. Whoever has a file open may cut it, whatever its mode says.
+    pub async fn set(
+        &self,
+        place: &Place,
+        ino: Ino,
+        changes: Changes,
+    ) -> Result<Attributes, Status> {
+        let mut file = None;
+        if changes.size.is_some() {
+            let opened = self.posix.open(place.who(), ino, WRITING).await;
+            file = Some(opened.map_err(|error| Status::of_inode(&error))?.file);
+        }
+        let set = self.posix.set_attributes(place.who(), ino, changes, file).await;
+        if let Some(file) = file {
+            self.posix.release(file).await;
+        }
+        set.map_err(|error| Status::of_owner(&error))
+    }
+
+    /// Attributes, where they are told beside something else.
+    pub async fn shown(&self, place: &Place) -> Option<Attributes> {
+        let found = self.posix.attributes(place.who(), place.ino, false).await;
+        found.ok().map(|(shown, _)| shown)
+    }
+}

@@ -1,0 +1,110 @@
+//! From a call to the procedure that it is of.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::desk::{Client, Desk};
+use crate::rpc::{self, Call, Reply};
+use crate::xdr::{Garbage, Reader, Writer};
+use crate::{data, inodes, list, mount, names, removes, space};
+
+const NFS: u32 = 100_003;
+const MOUNT: u32 = 100_005;
+/// Of both.
+const VERSION: u32 = 3;
+
+/// Bytes of a reply that is none of many bytes.
+const REPLY_BYTES: usize = 512;
+
+const READ: u32 = 6;
+const READDIR: u32 = 16;
+const READDIRPLUS: u32 = 17;
+
+/// How many bytes the reply to a call has, about, at most.
+pub fn reply_bytes(call: &Call) -> usize {
+    let arguments = call.arguments.clone();
+    let wanted = match (call.program, call.procedure) {
+        (NFS, READ) => data::read_bytes(arguments),
+        (NFS, READDIR) => list::list_bytes(arguments, false),
+        (NFS, READDIRPLUS) => list::list_bytes(arguments, true),
+        _ => Ok(0),
+    };
+    REPLY_BYTES + wanted.unwrap_or(0) as usize
+}
+
+/// Whether a call is one to MOUNT, which is all that is answered to datagrams.
+pub fn is_mount(call: &Call) -> bool {
+    call.program == MOUNT
+}
+
+/// Whether a call does something that a second time would not be the same.
+fn acts(procedure: u32) -> bool {
+    // SETATTR; CREATE to LINK.
+    matches!(procedure, 2 | 8..=15)
+}
+
+/// Answers a call, of which `record` is all.
+pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Reply {
+    match (call.program, call.version) {
+        (NFS, VERSION) if acts(call.procedure) => {
+            let work = async { nfs(&desk, &client, &call).await.head };
+            let head = desk.replies.once(client.address, &record, work).await;
+            Reply { head, data: Bytes::new() }
+        }
+        (NFS, VERSION) => nfs(&desk, &client, &call).await,
+        (MOUNT, VERSION) => mount(&desk, &client, &call).await,
+        (NFS | MOUNT, _) => rpc::no_version(call.xid, VERSION),
+        _ => rpc::no_program(call.xid),
+    }
+}
+
+async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
+    let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
+    let done = match call.procedure {
+        0 => nothing(&arguments, result),
+        1 => inodes::getattr(desk, client, arguments, result).await,
+        2 => inodes::setattr(desk, client, arguments, result).await,
+        3 => names::lookup(desk, client, arguments, result).await,
+        4 => inodes::access(desk, client, arguments, result).await,
+        5 => inodes::readlink(desk, client, arguments, result).await,
+        READ => data::read(desk, client, arguments, result).await,
+        7 => data::write(desk, client, arguments, result).await,
+        8 => names::create(desk, client, arguments, result).await,
+        9 => names::mkdir(desk, client, arguments, result).await,
+        10 => names::symlink(desk, client, arguments, result).await,
+        11 => names::mknod(desk, client, arguments, result).await,
+        12 => removes::remove(desk, client, arguments, result).await,
+        13 => removes::rmdir(desk, client, arguments, result).await,
+        14 => removes::rename(desk, client, arguments, result).await,
+        15 => names::link(desk, client, arguments, result).await,
+        READDIR => list::readdir(desk, client, arguments, result).await,
+        READDIRPLUS => list::readdirplus(desk, client, arguments, result).await,
+        18 => space::fsstat(desk, client, arguments, result).await,
+        19 => space::fsinfo(desk, client, arguments, result).await,
+        20 => space::pathconf(desk, client, arguments, result).await,
+        21 => data::commit(desk, client, arguments, result).await,
+        _ => return rpc::no_procedure(call.xid),
+    };
+    done.unwrap_or_else(|Garbage| rpc::garbage(call.xid))
+}
+
+async fn mount(desk: &Desk, client: &Client, call: &Call) -> Reply {
+    let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
+    let done = match call.procedure {
+        0 => nothing(&arguments, result),
+        1 => mount::mnt(desk, client, arguments, result).await,
+        2 => mount::dump(&arguments, result),
+        3 => mount::umnt(arguments, result),
+        4 => mount::umntall(&arguments, result),
+        5 => mount::export(desk, client, arguments, result).await,
+        _ => return rpc::no_procedure(call.xid),
+    };
+    done.unwrap_or_else(|Garbage| rpc::garbage(call.xid))
+}
+
+/// Whether somebody is there.
+fn nothing(arguments: &Reader, result: Writer) -> Result<Reply, Garbage> {
+    arguments.end()?;
+    Ok(result.into())
+}

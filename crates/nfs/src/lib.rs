@@ -1,0 +1,50 @@
+//! The NFS door: version 3 of NFS, with MOUNT, over TCP.
+//!
+//! It is not: POSIX (that is `cairn-posix`), nor does it decide on rights: the store's operations
+//! do, for the user as whom an export acts. It knows no locks, no Kerberos and no version 4.
+//!
+//! ```text
+//!   client ── record ──► connection ── call ──► dispatch ──► a procedure ── call ──► posix
+//!                            ▲                                  │
+//!                            │                    handle ─► export ─► whom it acts as, and where
+//!   client ◄── replies ──────┘  there now: at once; later: from a task, in any order
+//! ```
+//!
+//! Bytes of clients are read by `xdr`, `record` and `rpc`, which allocate for what came, not for
+//! what is announced. A procedure is a function of a file named after what it is about. Modules
+//! stand in floors, below. Each uses floors above it only, and none of its own.
+
+mod limits;
+mod xdr;
+
+mod record;
+
+mod rpc;
+
+mod status;
+
+mod attributes;
+mod handle;
+
+mod openings;
+mod replies;
+
+mod desk;
+
+mod data;
+mod inodes;
+mod list;
+mod mount;
+mod names;
+mod removes;
+mod space;
+
+mod dispatch;
+
+mod connection;
+mod datagrams;
+
+mod server;
+
+pub use desk::Desk;
+pub use server::{Options, serve};

@@ -1,0 +1,49 @@
+//! How much clients may ask for, and how much memory that takes.
+
+use std::time::Duration;
+
+/// Bytes of one READ or WRITE, and of a part of a listing.
+pub const IO_BYTES: u32 = 1 << 20;
+/// Bytes that a listing is best asked for in.
+pub const LIST_BYTES: u32 = 64 << 10;
+/// Bytes of a call: those of a WRITE, and what is before them.
+pub const RECORD_BYTES: usize = IO_BYTES as usize + (8 << 10);
+/// Bytes of a datagram that is a call.
+pub const DATAGRAM_BYTES: usize = 8 << 10;
+/// Bytes that are read from a connection at once, where it is not known how many come.
+pub const READ_BYTES: usize = 16 << 10;
+
+/// Calls of a connection that are worked on at the same time.
+pub const CALLS: usize = 64;
+/// Bytes of calls and of replies that one connection takes. No call is taken while there are more.
+pub const CONNECTION_BYTES: usize = 8 << 20;
+/// A client that takes no byte of its replies for so long is gone.
+pub const STALLED: Duration = Duration::from_secs(60);
+/// A connection on which nobody asks for so long is closed. Clients make another one.
+pub const IDLE: Duration = Duration::from_secs(900);
+/// How long replies may still be on their way when the server stops.
+pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// Bytes of credentials, and of a verifier.
+pub const AUTH_BYTES: usize = 400;
+/// Bytes of the name of a machine in credentials.
+pub const MACHINE_BYTES: usize = 255;
+/// Groups in credentials.
+pub const GROUPS: usize = 16;
+/// Bytes of a handle in a call, whoever made it.
+pub const HANDLE_BYTES: usize = 64;
+/// Bytes of a name in a call. Longer names than the store takes get an answer that says so.
+pub const NAME_BYTES: usize = 4096;
+/// Bytes of the target of a symbolic link, likewise.
+pub const TARGET_BYTES: usize = 8192;
+/// Bytes of a path to mount.
+pub const MOUNT_BYTES: usize = 1024;
+
+/// Files with bytes that are not written back and that a client may COMMIT.
+pub const HELD_FILES: usize = 4096;
+/// Bytes written and not written back, of all files: beyond that writers wait.
+pub const DIRTY_BYTES: u64 = 128 << 20;
+
+/// Replies that are kept for a client, and clients of which some are.
+pub const REPLIES: usize = 2048;
+pub const REPLIED_CLIENTS: usize = 1024;

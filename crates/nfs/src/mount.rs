@@ -1,0 +1,104 @@
+//! MOUNT, version 3: from a path to a handle.
+
+use cairn_base::Result;
+use cairn_posix::{Found, Kind};
+
+use crate::desk::{Client, Desk};
+use crate::handle;
+use crate::limits::MOUNT_BYTES;
+use crate::rpc::{AUTH_SYS, Reply};
+use crate::status::Status;
+use crate::xdr::{Garbage, Reader, Writer};
+
+pub async fn mnt(
+    desk: &Desk,
+    client: &Client,
+    mut arguments: Reader,
+    mut result: Writer,
+) -> Result<Reply, Garbage> {
+    let path = arguments.bytes(MOUNT_BYTES)?;
+    arguments.end()?;
+    match find(desk, client, &path).await {
+        Ok(handle) => {
+            result.number(Status::OK.0).bytes(&handle).number(1).number(AUTH_SYS);
+            Ok(result.into())
+        }
+        Err(status) => Ok(of_mount(status).alone(result, 0)),
+    }
+}
+
+/// MOUNT has fewer statuses.
+fn of_mount(status: Status) -> Status {
+    match status {
+        Status::NOENT | Status::ACCES | Status::NOTDIR | Status::INVAL | Status::NAMETOOLONG => {
+            status
+        }
+        _ => Status::SERVERFAULT,
+    }
+}
+
+/// A bucket that is exported to the client, or a directory in it.
+async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::BYTES], Status> {
+    let path = path.strip_prefix(b"/").ok_or(Status::NOENT)?;
+    let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    let bucket = names.next().ok_or(Status::ACCES)?;
+    let exports = desk.exports(client).await.map_err(|error| Status::of(&error))?;
+    let export = exports.into_iter().find(|export| export.bucket.as_bytes() == bucket);
+    // Whether there is such a bucket is not for everybody.
+    let mut place = desk.top(export.ok_or(Status::ACCES)?);
+    for name in names {
+        let found = desk.posix.lookup(place.who(), place.ino, name).await;
+        place.ino = match found.map_err(|error| Status::of_name(&error))? {
+            Found::Entry(entry) => entry.attributes.ino,
+            Found::Nothing(_) => return Err(Status::NOENT),
+        };
+    }
+    let found = desk.posix.attributes(place.who(), place.ino, false).await;
+    let (shown, _) = found.map_err(|error| Status::of_name(&error))?;
+    match shown.kind {
+        Kind::Directory => Ok(desk.handle(&place, place.ino)),
+        _ => Err(Status::NOTDIR),
+    }
+}
+
+/// Who has mounted what is not remembered: nothing depends on it.
+pub fn dump(arguments: &Reader, mut result: Writer) -> Result<Reply, Garbage> {
+    arguments.end()?;
+    result.flag(false);
+    Ok(result.into())
+}
+
+pub fn umnt(mut arguments: Reader, result: Writer) -> Result<Reply, Garbage> {
+    arguments.bytes(MOUNT_BYTES)?;
+    arguments.end()?;
+    Ok(result.into())
+}
+
+pub fn umntall(arguments: &Reader, result: Writer) -> Result<Reply, Garbage> {
+    arguments.end()?;
+    Ok(result.into())
+}
+
+/// Exports that the client may mount, and where else clients of them may be.
+pub async fn export(
+    desk: &Desk,
+    client: &Client,
+    arguments: Reader,
+    mut result: Writer,
+) -> Result<Reply, Garbage> {
+    arguments.end()?;
+    // There is no status: where they cannot be listed, there are none.
+    let exports = desk.exports(client).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "exports were not listed");
+        Vec::new()
+    });
+    for listed in exports {
+        result.flag(true).bytes(format!("/{}", listed.bucket).as_bytes());
+        for network in &listed.export.clients {
+            result.flag(true).bytes(network.to_string().as_bytes());
+        }
+        result.flag(false);
+    }
+    result.flag(false);
+    Ok(result.into())
+}

@@ -1,0 +1,323 @@
+//! LOOKUP, and what makes names: CREATE, MKDIR, SYMLINK, MKNOD and LINK.
+
+use bytes::Bytes;
+use cairn_base::limits::NAME_BYTES as LONGEST_NAME;
+use cairn_base::{Error, Result};
+use cairn_posix::{Around, Attributes, Changes, Entry, Found, Kind, Mode, Verifier};
+
+use crate::attributes::{read, write_after, write_around};
+use crate::desk::{Client, Desk, Place};
+use crate::limits::{HANDLE_BYTES, NAME_BYTES, TARGET_BYTES};
+use crate::rpc::Reply;
+use crate::status::Status;
+use crate::xdr::{Garbage, Reader, Writer};
+
+/// How a file is created.
+const UNCHECKED: u32 = 0;
+const GUARDED: u32 = 1;
+const EXCLUSIVE: u32 = 2;
+
+/// `ftype3` of what MKNOD is asked for.
+const BLOCK_DEVICE: u32 = 3;
+const CHARACTER_DEVICE: u32 = 4;
+const SOCKET: u32 = 6;
+const FIFO: u32 = 7;
+
+/// Modes of what a client names none for.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// Attempts to find or make a file while others remove and make it.
+const TRIES: u32 = 16;
+
+pub async fn lookup(
+    desk: &Desk,
+    client: &Client,
+    mut arguments: Reader,
+    mut result: Writer,
+) -> Result<Reply, Garbage> {
+    let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
+    arguments.end()?;
+    let place = match desk.place(client, &handle).await {
+        Ok(place) => place,
+        Err(status) => return Ok(status.alone(result, 1)),
+    };
+    let found = find(desk, &place, &name).await;
+    let directory = desk.shown(&place).await;
+    match found {
+        Ok(found) => {
+            result.number(Status::OK.0).bytes(&desk.handle(&place, found.ino));
+            write_after(&mut result, place.bucket, Some(&found));
+        }
+        Err(status) => {
+            let is_gone = status == Status::NOENT && directory.is_none();
+            result.number(if is_gone { Status::STALE } else { status }.0);
+        }
+    }
+    write_after(&mut result, place.bucket, directory.as_ref());
+    Ok(result.into())
+}
+
+async fn find(desk: &Desk, place: &Place, name: &[u8]) -> Result<Attributes, Status> {
+    let posix = &desk.posix;
+    let ino = match name {
+        b"." => place.ino,
+        // Nothing leads out of an export.
+        b".." if place.is_top() => place.ino,
+        b".." => {
+            let parent = posix.parent(place.who(), place.ino).await;
+            parent.map_err(|error| Status::of_inode(&error))?
+        }
+        name => {
+            let found = posix.lookup(place.who(), place.ino, name).await;
+            return match found.map_err(|error| Status::of_name(&error))? {
+                Found::Entry(entry) => Ok(entry.attributes),
+                Found::Nothing(_) => Err(Status::NOENT),
+            };
+        }
+    };
+    let found = posix.attributes(place.who(), ino, false).await;
+    let (shown, _) = found.map_err(|error| Status::of_inode(&error))?;
+    if shown.kind == Kind::Directory { Ok(shown) } else { Err(Status::NOTDIR) }
+}
+
+/// What is to be made, besides its name.
+enum New {
+    /// The file that is there may be the one.
+    Unchecked(Changes),
+    Node(Kind, Changes),
+    Once(Verifier),
+    Directory(Changes),
+    Symlink(Bytes, Changes),
+    /// A device.
+    Refused(Status),
+}
+
+pub async fn create(
+    desk: &Desk,
+    client: &Client,
+    mut arguments: Reader,
+    result: Writer,
+) -> Result<Reply, Garbage> {
+    let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
+    let new = match arguments.number()? {
+        UNCHECKED => read(&mut arguments)?.map(New::Unchecked),
+        GUARDED => read(&mut arguments)?.map(|changes| New::Node(Kind::File, changes)),
+        EXCLUSIVE => Ok(New::Once(arguments.verifier()?)),
+        _ => return Err(Garbage),
+    };
+    arguments.end()?;
+    Ok(make_in(desk, client, (&handle, &name), new, result).await)
+}
+
+pub async fn mkdir(
+    desk: &Desk,
+    client: &Client,
+    mut arguments: Reader,
+    result: Writer,
+) -> Result<Reply, Garbage> {
+    let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
+    let new = read(&mut arguments)?.map(New::Directory);
+    arguments.end()?;
+    Ok(make_in(desk, client, (&handle, &name), new, result).await)
+}
+
+pub async fn symlink(
+    desk: &Desk,
+    client: &Client,
+    mut arguments: Reader,
+    result: Writer,
+) -> Result<Reply, Garbage> {
+    let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
+    let (changes, target) = (read(&mut arguments)?, arguments.bytes(TARGET_BYTES)?);
+    arguments.end()?;
+    let new = changes.map(|changes| New::Symlink(target, Changes { mode: None, ..changes }));
+    Ok(make_in(desk, client, (&handle, &name), new, result).await)
+}
+
+pub async fn mknod(
+    desk: &Desk,
+    client: &Client,
+    mut arguments: Reader,
+    result: Writer,
+) -> Result<Reply, Garbage> {
+    let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
+    let new = match arguments.number()? {
+        BLOCK_DEVICE | CHARACTER_DEVICE => {
+            let (_, _device) = (read(&mut arguments)?, arguments.long()?);
+            Ok(New::Refused(Status::NOTSUPP))
+        }
+        SOCKET => read(&mut arguments)?.map(|changes| New::Node(Kind::Socket, changes)),
+        FIFO => read(&mut arguments)?.map(|changes| New::Node(Kind::Fifo, changes)),
+        _ => Ok(New::Refused(Status::BADTYPE)),
+    };
+    arguments.end()?;
+    Ok(make_in(desk, client, (&handle, &name), new, result).await)
+}
+
+/// Makes something in a directory, and says how that went.
+async fn make_in(
+    desk: &Desk,
+    client: &Client,
+    (handle, name): (&[u8], &[u8]),
+    new: Result<New, Status>,
+    mut result: Writer,
+) -> Reply {
+    let place = match desk.place(client, handle).await {
+        Ok(place) => place,
+        Err(status) => return status.alone(result, 2),
+    };
+    let work = async {
+        place.check_writable()?;
+        make(desk, &place, name, new?).await
+    };
+    let (made, [around]) = desk.posix.around(&place.who, [place.ino], work).await;
+    match made {
+        Ok(made) => {
+            result.number(Status::OK.0).flag(true).bytes(&desk.handle(&place, made.ino));
+            write_after(&mut result, place.bucket, Some(&made));
+        }
+        Err(status) => {
+            result.number(of_child(status, &around).0);
+        }
+    }
+    write_around(&mut result, place.bucket, &around);
+    result.into()
+}
+
+/// A name that is not found in a directory that is gone is not what is missing.
+fn of_child(status: Status, around: &Around) -> Status {
+    match status {
+        Status::NOENT if around.after.is_none() => Status::STALE,
+        status => status,
+    }
+}
+
+/// Names that are made are text: the other doors have no others.
+fn text(name: &[u8]) -> Result<&str, Status> {
+    std::str::from_utf8(name).map_err(|_| Status::INVAL)
+}
+
+async fn make(desk: &Desk, place: &Place, name: &[u8], new: New) -> Result<Attributes, Status> {
+    let (posix, name) = (&desk.posix, text(name)?);
+    let at = (place.ino, name);
+    let mode = |bits: Option<u32>, or| Mode { bits: bits.unwrap_or(or), umask: 0 };
+    let (made, changes) = match new {
+        New::Unchecked(changes) => return find_or_make(desk, place, name, changes).await,
+        New::Node(kind, changes) => {
+            let mode = mode(changes.mode, FILE_MODE);
+            (posix.make_node(place.who(), at, kind, mode).await, changes)
+        }
+        New::Once(verifier) => {
+            let mode = mode(None, FILE_MODE);
+            let made = posix.create_once(place.who(), at, mode, verifier).await;
+            (made, Changes::default())
+        }
+        New::Directory(changes) => {
+            let mode = mode(changes.mode, DIRECTORY_MODE);
+            (posix.make_directory(place.who(), at, mode).await, changes)
+        }
+        New::Symlink(target, changes) => {
+            (posix.make_symlink(place.who(), at, &target).await, changes)
+        }
+        New::Refused(status) => return Err(status),
+    };
+    let made = made.map_err(|error| Status::of_name(&error))?;
+    set_rest(desk, place, made, changes).await
+}
+
+async fn find_or_make(
+    desk: &Desk,
+    place: &Place,
+    name: &str,
+    changes: Changes,
+) -> Result<Attributes, Status> {
+    let mode = Mode { bits: changes.mode.unwrap_or(FILE_MODE), umask: 0 };
+    for _ in 0..TRIES {
+        let at = (place.ino, name);
+        match desk.posix.make_node(place.who(), at, Kind::File, mode).await {
+            Ok(made) => return set_rest(desk, place, made, changes).await,
+            Err(Error::Exists(_)) => {}
+            Err(error) => return Err(Status::of_name(&error)),
+        }
+        let found = desk.posix.lookup(place.who(), place.ino, name.as_bytes()).await;
+        match found.map_err(|error| Status::of_name(&error))? {
+            Found::Entry(entry) if entry.attributes.kind != Kind::File => {
+                return Err(Status::EXIST);
+            }
+            // Of a file that is there only the size is set.
+            Found::Entry(entry) if changes.size.is_some() => {
+                let size = Changes { size: changes.size, ..Changes::default() };
+                return desk.set(place, entry.attributes.ino, size).await;
+            }
+            Found::Entry(entry) => return Ok(entry.attributes),
+            Found::Nothing(_) => {}
+        }
+    }
+    Err(Status::JUKEBOX)
+}
+
+/// Sets what something new was not made with.
+async fn set_rest(
+    desk: &Desk,
+    place: &Place,
+    made: Entry,
+    wanted: Changes,
+) -> Result<Attributes, Status> {
+    let made = made.attributes;
+    let rest = Changes {
+        mode: None,
+        uid: wanted.uid.filter(|uid| *uid != made.uid),
+        gid: wanted.gid.filter(|gid| *gid != made.gid),
+        size: wanted.size.filter(|size| made.kind == Kind::File && *size != made.size),
+        ..wanted
+    };
+    match rest == Changes::default() {
+        true => Ok(made),
+        false => desk.set(place, made.ino, rest).await,
+    }
+}
+
+pub async fn link(
+    desk: &Desk,
+    client: &Client,
+    mut arguments: Reader,
+    mut result: Writer,
+) -> Result<Reply, Garbage> {
+    let file = arguments.bytes(HANDLE_BYTES)?;
+    let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
+    arguments.end()?;
+    let places = (desk.place(client, &file).await, desk.place(client, &handle).await);
+    let (file, place) = match places {
+        (Ok(file), Ok(place)) => (file, place),
+        (Err(status), _) | (_, Err(status)) => return Ok(status.alone(result, 3)),
+    };
+    let work = async {
+        place.check_writable()?;
+        if !file.is_beside(&place) {
+            return Err(Status::XDEV);
+        }
+        if name.len() > LONGEST_NAME {
+            return Err(Status::NAMETOOLONG);
+        }
+        let at = (place.ino, text(&name)?);
+        match desk.posix.make_link(place.who(), file.ino, at).await {
+            Ok(linked) => Ok(linked.attributes),
+            Err(Error::TooLarge(_)) => Err(Status::MLINK),
+            Err(error) => Err(Status::of(&error)),
+        }
+    };
+    let (linked, [around]) = desk.posix.around(&place.who, [place.ino], work).await;
+    let (status, shown) = match linked {
+        Ok(linked) => (Status::OK, Some(linked)),
+        Err(status) => {
+            let shown = desk.shown(&file).await;
+            let is_gone = status == Status::NOENT && (shown.is_none() || around.after.is_none());
+            (if is_gone { Status::STALE } else { status }, shown)
+        }
+    };
+    result.number(status.0);
+    write_after(&mut result, file.bucket, shown.as_ref());
+    write_around(&mut result, place.bucket, &around);
+    Ok(result.into())
+}

@@ -1,0 +1,148 @@
+//! Record marking (RFC 5531, 11): a stream of records, each of fragments with their length before
+//! them.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::limits::{READ_BYTES, RECORD_BYTES};
+
+/// A record is longer than any call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooLong;
+
+/// Set in the length of the last fragment of a record.
+pub const LAST: u32 = 1 << 31;
+
+/// Takes a stream apart.
+#[derive(Default)]
+pub struct Records {
+    /// What came of the stream and was not taken yet.
+    pub came: BytesMut,
+    /// The fragments so far of a record that has several.
+    begun: BytesMut,
+}
+
+impl Records {
+    /// The next record, if all of it has come.
+    ///
+    /// # Errors
+    /// [`TooLong`] as soon as that is known: the stream means nothing from there on.
+    pub fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+        loop {
+            let Some((len, is_last)) = self.fragment()? else { return Ok(None) };
+            if self.came.len() - 4 < len {
+                return Ok(None);
+            }
+            self.came.advance(4);
+            let fragment = self.came.split_to(len);
+            if is_last && self.begun.is_empty() {
+                return Ok(Some(fragment.freeze()));
+            }
+            self.begun.extend_from_slice(&fragment);
+            if is_last {
+                return Ok(Some(std::mem::take(&mut self.begun).freeze()));
+            }
+        }
+    }
+
+    /// The length of the fragment that has begun, and whether it is the last one of its record.
+    fn fragment(&self) -> Result<Option<(usize, bool)>, TooLong> {
+        let Some(mark) = self.came.first_chunk() else { return Ok(None) };
+        let mark = u32::from_be_bytes(*mark);
+        let len = (mark & !LAST) as usize;
+        match len.saturating_add(self.begun.len()) > RECORD_BYTES {
+            true => Err(TooLong),
+            false => Ok(Some((len, mark & LAST != 0))),
+        }
+    }
+
+    /// Makes room for what is to be read next: as much as has come already, or a little.
+    pub fn reserve(&mut self) {
+        let missing = match self.fragment() {
+            Ok(Some((len, _))) => (len + 4).saturating_sub(self.came.len()),
+            _ => 0,
+        };
+        let more = self.came.len().max(READ_BYTES);
+        self.came.reserve(missing.clamp(READ_BYTES, more));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn mark(len: u32, is_last: bool) -> [u8; 4] {
+        (len | if is_last { LAST } else { 0 }).to_be_bytes()
+    }
+
+    #[test]
+    fn a_record_of_several_fragments_is_one() {
+        let mut records = Records::default();
+        for (fragment, is_last) in [("ab", false), ("", false), ("cde", true), ("x", true)] {
+            records.came.extend_from_slice(&mark(fragment.len() as u32, is_last));
+            records.came.extend_from_slice(fragment.as_bytes());
+        }
+        records.came.extend_from_slice(&mark(3, true));
+        assert_eq!(records.next().unwrap().unwrap(), "abcde");
+        assert_eq!(records.next().unwrap().unwrap(), "x");
+        assert_eq!(records.next(), Ok(None));
+        records.came.extend_from_slice(b"yz");
+        assert_eq!(records.next(), Ok(None));
+    }
+
+    #[test]
+    fn a_length_that_lies_is_refused_and_takes_no_memory() {
+        for len in [RECORD_BYTES as u32 + 1, !LAST] {
+            let mut records = Records::default();
+            records.came.extend_from_slice(&mark(len, true));
+            records.reserve();
+            assert_eq!(records.next(), Err(TooLong));
+            assert!(records.came.capacity() <= 2 * READ_BYTES);
+        }
+        let mut records = Records::default();
+        records.came.extend_from_slice(&mark(RECORD_BYTES as u32, true));
+        records.reserve();
+        assert_eq!(records.next(), Ok(None));
+        assert!(records.came.capacity() <= 2 * READ_BYTES, "nothing of it has come");
+        // Many fragments are one record, too.
+        let mut records = Records::default();
+        let fragment = vec![0; 1 << 18];
+        for _ in 0..4 {
+            records.came.extend_from_slice(&mark(1 << 18, false));
+            records.came.extend_from_slice(&fragment);
+            assert_eq!(records.next(), Ok(None));
+        }
+        records.came.extend_from_slice(&mark(1 << 18, false));
+        assert_eq!(records.next(), Err(TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn records_are_the_same_however_they_come(
+            records in proptest::collection::vec(
+                proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 1..4),
+                1..6,
+            ),
+            step in 1usize..50,
+        ) {
+            let mut stream = Vec::new();
+            for fragments in &records {
+                for (at, fragment) in fragments.iter().enumerate() {
+                    stream.extend(mark(fragment.len() as u32, at + 1 == fragments.len()));
+                    stream.extend(fragment);
+                }
+            }
+            let (mut taken, mut reader) = (Vec::new(), Records::default());
+            for part in stream.chunks(step) {
+                reader.reserve();
+                reader.came.extend_from_slice(part);
+                while let Some(record) = reader.next().unwrap() {
+                    taken.push(record.to_vec());
+                }
+            }
+            let sent: Vec<Vec<u8>> = records.iter().map(|fragments| fragments.concat()).collect();
+            prop_assert_eq!(taken, sent);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Replies to calls that do something once, kept for clients that ask again because they have
+//! heard nothing. A call is the same if its client, its number and all of its bytes are.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use crate::limits::{REPLIED_CLIENTS, REPLIES};
+
+type Key = [u8; 32];
+/// Empty while the call is at work.
+type Kept = Arc<OnceCell<Bytes>>;
+
+#[derive(Default)]
+pub struct Replies(Mutex<Clients>);
+
+#[derive(Default)]
+struct Clients {
+    clients: HashMap<IpAddr, Client>,
+    turn: u64,
+}
+
+#[derive(Default)]
+struct Client {
+    replies: HashMap<Key, Kept>,
+    order: VecDeque<Key>,
+    /// When it asked last.
+    turn: u64,
+}
+
+impl Replies {
+    /// The reply to a call, which does its `work` once. `work` is not given up.
+    pub async fn once<F: Future<Output = Bytes>>(
+        &self,
+        client: IpAddr,
+        call: &[u8],
+        work: F,
+    ) -> Bytes {
+        let kept = self.find(client, call);
+        kept.get_or_init(|| work).await.clone()
+    }
+
+    fn find(&self, address: IpAddr, call: &[u8]) -> Kept {
+        let mut key = [0; 32];
+        key.copy_from_slice(digest(&SHA256, call).as_ref());
+        let mut state = self.0.lock();
+        state.turn += 1;
+        let turn = state.turn;
+        if state.clients.len() >= REPLIED_CLIENTS && !state.clients.contains_key(&address) {
+            let oldest = state.clients.iter().min_by_key(|(_, client)| client.turn);
+            if let Some(oldest) = oldest.map(|(address, _)| *address) {
+                state.clients.remove(&oldest);
+            }
+        }
+        let client = state.clients.entry(address).or_default();
+        client.turn = turn;
+        if let Some(kept) = client.replies.get(&key) {
+            return Arc::clone(kept);
+        }
+        if client.order.len() >= REPLIES
+            && let Some(oldest) = client.order.pop_front()
+        {
+            client.replies.remove(&oldest);
+        }
+        let kept = Kept::default();
+        client.order.push_back(key);
+        client.replies.insert(key, Arc::clone(&kept));
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_is_done_once_and_so_is_one_that_is_at_work() {
+        let (replies, done) = (Replies::default(), AtomicU32::new(0));
+        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let ask = async |last: u8, call: &'static [u8]| {
+            let work = async {
+                tokio::task::yield_now().await;
+                done.fetch_add(1, Ordering::SeqCst);
+                Bytes::from_static(call)
+            };
+            replies.once(address(last), call, work).await
+        };
+        let (one, other) = tokio::join!(ask(1, b"call"), ask(1, b"call"));
+        assert_eq!((one, other), (Bytes::from_static(b"call"), Bytes::from_static(b"call")));
+        ask(1, b"call").await;
+        assert_eq!(done.load(Ordering::SeqCst), 1);
+        ask(1, b"another").await;
+        ask(2, b"call").await;
+        assert_eq!(done.load(Ordering::SeqCst), 3);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let replies = Replies::default();
+        for call in 0..3 * REPLIES {
+            replies.find(IpAddr::from([10, 0, 0, 1]), &call.to_be_bytes());
+        }
+        for client in 0..2 * REPLIED_CLIENTS as u32 {
+            replies.find(IpAddr::from(client.to_be_bytes()), b"call");
+        }
+        let state = replies.0.lock();
+        assert_eq!(state.clients.len(), REPLIED_CLIENTS);
+        assert!(state.clients.values().all(|client| client.replies.len() <= REPLIES));
+    }
+}

@@ -1,0 +1,221 @@
+//! Calls and replies of ONC RPC, version 2 (RFC 5531).
+
+use bytes::Bytes;
+use cairn_auth::Posix;
+
+use crate::limits::{AUTH_BYTES, GROUPS, MACHINE_BYTES};
+use crate::record::LAST;
+use crate::xdr::{Garbage, Reader, Writer, padding};
+
+const CALL: u32 = 0;
+const REPLY: u32 = 1;
+const VERSION: u32 = 2;
+
+const ACCEPTED: u32 = 0;
+const DENIED: u32 = 1;
+
+const SUCCESS: u32 = 0;
+const PROGRAM_UNAVAILABLE: u32 = 1;
+const PROGRAM_MISMATCH: u32 = 2;
+const PROCEDURE_UNAVAILABLE: u32 = 3;
+const GARBAGE_ARGUMENTS: u32 = 4;
+
+const RPC_MISMATCH: u32 = 0;
+const AUTH_ERROR: u32 = 1;
+/// The credentials are no such, or of a kind that is not there.
+const BAD_CREDENTIALS: u32 = 1;
+
+const AUTH_NONE: u32 = 0;
+pub const AUTH_SYS: u32 = 1;
+
+/// A call.
+pub struct Call {
+    pub xid: u32,
+    pub program: u32,
+    pub version: u32,
+    pub procedure: u32,
+    /// Who the client says is asking; nobody else says so.
+    pub identity: Option<Posix>,
+    pub arguments: Reader,
+}
+
+/// What came.
+pub enum Incoming {
+    Call(Call),
+    /// A call that is answered by this, whatever it asks for.
+    Refused(Reply),
+}
+
+/// A reply: what it begins with, and bytes of a file.
+pub struct Reply {
+    pub head: Bytes,
+    pub data: Bytes,
+}
+
+/// Reads a call.
+///
+/// # Errors
+/// [`Garbage`] for what is no call, and gets no reply.
+pub fn read(record: Bytes) -> Result<Incoming, Garbage> {
+    let mut reader = Reader::new(record);
+    let xid = reader.number()?;
+    if reader.number()? != CALL {
+        return Err(Garbage);
+    }
+    if reader.number()? != VERSION {
+        let mut reply = reply(xid);
+        reply.number(DENIED).number(RPC_MISMATCH).number(VERSION).number(VERSION);
+        return Ok(Incoming::Refused(reply.into()));
+    }
+    let (program, version, procedure) = (reader.number()?, reader.number()?, reader.number()?);
+    let (flavor, credentials) = (reader.number()?, reader.bytes(AUTH_BYTES)?);
+    let (_, _) = (reader.number()?, reader.bytes(AUTH_BYTES)?);
+    let Ok(identity) = identity(flavor, credentials) else {
+        let mut reply = reply(xid);
+        reply.number(DENIED).number(AUTH_ERROR).number(BAD_CREDENTIALS);
+        return Ok(Incoming::Refused(reply.into()));
+    };
+    let arguments = reader;
+    Ok(Incoming::Call(Call { xid, program, version, procedure, identity, arguments }))
+}
+
+fn identity(flavor: u32, credentials: Bytes) -> Result<Option<Posix>, Garbage> {
+    let mut reader = Reader::new(credentials);
+    match flavor {
+        AUTH_NONE => Ok(None),
+        AUTH_SYS => {
+            let _stamp = reader.number()?;
+            let _machine = reader.bytes(MACHINE_BYTES)?;
+            let (uid, gid, count) = (reader.number()?, reader.number()?, reader.number()?);
+            if count as usize > GROUPS {
+                return Err(Garbage);
+            }
+            let groups = (0..count).map(|_| reader.number()).collect::<Result<_, _>>()?;
+            reader.end()?;
+            Ok(Some(Posix { uid, gid, groups }))
+        }
+        _ => Err(Garbage),
+    }
+}
+
+fn reply(xid: u32) -> Writer {
+    let mut reply = Writer::default();
+    reply.number(xid).number(REPLY);
+    reply
+}
+
+/// A reply to a call that was accepted, with a verifier that says nothing.
+fn accepted(xid: u32, outcome: u32) -> Writer {
+    let mut reply = reply(xid);
+    reply.number(ACCEPTED).number(AUTH_NONE).bytes(&[]).number(outcome);
+    reply
+}
+
+/// What was found out follows.
+pub fn success(xid: u32) -> Writer {
+    accepted(xid, SUCCESS)
+}
+
+pub fn no_program(xid: u32) -> Reply {
+    accepted(xid, PROGRAM_UNAVAILABLE).into()
+}
+
+/// The program is there in one version.
+pub fn no_version(xid: u32, version: u32) -> Reply {
+    let mut reply = accepted(xid, PROGRAM_MISMATCH);
+    reply.number(version).number(version);
+    reply.into()
+}
+
+pub fn no_procedure(xid: u32) -> Reply {
+    accepted(xid, PROCEDURE_UNAVAILABLE).into()
+}
+
+pub fn garbage(xid: u32) -> Reply {
+    accepted(xid, GARBAGE_ARGUMENTS).into()
+}
+
+impl From<Writer> for Reply {
+    fn from(head: Writer) -> Reply {
+        Reply { head: head.finish(), data: Bytes::new() }
+    }
+}
+
+impl Reply {
+    /// The record of a reply, in parts: bytes of a file are not copied.
+    pub fn into_record(self) -> [Bytes; 4] {
+        let padding = padding(self.data.len());
+        let len = self.head.len() + self.data.len() + padding;
+        let mut mark = Writer::default();
+        mark.number(LAST | u32::try_from(len).unwrap_or(0));
+        let zeros = Bytes::from_static(&[0; 3]).slice(..padding);
+        [mark.finish(), self.head, self.data, zeros]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(version: u32, flavor: u32, credentials: &[u8]) -> Bytes {
+        let mut writer = Writer::default();
+        writer.number(9).number(CALL).number(version).number(100_003).number(3).number(1);
+        writer.number(flavor).bytes(credentials).number(AUTH_NONE).bytes(&[]);
+        writer.number(77);
+        writer.finish()
+    }
+
+    fn sys(groups: u32) -> Bytes {
+        let mut writer = Writer::default();
+        writer.number(1).bytes(b"machine").number(7).number(8).number(groups);
+        for group in 0..groups {
+            writer.number(100 + group);
+        }
+        writer.finish()
+    }
+
+    fn refusal(record: Bytes) -> Vec<u32> {
+        let Ok(Incoming::Refused(reply)) = read(record) else { panic!("not refused") };
+        let mut reader = Reader::new(reply.head);
+        std::iter::from_fn(|| reader.number().ok()).collect()
+    }
+
+    #[test]
+    fn a_call_says_who_asks() {
+        let Ok(Incoming::Call(mut read_call)) = read(call(2, AUTH_SYS, &sys(16))) else {
+            panic!("not a call")
+        };
+        let identity = read_call.identity.unwrap();
+        assert_eq!((identity.uid, identity.gid, identity.groups.len()), (7, 8, 16));
+        assert_eq!((read_call.xid, read_call.arguments.number()), (9, Ok(77)));
+        let Ok(Incoming::Call(anonymous)) = read(call(2, AUTH_NONE, &[])) else {
+            panic!("not a call")
+        };
+        assert_eq!(anonymous.identity, None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_as_it_must_be() {
+        assert_eq!(refusal(call(3, AUTH_NONE, &[])), [9, REPLY, DENIED, RPC_MISMATCH, 2, 2]);
+        let bad = [9, REPLY, DENIED, AUTH_ERROR, BAD_CREDENTIALS];
+        // Kerberos is 6, TLS is 7.
+        for (flavor, credentials) in
+            [(6, Bytes::new()), (7, Bytes::new()), (AUTH_SYS, sys(17)), (AUTH_SYS, Bytes::new())]
+        {
+            assert_eq!(refusal(call(2, flavor, &credentials)), bad);
+        }
+        let longer = Bytes::from([&sys(1)[..], &[0; 4]].concat());
+        assert_eq!(refusal(call(2, AUTH_SYS, &longer)), bad);
+    }
+
+    #[test]
+    fn what_is_no_call_gets_no_reply() {
+        let whole = call(2, AUTH_SYS, &sys(2));
+        for len in 0..whole.len() - 4 {
+            assert!(read(whole.slice(..len)).is_err(), "{len} bytes");
+        }
+        let mut reply = Writer::default();
+        reply.number(9).number(REPLY);
+        assert!(read(reply.finish()).is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! Taking connections.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::Network;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::desk::Desk;
+use crate::limits::DRAIN;
+use crate::{connection, datagrams};
+
+/// How the door is served.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where clients may be: nobody else is answered. Exports say so once more, each for itself.
+    pub clients: Arc<[Network]>,
+    /// Connections at the same time. One address has a quarter of them at most.
+    pub connections: usize,
+}
+
+/// How many connections addresses have.
+#[derive(Default)]
+struct Connected(Mutex<HashMap<IpAddr, usize>>);
+
+/// A connection that is counted.
+struct Counted(Arc<Connected>, IpAddr);
+
+impl Connected {
+    /// `None` if an address has as many as it may have.
+    fn count(self: &Arc<Connected>, address: IpAddr, most: usize) -> Option<Counted> {
+        let mut connected = self.0.lock();
+        let count = connected.entry(address).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Counted(Arc::clone(self), address))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut connected = self.0.0.lock();
+        if let Some(count) = connected.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                connected.remove(&self.1);
+            }
+        }
+    }
+}
+
+/// Serves until `stopped` is true, or its sender is gone; what was written is durable then.
+/// `datagrams` are for MOUNT.
+pub async fn serve(
+    listener: TcpListener,
+    socket: Option<UdpSocket>,
+    desk: Arc<Desk>,
+    options: Options,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let sweeping = tokio::spawn(Desk::sweep(Arc::downgrade(&desk)));
+    if let Some(socket) = socket {
+        let clients = Arc::clone(&options.clients);
+        tokio::spawn(datagrams::serve(socket, Arc::clone(&desk), clients, stopped.clone()));
+    }
+    let slots = Arc::new(Semaphore::new(options.connections));
+    let (connected, most) = (Arc::new(Connected::default()), options.connections.div_ceil(4));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stop| *stop) => break,
+            accepted = accept(&listener, &slots, &options.clients) => accepted,
+        };
+        let Some((stream, address, slot)) = accepted else { break };
+        let Some(counted) = connected.count(address, most) else {
+            tracing::debug!(%address, "a connection too many was closed");
+            continue;
+        };
+        let (desk, stopped) = (Arc::clone(&desk), stopped.clone());
+        tokio::spawn(async move {
+            let _held = (slot, counted);
+            let served = connection::serve(stream, address, desk, stopped).await;
+            if let Err(error) = served {
+                tracing::debug!(%address, %error, "a connection ended");
+            }
+        });
+    }
+    drop(listener);
+    let all = u32::try_from(options.connections).unwrap_or(u32::MAX);
+    if timeout(2 * DRAIN, slots.acquire_many(all)).await.is_err() {
+        tracing::warn!("calls still in progress");
+    }
+    sweeping.abort();
+    desk.close().await;
+}
+
+/// The next connection of a client, once there is a slot for it.
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+    clients: &[Network],
+) -> Option<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                if clients.iter().any(|network| network.contains(address.ip())) {
+                    return Some((stream, address.ip(), slot));
+                }
+                tracing::debug!(%address, "a connection from outside of the networks was closed");
+            }
+            Err(error) => {
+                if !is_of_one_connection(&error) {
+                    // Out of descriptors, most likely: others must end first.
+                    tracing::warn!(%error, "accepting connections");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}

@@ -1,0 +1,97 @@
+//! What a client is told of an error.
+
+use cairn_base::Error;
+
+use crate::rpc::Reply;
+use crate::xdr::Writer;
+
+/// `nfsstat3` (RFC 1813, 2.6), of which `mountstat3` has some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status(pub u32);
+
+impl Status {
+    pub const OK: Status = Status(0);
+    pub const PERM: Status = Status(1);
+    pub const NOENT: Status = Status(2);
+    pub const IO: Status = Status(5);
+    pub const ACCES: Status = Status(13);
+    pub const EXIST: Status = Status(17);
+    pub const XDEV: Status = Status(18);
+    pub const NOTDIR: Status = Status(20);
+    pub const ISDIR: Status = Status(21);
+    pub const INVAL: Status = Status(22);
+    pub const FBIG: Status = Status(27);
+    pub const NOSPC: Status = Status(28);
+    pub const ROFS: Status = Status(30);
+    pub const MLINK: Status = Status(31);
+    pub const NAMETOOLONG: Status = Status(63);
+    pub const NOTEMPTY: Status = Status(66);
+    pub const STALE: Status = Status(70);
+    pub const BADHANDLE: Status = Status(10_001);
+    pub const NOT_SYNC: Status = Status(10_002);
+    pub const BAD_COOKIE: Status = Status(10_003);
+    pub const NOTSUPP: Status = Status(10_004);
+    pub const TOOSMALL: Status = Status(10_005);
+    pub const SERVERFAULT: Status = Status(10_006);
+    pub const BADTYPE: Status = Status(10_007);
+    /// Not now: the client tries again.
+    pub const JUKEBOX: Status = Status(10_008);
+
+    /// The result of a procedure that failed, of which nothing else is known: then `absent` flags
+    /// say what is left out.
+    pub fn alone(self, mut result: Writer, absent: u32) -> Reply {
+        result.number(self.0);
+        for _ in 0..absent {
+            result.flag(false);
+        }
+        result.into()
+    }
+
+    /// Of what a name stands for, or is to.
+    pub fn of_name(error: &Error) -> Status {
+        match error {
+            Error::TooLarge(_) => Status::NAMETOOLONG,
+            error => Status::of(error),
+        }
+    }
+
+    /// Of what a handle stands for.
+    pub fn of_inode(error: &Error) -> Status {
+        match error {
+            Error::NotFound(_) => Status::STALE,
+            error => Status::of(error),
+        }
+    }
+
+    /// Of what only the owner of an inode may.
+    pub fn of_owner(error: &Error) -> Status {
+        match error {
+            Error::Denied(_) => Status::PERM,
+            error => Status::of_inode(error),
+        }
+    }
+
+    pub fn of(error: &Error) -> Status {
+        let status = match error {
+            Error::NotFound(_) => Status::NOENT,
+            Error::Exists(_) => Status::EXIST,
+            Error::Denied(_) => Status::ACCES,
+            Error::Conflict(_) | Error::Unavailable(_) => Status::JUKEBOX,
+            Error::Full(_) => Status::NOSPC,
+            Error::Invalid(_) | Error::RangeNotSatisfiable { .. } => Status::INVAL,
+            Error::TooLarge(_) => Status::FBIG,
+            Error::NotEmpty(_) => Status::NOTEMPTY,
+            Error::IsDirectory(_) => Status::ISDIR,
+            Error::NotDirectory(_) => Status::NOTDIR,
+            Error::CrossBucket(_) => Status::XDEV,
+            Error::NotImplemented(_) => Status::NOTSUPP,
+            _ => Status::IO,
+        };
+        if status == Status::IO {
+            tracing::warn!(%error, "a call failed");
+        } else {
+            tracing::debug!(%error, ?status, "a call failed");
+        }
+        status
+    }
+}

@@ -1,0 +1,12 @@
+//! The NFS door as clients see it, over connections of this machine.
+
+mod client;
+mod world;
+
+mod calls_that_are_none;
+mod clients_ask_again;
+mod each_procedure;
+mod exports_hold_clients;
+mod listings_go_on;
+mod many_calls_at_once;
+mod unstable_writes;

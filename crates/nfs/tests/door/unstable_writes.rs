@@ -1,0 +1,73 @@
+//! Bytes that were answered UNSTABLE are durable after COMMIT, or the client hears that they are
+//! not.
+
+use std::time::Duration;
+
+use crate::world::{World, run};
+
+const NOSPC: u32 = 28;
+
+#[test]
+fn bytes_are_seen_here_at_once_and_elsewhere_after_commit() {
+    run(async {
+        let world = World::new().await;
+        let another = world.another_door().await;
+        let (mut one, mut other) = (world.client().await, another.client().await);
+        let top = one.mount("/bucket").await.unwrap();
+        let file = one.create(&top, "file").await.unwrap();
+        let (how, verifier) = one.write(&file, 0, b"unstable", 0).await.unwrap();
+        assert_eq!(how, 0);
+        assert_eq!(one.read(&file, 0, 100).await.unwrap().0, b"unstable");
+        assert_eq!(one.commit(&file).await, Ok(verifier));
+        assert_eq!(other.read(&file, 0, 100).await.unwrap().0, b"unstable");
+        // A client that moves on to this door hears another verifier, and writes again.
+        let elsewhere = other.commit(&file).await.unwrap();
+        assert_ne!(elsewhere, verifier);
+        let (how, stable) = one.write(&file, 0, b"durable!", 2).await.unwrap();
+        assert_eq!((how, stable), (2, verifier));
+        assert_eq!(other.read(&file, 0, 100).await.unwrap().0, b"durable!");
+        another.stop().await;
+    });
+}
+
+#[test]
+fn what_was_not_committed_is_durable_when_the_door_stops() {
+    run(async {
+        let world = World::new().await;
+        let another = world.another_door().await;
+        let (mut one, mut other) = (world.client().await, another.client().await);
+        let top = one.mount("/bucket").await.unwrap();
+        let file = one.create(&top, "file").await.unwrap();
+        other.write(&file, 0, b"unstable", 0).await.unwrap();
+        another.stop().await;
+        assert_eq!(one.read(&file, 0, 100).await.unwrap().0, b"unstable");
+    });
+}
+
+#[test]
+fn a_full_bucket_is_said_at_commit_and_the_verifier_changes_when_bytes_are_dropped() {
+    run(async {
+        let world = World::new().await;
+        let mut client = world.client().await;
+        let top = client.mount("/bucket").await.unwrap();
+        let (full, fine) = (
+            client.create(&top, "full").await.unwrap(),
+            client.create(&top, "fine").await.unwrap(),
+        );
+        world.quota("bucket", 1000).await;
+        let (_, verifier) = client.write(&full, 0, &[7; 5000], 0).await.unwrap();
+        assert_eq!(client.commit(&full).await, Err(NOSPC));
+        assert_eq!(client.write(&full, 0, &[7; 5000], 2).await, Err(NOSPC));
+        // A client that never asked again must hear of it at its next COMMIT of anything.
+        let mut tries = 0;
+        while client.getattr(&full).await.unwrap().size > 0 && tries < 3000 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            tries += 1;
+        }
+        assert_eq!(client.getattr(&full).await.unwrap().size, 0);
+        let now = client.commit(&fine).await.unwrap();
+        assert_ne!(now, verifier);
+        client.write(&fine, 0, b"fits", 0).await.unwrap();
+        assert_eq!(client.commit(&fine).await, Ok(now));
+    });
+}
