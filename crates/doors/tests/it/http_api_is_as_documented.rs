@@ -91,15 +91,18 @@ fn administration_takes_the_fields_that_the_table_has() {
     let (_server, root) = store();
     let rows: BTreeMap<String, Vec<String>> =
         table("Administration").into_iter().map(|row| (row[0].clone(), row)).collect();
-    assert_eq!(rows.len(), 5, "{rows:?}");
+    assert_eq!(rows.len(), 7, "{rows:?}");
     let key = r#"{"user":"alice","id":"KEY-OF-ALICE","secret":"secret-of-alice-0123456789"}"#;
     let key = root.call("POST", "/admin/keys", &[], key.as_bytes()).expect(201).json();
     assert_eq!(key["id"], "KEY-OF-ALICE");
     let token = root.call("POST", "/admin/tokens", &[], br#"{"user":"alice","expires_s":60}"#);
     assert!(token.expect(201).json()["token"].is_string());
     root.call("PATCH", "/admin/users/alice", &[], br#"{"disabled":true}"#).expect(204);
-    for (path, list) in [("/admin/keys", "keys"), ("/admin/users", "users")] {
-        let listed = root.get(path).expect(200).json();
+    let export = br#"{"bucket":"bucket","user":"alice","clients":["10.0.0.0/8"],"read_only":true}"#;
+    root.call("POST", "/admin/exports", &[], export).expect(204);
+    let lists = ["keys", "users", "exports"].map(|list| (format!("/admin/{list}"), list));
+    for (path, list) in lists {
+        let listed = root.get(&path).expect(200).json();
         let fields: BTreeSet<String> =
             listed[list][0].as_object().unwrap().keys().cloned().collect();
         let documented = words(&rows[&format!("`GET {path}`")][2]);
