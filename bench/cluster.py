@@ -13,7 +13,7 @@ import time
 
 from compare import BUCKET, FILES, LOAD, MIB, ROOT, WORK, Row, output, settle, spread, versions
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests"))
 
 from harness.cluster import Cluster  # noqa: E402
 from harness.doors import Http  # noqa: E402
@@ -31,15 +31,29 @@ class Bench:
         self.nginx = None
 
     def __enter__(self):
-        (WORK / "root").mkdir(parents=True, exist_ok=True)
-        for name, size in FILES.items():
-            (WORK / "root" / name).write_bytes(os.urandom(size))
+        self.make_files()
         text = (ROOT / "bench/proxy.conf").read_text().replace("@WORK@", str(WORK))
         text = text.replace("@NGINX@", str(NGINX)).replace("@PROXY@", str(PROXY))
         (WORK / "proxy.conf").write_text(text)
         path = os.environ["PATH"] + ":/usr/sbin"
         self.nginx = subprocess.Popen(["nginx", "-c", WORK / "proxy.conf"], env={"PATH": path})
         self.server.start()
+        self.fill(Http(self.server.http))
+        self.start_cluster()
+        return self
+
+    def make_files(self):
+        (WORK / "root").mkdir(parents=True, exist_ok=True)
+        for name, size in FILES.items():
+            (WORK / "root" / name).write_bytes(os.urandom(size))
+
+    def fill(self, http):
+        http.create_bucket(BUCKET, "public")
+        for file in FILES:
+            body = (WORK / "root" / file).read_bytes()
+            assert http.object("PUT", BUCKET, file, body).status == 201
+
+    def start_cluster(self):
         self.cluster.__enter__()
         self.cluster["g1"].arguments += ["--cache-mib", "0"]
         for name in self.cluster.chunkservers():
@@ -48,17 +62,11 @@ class Bench:
         for name in ["g1", *self.cluster.chunkservers()]:
             self.cluster.restart(name)
         self.cluster.wait_whole()
-        for store in (self.server, None):
-            http = Http(store.http) if store else self.cluster.http("g1")
-            http.create_bucket(BUCKET, "public")
-            for file in FILES:
-                body = (WORK / "root" / file).read_bytes()
-                assert http.object("PUT", BUCKET, file, body).status == 201
         http = self.cluster.http("g1")
+        self.fill(http)
         http.create_bucket("single", "public")
         assert http.request("PATCH", "/storage/single?replicas=1").status == 204
         time.sleep(3)
-        return self
 
     def __exit__(self, *trace):
         self.cluster.__exit__(*trace)

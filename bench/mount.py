@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from compare import ROOT, output, settle
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests"))
 
 from harness.cluster import Cluster  # noqa: E402
 from harness.mount import Door, Mount  # noqa: E402

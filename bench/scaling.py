@@ -13,7 +13,7 @@ from pathlib import Path
 
 from compare import BUCKET, FILES, LOAD, MIB, ROOT, output, settle, spread
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests"))
 
 from harness.cluster import Cluster  # noqa: E402
 
