@@ -7,6 +7,7 @@ CHUNKSERVER_AWAY = 8  # longer than a chunkserver may be silent and still be wai
 PAST_LEASE = 13  # longer than the lease of a gateway, and of a master
 CUT = 12
 LOSSY = 10
+WIPED = 2  # it is back at once: the wait for a whole cluster is the rest
 DATABASE_AWAY = 2
 DISK = 8
 
@@ -141,7 +142,7 @@ class Faults:
     def wipe_chunkserver(self):
         name = self.chunkserver()
         self.cluster.wipe(name)
-        yield name, CHUNKSERVER_AWAY
+        yield name, WIPED
 
     def full_disk(self):
         self.disk.fill()

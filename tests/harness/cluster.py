@@ -55,8 +55,9 @@ class Cluster:
                 self.open.enter_context(self.database)
             self._init()
             # The other masters first: whoever joins later knows all of them.
-            for name in self.names[1:] + self.others:
+            for name in self.names[1:]:
                 self.add(name)
+            self.add_all(self.others)
             self.wait_whole()
         except BaseException:
             self.__exit__(BaseException)
@@ -107,14 +108,19 @@ class Cluster:
 
     def add(self, name):
         """Lets one more node in and starts it."""
-        node = self.make(name)
-        self.join(name, self.token(node.role))
-        node.start()
-        if node.role == "gateway":
-            node.wait_ready()
-        else:
-            self.wait(lambda: self.is_up(name), f"{name} is up")
-        return node
+        self.add_all([name])
+        return self.nodes[name]
+
+    def add_all(self, names):
+        """Lets these nodes in, and waits until all of them are up."""
+        for node in map(self.make, names):
+            self.join(node.name, self.token(node.role))
+            node.start()
+        for name in names:
+            if self.nodes[name].role == "gateway":
+                self.nodes[name].wait_ready()
+            else:
+                self.wait(lambda: self.is_up(name), f"{name} is up")
 
     def token(self, role, *options):
         return self.command("cluster", "token", self.serving().directory, "--role", role, *options)

@@ -1,7 +1,6 @@
 """A disk that stands still for longer than any lease: no mount is to blame, and nothing is lost."""
 
 import contextlib
-import errno
 import multiprocessing
 import os
 import re
@@ -17,9 +16,8 @@ from harness.wait import eventually
 from mount.test_own_directories import content
 from mount.test_survival import synced
 
-# Longer than a lease. In the long form as long as a request waits: some fail and are repeated.
+# Longer than a lease, and shorter than a request waits for a server that is there.
 STALL_SECONDS = float(os.environ.get("CAIRN_TEST_STALL_SECONDS", 12))
-WAIT_SECONDS = 30
 MIB = 1 << 20
 DIRTY = 32 * MIB
 
@@ -166,9 +164,7 @@ def test_a_disk_that_stalls_ends_no_mount(world, capsys):
     logs = server.log_path, one.log_path, two.log_path
     assert lines_about("session ended|a new session begins", *logs) == []
     errors = [error for _, of_one in results for error in of_one]
-    if STALL_SECONDS < WAIT_SECONDS:
-        assert errors == [] and lines_about("not written back|a request failed", *logs) == []
-    assert set(errors) <= {errno.EIO}
+    assert errors == [] and lines_about("not written back|a request failed", *logs) == []
     # All of it is durable, and not only in the memory of who made it.
     for process in (server, one, two):
         process.kill()

@@ -27,6 +27,7 @@ mod write;
 pub use cache::PIECE_BYTES;
 pub use cairn_blocks::{Peer, Peers, Spent};
 pub use cairn_meta::master::Stats as MasterStats;
+pub use cairn_meta::session::MOUNT_PATIENCE;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};
 pub use digest::{Digester, Digests, combine_checksums, hex};

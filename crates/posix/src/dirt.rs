@@ -31,12 +31,14 @@ impl Dirt {
         self.bytes() >= self.most
     }
 
-    pub fn add(&self, bytes: u64) {
+    /// Counts bytes that `keep` is about to keep; it tells how many more than before it keeps then.
+    /// They are counted first: they may be written back as soon as they are there.
+    pub fn take(&self, bytes: u64, keep: impl FnOnce() -> u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.uncount(bytes - keep());
     }
 
-    /// So many were counted twice: they took the place of others.
-    pub fn uncount(&self, bytes: u64) {
+    fn uncount(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -50,5 +52,25 @@ impl Dirt {
     /// Returns when there is less than there was when this was called.
     pub fn wait(&self) -> impl Future<Output = ()> + '_ {
         self.is_less.notified()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_back_while_it_is_taken_is_not_less_than_nothing() {
+        let dirt = Dirt::new(100);
+        dirt.take(10, || {
+            dirt.less(10);
+            assert_eq!(dirt.bytes(), 0);
+            assert!(!dirt.is_full());
+            10
+        });
+        assert_eq!((dirt.bytes(), dirt.written_back()), (0, 10));
+        // Four of them take the place of others.
+        dirt.take(10, || 6);
+        assert_eq!(dirt.bytes(), 6);
     }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cairn_base::{Error, Result};
+use cairn_fs::MOUNT_PATIENCE;
 
 use crate::answer::Answer;
 use crate::handle::{Descriptor, Handle};
 use crate::node::Node;
 use crate::posix::Posix;
 
-/// How long a writer waits for room, and how often it looks.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a writer looks that waits for room.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Posix {
@@ -56,7 +56,7 @@ impl Posix {
             }
             // It is other files that hold the rest.
             let _ = tokio::time::timeout(LOOK, less).await;
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > MOUNT_PATIENCE {
                 return Err(Error::Unavailable("what was written is not written back".into()));
             }
         }

@@ -75,11 +75,12 @@ impl Posix {
 
     /// Keeps bytes to be written back.
     fn take(self: &Arc<Posix>, handle: &Handle, writer: &Caller, offset: u64, data: &[u8]) {
-        // Before they are there: they may be written back as soon as they are.
-        let all = data.len() as u64;
-        self.dirt.add(all);
-        let (more, eager) = handle.node.write(writer, offset, data);
-        self.dirt.uncount(all - more);
+        let mut eager = false;
+        self.dirt.take(data.len() as u64, || {
+            let more;
+            (more, eager) = handle.node.write(writer, offset, data);
+            more
+        });
         if eager {
             let (posix, node) = (Arc::clone(self), Arc::clone(&handle.node));
             self.runtime.spawn(async move {

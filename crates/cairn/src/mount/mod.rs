@@ -25,6 +25,7 @@ use cairn_doors::serve::Peer;
 use cairn_fs::Fs;
 use cairn_fuse::{Mounted, Options};
 use cairn_meta::Meta;
+use cairn_meta::session::MOUNT_PATIENCE;
 use cairn_meta::session::client::{self, Client};
 use rustix::mount::{UnmountFlags, unmount};
 use tokio::runtime::{Handle, Runtime};
@@ -290,7 +291,12 @@ async fn reach_server(args: &Args) -> Result<Reached> {
     let source = addresses.join(",");
     let dialer: Arc<dyn Dial> = Arc::new(dialer);
     let cache_bytes = (args.meta_cache_mib << 20) as usize;
-    let config = client::Config { cache_bytes, hasty: true, ..client::Config::default() };
+    let config = client::Config {
+        cache_bytes,
+        patience: MOUNT_PATIENCE,
+        hasty: true,
+        ..client::Config::default()
+    };
     let agent = Agent::new(Arc::clone(&dialer), addresses, Arc::clone(&rng));
     let dial = Arc::clone(&agent) as _;
     let client = Client::start(dial, Arc::clone(&clock), Arc::clone(&rng), config).await?;

@@ -18,6 +18,7 @@ use cairn_doors::http::Redirects;
 use cairn_fs::Fs;
 use cairn_meta::Meta;
 use cairn_meta::session::client::{self, Client};
+use cairn_meta::session::{MOUNT_PATIENCE, PATIENCE};
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval};
@@ -155,7 +156,8 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     };
     node.agent.has_map().await;
     let cache_bytes = (meta_cache_mib << 20) as usize;
-    let config = client::Config { cache_bytes, hasty, ..client::Config::default() };
+    let patience = if hasty { MOUNT_PATIENCE } else { PATIENCE };
+    let config = client::Config { cache_bytes, patience, hasty, ..client::Config::default() };
     let client = loop {
         let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
         let dialer = Arc::clone(&node.agent) as _;

@@ -410,12 +410,14 @@ impl Service for Recalls {
 /// A connection that carries a session.
 pub(crate) struct SessionLink {
     pub peer: Peer,
+    /// How long an answer may take while the peer is there.
+    pub answer: Duration,
 }
 
 #[async_trait]
 impl session::Link for SessionLink {
     async fn call(&self, method: session::Method, message: Bytes) -> Result<Bytes, Lost> {
-        let answer = self.peer.call(method as u16, message, ANSWER).await;
+        let answer = self.peer.call(method as u16, message, self.answer).await;
         answer.map_err(|error| Lost(error.to_string()))
     }
 }
@@ -424,7 +426,7 @@ impl session::Link for SessionLink {
 impl session::Dialer for Agent {
     async fn dial(&self) -> Result<Dialed> {
         let (peer, recalls) = find_serving(&self.reconnect, &self.recalls, PATIENCE).await?;
-        Ok((Arc::new(SessionLink { peer }), recalls))
+        Ok((Arc::new(SessionLink { peer, answer: ANSWER }), recalls))
     }
 }
 

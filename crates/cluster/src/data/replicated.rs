@@ -284,12 +284,26 @@ impl Blocks for Replicated {
     }
 }
 
-/// The error with the node that it is of.
+/// The error with the node that it is of, which its text does not name.
 pub(super) fn said(refused: Refused) -> Error {
     match (refused.node, refused.error) {
-        (Some(node), Error::Unavailable(text)) if !text.starts_with("node ") => {
+        (Some(node), Error::Unavailable(text)) => {
             Error::Unavailable(format!("node {node}: {text}"))
         }
         (_, error) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_node_that_it_is_of_once() {
+        let of = |text: &str| said(Refused::by(NodeId(12), Error::Unavailable(text.into())));
+        let shown = |text: &str| of(text).to_string();
+        assert!(shown("no answer within 5s").contains("node c: no answer within 5s"));
+        // Whatever the text begins with.
+        assert!(shown("node 7 left it alone").contains("node c: node 7 left it alone"));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{Result, Rng};
-use cairn_meta::session::{self, Dialed};
+use cairn_meta::session::{self, Dialed, MOUNT_PATIENCE};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
@@ -54,7 +54,7 @@ impl session::Dialer for Agent {
         match peer.call(SERVES, Bytes::new(), PATIENCE).await {
             Ok(_) => {
                 *self.place.lock() = Arc::from(peer.info().authenticated.address.as_str());
-                Ok((Arc::new(SessionLink { peer }), recalls))
+                Ok((Arc::new(SessionLink { peer, answer: MOUNT_PATIENCE }), recalls))
             }
             Err(error) => {
                 self.reconnect.leave(&peer);

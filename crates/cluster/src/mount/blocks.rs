@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, Owner, Result, Rng, SessionId, Stage, stage};
 use cairn_blocks::{BlockInfo, BlockPlace, Blocks, NearBlocks, Usage, Wish};
+use cairn_meta::session::{MOUNT_PATIENCE, PATIENCE};
 use cairn_meta::wire;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
@@ -22,12 +23,17 @@ use crate::wire::{Dial, Failed, NoService, Payload, Peer, Reconnect, Retry};
 
 /// Connections.
 const CONNECTIONS: usize = 3;
-/// How long the server may be gone before a read or a write fails.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long one place is tried: the session may be elsewhere by then.
 const TRY: Duration = Duration::from_secs(2);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Until when a request that is made now is sent to whoever answers then, and until when an answer is
+/// waited for while the connection stands.
+fn deadlines() -> (Instant, Instant) {
+    let now = Instant::now();
+    (now + PATIENCE, now + MOUNT_PATIENCE)
+}
 
 /// Blocks of a server, read and written where the session is attached.
 pub struct MountBlocks {
@@ -139,10 +145,10 @@ impl MountBlocks {
 
     /// Asks what may be asked twice.
     async fn ask(&self, method: u16, message: impl Fn() -> Result<Bytes>) -> Result<Bytes> {
-        let deadline = Instant::now() + PATIENCE;
+        let (deadline, answer_by) = deadlines();
         loop {
             let peer = self.peer(deadline).await?;
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = answer_by.saturating_duration_since(Instant::now());
             match peer.attempt(method, message()?, left).await.map_err(Error::from) {
                 Err(Error::Unavailable(why)) => {
                     if Instant::now() + PAUSE >= deadline {
@@ -158,10 +164,10 @@ impl MountBlocks {
     /// Asks what may not be asked twice: what is left of a block that was not written is being
     /// deleted.
     async fn ask_once(&self, method: u16, message: Payload) -> Result<Bytes> {
-        let deadline = Instant::now() + PATIENCE;
+        let (deadline, answer_by) = deadlines();
         loop {
             let peer = self.peer(deadline).await?;
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = answer_by.saturating_duration_since(Instant::now());
             match peer.attempt(method, message.clone(), left).await {
                 Err(Failed::NotSent(_)) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
                 answer => return Ok(answer?),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Error, Party, Result, Share, Shares, UserId};
 use cairn_meta::master::host::{self, Answer, Sessions};
-use cairn_meta::session::Method;
+use cairn_meta::session::{MOUNT_PATIENCE, Method};
 use tokio::sync::OnceCell;
 
 use crate::control::messages::{self, Vouched, VouchedFrom};
@@ -20,8 +20,6 @@ use crate::wire::Peer;
 
 /// How long the master that serves is looked for, before the mount is told that there is none.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long an answer of the master may take.
-const ANSWER: Duration = Duration::from_secs(20);
 
 /// Where sessions of mounts are.
 pub enum Place {
@@ -110,7 +108,7 @@ impl Way {
                 let vouched = Vouched { user, method: method as u16 };
                 let vouched = join(&VouchedFrom { vouched, origin }, message)?;
                 let method = messages::Method::VouchedFrom as u16;
-                Ok(master.attempt(method, vouched, ANSWER).await?)
+                Ok(master.attempt(method, vouched, MOUNT_PATIENCE).await?)
             }
         }
     }

@@ -1,7 +1,9 @@
+use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::{GroupId, NodeId, Role};
+use cairn_cluster::limits::PUT_BYTES;
 
 use crate::support::Node;
-use crate::support::data::{World, block, data};
+use crate::support::data::{World, block, data, until};
 use crate::support::raw::{connect, put_head};
 
 async fn world() -> World {
@@ -87,6 +89,28 @@ async fn a_put_must_be_whole_and_right() {
     let answer = ask(&world, &[head.as_bytes(), &bytes].concat()).await;
     assert_eq!(status(&answer), "200", "{answer}");
     assert_eq!(world.holders(1, 7), [11, 12]);
+}
+
+/// A group that moves has up to twice as many members as replicas. Who waits for the next of its
+/// chain holds no room that a later place of another chain needs.
+#[tokio::test]
+async fn each_place_of_the_longest_chain_has_room_of_its_own() {
+    let members: Vec<u64> = (11..=20).collect();
+    let world = World::new(10, &[(5, &members)]).await;
+    let last: Vec<u64> = members.iter().copied().rev().collect();
+    let mut held = Vec::new();
+    for counter in 0..(PUT_BYTES / BLOCK_BYTES) as u64 {
+        let mut open = connect(&world.gateway, &world.servers[&11].address).await;
+        open.send(put_head(&world, 1, counter, BLOCK_BYTES, &last).as_bytes()).await;
+        held.push(open);
+    }
+    let server = &world.servers[&11].chunkserver;
+    until(|| server.puts_in_progress() == held.len()).await;
+    // In the middle of its chain: a place that is behind those of a group that does not move.
+    let middle = [12, 13, 14, 15, 16, 11, 17, 18, 19, 20];
+    let head = put_head(&world, 1, 99, 1000, &middle);
+    let answer = ask(&world, &[head.as_bytes(), &data(99, 1000)].concat()).await;
+    assert_eq!(status(&answer), "200", "{answer}");
 }
 
 fn plain(method: &str, path: &str, more: &str) -> String {

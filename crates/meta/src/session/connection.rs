@@ -9,8 +9,11 @@ use tokio::time::{Instant, timeout_at};
 use super::link::Link;
 use crate::Watched;
 
-/// A caller that has found no master for so long waits no longer.
+/// A caller waits no longer once there has been no master for so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a mount waits for a server that is there and does not answer a request: its disk may
+/// have stalled. Longer than [`PATIENCE`], which holds all the same while the server is not there.
+pub const MOUNT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// The session and the connection it is attached to.
 #[derive(Clone)]
@@ -36,14 +39,16 @@ enum State {
 /// Where a session is attached, as all that use it see it.
 pub struct Connection {
     state: Watched<State>,
+    /// How long a master that is there may take to answer.
+    patience: Duration,
 }
 
 /// Held by the one task that attaches the session.
 pub struct Attacher(());
 
 impl Connection {
-    pub fn new() -> (Connection, Attacher) {
-        (Connection { state: Watched::new(State::Detached) }, Attacher(()))
+    pub fn new(patience: Duration) -> (Connection, Attacher) {
+        (Connection { state: Watched::new(State::Detached), patience }, Attacher(()))
     }
 
     /// Where it is attached now.
@@ -62,26 +67,38 @@ impl Connection {
         if let Some(attachment) = self.now() {
             return Ok(attachment);
         }
-        let found = self.in_time(Instant::now() + PATIENCE, self.attached_at_last()).await;
+        let found = self.in_time(Instant::now(), self.attached_at_last()).await;
         found.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 
-    /// What comes of `work`, or why whoever waits for it is to wait no longer.
+    /// What comes of `work`, which began at `began`, or why whoever waits for it is to wait no
+    /// longer.
     pub async fn in_time<R>(
         &self,
-        until: Instant,
+        began: Instant,
         work: impl Future<Output = R>,
     ) -> Result<R, String> {
         let refused = |state: &State| match state {
             State::Refused(why) => Some(why.clone()),
             State::Detached | State::Attached(_) | State::Closed => None,
         };
+        let patience = self.patience;
         tokio::select! {
             biased;
-            done = timeout_at(until, work) => {
-                done.map_err(|_| format!("no master answered in {PATIENCE:?}"))
+            done = timeout_at(began + patience, work) => {
+                done.map_err(|_| format!("no master answered in {patience:?}"))
             }
             why = self.state.wait_for(refused) => Err(why),
+            () = self.deserted(began) => Err(format!("no master answered in {PATIENCE:?}")),
+        }
+    }
+
+    /// Waits until there has been no master for [`PATIENCE`], counted from `began` on.
+    async fn deserted(&self, began: Instant) {
+        let mut since = began;
+        while timeout_at(since + PATIENCE, self.state.wait_for(State::is_settled)).await.is_ok() {
+            self.state.wait_for(|state| state.is_settled().is_none().then_some(())).await;
+            since = Instant::now();
         }
     }
 
@@ -163,7 +180,78 @@ impl Attacher {
 }
 
 impl State {
+    /// Somebody answers, or nobody ever will.
+    fn is_settled(&self) -> Option<()> {
+        matches!(self, State::Attached(_) | State::Closed).then_some(())
+    }
+
     fn is_by(&self, link: &Arc<dyn Link>) -> bool {
         matches!(self, State::Attached(attachment) if Arc::ptr_eq(&attachment.link, link))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::session::link::Lost;
+    use crate::session::messages::Method;
+
+    struct Silent;
+
+    #[async_trait]
+    impl Link for Silent {
+        async fn call(&self, _: Method, _: Bytes) -> Result<Bytes, Lost> {
+            std::future::pending().await
+        }
+    }
+
+    fn attachment() -> Attachment {
+        let (session, lease) = (SessionId(1), Duration::from_secs(10));
+        Attachment { session, link: Arc::new(Silent), lease, number: 0 }
+    }
+
+    /// How long a request waits that is answered after `answer` seconds, and whether it is. The
+    /// server comes and goes by turns after these seconds, and is there at first.
+    async fn waits(patience: Duration, answer: u64, turns: &[u64]) -> (u64, bool) {
+        let (connection, mut attacher) = Connection::new(patience);
+        let mut server = attachment();
+        attacher.attach(&connection, server.clone());
+        let turn = async {
+            for (number, seconds) in turns.iter().enumerate() {
+                sleep(Duration::from_secs(*seconds)).await;
+                if number % 2 == 0 {
+                    connection.lost(&server.link);
+                } else {
+                    server = attachment();
+                    attacher.attach(&connection, server.clone());
+                }
+            }
+            std::future::pending().await
+        };
+        let began = Instant::now();
+        let asked = connection.in_time(began, sleep(Duration::from_secs(answer)));
+        let answered = tokio::select! { answered = asked => answered, () = turn => unreachable!() };
+        (began.elapsed().as_secs(), answered.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_there_is_waited_for_longer_than_one_that_is_gone() {
+        const NEVER: u64 = 1000;
+        let mount = async |answer, turns: &[u64]| waits(MOUNT_PATIENCE, answer, turns).await;
+        assert_eq!(mount(80, &[]).await, (80, true));
+        assert_eq!(mount(NEVER, &[]).await, (90, false));
+        assert_eq!(mount(NEVER, &[0]).await, (30, false));
+        assert_eq!(mount(NEVER, &[20]).await, (50, false));
+        assert_eq!(mount(70, &[20, 20, 15, 5]).await, (70, true));
+        assert_eq!(mount(NEVER, &[20, 20, 15, 5]).await, (90, false));
+        assert_eq!(waits(PATIENCE, NEVER, &[]).await, (30, false));
+        let (connection, _attacher) = Connection::new(MOUNT_PATIENCE);
+        let began = Instant::now();
+        assert!(connection.attached().await.is_err());
+        assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
     }
 }

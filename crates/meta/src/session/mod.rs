@@ -33,5 +33,6 @@ mod slots;
 mod step;
 mod unknown;
 
+pub use connection::{MOUNT_PATIENCE, PATIENCE};
 pub use link::{Dialed, Dialer, Link, Lost};
 pub use messages::*;

@@ -9,7 +9,7 @@ use cairn_base::{Clock, Error, Result, Rng, SessionId};
 use parking_lot::Mutex;
 
 use super::stats::Counters;
-use crate::session::connection::{Attacher, Connection};
+use crate::session::connection::{Attacher, Connection, PATIENCE};
 use crate::session::kept::Keeper;
 use crate::session::lease::Lease;
 use crate::session::link::Dialer;
@@ -23,6 +23,8 @@ use crate::session::unknown::Unknown;
 pub struct Config {
     /// Memory of leased rows, bytes.
     pub cache_bytes: usize,
+    /// How long a request waits for a master that is there: [`PATIENCE`] or more.
+    pub patience: Duration,
     /// How long blocks are written for the session while no master answers: it may have ended.
     pub alone: Duration,
     /// Operations are done when they have run: [`Client::flush`](super::Client::flush) waits until
@@ -33,7 +35,12 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config { cache_bytes: 64 << 20, alone: Duration::from_secs(600), hasty: false }
+        Config {
+            cache_bytes: 64 << 20,
+            patience: PATIENCE,
+            alone: Duration::from_secs(600),
+            hasty: false,
+        }
     }
 }
 
@@ -84,7 +91,7 @@ impl Inner {
         rng: Arc<dyn Rng>,
         config: &Config,
     ) -> (Inner, Attacher) {
-        let (connection, attacher) = Connection::new();
+        let (connection, attacher) = Connection::new(config.patience);
         let inner = Inner {
             dialer,
             lease: Lease::new(Arc::clone(&clock)),

@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout};
 use inner::Inner;
 use read::Leased;
 
-use super::connection::{Attachment, PATIENCE};
+use super::connection::Attachment;
 use super::kept::Keeper;
 use super::link::{Dialer, call};
 use super::messages::{Detach, Method, Reply};
@@ -142,8 +142,7 @@ impl Client {
             self.inner.flush(keeper, keeper.last_number()).await
         };
         let late = |why| Err(Error::Unavailable(format!("not known to be durable: {why}")));
-        let until = Instant::now() + PATIENCE;
-        self.inner.connection.in_time(until, flushed).await.unwrap_or_else(late)
+        self.inner.connection.in_time(Instant::now(), flushed).await.unwrap_or_else(late)
     }
 
     /// How many operations came to nothing that had been said to be done.
@@ -154,14 +153,14 @@ impl Client {
     /// As [`crate::Master::run`], or where this is so configured, when it has run, before it is
     /// durable. When the outcome is not known, the error says so.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
-        let until = Instant::now() + PATIENCE;
+        let began = Instant::now();
         let posting = self.inner.post_or_ask(caller, &verb);
-        match self.inner.connection.in_time(until, posting).await {
+        match self.inner.connection.in_time(began, posting).await {
             Ok(Some(reply)) => return Ok(reply),
             Ok(None) => {}
             Err(why) => return Err(unanswered(false, &why)),
         }
-        wire::decode(&self.inner.run_until(Operation::new(caller, &verb)?, until).await?)
+        wire::decode(&self.inner.run_in_time(Operation::new(caller, &verb)?, began).await?)
     }
 
     /// As [`Client::run`] if this session may do it by itself: it is done when this returns, for
@@ -198,7 +197,7 @@ impl Client {
         lease: bool,
     ) -> Result<Bytes> {
         let reading = self.inner.read(caller, verb, fields, lease);
-        let read = self.inner.connection.in_time(Instant::now() + PATIENCE, reading).await;
+        let read = self.inner.connection.in_time(Instant::now(), reading).await;
         read.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 

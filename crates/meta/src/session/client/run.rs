@@ -24,11 +24,11 @@ pub struct Ran {
 }
 
 impl Inner {
-    /// Has an operation run, and waits for its reply until then.
-    pub async fn run_until(
+    /// Has an operation run, for a caller that waits since `began`, and waits for its reply.
+    pub async fn run_in_time(
         self: &Arc<Inner>,
         operation: Operation,
-        until: Instant,
+        began: Instant,
     ) -> Result<Bytes> {
         let operation = Arc::new(operation);
         let run = {
@@ -36,14 +36,14 @@ impl Inner {
             async move { inner.run(&operation).await }
         };
         if operation.changes().is_empty() {
-            return match self.connection.in_time(until, run).await {
+            return match self.connection.in_time(began, run).await {
                 Ok(reply) => reply,
                 Err(why) => Err(unanswered(operation.step().is_sent(), &why)),
             };
         }
         // Once sent, it goes on until it is known what became of it, whether somebody waits or not.
         let mut running = tokio::spawn(run);
-        let ran = match self.connection.in_time(until, &mut running).await {
+        let ran = match self.connection.in_time(began, &mut running).await {
             Ok(ran) => ran,
             Err(why) if operation.step().give_up() => return Err(unanswered(false, &why)),
             Err(why) if self.unknown.add(&operation) => return Err(unanswered(true, &why)),
