@@ -26,13 +26,12 @@ use cairn_fs::Fs;
 use cairn_fuse::{Mounted, Options};
 use cairn_meta::Meta;
 use cairn_meta::session::client::{self, Client};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use rustix::mount::{UnmountFlags, unmount};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::block_in_place;
-use ureq::http::HeaderMap;
-use ureq::http::header::{AUTHORIZATION, HeaderValue};
 
-use crate::client::server::{Connection, Known};
+use crate::connection::{Connection, Known};
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};

@@ -1,6 +1,8 @@
 //! Blocks as a mount sees them: over connections of their own, so that no recall waits behind
 //! them.
 
+#![expect(clippy::disallowed_methods, reason = "files of another process are not simulated")]
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,8 +10,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{BlockId, Error, GroupId, Owner, Result, Rng, SessionId, Stage, stage};
-use cairn_blocks::{BlockInfo, BlockPlace, Blocks, NearBlocks, Usage, Wish};
+use cairn_base::waits;
+use cairn_base::{
+    BlockId, Error, GroupId, Owner, Redundancy, Result, Rng, SessionId, Stage, stage,
+};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, NearBlocks, Usage, Wish};
 use cairn_meta::wire;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
@@ -22,12 +27,6 @@ use crate::wire::{Dial, Failed, NoService, Payload, Peer, Reconnect, Retry};
 
 /// Connections.
 const CONNECTIONS: usize = 3;
-/// How long the server may be gone before a read or a write fails.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long one place is tried: the session may be elsewhere by then.
-const TRY: Duration = Duration::from_secs(2);
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Blocks of a server, read and written where the session is attached.
 pub struct MountBlocks {
@@ -119,7 +118,8 @@ impl MountBlocks {
         let connection = &self.connections[turn % CONNECTIONS];
         loop {
             let place = self.agent.place();
-            let tried = connection.peer(deadline.min(Instant::now() + TRY)).await;
+            let tried =
+                connection.peer(deadline.min(Instant::now() + waits::MOUNT_BLOCKS_TRY)).await;
             match tried {
                 Ok(peer) if *peer.info().authenticated.address == *place => return Ok(peer),
                 Ok(peer) => {
@@ -128,10 +128,12 @@ impl MountBlocks {
                 }
                 // Nobody waits for credentials to hold again.
                 Err(Error::Denied(why)) => return Err(Error::Unavailable(why)),
-                Err(error) if Instant::now() + PAUSE >= deadline => return Err(error),
+                Err(error) if Instant::now() + waits::MOUNT_BLOCKS_RETRY >= deadline => {
+                    return Err(error);
+                }
                 Err(_) => {
                     connection.set_addresses(vec![self.agent.place().to_string()]);
-                    sleep(PAUSE).await;
+                    sleep(waits::MOUNT_BLOCKS_RETRY).await;
                 }
             }
         }
@@ -139,16 +141,16 @@ impl MountBlocks {
 
     /// Asks what may be asked twice.
     async fn ask(&self, method: u16, message: impl Fn() -> Result<Bytes>) -> Result<Bytes> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + waits::MOUNT_BLOCKS;
         loop {
             let peer = self.peer(deadline).await?;
             let left = deadline.saturating_duration_since(Instant::now());
             match peer.attempt(method, message()?, left).await.map_err(Error::from) {
                 Err(Error::Unavailable(why)) => {
-                    if Instant::now() + PAUSE >= deadline {
+                    if Instant::now() + waits::MOUNT_BLOCKS_RETRY >= deadline {
                         return Err(Error::Unavailable(why));
                     }
-                    sleep(PAUSE).await;
+                    sleep(waits::MOUNT_BLOCKS_RETRY).await;
                 }
                 answer => return answer,
             }
@@ -158,12 +160,16 @@ impl MountBlocks {
     /// Asks what may not be asked twice: what is left of a block that was not written is being
     /// deleted.
     async fn ask_once(&self, method: u16, message: Payload) -> Result<Bytes> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + waits::MOUNT_BLOCKS;
         loop {
             let peer = self.peer(deadline).await?;
             let left = deadline.saturating_duration_since(Instant::now());
             match peer.attempt(method, message.clone(), left).await {
-                Err(Failed::NotSent(_)) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
+                Err(Failed::NotSent(_))
+                    if Instant::now() + waits::MOUNT_BLOCKS_RETRY < deadline =>
+                {
+                    sleep(waits::MOUNT_BLOCKS_RETRY).await
+                }
                 answer => return Ok(answer?),
             }
         }
@@ -179,14 +185,11 @@ impl Blocks for MountBlocks {
         owner: Owner,
         data: Bytes,
     ) -> Result<GroupId> {
-        let Wish { group, replicas } = wish;
+        let Wish { group, redundancy } = wish;
+        let replicas = redundancy.map_or(0, Redundancy::number);
         let put = Put { session: block.session, group, replicas, block, owner };
         let asked = self.ask_once(PUT, join(&put, data)?);
         wire::decode(&stage::time(Stage::Peer, asked).await?)
-    }
-
-    fn patience(&self) -> Duration {
-        PATIENCE
     }
 
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
@@ -211,10 +214,6 @@ impl Blocks for MountBlocks {
         Ok(None)
     }
 
-    fn is_near(&self) -> bool {
-        matches!(self.near.files(), Files::There(_))
-    }
-
     /// What was not published goes when the session has ended: a mount deletes no blocks.
     async fn delete(&self, _: GroupId, _: &[BlockId]) -> Result<()> {
         Ok(())
@@ -232,5 +231,26 @@ impl Blocks for MountBlocks {
         let answer = self.ask(SPACE, || Ok(Bytes::new())).await?;
         let Space { live_bytes, free_bytes } = wire::decode(&answer)?;
         Ok(Usage { live_bytes, free_bytes, ..Usage::default() })
+    }
+
+    async fn room(&self) -> Result<Usage> {
+        self.usage().await
+    }
+
+    fn available(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        None
+    }
+
+    fn manner(&self) -> Manner {
+        let is_near = matches!(self.near.files(), Files::There(_));
+        Manner { patience: waits::MOUNT_BLOCKS, is_near }
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 }

@@ -1,4 +1,4 @@
-use cairn_base::{GroupId, NodeId, Role};
+use cairn_base::{GroupId, NodeId, Redundancy, Role};
 
 use crate::support::Node;
 use crate::support::data::{World, block, data};
@@ -7,7 +7,11 @@ use crate::support::raw::{connect, put_head};
 async fn world() -> World {
     let world = World::new(2, &[(2, &[11, 12]), (1, &[11])]).await;
     world
-        .write_in(cairn_blocks::Wish { replicas: 1, group: None }, 1, &data(1, 100))
+        .write_in(
+            cairn_blocks::Wish { redundancy: Redundancy::from_number(1), group: None },
+            1,
+            &data(1, 100),
+        )
         .await
         .unwrap();
     world

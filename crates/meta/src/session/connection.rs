@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_base::waits;
 use cairn_base::{Error, Result, SessionId};
 use tokio::time::{Instant, timeout_at};
 
 use super::link::Link;
 use crate::Watched;
-
-/// A caller that has found no master for so long waits no longer.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The session and the connection it is attached to.
 #[derive(Clone)]
@@ -62,7 +60,7 @@ impl Connection {
         if let Some(attachment) = self.now() {
             return Ok(attachment);
         }
-        let found = self.in_time(Instant::now() + PATIENCE, self.attached_at_last()).await;
+        let found = self.in_time(Instant::now() + waits::MASTER, self.attached_at_last()).await;
         found.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 
@@ -79,7 +77,7 @@ impl Connection {
         tokio::select! {
             biased;
             done = timeout_at(until, work) => {
-                done.map_err(|_| format!("no master answered in {PATIENCE:?}"))
+                done.map_err(|_| format!("no master answered in {:?}", waits::MASTER))
             }
             why = self.state.wait_for(refused) => Err(why),
         }

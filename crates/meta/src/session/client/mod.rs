@@ -21,13 +21,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::waits;
 use cairn_base::{Clock, Error, Result, Rng, SessionId};
 use tokio::time::{Instant, timeout};
 
 use inner::Inner;
 use read::Leased;
 
-use super::connection::{Attachment, PATIENCE};
+use super::connection::Attachment;
 use super::kept::Keeper;
 use super::link::{Dialer, call};
 use super::messages::{Detach, Method, Reply};
@@ -142,7 +143,7 @@ impl Client {
             self.inner.flush(keeper, keeper.last_number()).await
         };
         let late = |why| Err(Error::Unavailable(format!("not known to be durable: {why}")));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + waits::MASTER;
         self.inner.connection.in_time(until, flushed).await.unwrap_or_else(late)
     }
 
@@ -154,7 +155,7 @@ impl Client {
     /// As [`crate::Master::run`], or where this is so configured, when it has run, before it is
     /// durable. When the outcome is not known, the error says so.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + waits::MASTER;
         let posting = self.inner.post_or_ask(caller, &verb);
         match self.inner.connection.in_time(until, posting).await {
             Ok(Some(reply)) => return Ok(reply),
@@ -198,7 +199,7 @@ impl Client {
         lease: bool,
     ) -> Result<Bytes> {
         let reading = self.inner.read(caller, verb, fields, lease);
-        let read = self.inner.connection.in_time(Instant::now() + PATIENCE, reading).await;
+        let read = self.inner.connection.in_time(Instant::now() + waits::MASTER, reading).await;
         read.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 
