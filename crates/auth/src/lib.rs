@@ -9,16 +9,20 @@
 //!                  authorize(caller, action, resource, context) ──► yes | Denied
 //! ```
 
-mod access;
-mod action;
-mod authorize;
-mod caller;
 mod credential;
 mod handle;
 mod link;
 mod network;
 mod origin;
 mod seal;
+
+mod caller;
+
+mod access;
+
+mod action;
+
+mod authorize;
 
 pub use access::{BucketAccess, Label, Rights, Visibility};
 pub use action::{Action, ActionSet, Holder};

@@ -12,22 +12,26 @@
 
 pub mod checksum;
 pub mod clock;
-pub mod codec;
 pub mod disk;
 mod error;
-mod error_bytes;
 mod id;
-mod join;
 pub mod limits;
-pub mod map;
-mod node;
 pub mod planted;
+pub mod redundancy;
 pub mod rng;
 mod secret;
-pub mod shares;
-pub mod stage;
 mod threads;
 pub mod trace;
+pub mod waits;
+
+pub mod codec;
+mod node;
+pub mod shares;
+pub mod stage;
+
+mod error_bytes;
+mod join;
+pub mod map;
 
 pub use clock::{Clock, Timestamp};
 pub use disk::{Disk, DiskFile, RealDisk};
@@ -39,6 +43,7 @@ pub use id::{
 pub use join::{Applicant, JoinGrant, TokenHash};
 pub use map::ClusterMap;
 pub use node::{KeyHash, Pin, Role, Roles};
+pub use redundancy::Redundancy;
 pub use rng::Rng;
 pub use secret::Secret;
 pub use shares::{Party, Share, Shares};

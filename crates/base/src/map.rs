@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::codec::{Fields, Writer};
-use crate::{Error, GroupId, KeyHash, NodeId, Pin, Result, Role, Roles};
+use crate::{Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Roles};
 
 /// Replicas a group can have.
 pub const REPLICAS_MAX: u8 = 5;
@@ -61,11 +61,12 @@ pub struct Node {
 /// Chunkservers that hold the same blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Group {
-    /// Members it should have.
-    pub wanted: u8,
+    /// What its members are to hold.
+    pub redundancy: Redundancy,
     /// The epoch in which its members became what they are: who writes by an older map may not
     /// know them all.
     pub changed: u64,
+    /// In the order of their positions: with copies the members at all positions have the same.
     pub members: Vec<Member>,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,
@@ -89,7 +90,12 @@ impl Member {
 
 impl Group {
     pub fn has(&self, node: NodeId) -> bool {
-        self.members.iter().any(|member| member.node == node)
+        self.position(node).is_some()
+    }
+
+    /// Which of the members a node is.
+    pub fn position(&self, node: NodeId) -> Option<usize> {
+        self.members.iter().position(|member| member.node == node)
     }
 
     pub fn in_sync(&self) -> impl Iterator<Item = NodeId> {
@@ -98,6 +104,17 @@ impl Group {
 }
 
 impl ClusterMap {
+    /// Of a block where its bucket says nothing else.
+    pub fn usual(&self) -> Redundancy {
+        Redundancy::Copies(self.replicas)
+    }
+
+    /// All that groups are wanted for.
+    pub fn redundancies(&self) -> BTreeSet<Redundancy> {
+        let counts = self.replica_counts.iter().copied().chain([self.replicas]);
+        counts.map(Redundancy::Copies).collect()
+    }
+
     pub fn is_up(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.is_up)
     }
@@ -207,8 +224,8 @@ impl ClusterMap {
             return bad("a number that is still to be given".into());
         }
         for (id, group) in &self.groups {
-            if !(1..=REPLICAS_MAX).contains(&group.wanted) {
-                return bad(format!("group {id} wants {} members", group.wanted));
+            if !(1..=REPLICAS_MAX).contains(&group.redundancy.number()) {
+                return bad(format!("group {id} wants {} members", group.redundancy.number()));
             }
             if group.members.is_empty() || group.members.len() > 2 * usize::from(REPLICAS_MAX) {
                 return bad(format!("group {id} has {} members", group.members.len()));
@@ -280,7 +297,7 @@ fn fixed<const N: usize>(bytes: &Bytes) -> Result<[u8; N]> {
 
 fn encode_group(id: GroupId, group: &Group) -> Bytes {
     let mut out = Writer::new(FORMAT);
-    out.number(1, id.0.into()).number(2, group.wanted.into()).number(5, group.changed);
+    out.number(1, id.0.into()).number(2, group.redundancy.number().into()).number(5, group.changed);
     for member in &group.members {
         out.number(if member.in_sync { 3 } else { 4 }, member.node.0);
     }
@@ -293,11 +310,13 @@ fn encode_group(id: GroupId, group: &Group) -> Bytes {
 
 fn decode_group(row: &Bytes) -> Result<(GroupId, Group)> {
     let (mut id, mut group) = (GroupId(0), Group::default());
+    // One of which that is not said is refused.
+    group.redundancy = Redundancy::Copies(0);
     let mut fields = Fields::open(row, FORMAT)?;
     while let Some(field) = fields.next_field()? {
         match field.tag {
             1 => id = GroupId(narrow(field.number()?)?),
-            2 => group.wanted = narrow(field.number()?)?,
+            2 => group.redundancy = Redundancy::Copies(narrow(field.number()?)?),
             3 | 4 => {
                 group.members.push(Member::new(NodeId(field.number()?), field.tag == 3));
             }
@@ -348,7 +367,10 @@ mod tests {
         }
         let member = |node| Member::new(NodeId(node), true);
         let members = vec![member(3), member(1), member(2)];
-        map.groups.insert(GroupId(1), Group { wanted: 3, changed: 5, members, ..Group::default() });
+        map.groups.insert(
+            GroupId(1),
+            Group { redundancy: Redundancy::Copies(3), changed: 5, members, ..Group::default() },
+        );
         map.next_group = 2;
         map
     }
@@ -422,7 +444,10 @@ mod tests {
         check(|map| map.minimum = 4, "replicas");
         check(|map| map.next_node = 3, "still to be given");
         check(|map| map.groups.get_mut(&GroupId(1)).unwrap().members[0].node = NodeId(1), "twice");
-        check(|map| map.groups.get_mut(&GroupId(1)).unwrap().wanted = 6, "wants 6");
+        check(
+            |map| map.groups.get_mut(&GroupId(1)).unwrap().redundancy = Redundancy::Copies(6),
+            "wants 6",
+        );
     }
 
     proptest! {

@@ -1,5 +1,7 @@
 //! The seam to randomness.
 
+#![expect(clippy::disallowed_methods, reason = "this is the chance")]
+
 /// Where random bytes come from.
 pub trait Rng: Send + Sync + 'static {
     fn fill(&self, bytes: &mut [u8]);

@@ -9,6 +9,8 @@
 //! last in [`Stage`]. So stages that overlap, or lie within each other, never add up to more than
 //! the total.
 
+#![expect(clippy::disallowed_methods, reason = "times are reported and decide nothing")]
+
 use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;

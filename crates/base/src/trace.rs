@@ -128,6 +128,7 @@ fn number(digits: &[u8]) -> Option<u128> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::progress;
-use crate::report::markdown::{Table, number, render, time};
+use crate::report::Table;
+use crate::report::markdown::{number, render, time};
 use crate::report::{Cell, Report, Round};
 use crate::stats::Spread;
 

@@ -11,26 +11,34 @@
 //!   null: a target that does nothing, or that as slowly as it is told
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "it measures real time, by real threads")]
+
 mod alarm;
-pub mod client;
-mod closed;
 mod cpu;
-mod diff;
 pub mod distribution;
 mod error;
-mod fs;
-pub mod load;
 mod machine;
-pub mod null;
 mod progress;
-mod rate;
-pub mod report;
-mod reports;
-mod s3;
-pub mod session;
 pub mod stats;
 pub mod stop;
 pub mod values;
+
+pub mod client;
+pub mod null;
+pub mod report;
+
+mod diff;
+pub mod load;
+
+pub mod session;
+
+mod closed;
+
+mod fs;
+mod rate;
+mod s3;
+
+mod reports;
 
 use clap::Subcommand;
 

@@ -12,9 +12,9 @@ use crate::format::hint::{BlockEntry, Entry, Hint};
 use crate::format::record::{self, Kind, RecordHeader};
 use crate::format::segment::RECORDS_OFFSET;
 use crate::format::{ALIGN, Key};
-use crate::log::{Done, Flight, Log, Outcome, Room, copy_error};
+use crate::log::{Done, Log, Outcome, Room, copy_error, finish};
+use crate::shared::Shared;
 use crate::state::{Segment, position};
-use crate::store::Shared;
 
 const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
 
@@ -401,11 +401,5 @@ impl Shared {
         let mut writer = self.writer.lock();
         writer.open_logs = writer.open_logs.saturating_sub(1);
         self.changed.notify_all();
-    }
-}
-
-pub(crate) fn finish(flight: Flight, result: impl Fn() -> Result<()>) {
-    if let Some(done) = flight.done {
-        done(result());
     }
 }

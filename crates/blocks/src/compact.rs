@@ -18,8 +18,9 @@ use crate::format::segment::RECORDS_OFFSET;
 use crate::log::Outcome;
 use crate::recover::read_hint;
 use crate::scan;
+use crate::shared::Shared;
 use crate::state::{Segment, State};
-use crate::store::{Shared, Store};
+use crate::store::Store;
 
 /// Data read and not yet durable again.
 const BATCH_BYTES: u64 = 16 << 20;

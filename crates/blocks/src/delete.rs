@@ -10,7 +10,7 @@ use crate::format::Key;
 use crate::format::hint::Entry;
 use crate::format::record::{Kind, TOMBSTONE_BYTES, Tombstone};
 use crate::log::Outcome;
-use crate::store::Shared;
+use crate::shared::Shared;
 
 /// Tombstones in one record.
 const RECORD_TOMBSTONES: usize = BLOCK_BYTES / TOMBSTONE_BYTES;

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -15,22 +14,15 @@ use cairn_base::{BlockId, Disk, Error, GroupId, Owner, Result};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::{BlockInfo, BlockPlace, Blocks, Config, Durability, Peers, Store, Usage, Wish};
+use crate::blocks::{BlockInfo, BlockPlace, Blocks, Counted, KeptStats, Manner, Usage, Wish};
+use crate::config::{Config, Durability};
+use crate::store::Store;
 
 /// Pieces on their way to the disk; what comes when there are more is not kept.
 const WRITES: usize = 64;
 /// What is given back when it is full: one part of so many.
 const PARTS: u64 = 8;
 const SEGMENT_BYTES: Range<u64> = 16 << 20..256 << 20;
-
-/// How [`KeptBlocks`] fare.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct KeptStats {
-    pub hits: u64,
-    pub misses: u64,
-    /// Of segments on the disk.
-    pub bytes: u64,
-}
 
 /// Pieces of blocks as they are kept: piece `n` of a block is a block of group `n + 1`.
 type Piece = (GroupId, BlockId);
@@ -177,6 +169,14 @@ impl Kept {
     }
 }
 
+impl KeptBlocks {
+    fn stats(&self) -> KeptStats {
+        let Kept { hits, misses, .. } = &*self.kept;
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        KeptStats { hits: get(hits), misses: get(misses), bytes: self.kept.bytes() }
+    }
+}
+
 #[async_trait]
 impl Blocks for KeptBlocks {
     async fn write(
@@ -247,21 +247,11 @@ impl Blocks for KeptBlocks {
         self.elsewhere.place(group, block)
     }
 
-    fn is_near(&self) -> bool {
-        self.elsewhere.is_near()
+    fn manner(&self) -> Manner {
+        self.elsewhere.manner()
     }
 
-    fn patience(&self) -> Duration {
-        self.elsewhere.patience()
-    }
-
-    fn peers(&self) -> Peers {
-        self.elsewhere.peers()
-    }
-
-    fn kept(&self) -> Option<KeptStats> {
-        let Kept { hits, misses, .. } = &*self.kept;
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Some(KeptStats { hits: get(hits), misses: get(misses), bytes: self.kept.bytes() })
+    fn counted(&self) -> Counted {
+        Counted { kept: Some(self.stats()), ..self.elsewhere.counted() }
     }
 }

@@ -17,180 +17,43 @@
 //!
 //! docs/format-blocks.md describes every byte.
 
-mod append;
+mod blocks;
 mod buffers;
-mod compact;
 mod config;
-mod delete;
-mod files;
 #[deny(clippy::indexing_slicing)]
 mod format;
+
+mod files;
 mod index;
-mod kept;
 mod log;
-mod near;
-mod read;
-mod recover;
+
+mod state;
+
 #[deny(clippy::indexing_slicing)]
 mod scan;
-mod scrub;
-mod state;
-mod store;
+mod shared;
+
+mod append;
+mod read;
+mod recover;
 mod syncer;
 
-use std::ops::Range;
-use std::time::Duration;
+mod delete;
+mod near;
 
-use async_trait::async_trait;
-use bytes::Bytes;
-use cairn_base::{BlockId, GroupId, NodeId, Owner, Result};
+mod store;
 
+mod compact;
+mod kept;
+mod scrub;
+
+pub use blocks::{
+    BlockInfo, BlockPlace, Blocks, Counted, KeptStats, Manner, Peer, Peers, Spent, Usage, Wish,
+};
 pub use compact::CompactReport;
 pub use config::{Config, Durability};
-pub use kept::{KeptBlocks, KeptStats};
-pub use near::{BlockPlace, NearBlocks};
+pub use kept::KeptBlocks;
+pub use near::NearBlocks;
 pub use recover::OpenReport;
 pub use scrub::{ScrubProgress, ScrubReport, SickBlock};
 pub use store::Store;
-
-/// Blocks as `fs` sees them, on this machine or on others.
-#[async_trait]
-pub trait Blocks: Send + Sync + 'static {
-    /// Writes a block to every member of a group that takes writes, and says to which; when it
-    /// returns, the block is as durable as the store's durability says. `data` has 1 to
-    /// `limits::BLOCK_BYTES` bytes. A block is written once: `Exists` if it is there, `Conflict` if
-    /// somebody is writing it right now. After another error the block may be in any group.
-    async fn write(&self, wish: Wish, block: BlockId, owner: Owner, data: Bytes)
-    -> Result<GroupId>;
-
-    /// Bytes `range` of a block, verified. `Corrupt` if they do not check out, `NotFound` if there
-    /// is no such block, `RangeNotSatisfiable` if it is not that long.
-    async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes>;
-
-    /// As `get` where that can be answered without waiting for a device, `None` where not. Never
-    /// blocks.
-    fn get_now(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Option<Bytes>>;
-
-    /// Forgets blocks, durably. Unknown ones are ignored.
-    async fn delete(&self, group: GroupId, blocks: &[BlockId]) -> Result<()>;
-
-    /// Groups in which blocks may be.
-    fn groups(&self) -> Vec<GroupId>;
-
-    /// Up to `limit` blocks after `after`, in the order of their ids: those that any member has.
-    async fn inventory(
-        &self,
-        group: GroupId,
-        after: Option<BlockId>,
-        limit: usize,
-    ) -> Result<Vec<BlockInfo>>;
-
-    async fn usage(&self) -> Result<Usage>;
-
-    /// As `usage`, with every byte counted once, however many copies there are: what whoever stores
-    /// something may reckon with.
-    async fn room(&self) -> Result<Usage> {
-        self.usage().await
-    }
-
-    /// Whether blocks can be read and written, as far as that is known without asking.
-    ///
-    /// # Errors
-    /// `Unavailable` with the reason.
-    fn available(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// For how long a write is tried again, as another block, if it could not be done just now.
-    fn patience(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    /// Where on a disk of this machine a block lies, for who may read the files there.
-    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
-        None
-    }
-
-    /// Whether what `get` returns is in this machine's memory anyway, or soon: a copy is of no use.
-    fn is_near(&self) -> bool {
-        false
-    }
-
-    /// What was asked of other nodes, where blocks are on others.
-    fn peers(&self) -> Peers {
-        Peers::default()
-    }
-
-    /// How a disk in front of them fares, if there is one.
-    fn kept(&self) -> Option<KeptStats> {
-        None
-    }
-}
-
-/// Where a block should go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Wish {
-    /// Replicas; 0 for as many as is usual.
-    pub replicas: u8,
-    /// The group to take if it takes writes and has room: that of the block before in the file.
-    pub group: Option<GroupId>,
-}
-
-/// A block as the inventory lists it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BlockInfo {
-    pub block: BlockId,
-    pub owner: Owner,
-    /// Logical length, bytes.
-    pub length: u32,
-}
-
-/// Nodes that were asked for blocks since this process began, and how long they took.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Peers {
-    /// Requests that one of them has from here at the same time, at most, each over a connection
-    /// of its own.
-    pub connections: u64,
-    pub nodes: Vec<Peer>,
-}
-
-/// One of them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
-    pub node: NodeId,
-    /// From asking for bytes of a block to having them, or to not wanting them any more.
-    pub read: Spent,
-    /// From a block's last byte to the block being durable there, as the node says; if it did not
-    /// answer in time, until it was given up.
-    pub write: Spent,
-    /// Requests that waited here for a connection.
-    pub wait: Spent,
-    /// Requests that it failed.
-    pub failed: u64,
-}
-
-/// How often, and for how long altogether.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Spent {
-    pub count: u64,
-    pub time: Duration,
-}
-
-/// What is used of a disk and how it fares.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
-    pub blocks: u64,
-    /// Bytes of segments taken by records of blocks that exist.
-    pub live_bytes: u64,
-    /// Bytes of segments taken by all else: what compaction may win, and tombstones.
-    pub dead_bytes: u64,
-    /// Bytes the file system says are free.
-    pub free_bytes: u64,
-    pub segments: u64,
-    /// Segments that take no more writes because one failed, since the store was opened.
-    pub poisoned_segments: u64,
-    /// Segments with parts that could not be read when the store was opened.
-    pub damaged_segments: u64,
-    /// Reads that did not check out since the store was opened.
-    pub corrupt_reads: u64,
-}

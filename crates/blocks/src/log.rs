@@ -47,6 +47,13 @@ pub(crate) struct Flight {
     pub done: Option<Done>,
 }
 
+/// Tells how a record ended, if nobody was told before.
+pub(crate) fn finish(flight: Flight, result: impl Fn() -> Result<()>) {
+    if let Some(done) = flight.done {
+        done(result());
+    }
+}
+
 pub(crate) struct Log {
     pub number: u32,
     pub salt: u64,

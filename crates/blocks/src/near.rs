@@ -8,33 +8,19 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::{BlockId, Disk, DiskFile, GroupId, Owner, Result, disk};
-use serde::{Deserialize, Serialize};
+use cairn_base::{BlockId, Disk, DiskFile, GroupId, Result, disk};
 
+use crate::blocks::BlockPlace;
 use crate::buffers::Buffers;
 use crate::files::segment_name;
 use crate::format::Key;
 use crate::format::record::Place;
 use crate::read::Found;
 
-/// Where a block lies on a disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct BlockPlace {
-    pub segment: u32,
-    /// Of the segment.
-    pub salt: u64,
-    /// Of the record in the segment, bytes.
-    pub offset: u64,
-    pub owner: Owner,
-    /// Of the block, bytes.
-    pub length: u32,
-}
-
-impl BlockPlace {
-    pub(crate) fn of(found: &Found) -> BlockPlace {
-        let Found { place: Place { segment, salt, offset }, owner, length, .. } = *found;
-        BlockPlace { segment, salt, offset, owner, length }
-    }
+/// Where a block lies that was found.
+pub(crate) fn place_of(found: &Found) -> BlockPlace {
+    let Found { place: Place { segment, salt, offset }, owner, length, .. } = *found;
+    BlockPlace { segment, salt, offset, owner, length }
 }
 
 /// The directory of a store that another process has open.

@@ -14,7 +14,7 @@ use crate::buffers::{Buffer, Buffers};
 use crate::format::Key;
 use crate::format::record::{self, HEADER_BYTES, Kind, Place, RecordHeader};
 use crate::index::Location;
-use crate::store::Shared;
+use crate::shared::Shared;
 
 /// If the wanted data begin so near to the record's header, one read gets both.
 const NEAR_BYTES: u64 = 64 << 10;

@@ -15,8 +15,8 @@ use crate::format::hint::{BlockEntry, Entry, Hint};
 use crate::format::record::{HEADER_BYTES, Place, RecordHeader, Tombstone};
 use crate::format::segment::{self, HEADER_OFFSETS, SegmentHeader};
 use crate::scan::{self, Scan};
+use crate::shared::{Shared, Writer};
 use crate::state::{Segment, State};
-use crate::store::{Shared, Writer};
 
 /// What opening a store found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,57 +1,25 @@
 //! The store of one disk: what its parts share, and its public face.
 
-use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Disk, Error, GroupId, Owner, Result, Stage, stage};
-use parking_lot::{Condvar, Mutex, RwLock};
 
+use crate::blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 use crate::config::{Config, Durability};
 use crate::format::Key;
 use crate::index::Location;
 use crate::log::Log;
+use crate::near::place_of;
 use crate::recover::OpenReport;
-use crate::state::State;
-use crate::syncer::Syncer;
-use crate::{BlockInfo, BlockPlace, Blocks, Usage, Wish};
+use crate::shared::Shared;
 
 /// A read up to this long is tried on the caller's thread first, bytes. Copying and verifying so
 /// much takes as long as handing it to another thread.
 const INLINE_READ_BYTES: usize = 128 << 10;
-
-/// Lock order: `moving`, `writer`, `state`, a log's own.
-pub(crate) struct Shared {
-    pub disk: Arc<dyn Disk>,
-    pub config: Config,
-    pub state: RwLock<State>,
-    pub writer: Mutex<Writer>,
-    /// Something about `writer` changed.
-    pub changed: Condvar,
-    pub syncer: OnceLock<Syncer>,
-    /// Held to read while it must not change in which segment a block is.
-    pub moving: RwLock<()>,
-    pub compacting: Mutex<()>,
-    pub corrupt_reads: AtomicU64,
-}
-
-pub(crate) struct Writer {
-    pub active: Option<Arc<Log>>,
-    /// Somebody is making a segment.
-    pub rolling: bool,
-    pub closed: bool,
-    /// Logs that are neither sealed nor poisoned.
-    pub open_logs: usize,
-    pub next_segment: u32,
-    pub next_sequence: u64,
-    /// Length of the reserve; 0 where there is none.
-    pub reserve_bytes: u64,
-    /// Blocks being written.
-    pub pending: HashSet<Key>,
-}
 
 /// The blocks of one disk. Clones are the same store. Must be used within a tokio runtime, but for
 /// what is said to block.
@@ -234,16 +202,6 @@ impl Store {
     }
 }
 
-impl Shared {
-    /// Does what blocks where that is allowed.
-    fn run(&self, work: impl FnOnce() + Send + 'static) {
-        match &self.config.threads {
-            None => drop(tokio::task::spawn_blocking(work)),
-            Some(threads) => threads.run(Box::new(work)),
-        }
-    }
-}
-
 #[async_trait]
 impl Blocks for Store {
     /// There is one group here, and it is as good as any other.
@@ -290,7 +248,23 @@ impl Blocks for Store {
         self.blocking(Store::usage_now).await
     }
 
+    async fn room(&self) -> Result<Usage> {
+        self.blocking(Store::usage_now).await
+    }
+
+    fn available(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn place(&self, group: GroupId, block: BlockId) -> Option<BlockPlace> {
-        self.shared.find(Key { group, block }).ok().map(|found| BlockPlace::of(&found))
+        self.shared.find(Key { group, block }).ok().map(|found| place_of(&found))
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 }

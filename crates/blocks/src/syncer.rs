@@ -1,7 +1,8 @@
 //! The threads that make what was written durable: one `fdatasync` for all that is written when
 //! it begins, while others go on writing, and the next may begin meanwhile.
 
-use std::collections::VecDeque;
+#![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
+
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 
@@ -9,18 +10,10 @@ use cairn_base::planted::{Bug, is_planted};
 
 use parking_lot::Mutex;
 
-use crate::append::finish;
 use crate::files;
 use crate::format::hint::Hint;
-use crate::log::{Log, Next};
-use crate::store::Shared;
-
-/// Who syncs.
-pub(crate) enum Syncer {
-    Threads(Sender<Arc<Log>>),
-    /// Whoever has a turn.
-    Turns(Mutex<VecDeque<Arc<Log>>>),
-}
+use crate::log::{Log, Next, finish};
+use crate::shared::{Shared, Syncer};
 
 impl Shared {
     /// Has the syncer look at a log.

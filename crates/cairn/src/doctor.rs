@@ -5,17 +5,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use cairn_base::Role;
+use cairn_base::waits;
 use cairn_doctor::collect::Kernel;
 use cairn_doctor::{Cluster, Metrics, Node, Pair, Report, Sample, Store, findings};
 
-use crate::client::server::{Connection, Server};
 use crate::cluster::reach;
+use crate::connection::{Connection, Server};
 use crate::failure::Result;
 use crate::mount::stats;
 use crate::output;
-
-/// How long a server may take to say what it has counted.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Find out what slows a running store
 ///
@@ -105,7 +103,7 @@ impl Patient {
         let servers = urls.into_iter().map(|url| {
             let connection = args.connection.clone().at(url);
             let known = connection.known()?;
-            Ok((known.base, connection.open_for(PATIENCE)?))
+            Ok((known.base, connection.open_for(waits::DOCTOR)?))
         });
         let servers = servers.collect::<Result<_>>()?;
         Ok(Patient { servers, mounts, node, kernel: Kernel::default(), begun: Instant::now() })
@@ -199,7 +197,7 @@ fn cluster(dir: &Path) -> Result<Cluster> {
         }
     });
     let degraded = map.groups.values().filter(|group| {
-        group.in_sync().filter(|node| map.is_up(*node)).count() < usize::from(group.wanted)
+        group.in_sync().filter(|node| map.is_up(*node)).count() < group.redundancy.members()
     });
     Ok(Cluster { stores: stores.collect(), degraded_groups: degraded.count() as u64 })
 }

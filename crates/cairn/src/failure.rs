@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
@@ -84,12 +83,9 @@ impl Failure {
         Failure { text: format!("{}: {remedy}", self.text), ..self }
     }
 
-    /// Says it on stderr, on one line.
-    pub fn report(self) -> ExitCode {
-        if self.code != 0 {
-            crate::output::complain(&self.text);
-        }
-        ExitCode::from(self.code)
+    /// What the process exits with; 0 if there is nothing to say.
+    pub fn code(&self) -> u8 {
+        self.code
     }
 }
 

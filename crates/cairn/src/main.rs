@@ -2,7 +2,7 @@
 //!
 //! It is not: a place for anything a library could do. Every command is a file; what they share is
 //! here (`failure`, `output`), in `dir` (the data directory), in `metadata` (where those are), in
-//! `offline` (a store opened without a server) or in `client` (a server spoken to over HTTP).
+//! `offline` (a store opened without a server) or in `connection` (a server spoken to over HTTP).
 //!
 //! ```text
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
@@ -13,20 +13,31 @@
 //!   cairn doctor ──► the crate `doctor`, over what servers and the kernel say
 //! ```
 
-mod bench;
-mod cli;
-mod client;
-mod cluster;
-mod dir;
-mod disk_cache;
-mod doctor;
+#![allow(clippy::disallowed_methods, reason = "the program: what is simulated is in libraries")]
+
 mod failure;
-mod metadata;
-mod mount;
-mod node;
-mod offline;
+
+mod connection;
+mod dir;
 mod output;
+
+mod disk_cache;
+mod metadata;
+
+mod offline;
+
 mod server;
+
+mod bench;
+mod client;
+mod node;
+
+mod cluster;
+mod mount;
+
+mod doctor;
+
+mod cli;
 
 use std::process::ExitCode;
 
@@ -43,6 +54,6 @@ fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match cli::Cli::parse().run() {
         Ok(code) => code,
-        Err(failure) => failure.report(),
+        Err(failure) => output::report(&failure),
     }
 }

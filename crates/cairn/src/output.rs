@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -114,6 +115,14 @@ pub fn complain(text: &str) {
         false => Cow::Borrowed(text.as_str()),
     };
     let _ = writeln!(io::stderr(), "cairn: {text}");
+}
+
+/// Says on stderr why a command failed, on one line.
+pub fn report(failure: &Failure) -> ExitCode {
+    if failure.code() != 0 {
+        complain(&failure.to_string());
+    }
+    ExitCode::from(failure.code())
 }
 
 #[cfg(test)]

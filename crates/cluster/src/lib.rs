@@ -13,10 +13,15 @@
 //!   mount      clients that are no nodes: a session and blocks, as a user of the store
 //! ```
 
-pub mod admin;
-pub mod control;
-pub mod data;
-pub mod identity;
 pub mod limits;
-pub mod mount;
+
+pub mod identity;
+
 pub mod wire;
+
+pub mod data;
+
+pub mod control;
+
+pub mod admin;
+pub mod mount;

@@ -9,11 +9,15 @@
 //!                             (parsers)                      (pure)
 //! ```
 
-pub mod collect;
-pub mod findings;
+#![allow(clippy::disallowed_methods, reason = "it looks at this machine")]
+
 mod metrics;
 mod report;
+
 mod sample;
+
+pub mod collect;
+pub mod findings;
 
 pub use metrics::Metrics;
 pub use report::{Finding, Report};

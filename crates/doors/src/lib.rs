@@ -9,18 +9,23 @@
 //!                                         http/  s3/  ◄────┘   a verb a file ──► cairn_fs::Fs
 //! ```
 
-pub mod admit;
 mod host;
-pub mod http;
 pub mod limits;
-pub mod metrics;
-pub mod observe;
 mod pulse;
-mod room;
-pub mod s3;
-pub mod serve;
 mod timing;
 pub mod tls;
+
+pub mod observe;
+mod room;
 mod upload;
+
+pub mod metrics;
+
+pub mod serve;
+
+pub mod admit;
+
+pub mod http;
+pub mod s3;
 
 pub use upload::{Upload, UploadError};

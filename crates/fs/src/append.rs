@@ -1,15 +1,15 @@
 //! Appending. The master orders appenders, so each record stands whole and once, wherever the
 //! end was when its turn came.
 
-use std::time::Duration;
-
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
-use cairn_base::{BodyId, Error, Ino, Owner, Result, limits};
+use cairn_base::waits;
+use cairn_base::{BodyId, Error, Ino, Owner, Redundancy, Result, limits};
 use cairn_blocks::Wish;
 use tokio::time::sleep;
 
 use crate::Fs;
+use crate::garbage::Abandoned;
 use crate::ops::append::{Append, Appended};
 use crate::ops::body::Data;
 use crate::ops::coalesce::{Coalesce, ReadChunk};
@@ -17,12 +17,10 @@ use crate::ops::conditions::{Conditions, EtagMatch};
 use crate::ops::edit::COALESCE_BYTES;
 use crate::ops::statfs::Replicas;
 use crate::rows::{Content, Extent, Inode, ObjectAttributes, Place};
-use crate::write::{Abandoned, PutRequest};
+use crate::write::PutRequest;
 
 /// Rounds of losing against other appenders before the caller is told to try again.
 const TRIES: u32 = 16;
-/// Before a block is written once more.
-const PAUSE: Duration = Duration::from_millis(200);
 
 impl Fs {
     /// Appends one record of at most [`limits::BLOCK_BYTES`] to an object, which is made if there
@@ -124,8 +122,9 @@ impl Fs {
     ) -> Result<Extent> {
         let (inner, session) = (&self.inner, self.session());
         let replicas = self.read(caller, Replicas { ino }).await?;
-        let (len, wish) = (data.len() as u64, Wish { replicas, group: None });
-        let until = inner.clock.monotonic() + inner.blocks.patience();
+        let wish = Wish { redundancy: Redundancy::from_number(replicas), group: None };
+        let len = data.len() as u64;
+        let until = inner.clock.monotonic() + inner.blocks.manner().patience;
         loop {
             let block = inner.new_block()?;
             match inner.blocks.write(wish, block, owner, data.clone()).await {
@@ -138,7 +137,7 @@ impl Fs {
                     if inner.clock.monotonic() < until && self.session() == session =>
                 {
                     tracing::debug!(%block, why, "a block is written once more");
-                    sleep(PAUSE).await;
+                    sleep(waits::APPEND_RETRY).await;
                 }
                 Err(error) => return Err(error),
             }

@@ -1,23 +1,34 @@
 //! Hot pieces of blocks in memory. Blocks never change, so nothing is ever invalidated.
 
+#![expect(clippy::disallowed_methods, reason = "the hash decides only what is counted")]
+
 use std::hash::{BuildHasher, RandomState};
-use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use bytes::{Bytes, BytesMut};
-use cairn_base::{BlockId, GroupId, Result, Stage, stage};
+use bytes::Bytes;
+use cairn_base::BlockId;
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
-
-use crate::fs::{Inner, Stats};
 
 /// Blocks are cached and read from disk in pieces of this length, bytes.
 pub const PIECE_BYTES: u64 = 256 << 10;
 
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+    /// Of those, what had been there before and had to go for want of room.
+    pub cache_misses_again: u64,
+    pub cache_bytes: u64,
+    /// What it may have at most.
+    pub cache_limit_bytes: u64,
+}
+
 /// Pieces that had to go and are remembered: with 256 KiB each, of 16 GiB.
 const EVICTED: usize = 1 << 16;
 
-type Key = (BlockId, u32);
+pub(crate) type Key = (BlockId, u32);
 
 /// Of a block.
 #[derive(Clone)]
@@ -96,7 +107,7 @@ impl Cache {
         }
     }
 
-    fn get(&self, key: &Key) -> Option<Bytes> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Bytes> {
         let Some(Piece { bytes, is_part }) = self.pieces.get(key) else {
             self.missed(key);
             return None;
@@ -109,11 +120,20 @@ impl Cache {
     }
 
     /// Keeps bytes that are alone in their memory.
-    fn insert(&self, key: Key, bytes: Bytes) {
+    pub(crate) fn insert(&self, key: Key, bytes: Bytes) {
         self.pieces.insert(key, Piece { bytes, is_part: false });
     }
 
-    fn missed(&self, key: &Key) {
+    /// Keeps a part of bytes that were read together.
+    pub(crate) fn insert_part(&self, key: Key, bytes: Bytes) {
+        self.pieces.insert(key, Piece { bytes, is_part: true });
+    }
+
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.pieces.contains_key(key)
+    }
+
+    pub(crate) fn missed(&self, key: &Key) {
         self.misses.fetch_add(1, Ordering::Relaxed);
         if self.evicted.has(key) {
             self.misses_again.fetch_add(1, Ordering::Relaxed);
@@ -132,105 +152,9 @@ impl Cache {
 }
 
 /// The piece that `offset` lies in, and where in the block it begins.
-fn piece_of(offset: u32) -> (u32, u32) {
+pub(crate) fn piece_of(offset: u32) -> (u32, u32) {
     let piece = offset / PIECE_BYTES as u32;
     (piece, piece * PIECE_BYTES as u32)
-}
-
-impl Inner {
-    /// Bytes of a block if they lie in one cached piece.
-    pub(crate) fn cached(&self, _: GroupId, block: BlockId, range: Range<u32>) -> Option<Bytes> {
-        let (piece, start) = piece_of(range.start);
-        if range.end > start + PIECE_BYTES as u32 {
-            return None;
-        }
-        let _looking = stage::enter(Stage::Cache);
-        let bytes = self.cache.get(&(block, piece))?;
-        let wanted = (range.start - start) as usize..(range.end - start) as usize;
-        (wanted.end <= bytes.len()).then(|| bytes.slice(wanted))
-    }
-
-    /// Keeps a block that was written here: who wrote a file often reads it next.
-    pub(crate) fn keep(&self, block: BlockId, data: &Bytes) {
-        for (piece, bytes) in (0..).zip(data.chunks(PIECE_BYTES as usize)) {
-            // A copy, for what is kept must not keep more in memory.
-            self.cache.insert((block, piece), Bytes::copy_from_slice(bytes));
-        }
-    }
-
-    /// Bytes of a block, from memory or from the block store. Never blocks an async worker.
-    pub(crate) async fn fetch(
-        &self,
-        group: GroupId,
-        block: BlockId,
-        range: Range<u32>,
-    ) -> Result<Bytes> {
-        let (first, _) = piece_of(range.start);
-        let (last, _) = piece_of(range.end - 1);
-        if first == last {
-            return self.fetch_piece(group, block, range).await;
-        }
-        if self.reads_spans && !self.has_some(block, first..=last) {
-            return self.fetch_pieces(group, block, range).await;
-        }
-        let mut whole = BytesMut::with_capacity(range.len());
-        for piece in first..=last {
-            let start = range.start.max(piece * PIECE_BYTES as u32);
-            let end = range.end.min((piece + 1) * PIECE_BYTES as u32);
-            whole.extend_from_slice(&self.fetch_piece(group, block, start..end).await?);
-        }
-        Ok(whole.freeze())
-    }
-
-    fn has_some(&self, block: BlockId, mut pieces: RangeInclusive<u32>) -> bool {
-        pieces.any(|piece| self.cache.pieces.contains_key(&(block, piece)))
-    }
-
-    /// As [`Inner::fetch`] of several pieces, none of them cached, at once. They are kept if it is
-    /// not as easy to get them again.
-    async fn fetch_pieces(
-        &self,
-        group: GroupId,
-        block: BlockId,
-        range: Range<u32>,
-    ) -> Result<Bytes> {
-        let (first, start) = piece_of(range.start);
-        let bytes = self.ask(group, block, start..range.end).await?;
-        let is_near = self.blocks.is_near();
-        for (number, at) in (first..).zip((0..bytes.len()).step_by(PIECE_BYTES as usize)) {
-            let (key, end) = ((block, number), bytes.len().min(at + PIECE_BYTES as usize));
-            self.cache.missed(&key);
-            if !is_near {
-                let piece = Piece { bytes: bytes.slice(at..end), is_part: true };
-                self.cache.pieces.insert(key, piece);
-            }
-        }
-        Ok(bytes.slice((range.start - start) as usize..))
-    }
-
-    async fn ask(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
-        match self.blocks.get_now(group, block, range.clone())? {
-            Some(bytes) => Ok(bytes),
-            None => self.blocks.get(group, block, range).await,
-        }
-    }
-
-    /// As [`Inner::fetch`] within one piece. The whole piece is read, if the block is that long;
-    /// of the last piece of a block no more is known than the range asked for, so that much.
-    async fn fetch_piece(
-        &self,
-        group: GroupId,
-        block: BlockId,
-        range: Range<u32>,
-    ) -> Result<Bytes> {
-        if let Some(bytes) = self.cached(group, block, range.clone()) {
-            return Ok(bytes);
-        }
-        let (piece, start) = piece_of(range.start);
-        let bytes = self.ask(group, block, start..range.end).await?;
-        self.cache.insert((block, piece), bytes.clone());
-        Ok(bytes.slice((range.start - start) as usize..))
-    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cairn_auth::{Caller, Principal};
-use cairn_base::{BlockId, BodyId, Clock, Party, Result, Rng, SessionId, Shares};
+use cairn_auth::Caller;
+use cairn_base::{BlockId, BodyId, Clock, Result, Rng, SessionId, Shares};
 use cairn_blocks::Blocks;
 use cairn_meta::master::host::Sessions;
 use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
@@ -15,11 +15,10 @@ use cairn_meta::session::client;
 use cairn_meta::{Master, Meta, WireVerb};
 use parking_lot::Mutex;
 
-use crate::cache::Cache;
-use crate::gc::Looks;
+use crate::cache::{Cache, Stats};
+use crate::garbage::{Abandoned, Looks};
 use crate::opened::{self, OpenedCache};
 use crate::readers::Readers;
-use crate::write::Abandoned;
 
 /// How much memory and parallelism the store may use.
 #[derive(Clone, Debug)]
@@ -71,18 +70,6 @@ pub(crate) struct Inner {
     counter: AtomicU64,
 }
 
-/// Counters since the start.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stats {
-    pub cache_hits: u64,
-    pub cache_misses: u64,
-    /// Of those, what had been there before and had to go for want of room.
-    pub cache_misses_again: u64,
-    pub cache_bytes: u64,
-    /// What it may have at most.
-    pub cache_limit_bytes: u64,
-}
-
 impl Fs {
     /// Ends the sessions a former process left behind and opens one of its own.
     pub async fn start(
@@ -127,7 +114,7 @@ impl Fs {
             abandoned: Mutex::new(Vec::new()),
             ended: Mutex::new(BTreeMap::new()),
             counter: AtomicU64::new(1),
-            reads_spans: blocks.kept().is_none(),
+            reads_spans: blocks.counted().kept.is_none(),
             meta,
             blocks,
             clock,
@@ -198,14 +185,6 @@ impl Fs {
 
     pub fn stats(&self) -> Stats {
         self.inner.cache.stats()
-    }
-}
-
-/// As whom a caller takes part of what all share.
-pub fn party_of(caller: &Caller) -> Party {
-    match caller.principal() {
-        Principal::User(user) => Party::User(user),
-        _ => Party::Other,
     }
 }
 

@@ -1,27 +1,25 @@
 //! Garbage: drained bodies and uploads, freed blocks, blocks that were never published.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Resource, authorize};
 use cairn_base::planted::{Bug, is_planted};
+use cairn_base::waits;
 use cairn_base::{BlockId, Error, GroupId, Owner, Result, SessionId};
 use cairn_meta::Meta;
 
 use crate::Fs;
+use crate::garbage::{Abandoned, Looks};
 use crate::ops::gc::{DrainStep, Drained, ForgetFreed, FreeOrphans, ListDrains, ListFreed};
 use crate::ops::lock::ReleaseAll;
 use crate::ops::put_object::AbandonBody;
 use crate::ops::retain::LetGoAll;
 use crate::ops::sessions::{EndSession, ListSessions};
 use crate::rows::{Session, SessionState};
-use crate::write::Abandoned;
 
 /// Rows and blocks handled at once.
 const PAGE: usize = 500;
-/// How long after the first look at the blocks of a session that has ended the second one comes.
-const AGAIN: Duration = Duration::from_mins(1);
 
 /// What a pass of the garbage collector did, or, as a dry run, would do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -37,14 +35,6 @@ pub struct GcReport {
     /// Blocks of sessions the metadata does not know: none of them is touched. An older copy of
     /// the metadata was restored beside newer blocks.
     pub blocks_unknown: u64,
-}
-
-/// What was looked through of a session that has ended.
-#[derive(Clone, Copy)]
-pub struct Looks {
-    /// When the first look began, by the monotonic clock.
-    first: Duration,
-    again: bool,
 }
 
 /// A look at the blocks of a session that has ended.
@@ -191,7 +181,7 @@ impl Fs {
         let passed = self.inner.clock.monotonic().saturating_sub(looks.first);
         match passed {
             _ if passed >= self.inner.config.late => Some(Turn::Last),
-            _ if passed >= AGAIN && !looks.again => Some(Turn::Again),
+            _ if passed >= waits::LATE_BLOCKS && !looks.again => Some(Turn::Again),
             _ => None,
         }
     }

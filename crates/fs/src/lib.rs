@@ -11,30 +11,36 @@
 //!            └─► Fs::run | read (any other operation of the metadata)
 //! ```
 
-mod append;
 mod cache;
 mod digest;
-mod file;
-mod fs;
-mod gc;
-mod layout;
-mod multipart;
-mod object;
+mod garbage;
 mod opened;
+mod party;
 mod readers;
+
+mod fs;
+
+mod fetch;
+mod gc;
+mod object;
 mod write;
 
-pub use cache::PIECE_BYTES;
+mod append;
+mod file;
+mod layout;
+mod multipart;
+
+pub use cache::{PIECE_BYTES, Stats};
 pub use cairn_blocks::{Peer, Peers, Spent};
 pub use cairn_meta::master::Stats as MasterStats;
-pub use cairn_meta::session::MOUNT_PATIENCE;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};
 pub use digest::{Digester, Digests, combine_checksums, hex};
 pub use file::{Changed, FileWriter, PACKED_RUNS, Piece, Uploaded};
-pub use fs::{Config, Fs, Stats, end_own_sessions, party_of};
+pub use fs::{Config, Fs, end_own_sessions};
 pub use gc::GcReport;
 pub use layout::{BlockReader, Layout};
 pub use multipart::{Completed, CopiedPart, PartSource};
 pub use object::{ByteStream, Object};
+pub use party::party_of;
 pub use write::{BodyWriter, PutRequest, Written};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::waits;
 use cairn_base::{BodyId, Error, Result, Timestamp, limits};
 use futures_util::TryStreamExt;
 use tokio::time::sleep;
@@ -24,8 +25,6 @@ use crate::rows::{Algorithm, Checksum, ChecksumKind, Content, Part, Upload};
 
 /// Attempts to complete an upload after the first, while others complete it too.
 const COMPLETIONS: u32 = 8;
-/// Half of what is waited before the second one, at most; twice as long before each further one.
-const PAUSE_MS: u64 = 10;
 
 /// An object made of an upload.
 #[derive(Clone, Debug)]
@@ -302,7 +301,7 @@ impl Fs {
 fn pause(body: BodyId, attempt: u32) -> Duration {
     let mut hasher = DefaultHasher::new();
     (body.session, body.counter, attempt).hash(&mut hasher);
-    let half = PAUSE_MS << attempt;
+    let half = (waits::COMPLETE_RETRY.as_millis() as u64) << attempt;
     Duration::from_millis(half + hasher.finish() % half)
 }
 

@@ -3,24 +3,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::stage::Scope;
 use cairn_base::{
-    BlockId, BodyId, Error, GroupId, Owner, Party, Result, SessionId, Share, Stage, Stages, limits,
-    stage,
+    BlockId, BodyId, Error, Owner, Party, Redundancy, Result, SessionId, Share, Stage, Stages,
+    limits, stage,
 };
 use cairn_blocks::Wish;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::Fs;
-use crate::fs::party_of;
+use crate::garbage::Abandoned;
 use crate::ops::conditions::Conditions;
 use crate::ops::multipart::{PutPart, UploadName};
 use crate::ops::put_object::{MayWrite, NewContent, PutObject, PutReply, StageExtents};
+use crate::party::party_of;
 use crate::rows::{Checksum, Extent, Extents, ObjectAttributes, Place};
 
 /// Memory is taken for an upload as its bytes come: as much again as it has, but no less and no
@@ -32,14 +33,6 @@ const MEMORY_STEP_MAX: usize = 256 << 10;
 const MEMORY_STEP_WAITED: usize = 128 << 10;
 /// Chunk rows sent ahead of publication in one operation, so that no operation is large.
 const STAGE_CHUNKS: usize = 256;
-
-/// Something this session wrote and will not publish.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Abandoned {
-    Block(GroupId, BlockId),
-    /// A body with staged extents.
-    Body(BodyId),
-}
 
 /// Takes the bytes of one object or part.
 pub struct BodyWriter {
@@ -95,7 +88,7 @@ impl Fs {
         };
         self.inner.meta.check_space()?;
         let mut draft = Draft::empty(self);
-        draft.wish.replicas = replicas;
+        draft.wish.redundancy = Redundancy::from_number(replicas);
         Ok(BodyWriter {
             fs: self.clone(),
             buffer: BytesMut::new(),

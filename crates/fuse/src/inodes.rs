@@ -74,7 +74,7 @@ impl Desk {
         let cache = fs.stats();
         line("cache_hits", cache.cache_hits);
         line("cache_misses", cache.cache_misses);
-        if let Some(kept) = fs.blocks().kept() {
+        if let Some(kept) = fs.blocks().counted().kept {
             line("disk_cache_hits", kept.hits);
             line("disk_cache_misses", kept.misses);
             line("disk_cache_bytes", kept.bytes);

@@ -5,6 +5,8 @@
 //! It passes the turn on when it is about to be busy for longer and another request is there. The
 //! others wait here, and not in the kernel, which would wake one of them for each request.
 
+#![expect(clippy::disallowed_methods, reason = "a kernel is not simulated")]
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

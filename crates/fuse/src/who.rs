@@ -73,6 +73,7 @@ fn groups_of(pid: u32) -> Vec<u32> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 mod tests {
     use super::*;
 

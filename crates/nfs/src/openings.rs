@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_base::{Error, Ino, Result};
 use cairn_posix::{Descriptor, Posix};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::limits::HELD_FILES;
 

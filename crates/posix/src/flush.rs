@@ -1,18 +1,15 @@
 //! Writing back what was written.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use cairn_base::waits;
 use cairn_base::{Error, Result};
-use cairn_fs::MOUNT_PATIENCE;
+use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::handle::{Descriptor, Handle};
 use crate::node::Node;
 use crate::posix::Posix;
-
-/// How often a writer looks that waits for room.
-const LOOK: Duration = Duration::from_secs(1);
 
 impl Posix {
     /// Has what was written to a file, and all that was done, become durable.
@@ -55,8 +52,8 @@ impl Posix {
                 return Ok(());
             }
             // It is other files that hold the rest.
-            let _ = tokio::time::timeout(LOOK, less).await;
-            if began.elapsed() > MOUNT_PATIENCE {
+            let _ = tokio::time::timeout(waits::DIRTY_ROOM_LOOK, less).await;
+            if began.elapsed() > waits::DIRTY_ROOM {
                 return Err(Error::Unavailable("what was written is not written back".into()));
             }
         }
@@ -85,7 +82,7 @@ impl Posix {
         let flush = async move { node.flush_later(|bytes| posix.dirt.less(bytes)).await };
         let mut flush = Box::pin(flush);
         if futures_util::poll!(flush.as_mut()).is_pending() {
-            let _ = tokio::time::timeout(LOOK, self.runtime.spawn(flush)).await;
+            let _ = tokio::time::timeout(waits::DIRTY_ROOM_LOOK, self.runtime.spawn(flush)).await;
         }
     }
 

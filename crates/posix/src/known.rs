@@ -8,11 +8,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_base::{Ino, Timestamp};
 use cairn_fs::rows::{Inode, Kind};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 const SHARDS: usize = 16;
 

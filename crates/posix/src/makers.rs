@@ -6,10 +6,11 @@
 //! there is nothing to forget.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_base::Ino;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// For so long after the last file was made.
 const AFTER: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, SessionId, Timestamp, limits};
@@ -10,6 +10,7 @@ use cairn_fs::rows::Inode;
 use cairn_fs::{FileWriter, Fs, Object, PACKED_RUNS, Piece};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::answer::Answer;
 use crate::owners::{self, Held};

@@ -6,56 +6,35 @@ use std::sync::Arc;
 use cairn_base::Rng;
 use cairn_base::rng::SeededRng;
 
+use crate::SECTOR_BYTES;
 use crate::inode::{Inode, Sector};
 use crate::state::State;
-use crate::{SECTOR_BYTES, SimDisk};
 
-/// The state of a disk at one moment, from which any number of power cuts can be drawn.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    pub(crate) state: Arc<State>,
-    /// The last [`SimDisk::mark`] before this moment.
-    pub mark: u64,
-}
-
-impl Snapshot {
-    /// The disk as it may be found after a power cut at this moment. Each un-synced sector holds
-    /// its old bytes, those of any write since, a torn mix, or (rarely) zeros; each un-synced
-    /// length and name was kept or not. A third of the seeds give the extremes: all kept, or none.
-    pub fn crash_image(&self, seed: u64) -> SimDisk {
-        let rng = SeededRng::new(seed ^ 0xC0FF_EE00_DEAD_BEEF);
-        let chances = Chances::draw(&rng);
-        let mut names = self.state.durable_names.clone();
-        for op in &self.state.name_ops {
-            if chances.keeps(&rng) {
-                op.apply(&mut names);
-            }
+/// What may be found of `state` after a power cut; [`crate::Snapshot::crash_image`] says what that is.
+pub(crate) fn crashed(state: &State, seed: u64) -> State {
+    let rng = SeededRng::new(seed ^ 0xC0FF_EE00_DEAD_BEEF);
+    let chances = Chances::draw(&rng);
+    let mut names = state.durable_names.clone();
+    for op in &state.name_ops {
+        if chances.keeps(&rng) {
+            op.apply(&mut names);
         }
-        let mut files = Vec::with_capacity(names.len());
-        let mut moved = BTreeMap::new();
-        for file in names.values_mut() {
-            *file = *moved.entry(*file).or_insert_with(|| {
-                files.push(Arc::new(cut(&self.state.files[*file], &chances, &rng)));
-                files.len() - 1
-            });
-        }
-        SimDisk::from_state(
-            State {
-                files,
-                durable_names: names.clone(),
-                names,
-                name_ops: Vec::new(),
-                directories: self.state.directories.clone(),
-                capacity: self.state.capacity,
-            },
-            seed,
-        )
     }
-
-    /// The disk after the process died but the machine did not: all that was written is there,
-    /// and what was not synced still is not.
-    pub fn kill_image(&self) -> SimDisk {
-        SimDisk::from_state((*self.state).clone(), self.mark)
+    let mut files = Vec::with_capacity(names.len());
+    let mut moved = BTreeMap::new();
+    for file in names.values_mut() {
+        *file = *moved.entry(*file).or_insert_with(|| {
+            files.push(Arc::new(cut(&state.files[*file], &chances, &rng)));
+            files.len() - 1
+        });
+    }
+    State {
+        files,
+        durable_names: names.clone(),
+        names,
+        name_ops: Vec::new(),
+        directories: state.directories.clone(),
+        capacity: state.capacity,
     }
 }
 

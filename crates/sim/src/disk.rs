@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cairn_base::rng::SeededRng;
 use cairn_base::{Disk, DiskFile};
 
+use crate::SECTOR_BYTES;
+use crate::crash::crashed;
 use crate::fault::{Call, Fault, Faults};
 use crate::state::{FileId, NameOp, State};
-use crate::{SECTOR_BYTES, Snapshot};
 
 /// A handle to a directory of a simulated disk; clones and `sub` see the same disk.
 #[derive(Clone)]
@@ -57,7 +58,7 @@ impl SimDisk {
         SimDisk::from_state(State::default(), seed)
     }
 
-    pub(crate) fn from_state(state: State, seed: u64) -> SimDisk {
+    fn from_state(state: State, seed: u64) -> SimDisk {
         let inner = Inner {
             state,
             faults: Faults::default(),
@@ -237,6 +238,29 @@ impl Disk for SimDisk {
         let inner = self.shared.lock();
         let capacity = inner.state.capacity.unwrap_or(1 << 50);
         Ok(capacity.saturating_sub(inner.state.used_bytes()))
+    }
+}
+
+/// The state of a disk at one moment, from which any number of power cuts can be drawn.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    state: Arc<State>,
+    /// The last [`SimDisk::mark`] before this moment.
+    pub mark: u64,
+}
+
+impl Snapshot {
+    /// The disk as it may be found after a power cut at this moment. Each un-synced sector holds
+    /// its old bytes, those of any write since, a torn mix, or (rarely) zeros; each un-synced
+    /// length and name was kept or not. A third of the seeds give the extremes: all kept, or none.
+    pub fn crash_image(&self, seed: u64) -> SimDisk {
+        SimDisk::from_state(crashed(&self.state, seed), seed)
+    }
+
+    /// The disk after the process died but the machine did not: all that was written is there,
+    /// and what was not synced still is not.
+    pub fn kill_image(&self) -> SimDisk {
+        SimDisk::from_state((*self.state).clone(), self.mark)
     }
 }
 

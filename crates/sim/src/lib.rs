@@ -11,15 +11,18 @@
 //!   snapshot() ──► Snapshot ──► crash_image(seed) ──► SimDisk after a power cut
 //! ```
 
-mod crash;
-mod disk;
 mod fault;
 mod image;
+
 mod inode;
+
 mod state;
 
-pub use crash::Snapshot;
-pub use disk::SimDisk;
+mod crash;
+
+mod disk;
+
+pub use disk::{SimDisk, Snapshot};
 pub use fault::{Call, Fault};
 
 /// What a disk writes whole or not at all, bytes. (Tearing within one is simulated too.)

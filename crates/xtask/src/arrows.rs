@@ -36,7 +36,8 @@ fn read_into(folder: &Path, above: &[String], sources: &mut Sources) -> io::Resu
         if path.is_dir() {
             read_into(&path, &name, sources)?;
         } else if path.extension().is_some_and(|it| it == "rs") && stem != "tests" {
-            sources.insert(name, fs::read_to_string(&path)?);
+            // A crate may have both a library and a program.
+            sources.entry(name).or_default().push_str(&fs::read_to_string(&path)?);
         }
     }
     Ok(())
@@ -56,13 +57,13 @@ struct Module {
 
 const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod"];
 
-/// What each of these modules uses, but for the root of their crate.
+/// What each of these modules uses. The root of the crate is the empty name.
 pub fn arrows(sources: &Sources) -> Arrows {
     let parsed = sources.iter().map(|(name, text)| (name.clone(), parse(name, text, sources)));
     let modules: BTreeMap<Name, Module> = parsed.collect();
     let arrow = |(name, module): (&Name, &Module)| {
         let ends = module.used.iter().map(|path| resolve(path, &modules, 0));
-        (name.clone(), ends.filter(|end| !end.is_empty() && end != name).collect())
+        (name.clone(), ends.filter(|end| end != name).collect())
     };
     modules.iter().map(arrow).collect()
 }
@@ -116,9 +117,12 @@ fn parse(name: &[String], text: &str, sources: &Sources) -> Module {
             at += 1;
         }
     }
-    for path in bodies.into_iter().filter(|path| path.len() > 1) {
+    // A type that the module hands on and uses itself is named without a path.
+    let is_type = |path: &Name| path[0].starts_with(char::is_uppercase);
+    for path in bodies.into_iter().filter(|path| path.len() > 1 || is_type(path)) {
         let absolute = match module.imported.get(&path[0]) {
             Some(target) => Some([target.as_slice(), &path[1..]].concat()),
+            None if path.len() == 1 => None,
             None => absolute(name, &path, sources),
         };
         module.used.extend(absolute);

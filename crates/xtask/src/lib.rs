@@ -1,9 +1,16 @@
 //! Chores of Cairn's developers; those that check something are tests, too.
 
-pub mod arrows;
+#![allow(clippy::disallowed_methods, reason = "chores")]
+
 pub mod cluster;
-pub mod floors;
+mod files;
 pub mod proto;
 pub mod supply;
-pub mod tidy;
 mod tokens;
+
+pub mod arrows;
+pub mod used;
+
+pub mod floors;
+
+pub mod tidy;

@@ -1,5 +1,7 @@
 //! `cargo xtask <chore>`.
 
+#![allow(clippy::disallowed_methods, reason = "chores")]
+
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};

@@ -1,27 +1,30 @@
 //! What no compiler checks.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::files::rust_files;
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 15] = [
+const DIRECTIONS: [(&str, &[&str]); 16] = [
     ("base", &[]),
+    ("tls", &[]),
     ("auth", &["base"]),
     ("blocks", &["base"]),
-    ("meta", &["base", "auth"]),
+    ("meta", &["base", "auth", "tls"]),
     ("fs", &["base", "auth", "meta", "blocks"]),
-    ("cluster", &["base", "auth", "meta", "blocks"]),
+    ("cluster", &["base", "auth", "meta", "blocks", "tls"]),
     ("doors", &["base", "auth", "fs"]),
     ("posix", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs", "posix"]),
     ("nfs", &["base", "auth", "fs", "posix"]),
-    ("bench", &[]),
+    ("bench", &["tls"]),
     ("doctor", &[]),
     (
         "cairn",
         &[
             "base", "auth", "meta", "blocks", "fs", "fuse", "nfs", "cluster", "doors", "bench",
-            "doctor",
+            "doctor", "tls",
         ],
     ),
     ("sim", &["base"]),
@@ -51,6 +54,7 @@ pub fn check(root: &Path) -> Vec<String> {
     findings.extend(crate::proto::check(root));
     findings.extend(crate::supply::check(root));
     findings.extend(crate::floors::check(root));
+    findings.extend(crate::used::check(root));
     for file in rust_files(&root.join("crates")) {
         let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
         if name == crate::proto::MADE {
@@ -98,20 +102,6 @@ pub fn check_manifest(name: &str, manifest: &str) -> Vec<String> {
         }
     }
     findings
-}
-
-fn rust_files(directory: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() && entry.file_name() != "target" {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    files
 }
 
 /// Checks the lengths of functions and lines of one file.

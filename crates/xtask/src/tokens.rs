@@ -2,6 +2,11 @@
 
 /// Names, `::`, and other signs one by one; without comments, texts, and what is for tests only.
 pub fn tokens(text: &str) -> Vec<String> {
+    without_tests(all_tokens(text))
+}
+
+/// The same with what is for tests only.
+pub fn all_tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -29,7 +34,7 @@ pub fn tokens(text: &str) -> Vec<String> {
         };
         rest = &rest[length..];
     }
-    without_tests(tokens)
+    tokens
 }
 
 pub fn is_name(token: &str) -> bool {

@@ -1,14 +1,11 @@
 //! TLS as a client has it.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cairn_tls::{Trust, authorities};
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_rustls::TlsConnector;
 
 use crate::error::{Error, Result};
@@ -31,79 +28,22 @@ impl Tls {
     pub fn any_certificate() -> Tls {
         Tls { insecure: true, ..Tls::default() }
     }
+
+    fn trust(&self) -> Result<Trust> {
+        let Some(path) = &self.ca else {
+            return Ok(if self.insecure { Trust::Anyone } else { Trust::Public });
+        };
+        let pem = fs::read(path).map_err(|error| Error::file(path, error))?;
+        let read = authorities(&pem).map_err(|why| Error::file(path, why))?;
+        Ok(Trust::Authorities(read.roots))
+    }
 }
 
 pub fn connector(tls: &Tls) -> Result<TlsConnector> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
-    let builder = builder
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::failed(format!("TLS: {error}")))?;
-    let mut config = if tls.insecure {
-        let verifier = Arc::new(AnyCertificate { provider });
-        builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
-    } else {
-        builder.with_root_certificates(roots(tls)?).with_no_client_auth()
-    };
+    let config = cairn_tls::client_config(tls.trust()?);
+    let mut config = config.map_err(|error| Error::failed(format!("TLS: {error}")))?;
     if !tls.resume {
         config.resumption = Resumption::disabled();
     }
     Ok(TlsConnector::from(Arc::new(config)))
-}
-
-fn roots(tls: &Tls) -> Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    let Some(path) = &tls.ca else {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        return Ok(roots);
-    };
-    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let certificates: Vec<_> = certificates.map_err(|error| Error::file(path, error))?;
-    if roots.add_parsable_certificates(certificates).0 == 0 {
-        return Err(Error::file(path, "no certificate in it: give a PEM file"));
-    }
-    Ok(roots)
-}
-
-/// Believes every certificate, and still checks that the server has its key.
-#[derive(Debug)]
-struct AnyCertificate {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

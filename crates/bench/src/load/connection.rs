@@ -16,7 +16,7 @@ use crate::alarm::Alarm;
 use crate::client::{self, Connection, Exchange};
 
 /// How long a connection waits after it failed.
-const PAUSE: Duration = Duration::from_millis(20);
+const FAILED_PAUSE: Duration = Duration::from_millis(20);
 /// A target of which nothing succeeds for that long has died.
 const DEAD_AFTER: Duration = Duration::from_secs(3);
 /// Later than planned by more than this is late.
@@ -107,7 +107,7 @@ impl Worker<'_> {
                 Err(cause) => {
                     open = None;
                     self.count_error(start, &cause);
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(FAILED_PAUSE).await;
                 }
             }
             if !self.shared.plan.keep_alive {

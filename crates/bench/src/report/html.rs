@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::markdown::{self, Table};
+use super::markdown;
 use super::svg::{self, Line, Plot, escape};
-use super::{Cell, Report};
+use super::{Cell, Report, Table};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:84rem;margin:2rem auto;\
 padding:0 1rem;color:#222;background:#fff}table{border-collapse:collapse;font-size:13px;\

@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize};
-
-use super::{Cell, Report};
+use super::{Cell, Report, Table};
 use crate::stats::Spread;
 
 /// Seconds of a time line that are shown at most.
@@ -53,18 +51,6 @@ pub fn tables(report: &Report) -> Vec<(String, Table)> {
     all.extend(timelines(report));
     all.retain(|(_, table)| !table.rows.is_empty());
     all
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Table {
-    pub header: Vec<String>,
-    pub rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    pub fn new(header: &[&str], rows: Vec<Vec<String>>) -> Table {
-        Table { header: header.iter().map(|&name| name.to_owned()).collect(), rows }
-    }
 }
 
 /// The table of one load.

@@ -3,12 +3,15 @@
 pub mod html;
 pub mod markdown;
 pub mod svg;
+mod table;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+pub use table::Table;
 
 use crate::error::{Error, Result};
 use crate::machine::Machine;
@@ -65,7 +68,7 @@ pub struct Scenario {
 pub struct Section {
     pub title: String,
     #[serde(flatten)]
-    pub table: markdown::Table,
+    pub table: Table,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }

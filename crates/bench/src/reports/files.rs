@@ -9,17 +9,19 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 
+use super::arguments::Args;
 use super::ask::{Asked, BUCKET, Paths, plan};
 use super::lab::{Gluster, Lab};
+use super::script::{Script, peer};
 use super::tables::{absent, by_target, ratio, section};
 use super::writers::{CAIRN, LOCAL, Place, beside, mounted, place};
-use super::{Args, Script, peer};
 use crate::client::Target;
 use crate::closed::noise;
 use crate::cpu::Processes;
 use crate::error::{Error, Result};
 use crate::load::{self, Pace, Sample, Tally};
-use crate::report::markdown::{Table, number, time};
+use crate::report::Table;
+use crate::report::markdown::{number, time};
 use crate::report::{Axis, Cell, Key, Report, Section};
 use crate::session::{Case, Session};
 use crate::stop;

@@ -4,15 +4,17 @@
 
 use http::Method;
 
+use super::arguments::Args;
 use super::ask::{self, Asked, Paths, make_bucket, metric, plan, put};
 use super::lab::{Cluster, Gateway, Lab, Nginx, Postgres, Process, Quota, Server};
+use super::script::{Script, peer};
 use super::tables::{absent, column, find, grid, megabytes, rate, ratio, section};
-use super::{Args, Script, peer};
 use crate::client::Target;
 use crate::closed::noise;
 use crate::error::{Error, Result};
 use crate::load;
-use crate::report::markdown::{Table, number, time};
+use crate::report::Table;
+use crate::report::markdown::{number, time};
 use crate::report::{Axis, Finding, Key, Report, Section};
 use crate::session::{Case, Session};
 use crate::values::human_size;

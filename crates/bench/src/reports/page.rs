@@ -2,11 +2,18 @@
 
 use std::fmt::Write as _;
 
-use super::Done;
+use super::arguments::Name;
 use crate::report::html::{distribution, element, head, plots};
 use crate::report::markdown::{heading, render};
 use crate::report::svg::{self, Plot, escape};
 use crate::report::{Report, Scenario, Section};
+
+/// One scenario that ran.
+pub struct Done {
+    pub name: Name,
+    pub report: Report,
+    pub seconds: f64,
+}
 
 pub fn markdown(whole: &Report) -> String {
     let mut out = heading(&Report { targets: Vec::new(), ..whole.clone() });

@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
+use super::arguments::Args;
 use super::ask::{Asked, make_bucket, plan, put};
 use super::lab::{Cluster, Lab, Lighttpd, Nginx, Threads, wait};
+use super::script::{Script, peer};
 use super::tables::{absent, by_target, section};
-use super::{Args, Script, peer};
 use crate::client::Target;
 use crate::closed::noise;
 use crate::error::{Error, Result};
 use crate::load::{self, Pace, Plan};
-use crate::report::markdown::{Table, number, time};
+use crate::report::Table;
+use crate::report::markdown::{number, time};
 use crate::report::{Axis, Finding, Key, Report, Section};
 use crate::session::Session;
 

@@ -4,14 +4,16 @@
 use clap::Parser as _;
 use http::Method;
 
+use super::arguments::Args;
 use super::ask::{Asked, Paths, make_bucket, plan, put};
 use super::lab::{Cluster, Gateway, Lab, Quota};
+use super::script::Script;
 use super::tables::{axis, by_target, matrix, megabytes, rate, section};
-use super::{Args, Script};
 use crate::closed::noise;
 use crate::error::{Error, Result};
 use crate::load;
-use crate::report::markdown::{Table, number};
+use crate::report::Table;
+use crate::report::markdown::number;
 use crate::report::{Cell, Finding, Report, Section};
 use crate::s3;
 use crate::session::Session;

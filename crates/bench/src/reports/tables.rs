@@ -1,6 +1,7 @@
 //! Tables of scenarios, from what was found.
 
-use crate::report::markdown::{Table, number, time};
+use crate::report::Table;
+use crate::report::markdown::{number, time};
 use crate::report::{Cell, Key, Report, Section};
 
 pub fn section(title: &str, table: Table, note: &str) -> Section {

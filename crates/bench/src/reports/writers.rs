@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use http::Method;
 
+use super::arguments::Args;
 use super::ask::{BUCKET, send};
 use super::lab::{Gluster, Lab, Mount, Server, Volume};
+use super::script::{Script, peer};
 use super::tables::{by_target, column, matrix, megabytes, ratio, section};
-use super::{Args, Script, peer};
 use crate::error::{Error, Result};
 use crate::fs::Scratch;
 use crate::fs::loads::{self, Load};

@@ -1,5 +1,6 @@
 //! The client against the null server, which knows what it did.
 
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
 mod a_target_that_dies_ends_the_load;

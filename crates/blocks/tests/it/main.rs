@@ -1,4 +1,5 @@
 //! The tests of the block store.
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 mod support;
 

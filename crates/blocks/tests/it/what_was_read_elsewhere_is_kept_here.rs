@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, BodyId, Error, GroupId, Owner, Result, SessionId};
-use cairn_blocks::{BlockInfo, BlockPlace, Blocks, KeptBlocks, Peers, Usage, Wish};
+use cairn_blocks::{
+    BlockInfo, BlockPlace, Blocks, Counted, KeptBlocks, Manner, Peers, Usage, Wish,
+};
 use cairn_sim::{Call, Fault, SimDisk};
 
 use crate::support::{bytes, id, run};
@@ -61,6 +63,26 @@ impl Blocks for Elsewhere {
     async fn usage(&self) -> Result<Usage> {
         Ok(Usage { free_bytes: 42, ..Usage::default() })
     }
+
+    async fn room(&self) -> Result<Usage> {
+        self.usage().await
+    }
+
+    fn available(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        None
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::default()
+    }
 }
 
 fn keep(disk: &SimDisk) -> (Arc<Elsewhere>, KeptBlocks) {
@@ -108,7 +130,7 @@ fn what_was_read_is_there_after_a_restart_and_without_elsewhere() {
         for counter in 0..20 {
             read_until_kept(&blocks, &elsewhere, counter).await;
         }
-        let kept = blocks.kept().unwrap();
+        let kept = blocks.counted().kept.unwrap();
         assert!(kept.hits >= 60 && kept.misses >= 60 && kept.bytes >= 20 * u64::from(BLOCK));
         assert_eq!(blocks.usage().await.unwrap().free_bytes, 42);
     });
@@ -212,7 +234,7 @@ fn a_disk_that_fails_costs_reads_and_nothing_else() {
     });
 }
 
-/// Answers each question that has an answer by default, and not by that.
+/// Answers each question in a way of its own.
 struct Odd;
 
 const PLACE: BlockPlace = BlockPlace {
@@ -261,20 +283,17 @@ impl Blocks for Odd {
         Err(Error::Unavailable("odd".into()))
     }
 
-    fn patience(&self) -> Duration {
-        Duration::from_secs(9)
-    }
-
     fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
         Some(PLACE)
     }
 
-    fn is_near(&self) -> bool {
-        true
+    fn manner(&self) -> Manner {
+        Manner { patience: Duration::from_secs(9), is_near: true }
     }
 
-    fn peers(&self) -> Peers {
-        Peers { connections: 8, ..Peers::default() }
+    fn counted(&self) -> Counted {
+        let peers = Peers { connections: 8, ..Peers::default() };
+        Counted { peers, kept: None }
     }
 }
 
@@ -284,10 +303,10 @@ impl Blocks for Odd {
 fn what_elsewhere_says_of_itself_is_said_here() {
     let disk = Arc::new(SimDisk::new(4));
     let front = KeptBlocks::open(Arc::new(Odd), disk, LIMIT, PIECE).unwrap();
-    assert!(front.is_near());
+    assert!(front.manner().is_near);
     assert_eq!(front.place(GROUP, id(1)), Some(PLACE));
-    assert_eq!(front.patience(), Duration::from_secs(9));
-    assert_eq!(front.peers().connections, 8);
+    assert_eq!(front.manner().patience, Duration::from_secs(9));
+    assert_eq!(front.counted().peers.connections, 8);
     assert!(front.available().is_err());
     assert_eq!(run(front.room()).unwrap().free_bytes, 1);
     assert_eq!(run(front.usage()).unwrap().free_bytes, 3);

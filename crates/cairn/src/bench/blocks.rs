@@ -18,7 +18,7 @@ use cairn_bench::{Error, Result, Scratch, stop, values};
 use cairn_blocks::{Blocks, Config, Store};
 use tokio::runtime::Runtime;
 
-use super::failed;
+use super::failed::failed;
 
 /// What is written to be read, at most: bytes and blocks.
 const READ_BYTES: u64 = 64 << 20;

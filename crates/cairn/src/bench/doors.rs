@@ -10,7 +10,7 @@ use cairn_base::clock::RealClock;
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::rng::RealRng;
 use cairn_base::{BlockId, Clock, GroupId, Owner, Rng, Secret};
-use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_fs::Fs;
 use cairn_meta::Master;
@@ -122,5 +122,25 @@ impl Blocks for Nothing {
 
     async fn usage(&self) -> cairn_base::Result<Usage> {
         Ok(Usage::default())
+    }
+
+    async fn room(&self) -> cairn_base::Result<Usage> {
+        self.usage().await
+    }
+
+    fn available(&self) -> cairn_base::Result<()> {
+        Ok(())
+    }
+
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        None
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 }

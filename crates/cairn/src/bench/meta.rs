@@ -20,7 +20,7 @@ use cairn_meta::ops::{buckets::CreateBucket, create::Create, lookup::Lookup, mkd
 use cairn_meta::rows::BucketKind;
 use tokio::runtime::Runtime;
 
-use super::failed;
+use super::failed::failed;
 use crate::metadata;
 
 /// What is written to the disk beside it, in turns.

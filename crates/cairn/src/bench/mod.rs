@@ -2,9 +2,9 @@
 
 mod blocks;
 mod doors;
+mod failed;
 mod meta;
 
-use std::fmt::Display;
 use std::process::ExitCode;
 
 use cairn_bench::Error;
@@ -44,9 +44,4 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Err(Error::Usage(text)) => Err(Failure::usage(text)),
         Err(error) => Err(Failure::new(error.to_string())),
     }
-}
-
-/// What a layer says when it fails.
-fn failed(error: impl Display) -> Error {
-    Error::failed(error.to_string())
 }

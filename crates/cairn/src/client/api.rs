@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::address::{Address, escape};
-use super::server::{Reply, Server};
+use crate::connection::{Reply, Server};
 use crate::failure::Result;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

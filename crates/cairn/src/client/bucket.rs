@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::address::bucket_path;
 use super::api::{self, Bucket};
-use super::server::{Connection, Server};
+use crate::connection::{Connection, Server};
 use crate::failure::{Failure, Result};
 use crate::output;
 

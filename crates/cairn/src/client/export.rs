@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::address::escape;
-use super::server::Connection;
+use crate::connection::Connection;
 use crate::failure::{Failure, Result};
 use crate::output;
 

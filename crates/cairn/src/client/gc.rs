@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 
-use super::server::Connection;
+use crate::connection::Connection;
 use crate::failure::Result;
 use crate::output;
 

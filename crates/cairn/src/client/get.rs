@@ -10,8 +10,8 @@ use indicatif::ProgressBar;
 use parking_lot::Mutex;
 
 use super::address::Address;
-use super::server::{Connection, Server};
 use super::{api, pool};
+use crate::connection::{Connection, Server};
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::server::process;

@@ -7,10 +7,10 @@ use cairn_base::Secret;
 use serde::{Deserialize, Serialize};
 
 use super::address::escape;
-use super::server::Connection;
+use crate::connection::Connection;
 use crate::failure::{Failure, Result};
 use crate::metadata::MetaArgs;
-use crate::offline;
+use crate::offline::{self, key::NewKey};
 use crate::output;
 
 /// Make, list and remove access keys and tokens; only root may
@@ -79,13 +79,6 @@ fn parse_seconds(text: &str) -> Result<u32, String> {
     };
     let number = text.strip_suffix(unit).and_then(|number| number.parse::<u32>().ok());
     number.and_then(|number| number.checked_mul(seconds)).filter(|secs| *secs > 0).ok_or_else(bad)
-}
-
-/// No `Debug`: it has a secret in it.
-#[derive(Serialize, Deserialize)]
-pub struct NewKey {
-    pub id: String,
-    pub secret: String,
 }
 
 /// No `Debug`: it has a secret in it.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::address::Address;
 use super::api::{self, Listed};
-use super::server::Connection;
+use crate::connection::Connection;
 use crate::failure::{Failure, Result};
 use crate::output;
 

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
-use ureq::SendBody;
 
 use super::address::Address;
 use super::pool;
-use super::server::{Connection, Server};
+use crate::connection::{Connection, Server};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -81,8 +80,7 @@ fn put_stdin(server: &Server, target: &Address) -> Result<ExitCode> {
     if target.key.is_empty() || target.key.ends_with('/') {
         return Err(Failure::usage(format!("{target}: stdin has no name: give the whole key")));
     }
-    let body = SendBody::from_owned_reader(io::stdin());
-    let sent = server.send_body("PUT", &target.path(), None, body);
+    let sent = server.send_body("PUT", &target.path(), None, &mut io::stdin());
     sent.map_err(|failure| failure.of(target))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -162,8 +160,7 @@ fn put_file(server: &Server, job: &Job, bar: &ProgressBar) -> Result<()> {
     let file = File::open(&job.file).map_err(fail)?;
     let length = file.metadata().map_err(fail)?.len();
     let mut body = Exact { file, left: length, bar };
-    let sent =
-        server.send_body("PUT", &job.target.path(), Some(length), SendBody::from_reader(&mut body));
+    let sent = server.send_body("PUT", &job.target.path(), Some(length), &mut body);
     sent.map_err(|failure| failure.of(format!("{} to {}", job.file.display(), job.target)))?;
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
 use super::address::Address;
-use super::server::{Connection, Server};
 use super::{api, pool};
+use crate::connection::{Connection, Server};
 use crate::failure::{Failure, Result};
 use crate::output;
 

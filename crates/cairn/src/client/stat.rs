@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::address::Address;
-use super::server::{Connection, Reply};
+use crate::connection::{Connection, Reply};
 use crate::failure::Result;
 use crate::output;
 

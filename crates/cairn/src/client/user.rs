@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::{Deserialize, Serialize};
 
 use super::address::escape;
-use super::server::Connection;
+use crate::connection::Connection;
 use crate::failure::{Failure, Result};
 use crate::output;
 

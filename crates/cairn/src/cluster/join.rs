@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use cairn_base::Clock;
 use cairn_base::clock::RealClock;
-use cairn_cluster::identity::{Directory, JoinToken, join};
+use cairn_cluster::identity::{Directory, JoinToken};
+use cairn_cluster::wire::join;
 
 use crate::failure::{Failure, Result};
 use crate::output;

@@ -1,17 +1,14 @@
 //! Asking the master that serves, as the node whose directory this is.
 
 use std::path::Path;
-use std::time::Duration;
 
+use cairn_base::waits;
 use cairn_base::{Error, JoinGrant, Role, TokenId};
 use cairn_cluster::admin::AdminClient;
 use cairn_cluster::control::{Edit, Status};
 
 use crate::failure::{Failure, Result};
 use crate::node::ThisNode;
-
-/// How long the masters may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the master sees; any node may ask.
 pub fn status(dir: &Path) -> Result<Status> {
@@ -45,7 +42,7 @@ fn ask<R>(
         }
         let node = node?;
         let addresses = node.loaded.addresses.clone();
-        let admin = AdminClient::new(node.trust(), addresses, PATIENCE)?;
+        let admin = AdminClient::new(node.trust(), addresses, waits::ADMIN)?;
         call(&admin).await.map_err(|error| match error {
             Error::Unavailable(why) => Failure::new(format!(
                 "no master answers: {why}: is `cairn master` running, and reachable from here?"

@@ -49,7 +49,7 @@ fn health(map: &ClusterMap) -> Health {
         health.writable += u64::from(map.takes_writes(group));
         match present {
             0 => health.unreadable += 1,
-            _ if present >= usize::from(group.wanted) => health.whole += 1,
+            _ if present >= group.redundancy.members() => health.whole += 1,
             _ => health.degraded += 1,
         }
     }
@@ -140,7 +140,7 @@ fn to_json(status: &Status, health: Health, copies: Copies) -> Value {
             let catching = group.members.iter().filter(|member| !member.in_sync);
             json!({
                 "group": id.0,
-                "wanted": group.wanted,
+                "wanted": group.redundancy.number(),
                 "in_sync": group.in_sync().map(|node| node.to_string()).collect::<Vec<_>>(),
                 "catching_up": catching.map(|one| one.node.to_string()).collect::<Vec<_>>(),
                 "takes_writes": map.takes_writes(group),

@@ -5,23 +5,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use cairn_base::waits;
 use cairn_base::{Error, Result as BaseResult, Secret, UserId};
 use cairn_cluster::mount::{always, link};
 use cairn_cluster::wire::{Dial, Link, Stream};
 use parking_lot::Mutex;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::client::server::{Known, in_words};
+use crate::connection::http::{authority, host_header};
+use crate::connection::{Known, in_words};
 use crate::failure::{Failure, Result};
 
-/// Connecting, and being answered.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long nobody is asked again after credentials were refused: doors soon take nothing more from
 /// a network that sends wrong ones, of whomever.
 const REFUSED: Duration = Duration::from_secs(20);
@@ -93,7 +92,7 @@ impl HttpDialer {
 
     async fn connect(&self, door: &Door) -> BaseResult<(Box<dyn Stream>, UserId)> {
         let late = |_| Error::Unavailable(format!("{}: no answer in time", door.base));
-        timeout(PATIENCE, self.connect_once(door)).await.map_err(late)?
+        timeout(waits::MOUNT_DIAL, self.connect_once(door)).await.map_err(late)?
     }
 
     async fn connect_once(&self, door: &Door) -> BaseResult<(Box<dyn Stream>, UserId)> {
@@ -174,25 +173,6 @@ impl Dial for HttpDialer {
     }
 }
 
-/// Host and port of what follows `://` in a URL.
-fn authority(rest: &str, default_port: u16) -> Option<(String, u16)> {
-    let authority = rest.split('/').next()?;
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
-        _ => (authority, default_port),
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    (!host.is_empty()).then(|| (host.to_owned(), port))
-}
-
-/// As a header says it: an IPv6 address in brackets.
-fn host_header(host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
-}
-
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
         let (known, value) = line.split_once(':')?;
@@ -201,24 +181,8 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn client_config(known: &Known) -> Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    match &known.ca {
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-        Some(path) => {
-            let bad = |error: &dyn std::fmt::Display| {
-                Failure::new(format!("{}: {error}", path.display()))
-            };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|e| bad(&e))? {
-                let certificate = certificate.map_err(|error| bad(&error))?;
-                roots.add(certificate).map_err(|error| bad(&error))?;
-            }
-        }
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let versions =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let versions = versions.map_err(|error| Failure::new(format!("TLS: {error}")))?;
-    let mut config = versions.with_root_certificates(roots).with_no_client_auth();
+    let config = cairn_tls::client_config(known.trust()?);
+    let mut config = config.map_err(|error| Failure::new(format!("TLS: {error}")))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -226,21 +190,6 @@ fn client_config(known: &Known) -> Result<ClientConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_and_ports_are_found() {
-        let check = |rest: &str, host: &str, port: u16| {
-            assert_eq!(authority(rest, 80), Some((host.to_owned(), port)), "{rest}");
-        };
-        check("a.example", "a.example", 80);
-        check("a.example:8080/x", "a.example", 8080);
-        check("[::1]:8080", "::1", 8080);
-        check("[::1]", "::1", 80);
-        assert_eq!(authority("a:b", 80), None);
-        assert_eq!(authority("", 80), None);
-        assert_eq!(host_header("::1", 8080), "[::1]:8080");
-        assert_eq!(host_header("a.example", 80), "a.example:80");
-    }
 
     /// Only a door that says so has refused the credentials.
     #[test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use cairn_auth::{Action, Caller, Resource, authorize};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::RealRng;
-use cairn_base::{Clock, Rng, Role};
+use cairn_base::{Clock, Rng, Role, waits};
 use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::mount::{Agent, MountBlocks};
 use cairn_cluster::wire::Dial;
@@ -25,15 +25,13 @@ use cairn_doors::serve::Peer;
 use cairn_fs::Fs;
 use cairn_fuse::{Mounted, Options};
 use cairn_meta::Meta;
-use cairn_meta::session::MOUNT_PATIENCE;
 use cairn_meta::session::client::{self, Client};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use rustix::mount::{UnmountFlags, unmount};
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::block_in_place;
-use ureq::http::HeaderMap;
-use ureq::http::header::{AUTHORIZATION, HeaderValue};
 
-use crate::client::server::{Connection, Known};
+use crate::connection::{Connection, Known};
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
@@ -293,7 +291,7 @@ async fn reach_server(args: &Args) -> Result<Reached> {
     let cache_bytes = (args.meta_cache_mib << 20) as usize;
     let config = client::Config {
         cache_bytes,
-        patience: MOUNT_PATIENCE,
+        patience: waits::SLOW_SERVER,
         hasty: true,
         ..client::Config::default()
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::{HandleKey, LinkKey, SealKey};
-use cairn_base::{Error, Role, Secret};
+use cairn_base::{Error, Role, Secret, waits};
 use cairn_blocks::Blocks;
 use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::data::{Pool, Replicated};
@@ -18,7 +18,6 @@ use cairn_doors::http::Redirects;
 use cairn_fs::Fs;
 use cairn_meta::Meta;
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::{MOUNT_PATIENCE, PATIENCE};
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 use tokio::time::{MissedTickBehavior, interval};
@@ -156,7 +155,7 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     };
     node.agent.has_map().await;
     let cache_bytes = (meta_cache_mib << 20) as usize;
-    let patience = if hasty { MOUNT_PATIENCE } else { PATIENCE };
+    let patience = if hasty { waits::SLOW_SERVER } else { waits::MASTER };
     let config = client::Config { cache_bytes, patience, hasty, ..client::Config::default() };
     let client = loop {
         let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));

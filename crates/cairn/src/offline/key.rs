@@ -9,11 +9,18 @@ use cairn_base::rng::RealRng;
 use cairn_fs::ops::credentials::AddAccessKey;
 use cairn_meta::Master;
 use cairn_meta::engine::postgres;
+use serde::{Deserialize, Serialize};
 
-use crate::client::key::NewKey;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};
+
+/// No `Debug`: it has a secret in it.
+#[derive(Serialize, Deserialize)]
+pub struct NewKey {
+    pub id: String,
+    pub secret: String,
+}
 
 pub fn create(directory: &Path, meta: &MetaArgs, user: &str) -> Result<NewKey> {
     let dir = DataDir::open(directory, meta.place())?;

@@ -12,7 +12,7 @@ use cairn_meta::engine::{Engine, postgres};
 use clap::Subcommand;
 
 use super::store;
-use crate::client::server::Connection;
+use crate::connection::Connection;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
 use crate::metadata::{MetaArgs, Metadata};

@@ -1,13 +1,19 @@
 //! Sends requests that are sampled to a collector of OpenTelemetry, as OTLP over HTTP in JSON
 //! (docs/decisions/0013-timing.md). A collector that is slow or away costs spans, never requests.
 
+use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cairn_base::Stage;
+use cairn_base::waits;
 use cairn_doors::observe::{Ended, Export};
+use cairn_tls::Trust;
+use hyper::Request;
 use serde_json::{Value, json};
 
+use crate::connection::AGENT;
+use crate::connection::http::{Client, Outgoing};
 use crate::failure::{Failure, Result};
 
 /// Requests that wait to be sent; further ones are dropped.
@@ -15,8 +21,8 @@ const WAITING: usize = 4096;
 /// So many are sent at once, or what there is after [`PERIOD`].
 const BATCH: usize = 512;
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long a collector may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// What is read of a reply, bytes.
+const REPLY_BYTES: u64 = 1 << 20;
 /// Of numbers in OTLP: a span of a server; a failure.
 const KIND_SERVER: u32 = 2;
 const STATUS_ERROR: u32 = 2;
@@ -24,9 +30,10 @@ const STATUS_ERROR: u32 = 2;
 /// What gives requests to a thread that sends them to the collector at `url`.
 pub fn export(url: &str) -> Result<Export> {
     let url = endpoint(url)?;
+    let client = Client::new(&url, Trust::Public, Some(waits::TRACES)).map_err(Failure::usage)?;
     let (sender, receiver) = sync_channel(WAITING);
     let thread = std::thread::Builder::new().name("otlp".to_owned());
-    thread.spawn(move || run(&url, &receiver))?;
+    thread.spawn(move || run(&url, &client, &receiver))?;
     Ok(Box::new(move |ended| offer(&sender, ended)))
 }
 
@@ -47,22 +54,35 @@ fn endpoint(url: &str) -> Result<String> {
     }
 }
 
-fn run(url: &str, receiver: &Receiver<(Ended, SystemTime)>) {
-    let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE));
-    let agent: ureq::Agent = config.build().into();
+fn run(url: &str, client: &Client, receiver: &Receiver<(Ended, SystemTime)>) {
     let mut is_well = true;
     while let Ok(first) = receiver.recv() {
         let spans = gather(first, receiver);
-        let message = message(&spans).to_string();
-        let sent = agent.post(url).content_type("application/json").send(message);
-        match sent {
-            Ok(_) => is_well = true,
+        match send(url, client, message(&spans).to_string()) {
+            Ok(()) => is_well = true,
             Err(error) if is_well => {
                 tracing::warn!(url, %error, "traces are not taken; they are dropped until they are");
                 is_well = false;
             }
             Err(_) => {}
         }
+    }
+}
+
+fn send(url: &str, client: &Client, message: String) -> io::Result<()> {
+    let path = url.splitn(4, '/').nth(3).unwrap_or_default();
+    let request = Request::post(format!("/{path}"))
+        .header("content-type", "application/json")
+        .header("user-agent", AGENT)
+        .body(())
+        .map_err(io::Error::other)?;
+    let reply = client.send(request, Outgoing::Bytes(message.into()))?;
+    let status = reply.status();
+    // To its end, so that the connection can be used again.
+    io::copy(&mut reply.into_body().take(REPLY_BYTES), &mut io::sink())?;
+    match status.is_client_error() || status.is_server_error() {
+        true => Err(io::Error::other(format!("http status: {}", status.as_u16()))),
+        false => Ok(()),
     }
 }
 

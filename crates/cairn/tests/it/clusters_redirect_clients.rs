@@ -1,5 +1,7 @@
 //! A master, chunkservers and a gateway: clients fetch from the chunkservers.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -89,17 +91,27 @@ struct Reply {
 /// GET of a URL, with the key of root if it is to be sent.
 fn get(url: &str, is_root: bool) -> Reply {
     use base64::Engine as _;
-    let config = ureq::Agent::config_builder().max_redirects(0).http_status_as_error(false);
-    let agent: ureq::Agent = config.build().into();
-    let mut request = agent.get(url);
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut request = format!("GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
     if is_root {
         let basic = base64::engine::general_purpose::STANDARD.encode(format!("{KEY}:{SECRET}"));
-        request = request.header("Authorization", format!("Basic {basic}"));
+        request += &format!("Authorization: Basic {basic}\r\n");
     }
-    let mut reply = request.call().unwrap();
-    let location = reply.headers().get("location").map(|text| text.to_str().unwrap().to_owned());
-    let body = reply.body_mut().with_config().limit(100 << 20).read_to_vec().unwrap();
-    Reply { status: reply.status().as_u16(), location: location.unwrap_or_default(), body }
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).unwrap();
+    let end = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(reply[..end].to_vec()).unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let header = |name: &str| {
+        let fields = head.lines().filter_map(|line| line.split_once(": "));
+        fields.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    };
+    let body = reply[end + 4..].to_vec();
+    let length = header("content-length").expect("a length").parse::<usize>().unwrap();
+    assert_eq!(body.len(), length);
+    Reply { status, location: header("location").unwrap_or_default().to_owned(), body }
 }
 
 #[test]

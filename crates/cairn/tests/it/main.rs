@@ -1,5 +1,6 @@
 //! The binary as its users meet it.
 
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
 mod a_bad_directory_is_refused;

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use cairn_base::waits;
 use cairn_base::{Error, JoinGrant, Result, Role, TokenId};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -27,8 +28,6 @@ use crate::limits::{ADMIN_ANSWER_BYTES, ADMIN_KEEP_ALIVE, ADMIN_REQUEST_BYTES, H
 use crate::wire::Dial;
 use crate::wire::tls::{TlsDialer, Trust};
 
-/// Between two rounds in which no master served.
-const PAUSE: Duration = Duration::from_millis(100);
 /// The name by which a master is called; it is known by its certificate.
 const ORIGIN: &str = "https://master.cairn";
 
@@ -85,10 +84,10 @@ impl AdminClient {
                 heard.push(format!("no answer within {:?}", self.within));
                 break;
             }
-            if Instant::now() + PAUSE >= deadline {
+            if Instant::now() + waits::ADMIN_RETRY >= deadline {
                 break;
             }
-            sleep(PAUSE).await;
+            sleep(waits::ADMIN_RETRY).await;
         }
         Err(Error::Unavailable(format!("nobody serves: {}", heard.join("; "))))
     }

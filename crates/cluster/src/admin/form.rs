@@ -1,7 +1,9 @@
 //! Between messages of the interface and what they say. What is read was said by others.
 
 use cairn_base::map::{Group, Member, Node};
-use cairn_base::{ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Result, Role, Roles, UserId};
+use cairn_base::{
+    ClusterMap, Error, GroupId, KeyHash, NodeId, Pin, Redundancy, Result, Role, Roles, UserId,
+};
 
 use super::proto;
 use crate::control::messages::{Copying, StoreState};
@@ -73,7 +75,7 @@ fn write_group(id: GroupId, group: &Group) -> proto::Group {
         in_sync: member.in_sync,
         is_leaving: member.is_leaving,
     });
-    let (wanted, changed) = (group.wanted.into(), group.changed);
+    let (wanted, changed) = (group.redundancy.number().into(), group.changed);
     proto::Group { id: id.0, wanted, changed, members: members.collect() }
 }
 
@@ -116,8 +118,8 @@ pub fn read(status: proto::Status) -> Result<Status> {
             in_sync: member.in_sync,
             is_leaving: member.is_leaving,
         });
-        let (wanted, changed) = (narrow(group.wanted)?, group.changed);
-        let read = Group { wanted, changed, members: members.collect(), ..Group::default() };
+        let (redundancy, changed) = (Redundancy::Copies(narrow(group.wanted)?), group.changed);
+        let read = Group { redundancy, changed, members: members.collect(), ..Group::default() };
         map.groups.insert(GroupId(group.id), read);
     }
     map.check()?;

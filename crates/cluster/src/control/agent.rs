@@ -1,5 +1,7 @@
 //! A node's side: it beats, has the map, and finds the master that serves.
 
+#![expect(clippy::disallowed_methods, reason = "what is noted on disk is for the next start")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
+use cairn_base::waits;
 use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role};
 use cairn_meta::session::{self, Dialed, Lost};
 use cairn_meta::{Watched, wire};
@@ -25,13 +28,6 @@ use crate::wire::{Dial, Peer, Reconnect, Retry, Service, Terms};
 
 /// Between two beats.
 const BEAT: Duration = Duration::from_millis(500);
-/// How long an answer to a beat may take.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// How long an answer to a message of a session may take: a change waits for sessions that have to
-/// let go, at most for a lease.
-const ANSWER: Duration = Duration::from_secs(20);
-/// Between two attempts to find the master that serves.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a node knows of the others: the map, and until it has one the masters it joined by.
 pub struct NodeView {
@@ -268,12 +264,12 @@ impl Agent {
         method: Method,
         message: &M,
     ) -> Result<R> {
-        wire::decode(&self.ask(method, wire::encode(message)?, ANSWER).await?)
+        wire::decode(&self.ask(method, wire::encode(message)?, waits::SESSION_ANSWER).await?)
     }
 
     /// As [`Agent::call`] where the answer says no more than that it was done.
     pub async fn tell<M: Serialize>(&self, method: Method, message: &M) -> Result<()> {
-        self.ask(method, wire::encode(message)?, ANSWER).await.map(drop)
+        self.ask(method, wire::encode(message)?, waits::SESSION_ANSWER).await.map(drop)
     }
 
     /// As [`Agent::call`] where the answer is bytes.
@@ -285,10 +281,10 @@ impl Agent {
             match peer.call(method as u16, message.clone(), left).await {
                 Err(Error::Unavailable(why)) => {
                     self.reconnect.leave(&peer);
-                    if Instant::now() + PAUSE >= deadline {
+                    if Instant::now() + waits::MASTER_RETRY >= deadline {
                         return Err(Error::Unavailable(why));
                     }
-                    sleep(PAUSE).await;
+                    sleep(waits::MASTER_RETRY).await;
                 }
                 answer => return answer,
             }
@@ -333,7 +329,7 @@ impl Agent {
     }
 
     async fn beat_once(&self, beat: Beat) -> Result<()> {
-        let answer = self.ask(Method::Beat, wire::encode(&beat)?, PATIENCE).await?;
+        let answer = self.ask(Method::Beat, wire::encode(&beat)?, waits::BEAT).await?;
         let Beaten { map, free_bytes } = wire::decode(&answer)?;
         let loads =
             free_bytes.into_iter().map(|(node, free_bytes)| (node, NodeLoad { free_bytes }));
@@ -342,7 +338,7 @@ impl Agent {
     }
 
     async fn renew(&self, papers: &Papers) -> Result<()> {
-        let answer = self.ask(Method::Certify, Bytes::new(), PATIENCE).await?;
+        let answer = self.ask(Method::Certify, Bytes::new(), waits::BEAT).await?;
         let certificate = CertificateDer::from(answer.to_vec());
         papers.identity.renew(certificate.clone(), self.clock.now())?;
         papers.directory.save_node_certificate(&certificate)?;
@@ -362,7 +358,7 @@ impl MapSource for Agent {
         if map.epoch >= epoch {
             return Ok(map);
         }
-        let row = self.ask(Method::Map, Bytes::new(), PATIENCE).await?;
+        let row = self.ask(Method::Map, Bytes::new(), waits::BEAT).await?;
         self.adopt(&row)?;
         let map = self.view.map();
         match map.epoch >= epoch {
@@ -425,8 +421,8 @@ impl session::Link for SessionLink {
 #[async_trait]
 impl session::Dialer for Agent {
     async fn dial(&self) -> Result<Dialed> {
-        let (peer, recalls) = find_serving(&self.reconnect, &self.recalls, PATIENCE).await?;
-        Ok((Arc::new(SessionLink { peer, answer: ANSWER }), recalls))
+        let (peer, recalls) = find_serving(&self.reconnect, &self.recalls, waits::BEAT).await?;
+        Ok((Arc::new(SessionLink { peer, answer: waits::SESSION_ANSWER }), recalls))
     }
 }
 
@@ -453,10 +449,10 @@ async fn find_serving(
             Ok(_) => return Ok((peer, recalls)),
             Err(error) => {
                 reconnect.leave(&peer);
-                if Instant::now() + PAUSE >= deadline {
+                if Instant::now() + waits::MASTER_RETRY >= deadline {
                     return Err(error);
                 }
-                sleep(PAUSE).await;
+                sleep(waits::MASTER_RETRY).await;
             }
         }
     }

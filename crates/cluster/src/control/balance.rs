@@ -6,12 +6,18 @@ use std::collections::BTreeMap;
 use cairn_base::map::{Group, Member};
 use cairn_base::{ClusterMap, Error, GroupId, NodeId, Result};
 
-use super::edit::Move;
-
 /// Nodes that differ from their share by less than this part of it are left alone.
 const TOLERANCE: u64 = 20;
 /// Moves planned at once.
 const MOVES: usize = 10_000;
+
+/// A member of a group is to be replaced by another node, and leaves when that has all blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    pub group: GroupId,
+    pub from: NodeId,
+    pub to: NodeId,
+}
 
 /// Moves after which every node has about as many bytes as its weight asks for, in the order in
 /// which they help most. `bytes` says what one replica of each group takes.
@@ -107,6 +113,8 @@ mod tests {
     use cairn_base::{KeyHash, Pin, Role};
     use proptest::prelude::*;
 
+    use cairn_base::Redundancy;
+
     use super::*;
 
     /// Groups of `size` bytes each over the first nodes, and further nodes with none.
@@ -122,7 +130,15 @@ mod tests {
             let id = GroupId(at as u32 + 1);
             let node = |next: u64| NodeId(1 + (at as u64 + next) % first);
             let members = (0..first.min(3)).map(|next| Member::new(node(next), true)).collect();
-            map.groups.insert(id, Group { wanted: 3, changed: 0, members, ..Group::default() });
+            map.groups.insert(
+                id,
+                Group {
+                    redundancy: Redundancy::Copies(3),
+                    changed: 0,
+                    members,
+                    ..Group::default()
+                },
+            );
             bytes.insert(id, *size);
             map.next_group = id.0 + 1;
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::waits;
 use cairn_base::{
     Applicant, Clock, ClusterMap, Error, JoinGrant, NodeId, Result, Role, Roles, Timestamp, TokenId,
 };
@@ -21,9 +22,6 @@ use super::plan::{Patience, plan};
 use super::status::{NodeStatus, SessionStatus, Status};
 use crate::identity::{Desk, Tokens};
 use crate::wire::PeerInfo;
-
-/// How soon a node has to beat again whose connection has ended.
-const GRACE: Duration = Duration::from_millis(1500);
 
 /// When nodes are given up, and which may come.
 #[derive(Clone, Copy, Debug)]
@@ -238,7 +236,8 @@ impl Controller {
     /// beats again at once; of one that died this is the first sign.
     pub fn lost(&self, peer: &PeerInfo) {
         let Settings { silence, .. } = self.settings;
-        let latest = self.clock.monotonic().saturating_sub(silence.saturating_sub(GRACE));
+        let latest =
+            self.clock.monotonic().saturating_sub(silence.saturating_sub(waits::BEAT_AGAIN));
         let mut seen = self.seen.lock();
         let of_node = seen.get_mut(&peer.authenticated.node);
         if let Some(seen) = of_node.filter(|seen| seen.connection == peer.connection) {

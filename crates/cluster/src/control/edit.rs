@@ -1,8 +1,8 @@
 //! Changes of the cluster map that an operator wants.
 
-use cairn_base::{ClusterMap, Error, GroupId, NodeId, Result};
+use cairn_base::{ClusterMap, Error, NodeId, Result};
 
-use super::balance;
+use super::balance::{self, Move};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Edit {
@@ -17,14 +17,6 @@ pub enum Edit {
     /// Groups with so many replicas are wanted too.
     Count(u8),
     Move(Move),
-}
-
-/// A member of a group is to be replaced by another node, and leaves when that has all blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Move {
-    pub group: GroupId,
-    pub from: NodeId,
-    pub to: NodeId,
 }
 
 impl Edit {

@@ -24,8 +24,9 @@ mod status;
 
 pub(crate) use agent::SessionLink;
 pub use agent::{Agent, Epochs, NodeView, Recalls};
+pub use balance::Move;
 pub use controller::{Controller, Settings};
-pub use edit::{Edit, Move};
+pub use edit::Edit;
 pub use joined::join;
 pub(crate) use joined::split;
 pub use keeper::Keeper;

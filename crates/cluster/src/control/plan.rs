@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cairn_base::map::{Group, Member};
-use cairn_base::{ClusterMap, GroupId, NodeId};
+use cairn_base::{ClusterMap, GroupId, NodeId, Redundancy};
 
 /// Other nodes with whom a node shares groups, about: so many help to repair it, and so many
 /// combinations of failures lose a group.
@@ -39,9 +39,8 @@ pub fn plan(
     for id in map.groups.keys().copied().collect::<Vec<_>>() {
         heal(&mut next, id, full, &is_lost);
     }
-    let counts = map.replica_counts.iter().copied().chain([map.replicas]);
-    for wanted in counts.collect::<BTreeSet<u8>>() {
-        form(&mut next, full, wanted);
+    for redundancy in map.redundancies() {
+        form(&mut next, full, redundancy);
     }
     if next == *map {
         return None;
@@ -58,7 +57,7 @@ fn heal(
     is_lost: &dyn Fn(NodeId) -> bool,
 ) {
     let Some(group) = map.groups.get(&id).cloned() else { return };
-    let wanted = usize::from(group.wanted);
+    let wanted = group.redundancy.members();
     let stays = |member: &Member| {
         let node = map.nodes.get(&member.node);
         let drains = node.is_none_or(|node| node.is_draining);
@@ -95,12 +94,11 @@ fn heal(
 }
 
 /// Makes groups until each node that takes blocks is in enough of them.
-fn form(map: &mut ClusterMap, full: &BTreeSet<NodeId>, wanted: u8) {
+fn form(map: &mut ClusterMap, full: &BTreeSet<NodeId>, redundancy: Redundancy) {
     let places = map.places().map(|(node, _)| node).filter(|node| !full.contains(node));
     let places: Vec<NodeId> = places.collect();
-    let size = usize::from(wanted).min(places.len());
-    let minimum = usize::from(map.minimum.min(wanted));
-    if size < minimum.max(1) {
+    let size = redundancy.members().min(places.len());
+    if size < redundancy.least(map.minimum) {
         return;
     }
     let others = (places.len() - 1).min(SCATTER);
@@ -108,7 +106,7 @@ fn form(map: &mut ClusterMap, full: &BTreeSet<NodeId>, wanted: u8) {
     for &node in &places {
         loop {
             let groups = map.groups.values().filter(|group| {
-                group.wanted == wanted && group.has(node) && group.members.len() >= size
+                group.redundancy == redundancy && group.has(node) && group.members.len() >= size
             });
             let (all, open) = groups.fold((0, 0), |(all, open), group| {
                 let has_room = !group.members.iter().any(|member| full.contains(&member.node));
@@ -125,7 +123,7 @@ fn form(map: &mut ClusterMap, full: &BTreeSet<NodeId>, wanted: u8) {
             let members = members.into_iter().map(|node| Member::new(node, true)).collect();
             let id = GroupId(map.next_group);
             map.next_group += 1;
-            map.groups.insert(id, Group { wanted, changed: 0, members, ..Group::default() });
+            map.groups.insert(id, Group { redundancy, changed: 0, members, ..Group::default() });
         }
     }
 }
@@ -168,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::balance;
-    use super::super::edit::Move;
+    use super::super::balance::Move;
     use super::*;
 
     fn cluster(nodes: u64, replicas: u8, minimum: u8) -> ClusterMap {

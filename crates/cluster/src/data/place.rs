@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use cairn_base::map::{Group, REPLICAS_MAX};
-use cairn_base::{ClusterMap, GroupId, NodeId, Role};
+use cairn_base::{ClusterMap, GroupId, NodeId, Redundancy, Role};
 use cairn_blocks::Wish;
 
 use super::nodes::{Loads, Nodes};
@@ -36,9 +36,9 @@ type Grade = (bool, (u8, usize, usize), bool);
 
 /// Replicas that a block should have, and must have.
 pub(super) fn replicas(map: &ClusterMap, wish: Wish) -> (usize, usize) {
-    let wanted = if wish.replicas == 0 { map.replicas } else { wish.replicas };
-    let wanted = wanted.clamp(1, REPLICAS_MAX);
-    (wanted.into(), wanted.min(map.minimum).max(1).into())
+    let Redundancy::Copies(copies) = wish.redundancy.unwrap_or(map.usual());
+    let wanted = Redundancy::Copies(copies.clamp(1, REPLICAS_MAX));
+    (wanted.members(), wanted.least(map.minimum))
 }
 
 impl Choosing<'_> {
@@ -78,7 +78,7 @@ impl Choosing<'_> {
     fn grade(&self, group: &Group, wanted: usize) -> Grade {
         let members = || group.members.iter().map(|member| member.node);
         let has = group.members.len();
-        let kind = match (usize::from(group.wanted) == wanted, has == wanted) {
+        let kind = match (group.redundancy.members() == wanted, has == wanted) {
             (true, true) => 0,
             (true, false) => 1,
             (false, _) => 2,
@@ -147,7 +147,12 @@ mod tests {
             let members = members.iter().map(member).collect();
             map.groups.insert(
                 GroupId(at),
-                Group { wanted: *wanted, changed: 1, members, ..Group::default() },
+                Group {
+                    redundancy: Redundancy::Copies(*wanted),
+                    changed: 1,
+                    members,
+                    ..Group::default()
+                },
             );
         }
         map
@@ -187,7 +192,7 @@ mod tests {
     }
 
     fn wish(replicas: u8) -> Wish {
-        Wish { replicas, group: None }
+        Wish { redundancy: Redundancy::from_number(replicas), group: None }
     }
 
     #[tokio::test]
@@ -216,7 +221,7 @@ mod tests {
     #[tokio::test]
     async fn the_wished_group_is_taken_while_it_is_as_good_as_any() {
         let world = World::new(&[(3, &[1, 2, 3]), (3, &[4, 5, 6]), (3, &[7, 8])]);
-        let in_group = |id| Wish { replicas: 0, group: Some(GroupId(id)) };
+        let in_group = |id| Wish { redundancy: None, group: Some(GroupId(id)) };
         assert_eq!(world.groups(in_group(2), &[], &[]), [2]);
         assert_eq!(world.groups(in_group(3), &[], &[]), [1, 2]);
         world.nodes.suspect(NodeId(5));

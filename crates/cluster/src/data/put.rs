@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::planted::{Bug, is_planted};
+use cairn_base::waits;
 use cairn_base::{ClusterMap, Error, NodeId, Owner, Result, Stage, stage};
 use cairn_blocks::Blocks;
 use http::HeaderMap;
@@ -21,8 +22,6 @@ use super::body::{self, Outgoing};
 use super::form::{CHAIN_NODES, Kept, Order, Refused};
 use crate::limits::{HOP, PUT, PUT_BYTES_MIN};
 
-/// Between two looks at a block that somebody else is writing.
-const PAUSE: Duration = Duration::from_millis(20);
 /// What is not received of a block that is refused is dropped for at most that long.
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -143,7 +142,7 @@ impl Chunkserver {
         let Key { group, block } = key;
         loop {
             match self.store.put(group, block, owner, data.clone()).await {
-                Err(Error::Conflict(_)) => sleep(PAUSE).await,
+                Err(Error::Conflict(_)) => sleep(waits::BUSY_BLOCK_RETRY).await,
                 Err(Error::Exists(text)) => {
                     let length = data.len() as u32;
                     let known = self.store.stat(group, block)?;

@@ -10,7 +10,7 @@ use cairn_base::map::{Group, Node};
 use cairn_base::{
     BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role, Stage, stage,
 };
-use cairn_blocks::{BlockInfo, Blocks, Peers, Usage, Wish};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
@@ -279,8 +279,16 @@ impl Blocks for Replicated {
         Ok(())
     }
 
-    fn peers(&self) -> Peers {
-        self.shared.nodes.peers()
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        None
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn counted(&self) -> Counted {
+        Counted { peers: self.shared.nodes.peers(), kept: None }
     }
 }
 

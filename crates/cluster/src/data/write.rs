@@ -1,11 +1,11 @@
 //! Writing a block to all members of some group.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::checksum::crc32c;
 use cairn_base::limits::BLOCK_BYTES;
+use cairn_base::waits;
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result};
 use cairn_blocks::Wish;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -15,9 +15,6 @@ use super::form::{Kept, Order, Refused};
 use super::place::{self, Choice, Choosing};
 use super::replicated::{Shared, said};
 use crate::limits::{HOP, REFRESH, WRITE, WRITE_ATTEMPT, WRITE_ATTEMPTS};
-
-/// Between two looks at a map that did not change.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A block on its way.
 struct Sent {
@@ -116,7 +113,7 @@ impl Shared {
         if let Ok(Ok(map)) = timeout(REFRESH, self.map.at_least(epoch + 1)).await {
             return map;
         }
-        sleep(PAUSE).await;
+        sleep(waits::MAP_RETRY).await;
         self.map.current()
     }
 

@@ -27,6 +27,7 @@ use super::ca::Ca;
 use super::join::Joined;
 use super::key::{NodeKey, invalid};
 use super::node::Identity;
+use super::pins::KnownNode;
 
 const VERSION: u32 = 1;
 const NODE_KEY: &str = "node.key";
@@ -34,13 +35,6 @@ const NODE_CERTIFICATE: &str = "node.pem";
 const CA_KEY: &str = "ca.key";
 const CA_CERTIFICATE: &str = "ca.pem";
 const CLUSTER: &str = "cluster.toml";
-
-/// A node that this one can recognise.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KnownNode {
-    pub node: NodeId,
-    pub pin: Pin,
-}
 
 /// The directory that holds a node's identity.
 #[derive(Debug)]

@@ -11,17 +11,12 @@ use cairn_base::{
     TokenId,
 };
 use rustls::pki_types::CertificateDer;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::authority::{Authority, Usage};
 use super::ca::Ca;
-use super::directory::KnownNode;
 use super::key::{NodeKey, PublicKey};
-use super::pins::{Pins, Tokens};
+use super::pins::{KnownNode, Pins, Tokens};
 use super::token::JoinToken;
-use crate::limits::JOIN_BYTES;
-use crate::wire::frame::{Frame, Kind, Parser, header};
-use crate::wire::tls;
 
 const FORMAT: u8 = 1;
 
@@ -47,55 +42,23 @@ pub struct Joined {
     pub masters: Vec<KnownNode>,
 }
 
-/// Joins the cluster that issued `token`, by the first of its masters that answers. May be called
-/// again with the same key if the answer was lost.
-///
-/// # Errors
-/// `Denied` if the cluster refuses the token, or the servers at all addresses are not of the
-/// cluster that the token names (then the secret was sent to none); `Unavailable`.
-pub async fn join(token: &JoinToken, key: &NodeKey, clock: Arc<dyn Clock>) -> Result<Joined> {
-    let mut said = Vec::new();
-    let mut denied = false;
-    for address in &token.addresses {
-        let mut stream = match tls::dial_to_join(address, token, key, &clock).await {
-            Ok(stream) => stream,
-            Err(error) => {
-                denied |= matches!(error, Error::Denied(_));
-                said.push(format!("{address}: {error}"));
-                continue;
-            }
-        };
-        match ask(&mut stream, token).await {
-            Ok(answer) => return check(answer, token, key, &*clock),
-            // Another master may serve.
-            Err(Error::Unavailable(why)) => said.push(format!("{address}: {why}")),
-            Err(error) => return Err(error),
-        }
-    }
-    let text = format!("joining: {}", said.join("; "));
-    Err(if denied { Error::Denied(text) } else { Error::Unavailable(text) })
-}
-
-async fn ask<T: AsyncRead + AsyncWrite + Unpin>(
-    stream: &mut T,
-    token: &JoinToken,
-) -> Result<Bytes> {
+/// What is asked of a master.
+pub(crate) fn request(token: &JoinToken) -> Bytes {
     let mut request = Writer::new(FORMAT);
     request
         .number(TOKEN, token.id.0)
         .bytes(SECRET, token.secret.expose())
         .number(ROLES, token.roles.bits().into());
-    write_frame(stream, Kind::Request, &request.finish()).await?;
-    let answer = read_frame(stream).await?;
-    match answer.kind {
-        Kind::Reply => Ok(answer.payload),
-        Kind::Error => Err(Error::from_bytes(&answer.payload)?),
-        kind => Err(Error::Invalid(format!("joining: {kind:?} is no answer"))),
-    }
+    request.finish()
 }
 
 /// Reads an answer, and checks that it fits the token and the key.
-fn check(answer: Bytes, token: &JoinToken, key: &NodeKey, clock: &dyn Clock) -> Result<Joined> {
+pub(crate) fn check(
+    answer: Bytes,
+    token: &JoinToken,
+    key: &NodeKey,
+    clock: &dyn Clock,
+) -> Result<Joined> {
     let (mut node, mut roles) = (NodeId(0), Roles::NONE);
     let (mut certificate, mut authority) = (Bytes::new(), Bytes::new());
     let mut masters = Vec::new();
@@ -179,26 +142,9 @@ impl Desk {
         }
     }
 
-    /// Answers one who asks to join, and has shown in the handshake that it has the key `public`.
-    pub(crate) async fn serve<T>(&self, stream: &mut T, public: &PublicKey) -> Result<()>
-    where
-        T: AsyncRead + AsyncWrite + Unpin,
-    {
-        let request = read_frame(stream).await?;
-        let answer = match request.kind {
-            Kind::Request => self.admit(&request.payload, public).await,
-            kind => Err(Error::Invalid(format!("joining: {kind:?} is no request"))),
-        };
-        match &answer {
-            Ok(payload) => write_frame(stream, Kind::Reply, payload).await?,
-            Err(error) => write_frame(stream, Kind::Error, &error.to_bytes()).await?,
-        }
-        // The other side hangs up when it has the answer.
-        let _ = stream.shutdown().await;
-        answer.map(|_| ())
-    }
-
-    async fn admit(&self, request: &Bytes, public: &PublicKey) -> Result<Bytes> {
+    /// The answer to one that asks to join, and has shown in the handshake that it has the key
+    /// `public`.
+    pub(crate) async fn admit(&self, request: &Bytes, public: &PublicKey) -> Result<Bytes> {
         let (mut id, mut hash, mut roles) = (TokenId(0), None, Roles::NONE);
         let mut fields = Fields::open(request, FORMAT)?;
         while let Some(field) = fields.next_field()? {
@@ -228,30 +174,5 @@ impl Desk {
             answer.bytes(MASTER, &write_node(node, pin));
         }
         Ok(answer.finish())
-    }
-}
-
-async fn write_frame<T>(stream: &mut T, kind: Kind, payload: &Bytes) -> Result<()>
-where
-    T: AsyncWrite + Unpin,
-{
-    let written = async {
-        stream.write_all(&header(kind, 0, 0, payload.len() as u32)).await?;
-        stream.write_all(payload).await?;
-        stream.flush().await
-    };
-    written.await.map_err(tls::lost("joining"))
-}
-
-async fn read_frame<T: AsyncRead + Unpin>(stream: &mut T) -> Result<Frame> {
-    let mut parser = Parser::new(JOIN_BYTES);
-    loop {
-        if let Some(frame) = parser.next_frame()? {
-            return Ok(frame);
-        }
-        let read = stream.read_buf(parser.room()).await.map_err(tls::lost("joining"))?;
-        if read == 0 {
-            return Err(Error::Unavailable("joining: the other side hung up".into()));
-        }
     }
 }

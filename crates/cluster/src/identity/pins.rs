@@ -3,6 +3,13 @@
 use async_trait::async_trait;
 use cairn_base::{Applicant, JoinGrant, NodeId, Pin, Result, Role, Timestamp, TokenId};
 
+/// A node that this one can recognise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnownNode {
+    pub node: NodeId,
+    pub pin: Pin,
+}
+
 /// The nodes of the cluster. Asked in every handshake and again while a connection lasts: from
 /// memory, without waiting.
 pub trait Pins: Send + Sync + 'static {

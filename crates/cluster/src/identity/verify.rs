@@ -5,14 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::{Clock, ClusterId, Error, KeyHash, NodeId, Result, Roles, Timestamp};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use cairn_tls::{AdmitClient, AdmitServer};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::time_provider::TimeProvider;
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme,
-};
+use rustls::{CertificateError, OtherError};
 
 use super::authority::{Authority, Usage};
 use super::key::PublicKey;
@@ -92,120 +88,45 @@ fn timestamp(now: UnixTime) -> Timestamp {
     Timestamp::from_secs(i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
 }
 
-fn algorithms() -> WebPkiSupportedAlgorithms {
-    aws_lc_rs::default_provider().signature_verification_algorithms
-}
-
-/// What all verifiers do alike: TLS 1.3 only, and the certificate's key signs the handshake.
-macro_rules! verify_signatures {
-    () => {
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Err(rustls::Error::General("TLS 1.2 is not spoken here".into()))
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            message: &[u8],
-            certificate: &CertificateDer<'_>,
-            signed: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            verify_tls13_signature(message, certificate, signed, &algorithms())
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            vec![SignatureScheme::ECDSA_NISTP256_SHA256]
-        }
-    };
-}
-
-impl ServerCertVerifier for Mutual {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        self.admit(certificate, timestamp(now), Usage::Server).map_err(refused)?;
-        Ok(ServerCertVerified::assertion())
-    }
-
-    verify_signatures!();
-}
-
-impl ClientCertVerifier for Mutual {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
+impl AdmitServer for Mutual {
+    fn admit_server(
         &self,
         certificate: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        self.admit(certificate, timestamp(now), Usage::Client).map_err(refused)?;
-        Ok(ClientCertVerified::assertion())
+    ) -> Result<(), rustls::Error> {
+        self.admit(certificate, timestamp(now), Usage::Server).map(|_| ()).map_err(refused)
     }
-
-    verify_signatures!();
 }
 
-impl ClientCertVerifier for Applying {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
+impl AdmitClient for Mutual {
+    fn admit_client(
         &self,
         certificate: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        self.admit(certificate, timestamp(now), Usage::Client).map(|_| ()).map_err(refused)
+    }
+}
+
+impl AdmitClient for Applying {
+    fn admit_client(
+        &self,
+        certificate: &CertificateDer<'_>,
         _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        PublicKey::of(certificate).map_err(refused)?;
-        Ok(ClientCertVerified::assertion())
+    ) -> Result<(), rustls::Error> {
+        PublicKey::of(certificate).map(|_| ()).map_err(refused)
     }
-
-    verify_signatures!();
 }
 
-impl ServerCertVerifier for ByToken {
-    fn verify_server_cert(
+impl AdmitServer for ByToken {
+    fn admit_server(
         &self,
         certificate: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        self.admit(certificate, others, timestamp(now)).map_err(refused)?;
-        Ok(ServerCertVerified::assertion())
-    }
-
-    verify_signatures!();
-}
-
-impl fmt::Debug for Mutual {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Mutual")
-    }
-}
-
-impl fmt::Debug for Applying {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Applying")
-    }
-}
-
-impl fmt::Debug for ByToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ByToken")
+    ) -> Result<(), rustls::Error> {
+        self.admit(certificate, others, timestamp(now)).map(|_| ()).map_err(refused)
     }
 }
 

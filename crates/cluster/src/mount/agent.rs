@@ -1,12 +1,12 @@
 //! The mount's side: a connection for its session, made again when it is lost.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use cairn_base::waits;
 use cairn_base::{Result, Rng};
-use cairn_meta::session::{self, Dialed, MOUNT_PATIENCE};
+use cairn_meta::session::{self, Dialed};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
@@ -14,11 +14,6 @@ use tokio::time::Instant;
 use super::messages::SERVES;
 use crate::control::{Recalls, SessionLink};
 use crate::wire::{Dial, Reconnect, Retry};
-
-/// How long the server may take to answer that it is there.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Between two attempts to reach the server, at most.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Finds the server of a mount's session: one of several gateways, or the only one.
 pub struct Agent {
@@ -33,7 +28,7 @@ impl Agent {
     pub fn new(dialer: Arc<dyn Dial>, addresses: Vec<String>, rng: Arc<dyn Rng>) -> Arc<Agent> {
         let recalls = Recalls::default();
         let place = Mutex::new(Arc::from(addresses[0].as_str()));
-        let retry = Retry { most: PAUSE, ..Retry::default() };
+        let retry = Retry { most: waits::MOUNT_RETRY_MAX, ..Retry::default() };
         let terms = super::terms();
         let reconnect = Reconnect::new(dialer, addresses, terms, recalls.clone(), rng, retry);
         Arc::new(Agent { reconnect, recalls, place })
@@ -48,13 +43,13 @@ impl Agent {
 #[async_trait]
 impl session::Dialer for Agent {
     async fn dial(&self) -> Result<Dialed> {
-        let peer = self.reconnect.peer(Instant::now() + PATIENCE).await?;
+        let peer = self.reconnect.peer(Instant::now() + waits::MOUNT_SERVES).await?;
         let (sender, recalls) = unbounded_channel();
         self.recalls.send_to(sender);
-        match peer.call(SERVES, Bytes::new(), PATIENCE).await {
+        match peer.call(SERVES, Bytes::new(), waits::MOUNT_SERVES).await {
             Ok(_) => {
                 *self.place.lock() = Arc::from(peer.info().authenticated.address.as_str());
-                Ok((Arc::new(SessionLink { peer, answer: MOUNT_PATIENCE }), recalls))
+                Ok((Arc::new(SessionLink { peer, answer: waits::SLOW_SERVER }), recalls))
             }
             Err(error) => {
                 self.reconnect.leave(&peer);

@@ -1,6 +1,8 @@
 //! Blocks as a mount sees them: over connections of their own, so that no recall waits behind
 //! them.
 
+#![expect(clippy::disallowed_methods, reason = "files of another process are not simulated")]
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,9 +10,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{BlockId, Error, GroupId, Owner, Result, Rng, SessionId, Stage, stage};
-use cairn_blocks::{BlockInfo, BlockPlace, Blocks, NearBlocks, Usage, Wish};
-use cairn_meta::session::{MOUNT_PATIENCE, PATIENCE};
+use cairn_base::waits;
+use cairn_base::{
+    BlockId, Error, GroupId, Owner, Redundancy, Result, Rng, SessionId, Stage, stage,
+};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, NearBlocks, Usage, Wish};
 use cairn_meta::wire;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
@@ -23,16 +27,12 @@ use crate::wire::{Dial, Failed, NoService, Payload, Peer, Reconnect, Retry};
 
 /// Connections.
 const CONNECTIONS: usize = 3;
-/// How long one place is tried: the session may be elsewhere by then.
-const TRY: Duration = Duration::from_secs(2);
-/// Between two attempts.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Until when a request that is made now is sent to whoever answers then, and until when an answer is
 /// waited for while the connection stands.
 fn deadlines() -> (Instant, Instant) {
     let now = Instant::now();
-    (now + PATIENCE, now + MOUNT_PATIENCE)
+    (now + waits::MOUNT_BLOCKS, now + waits::SLOW_SERVER)
 }
 
 /// Blocks of a server, read and written where the session is attached.
@@ -125,7 +125,8 @@ impl MountBlocks {
         let connection = &self.connections[turn % CONNECTIONS];
         loop {
             let place = self.agent.place();
-            let tried = connection.peer(deadline.min(Instant::now() + TRY)).await;
+            let tried =
+                connection.peer(deadline.min(Instant::now() + waits::MOUNT_BLOCKS_TRY)).await;
             match tried {
                 Ok(peer) if *peer.info().authenticated.address == *place => return Ok(peer),
                 Ok(peer) => {
@@ -134,10 +135,12 @@ impl MountBlocks {
                 }
                 // Nobody waits for credentials to hold again.
                 Err(Error::Denied(why)) => return Err(Error::Unavailable(why)),
-                Err(error) if Instant::now() + PAUSE >= deadline => return Err(error),
+                Err(error) if Instant::now() + waits::MOUNT_BLOCKS_RETRY >= deadline => {
+                    return Err(error);
+                }
                 Err(_) => {
                     connection.set_addresses(vec![self.agent.place().to_string()]);
-                    sleep(PAUSE).await;
+                    sleep(waits::MOUNT_BLOCKS_RETRY).await;
                 }
             }
         }
@@ -151,10 +154,10 @@ impl MountBlocks {
             let left = answer_by.saturating_duration_since(Instant::now());
             match peer.attempt(method, message()?, left).await.map_err(Error::from) {
                 Err(Error::Unavailable(why)) => {
-                    if Instant::now() + PAUSE >= deadline {
+                    if Instant::now() + waits::MOUNT_BLOCKS_RETRY >= deadline {
                         return Err(Error::Unavailable(why));
                     }
-                    sleep(PAUSE).await;
+                    sleep(waits::MOUNT_BLOCKS_RETRY).await;
                 }
                 answer => return answer,
             }
@@ -169,7 +172,11 @@ impl MountBlocks {
             let peer = self.peer(deadline).await?;
             let left = answer_by.saturating_duration_since(Instant::now());
             match peer.attempt(method, message.clone(), left).await {
-                Err(Failed::NotSent(_)) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
+                Err(Failed::NotSent(_))
+                    if Instant::now() + waits::MOUNT_BLOCKS_RETRY < deadline =>
+                {
+                    sleep(waits::MOUNT_BLOCKS_RETRY).await
+                }
                 answer => return Ok(answer?),
             }
         }
@@ -185,14 +192,11 @@ impl Blocks for MountBlocks {
         owner: Owner,
         data: Bytes,
     ) -> Result<GroupId> {
-        let Wish { group, replicas } = wish;
+        let Wish { group, redundancy } = wish;
+        let replicas = redundancy.map_or(0, Redundancy::number);
         let put = Put { session: block.session, group, replicas, block, owner };
         let asked = self.ask_once(PUT, join(&put, data)?);
         wire::decode(&stage::time(Stage::Peer, asked).await?)
-    }
-
-    fn patience(&self) -> Duration {
-        PATIENCE
     }
 
     async fn get(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
@@ -217,10 +221,6 @@ impl Blocks for MountBlocks {
         Ok(None)
     }
 
-    fn is_near(&self) -> bool {
-        matches!(self.near.files(), Files::There(_))
-    }
-
     /// What was not published goes when the session has ended: a mount deletes no blocks.
     async fn delete(&self, _: GroupId, _: &[BlockId]) -> Result<()> {
         Ok(())
@@ -238,5 +238,26 @@ impl Blocks for MountBlocks {
         let answer = self.ask(SPACE, || Ok(Bytes::new())).await?;
         let Space { live_bytes, free_bytes } = wire::decode(&answer)?;
         Ok(Usage { live_bytes, free_bytes, ..Usage::default() })
+    }
+
+    async fn room(&self) -> Result<Usage> {
+        self.usage().await
+    }
+
+    fn available(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        None
+    }
+
+    fn manner(&self) -> Manner {
+        let is_near = matches!(self.near.files(), Files::There(_));
+        Manner { patience: waits::MOUNT_BLOCKS, is_near }
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 }

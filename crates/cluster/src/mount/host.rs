@@ -16,7 +16,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal};
 use cairn_base::{
-    BlockId, BodyId, BucketId, Error, Party, Result, SessionId, Share, Shares, UserId, limits,
+    BlockId, BodyId, BucketId, Error, Party, Redundancy, Result, SessionId, Share, Shares, UserId,
+    limits,
 };
 use cairn_blocks::{Blocks, Wish};
 use cairn_meta::master::host::Sessions;
@@ -489,7 +490,7 @@ impl MountService {
         let granted = self.host.rights.may_write_somewhere(&self.line.caller).await?;
         let by = (self.user, put.session);
         self.host.unpublished.take(by, put.block, data.len() as u64)?;
-        let wish = Wish { replicas: put.replicas, group: put.group };
+        let wish = Wish { redundancy: Redundancy::from_number(put.replicas), group: put.group };
         let written = self.host.blocks.write(granted, wish, put.block, put.owner, data).await;
         if written.is_err() {
             // The mount writes the bytes again as another block: this one counts no longer.

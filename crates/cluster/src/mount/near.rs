@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cairn_base::disk::RealDisk;
 use cairn_base::{BlockId, Error, GroupId};
 use cairn_blocks::{BlockPlace, NearBlocks};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// A block, and the group that it is in.
 pub type Key = (GroupId, BlockId);

@@ -4,22 +4,19 @@
 //! the two was lost, and no mount waits for the requests of another.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::waits;
 use cairn_base::{Error, Party, Result, Share, Shares, UserId};
 use cairn_meta::master::host::{self, Answer, Sessions};
-use cairn_meta::session::{MOUNT_PATIENCE, Method};
+use cairn_meta::session::Method;
 use tokio::sync::OnceCell;
 
 use crate::control::messages::{self, Vouched, VouchedFrom};
 use crate::control::{Agent, forward, join, relay};
 use crate::limits::MOUNTS;
 use crate::wire::Peer;
-
-/// How long the master that serves is looked for, before the mount is told that there is none.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where sessions of mounts are.
 pub enum Place {
@@ -55,7 +52,7 @@ impl Way {
         let master = self.upstream(agent, mounts, (user, mount)).await?;
         if was_open {
             // A master may have ceased to serve and live.
-            master.call(messages::Method::Serves as u16, Bytes::new(), PATIENCE).await?;
+            master.call(messages::Method::Serves as u16, Bytes::new(), waits::MOUNT_MASTER).await?;
         }
         Ok(())
     }
@@ -75,7 +72,7 @@ impl Way {
                 Error::Unavailable(text)
             };
             let room = mounts.take_now(Party::User(user), 1).ok_or_else(full)?;
-            let (master, recalls) = agent.connect(PATIENCE).await?;
+            let (master, recalls) = agent.connect(waits::MOUNT_MASTER).await?;
             tokio::spawn(relay(mount.clone(), recalls));
             Ok::<_, Error>(Upstream { master, _room: room })
         };
@@ -108,7 +105,7 @@ impl Way {
                 let vouched = Vouched { user, method: method as u16 };
                 let vouched = join(&VouchedFrom { vouched, origin }, message)?;
                 let method = messages::Method::VouchedFrom as u16;
-                Ok(master.attempt(method, vouched, MOUNT_PATIENCE).await?)
+                Ok(master.attempt(method, vouched, waits::SLOW_SERVER).await?)
             }
         }
     }

@@ -11,9 +11,11 @@
 //! `link` is the seam to the network; [`tls`] is the network that nodes use.
 
 mod connect;
+mod desk;
 mod driver;
 pub mod frame;
 mod hello;
+mod join;
 mod link;
 mod outbox;
 mod peer;
@@ -26,6 +28,7 @@ pub mod tls;
 pub use connect::{Terms, accept, connect};
 pub use driver::KeepAlive;
 pub use hello::{MAGIC, VERSION_MAX, VERSION_MIN, Window};
+pub use join::join;
 pub use link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Stream, Taker};
 pub use outbox::Payload;
 pub use peer::{Failed, Peer, PeerInfo};

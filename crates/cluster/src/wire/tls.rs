@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cairn_base::{Clock, Error, Party, Result, Share, Shares};
+use cairn_tls::Verifier;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -27,8 +28,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsConnector, TlsStream, client};
 
-pub(crate) use super::link::lost;
-use super::link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Taker};
+use super::desk;
+use super::link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Taker, lost};
 use crate::identity::{
     Applying, ByToken, Clocked, Desk, Identity, JoinToken, Mutual, NodeKey, Pins, PublicKey, Usage,
 };
@@ -116,7 +117,7 @@ impl TlsDialer {
     }
 
     fn speaking(protocol: &[u8], trust: Trust) -> Result<TlsDialer> {
-        let verifier = Arc::new(trust.mutual());
+        let verifier = Verifier::of_nodes(trust.mutual());
         let time = Arc::new(Clocked(Arc::clone(&trust.clock)));
         let config = ClientConfig::builder_with_details(provider(protocol), time)
             .with_protocol_versions(&[&TLS13])
@@ -183,7 +184,7 @@ pub(crate) async fn dial_to_join(
         .with_protocol_versions(&[&TLS13])
         .map_err(invalid)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_custom_certificate_verifier(Verifier::of_nodes(verifier))
         .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     dial(&connector(config, JOIN), address).await
 }
@@ -224,15 +225,15 @@ impl TlsListener {
         desk: Option<Arc<Desk>>,
         takers: Takers,
     ) -> Result<TlsListener> {
-        let wire = server(&trust, Arc::new(trust.mutual()), WIRE)?;
+        let wire = server(&trust, Verifier::of_nodes(trust.mutual()), WIRE)?;
         let join = match desk {
-            Some(desk) => Some((server(&trust, Arc::new(Applying), JOIN)?, desk)),
+            Some(desk) => Some((server(&trust, Verifier::of_nodes(Applying), JOIN)?, desk)),
             None => None,
         };
         let mut taken = Vec::new();
         for (protocol, taker) in [(BLOCKS, takers.blocks), (ADMIN, takers.admin)] {
             if let Some(taker) = taker {
-                let config = server(&trust, Arc::new(trust.mutual()), protocol)?;
+                let config = server(&trust, Verifier::of_nodes(trust.mutual()), protocol)?;
                 taken.push((protocol, config, taker));
             }
         }
@@ -333,7 +334,7 @@ impl Shared {
                 let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
                 let public = shown.map(PublicKey::of);
                 let none = || Error::Denied("the peer shows no key".into());
-                desk.serve(&mut stream, &public.ok_or_else(none)??).await?;
+                desk::serve(desk, &mut stream, &public.ok_or_else(none)??).await?;
                 Ok(None)
             }
             _ => Err(Error::Invalid("handshake: for a protocol that is not spoken here".into())),

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use cairn_base::{Error, GroupId, NodeId};
+use cairn_base::{Error, GroupId, NodeId, Redundancy};
 use cairn_blocks::{Blocks, Wish};
 use cairn_cluster::data::repair::heal;
 use cairn_cluster::limits::HEDGE;
@@ -11,7 +11,7 @@ use crate::support::data::{World, block, data, owner, until};
 const TWO_GROUPS: [(u8, &[u64]); 2] = [(2, &[11, 12]), (2, &[13, 14])];
 
 fn in_group(group: u32) -> Wish {
-    Wish { replicas: 2, group: Some(GroupId(group)) }
+    Wish { redundancy: Redundancy::from_number(2), group: Some(GroupId(group)) }
 }
 
 #[tokio::test]

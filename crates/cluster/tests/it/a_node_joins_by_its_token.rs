@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use cairn_base::{Clock, Error, NodeId, Role, Roles, Timestamp};
-use cairn_cluster::identity::{JoinToken, Joined, NodeKey, Tokens, join};
+use cairn_cluster::identity::{JoinToken, Joined, NodeKey, Tokens};
+use cairn_cluster::wire::join;
 
 use crate::support::{Cluster, MASTER, Node, denied, echo};
 

@@ -2,13 +2,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::{BlockId, Error, GroupId};
+use cairn_base::{BlockId, Error, GroupId, Redundancy};
 use cairn_blocks::{Blocks, Wish};
 
 use crate::support::data::{World, block, data, owner, until};
 
 fn wish(replicas: u8) -> Wish {
-    Wish { replicas, group: None }
+    Wish { redundancy: Redundancy::from_number(replicas), group: None }
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! The tests of connections between nodes and of who may have one.
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 mod support;
 

@@ -12,7 +12,7 @@ use cairn_base::{
     BlockId, BodyId, Clock, ClusterMap, Error, GroupId, Ino, KeyHash, NodeId, Owner, Pin, Result,
     Rng, Role, SessionId, UserId,
 };
-use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 use cairn_cluster::control::messages::Secrets;
 use cairn_cluster::control::{self, ControlService, Controller, Keeper, NodeView, Settings};
 use cairn_cluster::mount::{self, MountBlocks, MountHost};
@@ -92,6 +92,26 @@ impl Blocks for Kept {
 
     async fn usage(&self) -> Result<Usage> {
         Ok(Usage::default())
+    }
+
+    async fn room(&self) -> Result<Usage> {
+        self.usage().await
+    }
+
+    fn available(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        None
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 }
 

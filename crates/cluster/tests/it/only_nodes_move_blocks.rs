@@ -1,4 +1,4 @@
-use cairn_base::{Error, NodeId, Pin, Role, Roles};
+use cairn_base::{Error, NodeId, Pin, Redundancy, Role, Roles};
 use cairn_blocks::Blocks;
 use cairn_cluster::identity::{NodeKey, Pins};
 use cairn_cluster::wire::Dial;
@@ -83,6 +83,6 @@ async fn a_listener_without_blocks_takes_none() {
     let world = World::new(1, &[(1, &[11])]).await;
     let dialer = world.gateway.dialer();
     assert!(dialer.dial(&world.servers[&11].address).await.is_ok());
-    let wish = cairn_blocks::Wish { replicas: 1, group: None };
+    let wish = cairn_blocks::Wish { redundancy: Redundancy::from_number(1), group: None };
     world.write_in(wish, 1, &data(1, 10)).await.unwrap();
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::rng::RealRng;
-use cairn_base::{Error, GroupId, NodeId};
+use cairn_base::{Error, GroupId, NodeId, Redundancy};
 use cairn_blocks::{Blocks, Wish};
 use cairn_cluster::data::MapSource;
 use tokio::time::{sleep, timeout};
@@ -15,7 +15,7 @@ async fn a_writer_with_an_old_map_gets_the_new_one() {
     // The chunkservers know that group 1 takes no writes; the writer does not.
     world.set_sync(1, 12, false);
     world.servers.values().for_each(|server| server.map.refresh());
-    let wish = Wish { replicas: 2, group: Some(GroupId(1)) };
+    let wish = Wish { redundancy: Redundancy::from_number(2), group: Some(GroupId(1)) };
     assert_eq!(world.write_in(wish, 1, &data(1, 100)).await.unwrap(), GroupId(2));
     assert_eq!(world.map.current().epoch, world.truth.lock().epoch);
     assert!(world.holders(1, 1).is_empty());

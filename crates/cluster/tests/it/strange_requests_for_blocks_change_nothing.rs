@@ -1,5 +1,5 @@
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::{GroupId, NodeId, Role};
+use cairn_base::{GroupId, NodeId, Redundancy, Role};
 use cairn_cluster::limits::PUT_BYTES;
 
 use crate::support::Node;
@@ -9,7 +9,11 @@ use crate::support::raw::{connect, put_head};
 async fn world() -> World {
     let world = World::new(2, &[(2, &[11, 12]), (1, &[11])]).await;
     world
-        .write_in(cairn_blocks::Wish { replicas: 1, group: None }, 1, &data(1, 100))
+        .write_in(
+            cairn_blocks::Wish { redundancy: Redundancy::from_number(1), group: None },
+            1,
+            &data(1, 100),
+        )
         .await
         .unwrap();
     world

@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::{Error, Role, Roles, Secret};
-use cairn_cluster::identity::{JoinToken, NodeKey, join};
+use cairn_cluster::identity::{JoinToken, NodeKey};
+use cairn_cluster::wire::join;
 
 use crate::a_node_joins_by_its_token::issue;
 use crate::support::{Cluster, MASTER, denied, echo};

@@ -20,7 +20,7 @@ async fn each_node_says_how_long_it_took() {
         world.write(counter, &data(counter, 5000)).await.unwrap();
         world.read(1, counter, 5000).await.unwrap();
     }
-    let peers = world.blocks.peers();
+    let peers = world.blocks.counted().peers;
     assert_eq!(peers.connections, NODE_REQUESTS as u64);
     let known: Vec<NodeId> = peers.nodes.iter().map(|peer| peer.node).collect();
     assert_eq!(known, [11, 12, 13].map(NodeId));
@@ -44,7 +44,7 @@ async fn who_finds_no_connection_waits_for_it() {
     for read in join_all(reads).await {
         assert_eq!(read.unwrap(), bytes);
     }
-    let peers = one.peers();
+    let peers = one.counted().peers;
     assert_eq!(peers.connections, 1);
     assert_eq!(sum(&peers.nodes, |peer| peer.read), 8);
     // At each of two members one of them finds a connection.
@@ -59,7 +59,7 @@ async fn a_node_that_fails_is_told() {
     let fault = cairn_sim::Fault::once(Some(cairn_sim::Call::SyncData), 0);
     world.servers[&12].disk.add_fault(fault);
     world.write(1, &data(1, 5000)).await.unwrap();
-    let nodes = world.blocks.peers().nodes;
+    let nodes = world.blocks.counted().peers.nodes;
     let failed: Vec<(u64, u64)> = nodes.iter().map(|peer| (peer.node.0, peer.failed)).collect();
     assert_eq!(failed, [(11, 0), (12, 1)]);
 }

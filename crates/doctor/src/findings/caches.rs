@@ -1,6 +1,6 @@
 //! Caches that do not hold what is asked for.
 
-use super::REQUESTS;
+use super::worth::REQUESTS;
 use crate::Finding;
 use crate::sample::{Pair, Server};
 

@@ -1,6 +1,6 @@
 //! Connections that are not used again, and handshakes that could be spared.
 
-use super::REQUESTS;
+use super::worth::REQUESTS;
 use crate::Finding;
 use crate::sample::{Pair, Program, Server};
 

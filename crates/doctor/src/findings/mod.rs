@@ -12,14 +12,11 @@ mod limit;
 mod limits;
 mod network;
 mod peers;
+mod worth;
 
 use crate::Report;
 use crate::sample::Pair;
-
-/// Below this a finding is noise, percent.
-const WORTH_PERCENT: f64 = 5.0;
-/// Requests of an interval from which something can be concluded.
-const REQUESTS: f64 = 50.0;
+use worth::WORTH_PERCENT;
 
 /// All that follows.
 pub fn report(pair: &Pair<'_>) -> Report {

@@ -1,5 +1,6 @@
 //! The network, and clocks on its other side.
 
+use super::worth::WORTH_PERCENT;
 use crate::Finding;
 use crate::sample::Pair;
 
@@ -44,7 +45,7 @@ pub fn clocks(pair: &Pair<'_>) -> Vec<Finding> {
     let found = wrong.map(|(url, ahead)| Finding {
         kind: "clock skew",
         // Beyond 15 minutes requests that are signed are refused.
-        cost_percent: (100.0 * ahead.abs() / 900.0).clamp(super::WORTH_PERCENT, 100.0),
+        cost_percent: (100.0 * ahead.abs() / 900.0).clamp(WORTH_PERCENT, 100.0),
         what: format!("the clock of {url} differs from the one here"),
         evidence: vec![format!("by {ahead:+.0} s; S3 refuses signatures at 900 s")],
         remedy: "have both follow the same time servers (chrony, systemd-timesyncd)".to_owned(),

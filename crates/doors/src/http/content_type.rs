@@ -1,6 +1,6 @@
 //! The type of an object whose sender did not say.
 
-use super::OCTET_STREAM;
+pub const OCTET_STREAM: &str = "application/octet-stream";
 
 /// By the name's extension, else by the first bytes, else bytes.
 pub fn guess(key: &str, head: &[u8]) -> String {

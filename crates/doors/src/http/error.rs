@@ -3,13 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cairn_base::{Error, stage};
-use http::header::{ALLOW, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_RANGE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
-use super::{Body, X_REQUEST_ID, json_of};
+use super::{Body, json_of};
 use crate::admit::Refused;
 use crate::upload::UploadError;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Why a request is not done.
 #[derive(Debug)]

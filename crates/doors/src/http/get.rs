@@ -14,9 +14,10 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
+use super::content_type::OCTET_STREAM;
 use super::range::Wanted;
 use super::target::Query;
-use super::{Body, OCTET_STREAM, conditions, content_type, headers, range};
+use super::{Body, conditions, content_type, headers, range};
 
 /// What users store is never a program: a browser that shows it runs no script of it, sends no form
 /// of it, and keeps it apart from the origin whose credentials it knows. Styles, pictures and sound

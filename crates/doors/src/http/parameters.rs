@@ -4,8 +4,10 @@
 use cairn_base::{Error, Result};
 use http::Method;
 
-use super::route::MOVE_TO;
 use super::target::{Query, Target};
+
+/// The query parameter by which an object gets another key.
+pub const MOVE_TO: &str = "move-to";
 
 const NONE: &[&str] = &[];
 const OBJECT: &[&str] =

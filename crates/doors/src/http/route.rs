@@ -8,22 +8,19 @@ use http::{HeaderValue, Method, Response};
 
 use super::error::Failure;
 use super::get::{self, Read};
+use super::inner::Inner;
 use super::move_object::move_object;
 use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
-    Body, Inner, admin, append, buckets, delete, health, info, list, no_content, parameters, put,
-    site,
+    Body, admin, append, buckets, delete, health, info, list, no_content, parameters, put, site,
 };
 use crate::limits;
 use crate::metrics::VerbStats;
 use crate::room::Room;
 use crate::serve::Peer;
 use crate::upload::Upload;
-
-/// The query parameter by which an object gets another key.
-pub const MOVE_TO: &str = "move-to";
 
 const OBJECT: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 const PREFIX: &str = "GET, HEAD, DELETE, OPTIONS";
@@ -126,7 +123,7 @@ async fn object(
     Ok(match parts.method.as_str() {
         "GET" | "HEAD" => read(door, request, place, query).await?,
         "PUT" => put::put(fs, caller, place, headers, upload, stats).await?,
-        "POST" if let Some(target) = query.get(MOVE_TO) => {
+        "POST" if let Some(target) = query.get(parameters::MOVE_TO) => {
             move_object(fs, caller, place, target, headers).await?
         }
         "POST" => {

@@ -4,6 +4,7 @@
 //! relaxed additions and no lock.
 
 mod form;
+mod number;
 mod peers;
 mod process;
 
@@ -22,6 +23,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 pub use self::form::Form;
+use self::number::{Number, Numbers, counter, gauge};
 use crate::observe::{Ended, Observer};
 
 /// Upper bounds of the latency buckets, microseconds; one more counts what is above.
@@ -257,7 +259,7 @@ impl Metrics {
         registry.register_collector(Box::new(Requests(verbs)));
         let mut numbers = of_connections(&self.connections);
         if let Some(fs) = &self.fs {
-            let peers = fs.blocks().peers();
+            let peers = fs.blocks().counted().peers;
             numbers.extend(of_store(fs).await);
             numbers.extend(peers::connections(&peers));
             registry.register_collector(Box::new(peers::Collected(peers)));
@@ -341,40 +343,6 @@ fn of_session(session: &SessionStats) -> Vec<Number> {
         gauge("session_rows", "Leased rows", session.rows),
         gauge("session_bytes", "Bytes of leased rows", session.bytes),
     ]
-}
-
-#[derive(Debug)]
-struct Number {
-    name: &'static str,
-    help: &'static str,
-    is_counter: bool,
-    value: u64,
-}
-
-fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
-    Number { name, help, is_counter: false, value }
-}
-
-fn counter(name: &'static str, help: &'static str, value: u64) -> Number {
-    Number { name, help, is_counter: true, value }
-}
-
-#[derive(Debug)]
-struct Numbers(Vec<Number>);
-
-impl Collector for Numbers {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        for Number { name, help, is_counter, value } in &self.0 {
-            let kind = if *is_counter { MetricType::Counter } else { MetricType::Gauge };
-            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-            if *is_counter {
-                metric.encode_counter::<NoLabelSet, _, u64>(value, None)?;
-            } else {
-                metric.encode_gauge(value)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 #[derive(Debug)]

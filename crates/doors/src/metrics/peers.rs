@@ -7,7 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::{Number, gauge};
+use super::number::{Number, gauge};
 
 /// Nothing where blocks are on no other nodes.
 pub(super) fn connections(peers: &Peers) -> Option<Number> {

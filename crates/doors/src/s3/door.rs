@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::stage::{self, Scope};
+use cairn_base::waits;
 use cairn_base::{Shares, Stage, Stages};
 use cairn_fs::{Fs, party_of};
 use futures_util::future::{Either, Ready, ready};
@@ -20,13 +21,14 @@ use super::call::Call;
 use super::counted::counted;
 use super::document::{self, Told};
 use super::error::bad_request;
-use super::honoured::{self, Classes, PublicAcl};
+use super::honoured::{self, Classes};
 use super::integrity::Integrity;
 use super::operation::{Input, Operation};
 use super::parts::Parts;
 use super::payload::{Mode, Payload, decoded_length};
 use super::query::Query;
 use super::rights::authorize;
+use super::store::PublicAcl;
 use super::store::Store;
 use super::table::{TABLE, place_of};
 use super::verbs::get_object::{Failure, Reading};
@@ -53,8 +55,6 @@ pub struct S3Config {
     pub public_acl: PublicAcl,
 }
 
-/// How long a client waits for a reply without a sign of life.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests of which it never became clear what they are.
 const OTHER: &str = "Other";
 const UNSEEN: Seen = Seen { verb: usize::MAX, is_anonymous: true };
@@ -105,7 +105,7 @@ struct Admitted {
 
 impl S3Door {
     pub fn new(fs: Fs, admit: Arc<Admit>, metrics: &Metrics, config: S3Config) -> S3Door {
-        S3Door::with_patience(fs, admit, metrics, config, PATIENCE)
+        S3Door::with_patience(fs, admit, metrics, config, waits::S3_SILENCE)
     }
 
     /// As [`S3Door::new`]; the completion of an upload that takes longer than `patience` is

@@ -59,16 +59,6 @@ pub enum Classes {
     Standard,
 }
 
-/// What becomes of the bucket ACL `public-read`. At S3 it lets anybody list the bucket; here it
-/// also lets anybody read all objects.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum PublicAcl {
-    #[default]
-    Refuse,
-    /// The bucket becomes public.
-    Accept,
-}
-
 /// The classes of S3.
 const CLASSES: [&str; 11] = [
     "STANDARD",

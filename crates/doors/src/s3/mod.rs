@@ -51,7 +51,8 @@ use std::sync::Arc;
 use cairn_fs::Fs;
 
 pub use door::{S3Config, S3Door};
-pub use honoured::{Classes, PublicAcl};
+pub use honoured::Classes;
+pub use store::PublicAcl;
 
 use crate::admit::Admit;
 use crate::metrics::Metrics;

@@ -11,10 +11,19 @@ use cairn_fs::{Fs, WireVerb};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::error::{Codes, translate};
-use super::honoured::PublicAcl;
 
 /// The region of a server that was told none.
 pub(super) const DEFAULT_REGION: &str = "us-east-1";
+
+/// What becomes of the bucket ACL `public-read`. At S3 it lets anybody list the bucket; here it
+/// also lets anybody read all objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PublicAcl {
+    #[default]
+    Refuse,
+    /// The bucket becomes public.
+    Accept,
+}
 
 /// What the verbs work on.
 #[derive(Clone)]

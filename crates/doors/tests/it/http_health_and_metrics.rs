@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Error, GroupId, Owner, Result};
-use cairn_blocks::{BlockInfo, Blocks, Usage, Wish};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 
 use crate::http_harness::{Server, Setup};
 use crate::http_objects_are_what_was_put::pattern;
@@ -66,6 +66,22 @@ impl Blocks for Away {
 
     fn available(&self) -> Result<()> {
         away()
+    }
+
+    async fn room(&self) -> Result<Usage> {
+        self.usage().await
+    }
+
+    fn place(&self, _: GroupId, _: BlockId) -> Option<BlockPlace> {
+        None
+    }
+
+    fn manner(&self) -> Manner {
+        Manner::default()
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 }
 

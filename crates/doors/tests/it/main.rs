@@ -1,5 +1,6 @@
 //! One binary for all tests of the doors.
 
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
 mod http_a_damaged_object_is_never_a_short_one;

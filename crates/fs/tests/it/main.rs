@@ -1,5 +1,6 @@
 //! The store as a whole, on a simulated disk.
 
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
 mod append_orders_appenders;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cairn_base::{BlockId, Error, GroupId, Owner, Result};
-use cairn_blocks::{BlockInfo, Blocks, Store, Usage, Wish};
+use cairn_base::{BlockId, Error, GroupId, Owner, Redundancy, Result};
+use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Store, Usage, Wish};
 use parking_lot::Mutex;
 
 pub struct Watched {
@@ -42,7 +42,7 @@ impl Blocks for Watched {
         owner: Owner,
         data: Bytes,
     ) -> Result<GroupId> {
-        self.wishes.lock().push(wish.replicas);
+        self.wishes.lock().push(wish.redundancy.map_or(0, Redundancy::number));
         let len = data.len() as u64;
         let writing = self.writing.fetch_add(len, Ordering::SeqCst) + len;
         self.writing_most.fetch_max(writing, Ordering::SeqCst);
@@ -85,5 +85,25 @@ impl Blocks for Watched {
 
     async fn usage(&self) -> Result<Usage> {
         self.store.usage().await
+    }
+
+    async fn room(&self) -> Result<Usage> {
+        self.store.room().await
+    }
+
+    fn available(&self) -> Result<()> {
+        self.store.available()
+    }
+
+    fn place(&self, group: GroupId, block: BlockId) -> Option<BlockPlace> {
+        self.store.place(group, block)
+    }
+
+    fn manner(&self) -> Manner {
+        self.store.manner()
+    }
+
+    fn counted(&self) -> Counted {
+        self.store.counted()
     }
 }

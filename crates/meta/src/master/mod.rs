@@ -15,6 +15,8 @@
 //! published rows only, each with the batch since which it is known, so a reader takes no lock:
 //! it meets a row younger than the batch it began with, or it does not.
 
+#![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
+
 mod asked;
 mod batch;
 mod cache;

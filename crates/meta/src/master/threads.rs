@@ -1,5 +1,7 @@
 //! Threads that wait for one another.
 
+#![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};

@@ -1,7 +1,7 @@
 //! Making, reading, changing and deleting buckets.
 
 use cairn_auth::{Action, Principal, Resource, Rights, Visibility};
-use cairn_base::{BucketId, Error, Ino, UserId, limits};
+use cairn_base::{BucketId, Error, Ino, Redundancy, UserId, limits};
 use serde::{Deserialize, Serialize};
 
 use super::multipart::abort_uploads;
@@ -290,7 +290,7 @@ impl Verb for UpdateBucket {
         }
         if let Some(replicas) = self.replicas {
             super::cluster::want_replicas(view, replicas)?;
-            opened.bucket.replicas = replicas;
+            opened.bucket.redundancy = Redundancy::from_number(replicas);
         }
         if let Some(redirect) = self.redirect {
             opened.bucket.redirect = redirect;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_auth::Action;
-use cairn_base::{BodyId, Error, Ino, SessionId};
+use cairn_base::{BodyId, Error, Ino, Redundancy, SessionId};
 use serde::{Deserialize, Serialize};
 
 use super::body::check_block;
@@ -257,6 +257,7 @@ impl Verb for MayWrite {
         if self.bucket.is_empty() {
             return Err(no_bucket(&self.bucket));
         }
-        Ok(open_bucket(view, context, &self.bucket, Action::PutObject)?.bucket.replicas)
+        let bucket = open_bucket(view, context, &self.bucket, Action::PutObject)?.bucket;
+        Ok(bucket.redundancy.map_or(0, Redundancy::number))
     }
 }

@@ -1,7 +1,7 @@
 //! How much is stored.
 
 use cairn_auth::{Action, Resource};
-use cairn_base::{BucketId, Error, Ino, limits};
+use cairn_base::{BucketId, Error, Ino, Redundancy, limits};
 use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, load_known};
@@ -59,6 +59,6 @@ impl Verb for Replicas {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<u8, Stop> {
         let inode = open_inode(view, context, self.ino, Action::PutObject)?;
         let bucket: Bucket = load_known(view, &keys::bucket(inode.bucket), "bucket")?;
-        Ok(bucket.replicas)
+        Ok(bucket.redundancy.map_or(0, Redundancy::number))
     }
 }

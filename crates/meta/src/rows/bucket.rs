@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cairn_auth::{BucketAccess, Label, Rights, Visibility};
 use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
-use cairn_base::{BucketId, Result, Timestamp, UserId};
+use cairn_base::{BucketId, Redundancy, Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, decode_pairs, encode_pairs, narrow, unexpected, unzigzag, zigzag};
@@ -40,8 +40,9 @@ pub struct Bucket {
     /// What other users may do.
     pub grants: Vec<(UserId, Rights)>,
     pub tags: Vec<(String, String)>,
-    /// Replicas of its blocks; 0 for as many as is usual in the cluster.
-    pub replicas: u8,
+    /// Of its blocks; `None` for what is usual in the cluster.
+    #[serde(with = "cairn_base::redundancy::as_number")]
+    pub redundancy: Option<Redundancy>,
     /// Clients of the HTTP door are sent to where the data is without asking for it.
     pub redirect: bool,
     pub unknown: Vec<u8>,
@@ -87,7 +88,9 @@ impl Row for Bucket {
         if !self.tags.is_empty() {
             writer.bytes(8, &encode_pairs(&self.tags));
         }
-        writer.number(9, self.replicas.into()).number(10, self.redirect.into());
+        writer
+            .number(9, self.redundancy.map_or(0, Redundancy::number).into())
+            .number(10, self.redirect.into());
         writer.raw(&self.unknown);
         writer.finish()
     }
@@ -117,7 +120,10 @@ impl Row for Bucket {
                 6 => bucket.cache_control = field.text()?,
                 7 => bucket.grants.push(decode_grant(&field.value)?),
                 8 => bucket.tags = decode_pairs(&field.value)?,
-                9 => bucket.replicas = narrow("replicas", field.number()?)?,
+                9 => {
+                    let replicas = narrow("replicas", field.number()?)?;
+                    bucket.redundancy = Redundancy::from_number(replicas);
+                }
                 10 => bucket.redirect = field.number()? != 0,
                 _ => field.keep(&mut bucket.unknown),
             }

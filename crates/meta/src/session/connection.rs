@@ -3,17 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_base::waits;
 use cairn_base::{Error, Result, SessionId};
 use tokio::time::{Instant, timeout_at};
 
 use super::link::Link;
 use crate::Watched;
-
-/// A caller waits no longer once there has been no master for so long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a mount waits for a server that is there and does not answer a request: its disk may
-/// have stalled. Longer than [`PATIENCE`], which holds all the same while the server is not there.
-pub const MOUNT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// The session and the connection it is attached to.
 #[derive(Clone)]
@@ -89,14 +84,17 @@ impl Connection {
                 done.map_err(|_| format!("no master answered in {patience:?}"))
             }
             why = self.state.wait_for(refused) => Err(why),
-            () = self.deserted(began) => Err(format!("no master answered in {PATIENCE:?}")),
+            () = self.deserted(began) => Err(format!("no master answered in {:?}", waits::MASTER)),
         }
     }
 
-    /// Waits until there has been no master for [`PATIENCE`], counted from `began` on.
+    /// Waits until there has been no master for [`waits::MASTER`], counted from `began` on.
     async fn deserted(&self, began: Instant) {
         let mut since = began;
-        while timeout_at(since + PATIENCE, self.state.wait_for(State::is_settled)).await.is_ok() {
+        while timeout_at(since + waits::MASTER, self.state.wait_for(State::is_settled))
+            .await
+            .is_ok()
+        {
             self.state.wait_for(|state| state.is_settled().is_none().then_some(())).await;
             since = Instant::now();
         }
@@ -216,7 +214,7 @@ mod tests {
 
     /// How long a request waits that is answered after `answer` seconds, and whether it is. The
     /// server comes and goes by turns after these seconds, and is there at first.
-    async fn waits(patience: Duration, answer: u64, turns: &[u64]) -> (u64, bool) {
+    async fn waited(patience: Duration, answer: u64, turns: &[u64]) -> (u64, bool) {
         let (connection, mut attacher) = Connection::new(patience);
         let mut server = attachment();
         attacher.attach(&connection, server.clone());
@@ -241,17 +239,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_is_there_is_waited_for_longer_than_one_that_is_gone() {
         const NEVER: u64 = 1000;
-        let mount = async |answer, turns: &[u64]| waits(MOUNT_PATIENCE, answer, turns).await;
+        let mount = async |answer, turns: &[u64]| waited(waits::SLOW_SERVER, answer, turns).await;
         assert_eq!(mount(80, &[]).await, (80, true));
         assert_eq!(mount(NEVER, &[]).await, (90, false));
         assert_eq!(mount(NEVER, &[0]).await, (30, false));
         assert_eq!(mount(NEVER, &[20]).await, (50, false));
         assert_eq!(mount(70, &[20, 20, 15, 5]).await, (70, true));
         assert_eq!(mount(NEVER, &[20, 20, 15, 5]).await, (90, false));
-        assert_eq!(waits(PATIENCE, NEVER, &[]).await, (30, false));
-        let (connection, _attacher) = Connection::new(MOUNT_PATIENCE);
+        assert_eq!(waited(waits::MASTER, NEVER, &[]).await, (30, false));
+        let (connection, _attacher) = Connection::new(waits::SLOW_SERVER);
         let began = Instant::now();
         assert!(connection.attached().await.is_err());
-        assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
+        assert_eq!(began.elapsed().as_secs(), waits::MASTER.as_secs());
     }
 }

@@ -33,6 +33,5 @@ mod slots;
 mod step;
 mod unknown;
 
-pub use connection::{MOUNT_PATIENCE, PATIENCE};
 pub use link::{Dialed, Dialer, Link, Lost};
 pub use messages::*;

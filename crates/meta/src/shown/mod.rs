@@ -218,7 +218,7 @@ fn for_readers(bucket: &Bucket, reader: UserId) -> Bucket {
         visibility: bucket.visibility,
         cache_control: bucket.cache_control.clone(),
         grants: own.copied().collect(),
-        replicas: bucket.replicas,
+        redundancy: bucket.redundancy,
         redirect: bucket.redirect,
         ..Bucket::default()
     }

@@ -1,5 +1,6 @@
 //! Everything an engine must do, over every engine; and what each must survive.
 
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
 mod bit_flips_in_the_log;

@@ -1,5 +1,7 @@
 //! The master against an engine whose commits are held up, fail and get lost.
 
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
+
 mod a_full_disk_takes_what_frees_space;
 mod a_master_that_failed_answers_everybody;
 mod accepted_operations_are_bounded_and_finished;

@@ -1,5 +1,6 @@
 //! The POSIX operations: their rules one by one, and at random against a model.
 
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
 mod attributes;

@@ -1,6 +1,7 @@
 //! Sessions over a network that loses connections: what a client keeps is never stale, and what
 //! it sends twice is done once.
 
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
 mod delegated;

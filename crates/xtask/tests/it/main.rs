@@ -1,9 +1,12 @@
+#![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
+
 use std::path::Path;
 
 use xtask::arrows::Sources;
 use xtask::floors::{check_module, check_sources, floors};
 use xtask::supply::{check_metadata, is_allowed};
 use xtask::tidy::{check, check_manifest, check_text};
+use xtask::used::unused;
 
 #[test]
 fn the_repository_is_tidy() {
@@ -99,7 +102,7 @@ fn a_circle_of_files_is_found_and_what_is_handed_on_is_no_use() {
         let name = |path: &str| path.split('/').map(str::to_owned).collect();
         let sources: Sources =
             texts.iter().map(|(path, text)| (name(path), (*text).to_owned())).collect();
-        check_sources(&floors, &sources)
+        check_sources("", &floors, &sources)
     };
     let (one, two) = (("a/one", "pub struct One;"), ("a/two", "use super::One;\nstruct Two;"));
     let head = ("a", "mod one;\nmod two;\npub use one::One;\npub use two::Two;");
@@ -113,4 +116,26 @@ fn a_circle_of_files_is_found_and_what_is_handed_on_is_no_use() {
     assert!(found(&[head, ("a/one", in_tests), two, ("b", "use crate::a::One;")]).is_empty());
     let up = found(&[head, one, ("a/two", "use crate::b::*;\nuse crate::{b::B as C};"), ("b", "")]);
     assert_eq!(up, ["a/two uses b, which does not stand above it"]);
+}
+
+#[test]
+fn a_circle_through_the_root_of_a_crate_is_found() {
+    let name =
+        |path: &str| path.split('/').filter(|it| !it.is_empty()).map(str::to_owned).collect();
+    let texts = [
+        ("", "mod a;\nuse a::A;\npub struct Root;\nfn f(_: A) {}"),
+        ("a", "use crate::Root;\npub struct A;"),
+    ];
+    let sources: Sources =
+        texts.iter().map(|(path, text)| (name(path), (*text).to_owned())).collect();
+    assert_eq!(check_sources("", &floors(texts[0].1), &sources), ["a circle: the root, a"]);
+}
+
+#[test]
+fn a_dependency_that_no_path_begins_with_is_found() {
+    let packages = ["http-body", "md-5", "serde", "time"].map(str::to_owned);
+    let text = "use http_body::Body;\nuse md5::{Digest, Md5};\n// serde::Serialize\nfn time() {}";
+    assert_eq!(unused(&packages, text), ["serde", "time"]);
+    let in_tests = "#[cfg(test)]\nmod tests { use serde::Serialize; use time; }";
+    assert_eq!(unused(&packages, in_tests), ["http-body", "md-5"]);
 }

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Lab, Process, free_address, unmount, wait};
+use super::ports::free_address;
+use super::process::Process;
+use super::site::Lab;
+use super::system::{unmount, wait};
 use crate::client::Target;
 use crate::error::{Error, Result};
 

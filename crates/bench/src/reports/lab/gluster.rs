@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{
-    LOOK, Lab, Process, installed, is_listening, is_mounted, processes_with, run, unmount,
-};
+use super::process::Process;
+use super::site::Lab;
+use super::system::{LOOK, installed, is_listening, is_mounted, processes_with, run, unmount};
 use crate::error::{Error, Result};
 
 const PACKAGE: &str = "glusterfs-server";

@@ -6,7 +6,10 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use super::{Lab, Process, certify, free_address, installed, is_listening, write};
+use super::ports::free_address;
+use super::process::Process;
+use super::site::Lab;
+use super::system::{certify, installed, is_listening, write};
 use crate::client::Target;
 use crate::error::{Error, Result};
 

@@ -7,7 +7,10 @@ use std::process::Command;
 use rustix::fs::{Gid, Uid, chown};
 use rustix::process::Signal;
 
-use super::{Lab, Process, free_address, is_listening, run, user, write};
+use super::ports::free_address;
+use super::process::Process;
+use super::site::Lab;
+use super::system::{is_listening, run, user, write};
 use crate::error::{Error, Result};
 
 /// Where Debian keeps its programs.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{LOOK, Lab, wait};
+use super::site::Lab;
+use super::system::{LOOK, wait};
 use crate::error::{Error, Result};
 
 /// How long a process may take to end before it is killed.

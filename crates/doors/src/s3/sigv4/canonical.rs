@@ -2,7 +2,7 @@
 
 use http::header::HeaderMap;
 
-use super::claim::Request;
+use super::request::Request;
 
 /// Percent-encodes as SigV4 wants it; `/` only where `slash` says so.
 pub(crate) fn encode_into(out: &mut String, bytes: &[u8], slash: bool) {

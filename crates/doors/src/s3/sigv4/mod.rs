@@ -12,13 +12,16 @@ mod canonical;
 mod claim;
 mod date;
 mod key;
+mod parse;
 mod presigned;
+mod request;
 
 pub(crate) use canonical::encode_into;
-pub(crate) use claim::{Claim, Request, content_sha256};
+pub(crate) use claim::{Claim, content_sha256};
 pub(crate) use date::SignedAt;
 pub(crate) use key::{KeyCache, SigningKey, hex, hex_sha256, same};
 pub(crate) use presigned::{is_parameter, payload_of, strip};
+pub(crate) use request::Request;
 
 /// The one algorithm.
 pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";

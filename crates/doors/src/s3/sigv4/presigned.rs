@@ -3,7 +3,8 @@
 use cairn_base::Timestamp;
 use s3s::{S3ErrorCode, S3Result};
 
-use super::claim::{Claim, Request, Scope, check_signature, content_sha256};
+use super::claim::{Claim, Scope, check_signature, content_sha256};
+use super::request::Request;
 use super::{ALGORITHM, PRESIGNED_SECS_MAX, SKEW_SECS, SignedAt};
 use crate::s3::error::refuse;
 use crate::s3::query::Query;

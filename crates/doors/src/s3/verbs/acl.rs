@@ -9,8 +9,8 @@ use s3s::dto::{Grant, Grantee, Owner, Permission, Type};
 use super::super::call::Call;
 use super::super::error::not_implemented;
 use super::super::headers::text;
-use super::super::honoured::PublicAcl;
 use super::super::owner;
+use super::super::store::PublicAcl;
 use super::super::store::Store;
 
 pub(super) const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";

@@ -1,5 +1,7 @@
 //! The state of an embedded engine: one writer, any number of readers, one checkpointer.
 
+#![expect(clippy::disallowed_methods, reason = "times of checkpoints")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -9,6 +9,11 @@
 //!
 //! Files and bytes: docs/format-engine.md. Why so: docs/decisions/0002-embedded-engine.md.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "its thread writes checkpoints, not what is acknowledged"
+)]
+
 mod backend;
 mod config;
 mod core;

@@ -1,9 +1,12 @@
 //! Renews the lease of a master, on a connection of its own.
 
+#![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
+
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use cairn_base::waits;
 use cairn_base::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use tokio_postgres::types::Type;
@@ -15,8 +18,6 @@ use crate::engine::Lease;
 
 /// A lease is renewed so many times while it lasts.
 const RENEWALS: u32 = 3;
-/// Between two attempts at a renewal.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The lease of one epoch, and the thread that renews it.
 pub struct Keeper {
@@ -114,7 +115,7 @@ impl Renewer {
                 Ok(false) => return,
                 Err(error) => {
                     self.link = None;
-                    due = Instant::now() + RETRY_PAUSE.min(period);
+                    due = Instant::now() + waits::DATABASE_RETRY.min(period);
                     if !std::mem::replace(&mut troubled, true) {
                         tracing::warn!(%error, epoch = self.epoch, "the lease was not renewed");
                     }

@@ -13,6 +13,8 @@
 //!
 //! docs/format-postgres.md says what is stored, docs/decisions/0003 why.
 
+#![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
+
 mod config;
 mod errors;
 mod inspect;

@@ -1,5 +1,7 @@
 //! Connections for snapshots: a bounded number, kept for the next.
 
+#![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
+
 use std::sync::Arc;
 use std::time::Instant;
 

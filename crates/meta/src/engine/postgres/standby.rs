@@ -1,7 +1,10 @@
 //! Waiting until the master that serves has ended or cannot serve any more.
 
+#![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
+
 use std::time::{Duration, Instant};
 
+use cairn_base::waits;
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 
@@ -13,8 +16,6 @@ use super::target::Target;
 /// How often the fence is looked at: so many times in a lease, but not more seldom than `POLL_MAX`.
 const POLLS: u32 = 10;
 const POLL_MAX: Duration = Duration::from_millis(300);
-/// Between two attempts to connect, and to look for the first time.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// What is waited beyond the lease, since no two clocks run at the same rate, per cent of it.
 const MARGIN_PERCENT: u32 = 10;
 
@@ -123,7 +124,7 @@ impl Watch<'_> {
         if !std::mem::replace(&mut self.unreachable, true) {
             (self.told)(Standby::Unreachable(error));
         }
-        RETRY_PAUSE
+        waits::DATABASE_RETRY
     }
 }
 

@@ -1,7 +1,10 @@
 //! Where connections lead.
 
+#![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
+
 use std::time::{Duration, Instant};
 
+use cairn_base::waits;
 use cairn_base::{Error, Result};
 
 use super::config::Config;
@@ -10,9 +13,6 @@ use super::link::{ANSWER_TIMEOUT, Fault, Link};
 use super::sql::Sql;
 use super::tls::Tls;
 use super::url::Url;
-
-/// Between two attempts to connect.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where connections lead.
 pub struct Target {
@@ -56,7 +56,7 @@ impl Target {
         loop {
             match self.attempt(ANSWER_TIMEOUT) {
                 Err(Fault::Lost { again: true, .. }) if Instant::now() < deadline => {
-                    std::thread::sleep(RETRY_PAUSE);
+                    std::thread::sleep(waits::DATABASE_RETRY);
                 }
                 Err(fault) => return Err(fault.at(self.shown())),
                 Ok(verdict) => return verdict,

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use cairn_base::{Error, Result};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use cairn_tls::Authorities;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
@@ -25,17 +23,15 @@ pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
     pub fn new(trust: &Trust) -> Result<Tls> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Error::Invalid(format!("TLS to the database: {error}")))?;
-        let config = match trust {
-            Trust::Roots(file) => builder.with_root_certificates(roots(file)?),
-            Trust::Anyone => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(TrustAnyone(provider))),
+        // sslmode=prefer and require mean: whoever answers is the server.
+        let trust = match trust {
+            Trust::Roots(file) => cairn_tls::Trust::Authorities(roots(file)?),
+            Trust::Anyone => cairn_tls::Trust::Anyone,
         };
-        Ok(Tls(Arc::new(config.with_no_client_auth())))
+        let config = cairn_tls::client_config(trust);
+        let config =
+            config.map_err(|error| Error::Invalid(format!("TLS to the database: {error}")))?;
+        Ok(Tls(Arc::new(config)))
     }
 }
 
@@ -45,51 +41,9 @@ fn roots(file: &Path) -> Result<RootCertStore> {
         Error::Invalid(format!("the certificates to trust for the database, {shown}: {error}"))
     };
     let pem = std::fs::read(file).map_err(|error| bad(&error))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        roots.add(certificate.map_err(|error| bad(&error))?).map_err(|error| bad(&error))?;
-    }
-    if roots.is_empty() { Err(bad(&"there is none in it")) } else { Ok(roots) }
-}
-
-/// What sslmode=prefer and require mean: whoever answers is the server.
-#[derive(Debug)]
-struct TrustAnyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for TrustAnyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+    match cairn_tls::authorities(&pem).map_err(|why| bad(&why))? {
+        Authorities { roots, unusable: 0 } => Ok(roots),
+        _ => Err(bad(&"one of them cannot be that of an authority")),
     }
 }
 

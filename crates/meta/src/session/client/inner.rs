@@ -5,11 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::{Clock, Error, Result, Rng, SessionId};
+use cairn_base::{Clock, Error, Result, Rng, SessionId, waits};
 use parking_lot::Mutex;
 
 use super::stats::Counters;
-use crate::session::connection::{Attacher, Connection, PATIENCE};
+use crate::session::connection::{Attacher, Connection};
 use crate::session::kept::Keeper;
 use crate::session::lease::Lease;
 use crate::session::link::Dialer;
@@ -23,7 +23,7 @@ use crate::session::unknown::Unknown;
 pub struct Config {
     /// Memory of leased rows, bytes.
     pub cache_bytes: usize,
-    /// How long a request waits for a master that is there: [`PATIENCE`] or more.
+    /// How long a request waits for a master that is there: [`waits::MASTER`] or more.
     pub patience: Duration,
     /// How long blocks are written for the session while no master answers: it may have ended.
     pub alone: Duration,
@@ -37,7 +37,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             cache_bytes: 64 << 20,
-            patience: PATIENCE,
+            patience: waits::MASTER,
             alone: Duration::from_secs(600),
             hasty: false,
         }

@@ -1,5 +1,8 @@
 //! A server as its clients see it: requests and replies.
 
+pub mod http;
+mod profile;
+
 use std::env;
 use std::fs;
 use std::io::Read;
@@ -9,24 +12,24 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cairn_base::Secret;
+use cairn_tls::{Trust, authorities};
+use hyper::header::HeaderMap;
+use hyper::{Request, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use ureq::http::{HeaderMap, Request, Response};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Body, SendBody};
 
-use super::profile::{self, Profile};
 use crate::failure::{Failure, Result};
+use http::{Client, Outgoing, ReplyBody};
+use profile::Profile;
 
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
-/// From the last byte of a request to the first one of its reply: collecting garbage takes longest.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(300);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const JSON: &str = "application/json";
 /// What is read of a reply that is not an object, bytes.
 const REPLY_BYTES: u64 = 64 << 20;
-/// Connections that wait to be used again.
-const IDLE_CONNECTIONS: usize = 64;
+/// What is read of why a request failed, bytes.
+const FAILURE_BYTES: u64 = 1 << 20;
+/// What a command calls itself.
+pub const AGENT: &str = concat!("cairn/", env!("CARGO_PKG_VERSION"));
 
 /// Which server, and as whom.
 #[derive(Clone, clap::Args)]
@@ -46,14 +49,14 @@ pub struct Connection {
 
 /// A server to send requests to. Shared by threads.
 pub struct Server {
-    agent: Agent,
+    client: Client,
     base: String,
     authorization: Option<Secret<String>>,
 }
 
 /// A reply whose status says that it went well.
 pub struct Reply {
-    response: Response<Body>,
+    response: Response<ReplyBody>,
 }
 
 /// Where a server is, and what is shown to it.
@@ -63,6 +66,17 @@ pub struct Known {
     pub ca: Option<PathBuf>,
     /// The header for the credentials, if there are any.
     pub authorization: Option<Secret<String>>,
+}
+
+impl Known {
+    /// Whose certificates are taken.
+    pub fn trust(&self) -> Result<Trust> {
+        let Some(path) = &self.ca else { return Ok(Trust::Public) };
+        let pem = fs::read(path).map_err(|error| Failure::file(path, &error))?;
+        let read = authorities(&pem);
+        let read = read.map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
+        Ok(Trust::Authorities(read.roots))
+    }
 }
 
 impl Connection {
@@ -97,41 +111,15 @@ impl Connection {
     }
 
     fn open_with(&self, patience: Option<Duration>) -> Result<Server> {
-        let Known { base, ca, authorization } = self.known()?;
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_global(patience)
-            .timeout_recv_response(Some(RESPONSE_TIMEOUT))
-            .max_idle_connections(IDLE_CONNECTIONS)
-            .max_idle_connections_per_host(IDLE_CONNECTIONS)
-            .user_agent(concat!("cairn/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls(ca)?)
-            .build();
-        let agent = Agent::new_with_config(config);
-        Ok(Server { agent, base, authorization })
+        let known = self.known()?;
+        let client = Client::new(&known.base, known.trust()?, patience).map_err(Failure::usage)?;
+        Ok(Server { client, base: known.base, authorization: known.authorization })
     }
 }
 
 /// What the environment says; nothing if that is empty.
 fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn tls(ca: Option<PathBuf>) -> Result<TlsConfig> {
-    let Some(path) = ca else { return Ok(TlsConfig::builder().build()) };
-    let pem = fs::read(&path).map_err(|error| Failure::file(&path, &error))?;
-    let parsed = ureq::tls::parse_pem(&pem).filter_map(|item| match item {
-        Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
-        _ => None,
-    });
-    let certificates: Vec<Certificate<'static>> = parsed.collect();
-    if certificates.is_empty() {
-        let shown = path.display();
-        return Err(Failure::new(format!("{shown}: no certificate in it: give a PEM file")));
-    }
-    Ok(TlsConfig::builder().root_certs(RootCerts::from(certificates)).build())
 }
 
 /// The header for the credentials: of the environment, else of the profile, else none.
@@ -163,7 +151,7 @@ fn authorization(profile: Profile) -> Result<Option<Secret<String>>> {
 impl Server {
     /// Sends a request without a body.
     pub fn send(&self, method: &str, path: &str) -> Result<Reply> {
-        self.send_body(method, path, None, SendBody::none())
+        self.request(method, path, Outgoing::Nothing, None)
     }
 
     /// Asks for something to be administered that needs no parameters.
@@ -174,46 +162,42 @@ impl Server {
     /// Sends a request with JSON.
     pub fn send_json(&self, method: &str, path: &str, json: &impl Serialize) -> Result<Reply> {
         let json = serde_json::to_vec(json).map_err(|error| Failure::new(error.to_string()))?;
-        let length = Some(json.len() as u64);
-        self.request(method, path, length, SendBody::from_reader(&mut &json[..]), Some(JSON))
+        self.request(method, path, Outgoing::Bytes(json.into()), Some(JSON))
     }
 
-    /// Sends a request with a body of `length` bytes, or of a length that is not known.
+    /// Sends what can be read, of `length` bytes, or of a length that is not known.
     pub fn send_body(
         &self,
         method: &str,
         path: &str,
         length: Option<u64>,
-        body: SendBody<'_>,
+        body: &mut dyn Read,
     ) -> Result<Reply> {
-        self.request(method, path, length, body, None)
+        self.request(method, path, Outgoing::Reader(body, length), None)
     }
 
     fn request(
         &self,
         method: &str,
         path: &str,
-        length: Option<u64>,
-        body: SendBody<'_>,
+        body: Outgoing<'_>,
         kind: Option<&str>,
     ) -> Result<Reply> {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header("accept", "*/*").header("user-agent", AGENT);
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization.expose().as_str());
-        }
-        if let Some(length) = length {
-            request = request.header("content-length", length);
         }
         if let Some(kind) = kind {
             request = request.header("content-type", kind);
         }
         let what = |error: String| Failure::new(format!("{}: {error}", self.base));
-        let request = request.body(body).map_err(|error| what(error.to_string()))?;
-        let response = self.agent.run(request).map_err(|error| match error {
-            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+        let request = request.body(()).map_err(|error| what(error.to_string()))?;
+        let response = self.client.send(request, body).map_err(|error| match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => {
                 what("connection refused: is the server running? (--server URL)".to_owned())
             }
-            error => what(in_words(&error.to_string())),
+            _ => what(in_words(&error.to_string())),
         })?;
         let reply = Reply { response };
         match reply.response.status().is_success() {
@@ -257,26 +241,35 @@ impl Reply {
         self.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    pub fn json<T: DeserializeOwned>(mut self) -> Result<T> {
-        let body = self.response.body_mut().with_config().limit(REPLY_BYTES);
-        body.read_json().map_err(|error| Failure::new(format!("the server's reply: {error}")))
+    pub fn json<T: DeserializeOwned>(self) -> Result<T> {
+        let bytes = self.bytes(REPLY_BYTES)?;
+        let read = serde_json::from_slice(&bytes);
+        read.map_err(|error| Failure::new(format!("the server's reply: {error}")))
     }
 
     /// All of it as text; what is none is replaced.
-    pub fn text(mut self) -> Result<String> {
-        let body = self.response.body_mut().with_config().limit(REPLY_BYTES);
-        body.lossy_utf8(true)
-            .read_to_string()
-            .map_err(|error| Failure::new(format!("the server's reply: {error}")))
+    pub fn text(self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.bytes(REPLY_BYTES)?).into_owned())
+    }
+
+    fn bytes(self, limit: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let body = self.response.into_body();
+        let read = body.take(limit + 1).read_to_end(&mut bytes);
+        match read {
+            Ok(read) if read as u64 <= limit => Ok(bytes),
+            Ok(_) => Err(Failure::new(format!("the server's reply: more than {limit} bytes"))),
+            Err(error) => Err(Failure::new(format!("the server's reply: {error}"))),
+        }
     }
 
     /// The length that was announced, and the bytes.
     pub fn into_reader(self) -> (Option<u64>, impl Read) {
         let length = self.header("content-length").parse().ok();
-        (length, self.response.into_body().into_with_config().limit(u64::MAX).reader())
+        (length, self.response.into_body())
     }
 
-    fn failure(mut self) -> Failure {
+    fn failure(self) -> Failure {
         #[derive(serde::Deserialize)]
         struct Shown {
             message: String,
@@ -289,10 +282,11 @@ impl Reply {
                         on port 8080";
             return Failure::new(text);
         }
-        let shown = self.response.body_mut().with_config().limit(1 << 20).read_json::<Shown>();
+        let shown = self.bytes(FAILURE_BYTES).ok();
+        let shown = shown.and_then(|bytes| serde_json::from_slice::<Shown>(&bytes).ok());
         let text = match shown {
-            Ok(shown) => shown.message,
-            Err(_) => match status.as_u16() {
+            Some(shown) => shown.message,
+            None => match status.as_u16() {
                 401 | 403 => "denied".to_owned(),
                 404 => "not found".to_owned(),
                 _ => format!("the server answered {status}"),

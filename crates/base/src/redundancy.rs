@@ -1,0 +1,59 @@
+//! How often a block is there, so that it outlives disks.
+
+/// What the members of a group hold of each block.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Redundancy {
+    /// Each of so many members has the whole block.
+    Copies(u8),
+}
+
+impl Redundancy {
+    /// What a stored or sent number asks for; `None` for 0: what is usual in the cluster.
+    pub fn from_number(number: u8) -> Option<Redundancy> {
+        (number > 0).then_some(Redundancy::Copies(number))
+    }
+
+    /// As it is stored and sent.
+    pub fn number(self) -> u8 {
+        let Redundancy::Copies(copies) = self;
+        copies
+    }
+
+    /// Members of a whole group.
+    pub fn members(self) -> usize {
+        let Redundancy::Copies(copies) = self;
+        copies.into()
+    }
+
+    /// Members that must have a block before it is acknowledged, where so many are asked for.
+    pub fn least(self, minimum: u8) -> usize {
+        let Redundancy::Copies(copies) = self;
+        copies.min(minimum).max(1).into()
+    }
+}
+
+impl Default for Redundancy {
+    fn default() -> Redundancy {
+        Redundancy::Copies(1)
+    }
+}
+
+/// A wish of which nothing may be said, as a number: for fields that are sent by serde.
+pub mod as_number {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Redundancy;
+
+    pub fn serialize<S: Serializer>(
+        wanted: &Option<Redundancy>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(wanted.map_or(0, Redundancy::number))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Redundancy>, D::Error> {
+        u8::deserialize(deserializer).map(Redundancy::from_number)
+    }
+}

@@ -1,0 +1,98 @@
+//! The directory that all is in, and the program of Cairn.
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+use tokio_rustls::TlsConnector;
+
+use super::super::arguments::Args;
+use super::system::{program, run};
+use crate::client::{Tls, connector};
+use crate::error::{Error, Result};
+use crate::fs::Scratch;
+
+/// The access key of root of all stores that are started; their secret is a new one.
+const KEY: &str = "CAIRNBENCHREPORTS001";
+const SECRET_BYTES: usize = 20;
+
+pub struct Lab<'a> {
+    pub args: &'a Args,
+    /// Trusts any certificate.
+    pub connector: TlsConnector,
+    pub secret: String,
+    work: Scratch,
+    cairn: PathBuf,
+    /// Which processes ended by themselves, and how.
+    pub fallen: Rc<RefCell<Vec<String>>>,
+    names: Cell<u32>,
+}
+
+impl<'a> Lab<'a> {
+    /// A place with room for so many bytes.
+    pub fn new(args: &'a Args, needed: u64) -> Result<Lab<'a>> {
+        let cairn = program(args.cairn.as_deref())?;
+        let remedy = "free some, give another --dir, or smaller --object, --file or --seconds";
+        let work = Scratch::with_remedy(&args.dir, needed, remedy)?;
+        let mut random = [0; SECRET_BYTES];
+        let urandom = Path::new("/dev/urandom");
+        let read = fs::File::open(urandom).and_then(|mut file| file.read_exact(&mut random));
+        read.map_err(|error| Error::file(urandom, error))?;
+        Ok(Lab {
+            args,
+            connector: connector(&Tls::any_certificate())?,
+            secret: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+            work,
+            cairn,
+            fallen: Rc::default(),
+            names: Cell::new(0),
+        })
+    }
+
+    /// Removes all that was made.
+    pub fn remove(self) -> Result<()> {
+        self.work.remove()
+    }
+
+    /// A path of that name, where nothing is yet.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.names.set(self.names.get() + 1);
+        self.work.path().join(format!("{}-{name}", self.names.get()))
+    }
+
+    /// A new directory.
+    pub fn directory(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path(name);
+        fs::create_dir(&path).map_err(|error| Error::file(&path, error))?;
+        Ok(path)
+    }
+
+    /// What has ended by itself until now.
+    pub fn fallen(&self) -> Vec<String> {
+        self.fallen.borrow().clone()
+    }
+
+    /// A command of Cairn, with the credentials of the stores here.
+    pub fn cairn(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.cairn);
+        command.args(arguments).env_remove("CAIRN_LOG").env_remove("CAIRN_TOKEN");
+        let keys = [("CAIRN_ROOT_KEY", "CAIRN_ROOT_SECRET"), ("CAIRN_KEY", "CAIRN_SECRET")];
+        for (key, secret) in keys {
+            command.env(key, KEY).env(secret, &self.secret);
+        }
+        command
+    }
+
+    /// Runs a command of Cairn to its end; what it prints.
+    pub fn run_cairn(&self, arguments: &[&str]) -> Result<String> {
+        run(self.cairn(arguments))
+    }
+
+    /// Credentials as URLs and clients take them.
+    pub fn credentials(&self) -> (String, String) {
+        (KEY.to_owned(), self.secret.clone())
+    }
+}

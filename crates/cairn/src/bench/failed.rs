@@ -1,0 +1,9 @@
+//! What a layer says when it fails.
+
+use std::fmt::Display;
+
+use cairn_bench::Error;
+
+pub fn failed(error: impl Display) -> Error {
+    Error::failed(error.to_string())
+}

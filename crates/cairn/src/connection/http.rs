@@ -1,0 +1,462 @@
+//! HTTP/1.1 for commands, which wait for each reply on a thread of their own. Connections are used
+//! again.
+
+use std::io::{self, Read};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use cairn_base::waits;
+use cairn_tls::Trust;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{HOST, HeaderValue};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+
+/// Connections that wait to be used again, and for how long.
+const IDLE: usize = 64;
+const IDLE_TIME: Duration = Duration::from_secs(15);
+/// What is sent is read in pieces of this length, bytes.
+const PIECE: usize = 64 << 10;
+/// Pieces that wait to be sent.
+const PIECES: usize = 4;
+
+/// One server.
+#[derive(Clone)]
+pub struct Client(Arc<Shared>);
+
+struct Shared {
+    runtime: Runtime,
+    host: String,
+    port: u16,
+    host_header: String,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// In which a request and its whole reply must be over.
+    within: Option<Duration>,
+    idle: Mutex<Vec<(SendRequest<Sent>, Instant)>>,
+}
+
+/// What goes with a request.
+pub enum Outgoing<'a> {
+    Nothing,
+    Bytes(Bytes),
+    /// Of so many bytes, if that is known.
+    Reader(&'a mut dyn Read, Option<u64>),
+}
+
+impl Client {
+    /// `base` begins with `http://` or `https://`; its path is not looked at.
+    ///
+    /// # Errors
+    /// In words: it is no such URL.
+    pub fn new(base: &str, trust: Trust, within: Option<Duration>) -> Result<Client, String> {
+        let bad = || format!("server {base:?}: not a URL");
+        let (scheme, rest) = base.split_once("://").ok_or_else(bad)?;
+        let is_tls = scheme == "https";
+        let (host, port) = authority(rest, if is_tls { 443 } else { 80 }).ok_or_else(bad)?;
+        let tls = match is_tls {
+            false => None,
+            true => {
+                let name = ServerName::try_from(host.clone());
+                let name = name.map_err(|error| format!("{host}: {error}"))?;
+                let config = cairn_tls::client_config(trust);
+                let config = config.map_err(|error| format!("TLS: {error}"))?;
+                Some((TlsConnector::from(Arc::new(config)), name))
+            }
+        };
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let host_header = host_header(&host, port);
+        let idle = Mutex::default();
+        Ok(Client(Arc::new(Shared { runtime, host, port, host_header, tls, within, idle })))
+    }
+
+    /// Sends a request, whose URI is a path, and waits for the head of its reply.
+    ///
+    /// # Errors
+    /// `ConnectionRefused`; `TimedOut`; what reading the body fails with; else in words.
+    pub fn send(
+        &self,
+        request: Request<()>,
+        body: Outgoing<'_>,
+    ) -> io::Result<Response<ReplyBody>> {
+        let shared = &self.0;
+        let end = shared.within.map(|within| Instant::now() + within);
+        let (mut parts, ()) = request.into_parts();
+        let host = HeaderValue::from_str(&shared.host_header).map_err(io::Error::other)?;
+        parts.headers.insert(HOST, host);
+        let sending = async {
+            let (response, sender) = match body {
+                Outgoing::Nothing => self.exchange(parts, Sent::Whole(Bytes::new())).await?,
+                Outgoing::Bytes(bytes) => self.exchange(parts, Sent::Whole(bytes)).await?,
+                Outgoing::Reader(reader, length) => self.pour(parts, reader, length).await?,
+            };
+            let (client, rest) = (self.clone(), Bytes::new());
+            Ok(response.map(|body| {
+                let mut reply = ReplyBody { client, body, sender: Some(sender), rest, end };
+                if reply.body.is_end_stream() {
+                    reply.finish();
+                }
+                reply
+            }))
+        };
+        shared.runtime.block_on(async {
+            match end {
+                None => sending.await,
+                Some(end) => timeout_at(end, sending).await.map_err(late)?,
+            }
+        })
+    }
+
+    async fn exchange(
+        &self,
+        parts: hyper::http::request::Parts,
+        sent: Sent,
+    ) -> io::Result<(Response<Incoming>, SendRequest<Sent>)> {
+        let exchange = self.0.exchange(Request::from_parts(parts, sent));
+        timeout(waits::CLIENT_REPLY, exchange).await.map_err(late)?
+    }
+
+    /// Sends what `reader` gives, as long as there is no reply.
+    async fn pour(
+        &self,
+        parts: hyper::http::request::Parts,
+        reader: &mut dyn Read,
+        length: Option<u64>,
+    ) -> io::Result<(Response<Incoming>, SendRequest<Sent>)> {
+        let (sender, pieces) = channel(PIECES);
+        let request = Request::from_parts(parts, Sent::Pieces { pieces, left: length });
+        let client = self.clone();
+        let mut task = tokio::spawn(async move { client.0.exchange(request).await });
+        let mut buffer = vec![0; PIECE];
+        loop {
+            let piece = match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => Bytes::copy_from_slice(&buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    // It must not look like the end of the body.
+                    let shown = io::Error::new(error.kind(), error.to_string());
+                    let _ = sender.send(Err(error)).await;
+                    let _ = task.await;
+                    return Err(shown);
+                }
+            };
+            tokio::select! {
+                biased;
+                done = &mut task => return done.map_err(io::Error::other)?,
+                sent = sender.send(Ok(piece)) => if sent.is_err() { break },
+            }
+        }
+        drop(sender);
+        timeout(waits::CLIENT_REPLY, task).await.map_err(late)?.map_err(io::Error::other)?
+    }
+}
+
+impl Shared {
+    async fn exchange(
+        &self,
+        mut request: Request<Sent>,
+    ) -> io::Result<(Response<Incoming>, SendRequest<Sent>)> {
+        while let Some(mut sender) = self.kept() {
+            if sender.ready().await.is_err() {
+                continue;
+            }
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, sender)),
+                // It was closed meanwhile, and nothing was sent.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(said(error.into_error())),
+                },
+            }
+        }
+        let mut sender = self.connect().await?;
+        let response = sender.send_request(request).await.map_err(said)?;
+        Ok((response, sender))
+    }
+
+    fn kept(&self) -> Option<SendRequest<Sent>> {
+        let mut idle = self.idle.lock();
+        idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < IDLE_TIME);
+        idle.pop().map(|(sender, _)| sender)
+    }
+
+    async fn connect(&self) -> io::Result<SendRequest<Sent>> {
+        let connecting = async {
+            let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
+            tcp.set_nodelay(true)?;
+            match &self.tls {
+                None => shake(tcp).await,
+                Some((tls, name)) => shake(tls.connect(name.clone(), tcp).await?).await,
+            }
+        };
+        timeout(waits::CLIENT_CONNECT, connecting).await.map_err(late)?
+    }
+}
+
+async fn shake<S>(stream: S) -> io::Result<SendRequest<Sent>>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(said)?;
+    // How it ends is said to the one whose request it ends.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+fn late(_: tokio::time::error::Elapsed) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
+}
+
+/// With what it comes from, in words.
+fn said(error: hyper::Error) -> io::Error {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    io::Error::other(text)
+}
+
+/// The body of a request.
+enum Sent {
+    Whole(Bytes),
+    /// `left` is what is still to come, bytes, if that is known.
+    Pieces {
+        pieces: Receiver<io::Result<Bytes>>,
+        left: Option<u64>,
+    },
+}
+
+impl Body for Sent {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match self.get_mut() {
+            Sent::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Sent::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Sent::Pieces { pieces, left } => {
+                let piece = ready!(pieces.poll_recv(context));
+                if let (Some(left), Some(Ok(piece))) = (left, &piece) {
+                    *left = left.saturating_sub(piece.len() as u64);
+                }
+                Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Sent::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Sent::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Sent::Pieces { left: Some(left), .. } => SizeHint::with_exact(*left),
+            Sent::Pieces { left: None, .. } => SizeHint::default(),
+        }
+    }
+}
+
+/// The body of a reply, to be read to its end.
+pub struct ReplyBody {
+    client: Client,
+    body: Incoming,
+    sender: Option<SendRequest<Sent>>,
+    rest: Bytes,
+    end: Option<Instant>,
+}
+
+impl ReplyBody {
+    /// Keeps the connection for the next request.
+    fn finish(&mut self) {
+        let mut idle = self.client.0.idle.lock();
+        if let Some(sender) = self.sender.take().filter(|_| idle.len() < IDLE) {
+            idle.push((sender, Instant::now()));
+        }
+    }
+
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            let frame = match self.end {
+                None => self.body.frame().await,
+                Some(end) => timeout_at(end, self.body.frame()).await.map_err(late)?,
+            };
+            let Some(frame) = frame.transpose().map_err(said)? else { return Ok(None) };
+            if let Ok(bytes) = frame.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+    }
+}
+
+impl Read for ReplyBody {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() && self.sender.is_some() {
+            let client = self.client.clone();
+            match client.0.runtime.block_on(self.next())? {
+                Some(bytes) => self.rest = bytes,
+                None => self.finish(),
+            }
+        }
+        let read = self.rest.len().min(buffer.len());
+        buffer[..read].copy_from_slice(&self.rest[..read]);
+        self.rest.advance(read);
+        Ok(read)
+    }
+}
+
+/// Host and port of what follows `://` in a URL.
+pub fn authority(rest: &str, default_port: u16) -> Option<(String, u16)> {
+    let authority = rest.split('/').next()?;
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+        _ => (authority, default_port),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
+/// As a header says it: an IPv6 address in brackets.
+pub fn host_header(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports_are_found() {
+        let check = |rest: &str, host: &str, port: u16| {
+            assert_eq!(authority(rest, 80), Some((host.to_owned(), port)), "{rest}");
+        };
+        check("a.example", "a.example", 80);
+        check("a.example:8080/x", "a.example", 8080);
+        check("[::1]:8080", "::1", 8080);
+        check("[::1]", "::1", 80);
+        assert_eq!(authority("a:b", 80), None);
+        assert_eq!(authority("", 80), None);
+        assert_eq!(host_header("::1", 8080), "[::1]:8080");
+        assert_eq!(host_header("a.example", 80), "a.example:80");
+    }
+
+    /// Reads one request, up to `until`, and answers it.
+    fn serve(stream: &mut std::net::TcpStream, until: &[u8], reply: &str) -> String {
+        let mut asked = Vec::new();
+        while !asked.ends_with(until) {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            asked.push(byte[0]);
+        }
+        stream.write_all(reply.as_bytes()).unwrap();
+        String::from_utf8(asked).unwrap()
+    }
+
+    fn client(listener: &TcpListener) -> Client {
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        Client::new(&base, Trust::Public, None).unwrap()
+    }
+
+    fn ask(client: &Client, method: &str, body: Outgoing<'_>) -> io::Result<String> {
+        let request = Request::builder().method(method).uri("/a").body(()).unwrap();
+        let mut text = String::new();
+        client.send(request, body)?.into_body().read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    const REPLY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
+    #[test]
+    fn a_connection_is_used_again_and_one_that_was_closed_is_replaced() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = client(&listener);
+        let server = std::thread::spawn(move || {
+            let mut first = listener.accept().unwrap().0;
+            let get = serve(&mut first, b"\r\n\r\n", REPLY);
+            let put = serve(&mut first, b"abc", REPLY);
+            drop(first);
+            let mut second = listener.accept().unwrap().0;
+            (get, put, serve(&mut second, b"0\r\n\r\n", REPLY))
+        });
+        assert_eq!(ask(&client, "GET", Outgoing::Nothing).unwrap(), "hi");
+        let body = Outgoing::Reader(&mut &b"abc"[..], Some(3));
+        assert_eq!(ask(&client, "PUT", body).unwrap(), "hi");
+        let body = Outgoing::Reader(&mut &b"abc"[..], None);
+        assert_eq!(ask(&client, "PUT", body).unwrap(), "hi");
+        let (get, put, chunked) = server.join().unwrap();
+        assert!(
+            get.starts_with("GET /a HTTP/1.1\r\n") && get.contains("host: 127.0.0.1:"),
+            "{get}"
+        );
+        assert!(put.contains("content-length: 3\r\n"), "{put}");
+        assert!(chunked.contains("transfer-encoding: chunked\r\n"), "{chunked}");
+    }
+
+    /// A body that ends early must not arrive as one that is whole.
+    #[test]
+    fn a_body_that_cannot_be_read_is_not_sent_to_its_end() {
+        struct Broken(bool);
+        impl Read for Broken {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                if std::mem::replace(&mut self.0, true) {
+                    return Err(io::Error::other("it became shorter"));
+                }
+                buffer[0] = b'x';
+                Ok(1)
+            }
+        }
+        for length in [None, Some(2)] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let client = client(&listener);
+            let server = std::thread::spawn(move || {
+                let mut all = Vec::new();
+                let _ = listener.accept().unwrap().0.read_to_end(&mut all);
+                all
+            });
+            let failed = ask(&client, "PUT", Outgoing::Reader(&mut Broken(false), length));
+            assert_eq!(failed.unwrap_err().to_string(), "it became shorter");
+            drop(client);
+            let all = server.join().unwrap();
+            assert!(!all.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&all));
+        }
+    }
+
+    /// The reply comes although the server has not read all that is sent.
+    #[test]
+    fn an_early_reply_ends_the_sending() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = client(&listener);
+        let server = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            serve(&mut stream, b"\r\n\r\n", REPLY);
+            stream
+        });
+        let body = Outgoing::Reader(&mut io::repeat(0), None);
+        assert_eq!(ask(&client, "PUT", body).unwrap(), "hi");
+        drop(server.join().unwrap());
+    }
+}

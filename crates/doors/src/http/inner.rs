@@ -1,0 +1,34 @@
+//! What this door has for all its verbs.
+
+use std::sync::Arc;
+
+use cairn_base::Shares;
+use cairn_fs::Fs;
+
+use super::error::RequestIds;
+use super::kind::Kind;
+use super::mount::Mounts;
+use super::redirect::Redirects;
+use crate::admit::Admit;
+use crate::metrics::{Metrics, VerbStats};
+
+/// What the verbs share.
+pub struct Inner {
+    pub admit: Arc<Admit>,
+    pub metrics: Arc<Metrics>,
+    pub stats: [Arc<VerbStats>; Kind::NAMES.len()],
+    pub ids: RequestIds,
+    /// Memory for bodies that are read whole: records on their way to the end of an object, and
+    /// JSON.
+    pub append_memory: Arc<Shares>,
+    /// Where clients may be sent; none where all is here.
+    pub redirects: Option<Redirects>,
+    /// Takes mounts; none where they cannot be served.
+    pub mounts: Option<Mounts>,
+}
+
+impl Inner {
+    pub fn fs(&self) -> &Fs {
+        self.admit.fs()
+    }
+}

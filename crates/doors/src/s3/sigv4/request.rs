@@ -1,0 +1,18 @@
+//! A request, as it is signed.
+
+use http::Method;
+use http::header::HeaderMap;
+
+use crate::s3::query::Query;
+
+/// What of a request may be signed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a Method,
+    /// As it stands in the request line, and decoded.
+    pub(crate) path: &'a str,
+    pub(crate) decoded_path: &'a str,
+    pub(crate) query: &'a Query,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) host: &'a [u8],
+}

@@ -1,0 +1,104 @@
+//! Bytes of blocks, from memory or from the block store.
+
+use std::ops::{Range, RangeInclusive};
+
+use bytes::{Bytes, BytesMut};
+use cairn_base::{BlockId, GroupId, Result, Stage, stage};
+
+use crate::cache::{PIECE_BYTES, piece_of};
+use crate::fs::Inner;
+
+impl Inner {
+    /// Bytes of a block if they lie in one cached piece.
+    pub(crate) fn cached(&self, _: GroupId, block: BlockId, range: Range<u32>) -> Option<Bytes> {
+        let (piece, start) = piece_of(range.start);
+        if range.end > start + PIECE_BYTES as u32 {
+            return None;
+        }
+        let _looking = stage::enter(Stage::Cache);
+        let bytes = self.cache.get(&(block, piece))?;
+        let wanted = (range.start - start) as usize..(range.end - start) as usize;
+        (wanted.end <= bytes.len()).then(|| bytes.slice(wanted))
+    }
+
+    /// Keeps a block that was written here: who wrote a file often reads it next.
+    pub(crate) fn keep(&self, block: BlockId, data: &Bytes) {
+        for (piece, bytes) in (0..).zip(data.chunks(PIECE_BYTES as usize)) {
+            // A copy, for what is kept must not keep more in memory.
+            self.cache.insert((block, piece), Bytes::copy_from_slice(bytes));
+        }
+    }
+
+    /// Bytes of a block, from memory or from the block store. Never blocks an async worker.
+    pub(crate) async fn fetch(
+        &self,
+        group: GroupId,
+        block: BlockId,
+        range: Range<u32>,
+    ) -> Result<Bytes> {
+        let (first, _) = piece_of(range.start);
+        let (last, _) = piece_of(range.end - 1);
+        if first == last {
+            return self.fetch_piece(group, block, range).await;
+        }
+        if self.reads_spans && !self.has_some(block, first..=last) {
+            return self.fetch_pieces(group, block, range).await;
+        }
+        let mut whole = BytesMut::with_capacity(range.len());
+        for piece in first..=last {
+            let start = range.start.max(piece * PIECE_BYTES as u32);
+            let end = range.end.min((piece + 1) * PIECE_BYTES as u32);
+            whole.extend_from_slice(&self.fetch_piece(group, block, start..end).await?);
+        }
+        Ok(whole.freeze())
+    }
+
+    fn has_some(&self, block: BlockId, mut pieces: RangeInclusive<u32>) -> bool {
+        pieces.any(|piece| self.cache.has(&(block, piece)))
+    }
+
+    /// As [`Inner::fetch`] of several pieces, none of them cached, at once. They are kept if it is
+    /// not as easy to get them again.
+    async fn fetch_pieces(
+        &self,
+        group: GroupId,
+        block: BlockId,
+        range: Range<u32>,
+    ) -> Result<Bytes> {
+        let (first, start) = piece_of(range.start);
+        let bytes = self.ask(group, block, start..range.end).await?;
+        let is_near = self.blocks.manner().is_near;
+        for (number, at) in (first..).zip((0..bytes.len()).step_by(PIECE_BYTES as usize)) {
+            let (key, end) = ((block, number), bytes.len().min(at + PIECE_BYTES as usize));
+            self.cache.missed(&key);
+            if !is_near {
+                self.cache.insert_part(key, bytes.slice(at..end));
+            }
+        }
+        Ok(bytes.slice((range.start - start) as usize..))
+    }
+
+    async fn ask(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
+        match self.blocks.get_now(group, block, range.clone())? {
+            Some(bytes) => Ok(bytes),
+            None => self.blocks.get(group, block, range).await,
+        }
+    }
+
+    /// As [`Inner::fetch`] within one piece. The whole piece is read, if the block is that long;
+    /// of the last piece of a block no more is known than the range asked for, so that much.
+    async fn fetch_piece(
+        &self,
+        group: GroupId,
+        block: BlockId,
+        range: Range<u32>,
+    ) -> Result<Bytes> {
+        if let Some(bytes) = self.cached(group, block, range.clone()) {
+            return Ok(bytes);
+        }
+        let (piece, start) = piece_of(range.start);
+        let bytes = self.ask(group, block, start..range.end).await?;
+        self.cache.insert((block, piece), bytes.clone());
+        Ok(bytes.slice((range.start - start) as usize..))
+    }
+}

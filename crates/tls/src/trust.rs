@@ -1,0 +1,101 @@
+//! Whom a client trusts.
+
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::{ClientConfig, Error, RootCertStore};
+
+use crate::verifier::{AdmitServer, Verifier};
+
+/// Whose certificates a client takes.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// The authorities that browsers trust.
+    Public,
+    /// These authorities, and no others.
+    Authorities(RootCertStore),
+    /// Whoever answers: it must have the key of the certificate that it shows, whatever that is.
+    Anyone,
+}
+
+/// Authorities, as a file names them.
+#[derive(Clone, Debug)]
+pub struct Authorities {
+    pub roots: RootCertStore,
+    /// Certificates that cannot be those of an authority.
+    pub unusable: usize,
+}
+
+/// Reads authorities from PEM. What is no certificate is passed over.
+///
+/// # Errors
+/// Says in words what is wrong: it is no PEM, or has no certificate of an authority.
+pub fn authorities(pem: &[u8]) -> Result<Authorities, String> {
+    let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.map_err(|error| error.to_string())?;
+    let mut roots = RootCertStore::empty();
+    let (_, unusable) = roots.add_parsable_certificates(certificates);
+    match roots.is_empty() {
+        true => Err("no certificate in it: give a PEM file".to_owned()),
+        false => Ok(Authorities { roots, unusable }),
+    }
+}
+
+/// TLS 1.2 and 1.3 of a client that shows no certificate.
+///
+/// # Errors
+/// Those of the library.
+pub fn client_config(trust: Trust) -> Result<ClientConfig, Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions()?;
+    let builder = match trust {
+        Trust::Public => {
+            let roots = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect::<RootCertStore>();
+            builder.with_root_certificates(roots)
+        }
+        Trust::Authorities(roots) => builder.with_root_certificates(roots),
+        Trust::Anyone => {
+            builder.dangerous().with_custom_certificate_verifier(Verifier::new(Anyone))
+        }
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+struct Anyone;
+
+impl AdmitServer for Anyone {
+    fn admit_server(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made() -> String {
+        rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap().cert.pem()
+    }
+
+    #[test]
+    fn authorities_are_read_and_what_is_none_is_said() {
+        let pem =
+            made() + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" + &made();
+        let read = authorities(pem.as_bytes()).unwrap();
+        assert_eq!((read.roots.len(), read.unusable), (2, 1));
+        for bad in ["", "no PEM", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+        {
+            let said = authorities(bad.as_bytes()).unwrap_err();
+            assert!(said.contains("no certificate in it"), "{bad:?}: {said}");
+        }
+        assert!(authorities(b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----").is_err());
+    }
+}

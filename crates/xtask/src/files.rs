@@ -1,0 +1,19 @@
+//! The sources below a folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All files of Rust below `directory`, in order.
+pub fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && entry.file_name() != "target" {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
