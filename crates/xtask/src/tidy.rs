@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 15] = [
+const DIRECTIONS: [(&str, &[&str]); 16] = [
     ("base", &[]),
     ("auth", &["base"]),
     ("blocks", &["base"]),
     ("meta", &["base", "auth"]),
     ("fs", &["base", "auth", "meta", "blocks"]),
     ("cluster", &["base", "auth", "meta", "blocks"]),
+    ("roles", &["base", "auth", "meta", "blocks", "fs", "cluster"]),
     ("doors", &["base", "auth", "fs"]),
     ("posix", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs", "posix"]),
@@ -20,8 +21,8 @@ const DIRECTIONS: [(&str, &[&str]); 15] = [
     (
         "cairn",
         &[
-            "base", "auth", "meta", "blocks", "fs", "fuse", "nfs", "cluster", "doors", "bench",
-            "doctor",
+            "base", "auth", "meta", "blocks", "fs", "fuse", "nfs", "cluster", "roles", "doors",
+            "bench", "doctor",
         ],
     ),
     ("sim", &["base"]),
@@ -29,13 +30,14 @@ const DIRECTIONS: [(&str, &[&str]); 15] = [
 ];
 
 /// What a crate must never depend on, and why.
-const ABSENCES: [(&str, &[&str], &str); 10] = [
+const ABSENCES: [(&str, &[&str], &str); 11] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
     ("meta", &["hyper", "s3s", "http"], "meta knows no protocol"),
     ("blocks", &["hyper", "s3s", "http"], "blocks know no protocol"),
     ("fs", &["hyper", "s3s", "http", "quick-xml", "fuser"], "fs knows no protocol"),
     ("cluster", &["s3s", "quick-xml", "fuser"], "cluster knows no door"),
+    ("roles", &["rustix", "rustls", "hyper", "http", "fuser", "clap"], "roles know no machine"),
     ("doors", &["redb", "cairn-meta", "cairn-blocks"], "doors build no keys and see no blocks"),
     ("posix", &["fuser", "rustix", "hyper", "http"], "posix knows no kernel and no protocol"),
     ("nfs", &["hyper", "http", "fuser", "cairn-meta", "cairn-blocks"], "nfs builds no keys"),

@@ -56,7 +56,7 @@ use http::{HeaderValue, Method, Request, Response, Version};
 use crate::admit::Admit;
 use crate::host;
 use crate::limits;
-use crate::metrics::{Metrics, VerbStats};
+use crate::metrics::{DoorMetrics, Metrics, VerbStats};
 use crate::serve::{Door, Peer};
 use crate::upload::Upload;
 
@@ -128,11 +128,11 @@ impl Kind {
 
 impl HttpDoor {
     /// `redirects` if blocks are on other servers that clients can reach.
-    pub fn new(admit: Arc<Admit>, metrics: Arc<Metrics>, redirects: Option<Redirects>) -> HttpDoor {
-        let stats = Kind::NAMES.map(|verb| metrics.verb("http", verb));
+    pub fn new(admit: Arc<Admit>, metrics: DoorMetrics, redirects: Option<Redirects>) -> HttpDoor {
+        let stats = Kind::NAMES.map(|verb| metrics.verb(verb));
         let ids = RequestIds::new(admit.rng().next_u64());
         let append_memory = Shares::new(limits::APPEND_BYTES);
-        let mounts = None;
+        let (metrics, mounts) = (Arc::clone(metrics.all()), None);
         let inner = Inner { admit, metrics, stats, ids, append_memory, redirects, mounts };
         HttpDoor { inner: Arc::new(inner) }
     }
