@@ -1,5 +1,5 @@
-//! Scrubs: now and then a server or chunkserver reads and verifies all its blocks, slowly, and notes
-//! in a file when it was done.
+//! Scrubs: now and then a server or chunkserver reads and verifies all its blocks, slowly, and
+//! notes in a file when that was done.
 
 use std::fs;
 use std::ops::ControlFlow;

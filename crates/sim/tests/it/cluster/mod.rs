@@ -7,10 +7,10 @@
 //!   history ──► is there one order that explains it?
 //! ```
 //!
-//! What runs is the product: its roles (`cairn-roles`) with all of their duties, sessions, stores of
-//! blocks. What is simulated is below it: the network (streams that are late and break), the disks,
-//! the database, the clocks, and threads, which are given turns. Each process has a runtime of its
-//! own, whose time the world sets forward: so it can be stopped, killed and started.
+//! What runs is the product: its roles (`cairn-roles`) with all of their duties, sessions, stores
+//! of blocks. What is simulated is below it: the network (streams that are late and break), the
+//! disks, the database, the clocks, and threads, which are given turns. Each process has a runtime
+//! of its own, whose time the world sets forward: so it can be stopped, killed and started.
 
 mod client;
 mod database;
