@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
+//!   cairn master, chunkserver, gateway ──► node/: keys, TLS, sockets ─► the crate `roles`
 //!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server

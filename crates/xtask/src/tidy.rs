@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::files::rust_files;
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 16] = [
+const DIRECTIONS: [(&str, &[&str]); 17] = [
     ("base", &[]),
     ("tls", &[]),
     ("auth", &["base"]),
@@ -14,6 +14,7 @@ const DIRECTIONS: [(&str, &[&str]); 16] = [
     ("meta", &["base", "auth", "tls"]),
     ("fs", &["base", "auth", "meta", "blocks"]),
     ("cluster", &["base", "auth", "meta", "blocks", "tls"]),
+    ("roles", &["base", "auth", "meta", "blocks", "fs", "cluster"]),
     ("doors", &["base", "auth", "fs"]),
     ("posix", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs", "posix"]),
@@ -23,8 +24,8 @@ const DIRECTIONS: [(&str, &[&str]); 16] = [
     (
         "cairn",
         &[
-            "base", "auth", "meta", "blocks", "fs", "fuse", "nfs", "cluster", "doors", "bench",
-            "doctor", "tls",
+            "base", "auth", "meta", "blocks", "fs", "fuse", "nfs", "cluster", "roles", "doors",
+            "bench", "doctor", "tls",
         ],
     ),
     ("sim", &["base"]),
@@ -32,13 +33,14 @@ const DIRECTIONS: [(&str, &[&str]); 16] = [
 ];
 
 /// What a crate must never depend on, and why.
-const ABSENCES: [(&str, &[&str], &str); 10] = [
+const ABSENCES: [(&str, &[&str], &str); 11] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
     ("meta", &["hyper", "s3s", "http"], "meta knows no protocol"),
     ("blocks", &["hyper", "s3s", "http"], "blocks know no protocol"),
     ("fs", &["hyper", "s3s", "http", "quick-xml", "fuser"], "fs knows no protocol"),
     ("cluster", &["s3s", "quick-xml", "fuser"], "cluster knows no door"),
+    ("roles", &["rustix", "rustls", "hyper", "http", "fuser", "clap"], "roles know no machine"),
     ("doors", &["redb", "cairn-meta", "cairn-blocks"], "doors build no keys and see no blocks"),
     ("posix", &["fuser", "rustix", "hyper", "http"], "posix knows no kernel and no protocol"),
     ("nfs", &["hyper", "http", "fuser", "cairn-meta", "cairn-blocks"], "nfs builds no keys"),

@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
     let tls = args.doors.load_tls()?;
-    let sockets = args.doors.listen(tls.is_some())?;
+    let sockets = args.doors.listen()?;
     let rng: Arc<dyn Rng> = Arc::new(RealRng);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
     let engine = Arc::new(Memory::new());

@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use cairn_base::{ClusterId, Rng};
+use cairn_roles::master::cluster_number;
 
 use crate::failure::{Failure, Result};
 
@@ -91,7 +92,7 @@ impl Format {
 
     /// The id by which the metadata knows the store.
     pub fn cluster_number(&self) -> u64 {
-        (u128::from_be_bytes(self.cluster) >> 64) as u64
+        cluster_number(ClusterId(u128::from_be_bytes(self.cluster)))
     }
 }
 

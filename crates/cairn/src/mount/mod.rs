@@ -312,7 +312,7 @@ async fn reach_server(args: &Args) -> Result<Reached> {
 async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached> {
     let node = ThisNode::open(dir, Role::Gateway)?;
     let own = Lock::take(dir)?;
-    node.beat(move || crate::node::beat_of(String::new()));
+    node.running()?.beat(move || cairn_roles::beat_of(String::new()));
     let sizes = gateway::Sizes {
         cache_mib: args.cache_mib,
         meta_cache_mib: args.meta_cache_mib,

@@ -2,31 +2,24 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use cairn_base::{RealDisk, Role};
 use cairn_blocks::Store;
-use cairn_cluster::control::messages::{Beat, StoreState};
-use cairn_cluster::data::{Chunkserver, MapSource, Pool, Replicated, Sick};
-use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
-use cairn_cluster::wire::{NoService, Terms, serve};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use cairn_cluster::control::messages::Beat;
+use cairn_cluster::data::Replicated;
+use cairn_cluster::wire::tls::{Takers, TlsListener};
+use cairn_roles::chunkserver::ChunkserverNode;
+use cairn_roles::{Pace, beat_of};
+use tokio::sync::watch;
 
 use super::ThisNode;
-use super::copies::Copies;
 use super::files::{self, Files, Near};
 use super::listen;
-use super::this::beat_of;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
-use crate::server::{duties, log, process, signals::Signals};
-
-/// How long requests in progress have when the chunkserver stops.
-const DRAIN: Duration = Duration::from_secs(10);
-/// Corrupt blocks that wait to be healed.
-const SICK: usize = 1000;
+use crate::server::scrub::{self, OnDamage};
+use crate::server::{log, process, signals::Signals};
 
 /// Keep blocks of a cluster on a disk
 ///
@@ -69,34 +62,25 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let (tcp, address) = args.listen.bind().await?;
     let files = args.files.bind()?;
     let store = open(&dir).await?;
-    let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
-    let (sick, to_heal) = mpsc::channel::<Sick>(SICK);
     let own = node.loaded.identity.node();
-    let map = Arc::clone(&node.agent) as Arc<dyn MapSource>;
-    let served =
-        Chunkserver::new(own, store.clone(), Arc::clone(&map), pool.clone(), Some(sick.clone()));
-    let copies = Arc::new(Copies::new(Arc::clone(&node.agent), Arc::clone(&served), store.clone()));
+    let ready = ChunkserverNode::new(node.running()?, store.clone());
     let url = files.as_ref().map(Files::shown).unwrap_or_default();
-    beat(args, &node, &dir, (address, url), &store, &served, &copies);
-
-    let takers = Takers { blocks: Some(served.taker()), ..Takers::default() };
+    let (zone, weight) = (args.zone.clone(), args.weight);
+    ready.beat(u128::from_be_bytes(dir.format.disk), move || {
+        let url = url.get().cloned().unwrap_or_default();
+        Beat { zone: zone.clone(), weight, url, ..beat_of(address.clone()) }
+    });
+    let takers = Takers { blocks: Some(ready.taker()), ..Takers::default() };
     let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), None, takers)?);
-    let terms = Terms::new(cluster, own, Role::Chunkserver);
     let (stop, stopped) = watch::channel(false);
-    let listening = tokio::spawn(serve(listener, terms, NoService, DRAIN, stopped.clone()));
-    let mut work = JoinSet::new();
-    let healed = duties::OnDamage::Heal(sick);
-    duties::look_after(&mut work, &store, healed, &dir, args.scrub_days, &stopped);
-    work.spawn(duties::until(stopped.clone(), Arc::clone(&copies).keep_up()));
-    work.spawn(duties::until(stopped.clone(), Arc::clone(&copies).heal(to_heal)));
+    let healed = OnDamage::Heal(ready.sick.clone());
+    let near = files.as_ref().map(|_| near(&node, &ready));
+    let mut running = ready.start(listener, Pace::default(), &stopped);
+    scrub::start(&mut running.work, &store, healed, &dir, args.scrub_days, &stopped);
     let tls = files.as_ref().and_then(|files| files.tls.clone());
-    if let Some(files) = files {
-        let near = Near::new(
-            Arc::clone(&served),
-            Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng)),
-        );
+    if let Some((files, near)) = files.zip(near) {
         let (agent, clock) = (Arc::clone(&node.agent), Arc::clone(&node.clock));
-        work.spawn(files.serve(agent, clock, near, stopped.clone()));
+        running.work.spawn(files.serve(agent, clock, near, stopped.clone()));
     }
     tracing::info!(node = %own, "serving blocks");
     let ended = tokio::select! {
@@ -105,13 +89,8 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     };
     tracing::info!("stopping");
     let _ = stop.send(true);
-    let drained = async {
-        served.stop(DRAIN).await;
-        let _ = listening.await;
-        while work.join_next().await.is_some() {}
-    };
     tokio::select! {
-        () = drained => {}
+        () = running.drain() => {}
         () = signals.again() => tracing::warn!("stopping at once"),
     }
     let closing = tokio::task::spawn_blocking(move || store.close());
@@ -140,32 +119,9 @@ fn of(path: &Path, error: cairn_base::Error) -> Failure {
     Failure::from(error).of(path.display())
 }
 
-/// Says twice a second how the store fares.
-fn beat(
-    args: &Args,
-    node: &ThisNode,
-    dir: &DataDir,
-    (address, url): (String, Arc<OnceLock<String>>),
-    store: &Store,
-    served: &Arc<Chunkserver>,
-    copies: &Arc<Copies>,
-) {
-    let (zone, weight) = (args.zone.clone(), args.weight);
-    let disk = u128::from_be_bytes(dir.format.disk);
-    let (store, served, copies) = (store.clone(), Arc::clone(served), Arc::clone(copies));
-    node.beat(move || {
-        let usage = store.usage_now().unwrap_or_default();
-        let state = StoreState {
-            blocks: usage.blocks,
-            live_bytes: usage.live_bytes,
-            free_bytes: usage.free_bytes,
-            corrupt: usage.corrupt_reads,
-            healed: served.healed(),
-            is_full: store.is_short_of_space(),
-        };
-        let (zone, copying) = (zone.clone(), copies.progress());
-        let groups = store.bytes_by_group();
-        let url = url.get().cloned().unwrap_or_default();
-        Beat { zone, weight, disk, url, store: state, copying, groups, ..beat_of(address.clone()) }
-    });
+/// Blocks for clients that a gateway sent here.
+fn near(node: &ThisNode, ready: &ChunkserverNode) -> Near {
+    let (map, pool) = (Arc::clone(&node.agent) as _, Arc::clone(&ready.pool));
+    let others = Replicated::new(map, pool, node.agent.loads(), Arc::clone(&node.rng));
+    Near::new(Arc::clone(&ready.served), others)
 }

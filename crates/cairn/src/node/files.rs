@@ -13,7 +13,6 @@ use cairn_base::rng::RealRng;
 use cairn_base::{BlockId, Clock, Error, GroupId, Result as StoreResult, Secret};
 use cairn_blocks::Blocks;
 use cairn_cluster::control::Agent;
-use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::data::{Chunkserver, Replicated, held};
 use cairn_doors::http::FilesDoor;
 use cairn_doors::limits::Limits;
@@ -28,6 +27,8 @@ use tokio::sync::{Semaphore, watch};
 use crate::failure::{Failure, Result};
 use crate::server::process;
 
+/// Of this door, in metrics, traces and the log of slow requests.
+const NAME: &str = "files";
 /// How long downloads in progress have when the chunkserver stops.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Memory for what is on the way to clients, KiB.
@@ -119,7 +120,7 @@ impl Files {
         let connections = Arc::new(Connections::default());
         let observer = Observer::new(&RealRng, SLOW);
         let metrics = Metrics::of_links(Arc::clone(&connections), observer);
-        let door = FilesDoor::new(key, Arc::new(blocks), clock, &RealRng, metrics);
+        let door = FilesDoor::new(key, Arc::new(blocks), clock, &RealRng, metrics.door(NAME));
         if let Some(tls) = &self.tls {
             // Never ends by itself.
             tokio::spawn(Arc::clone(tls).watch());
@@ -137,14 +138,11 @@ impl Files {
 
 /// Asks for the key until there is a master; `None` if that gives none.
 async fn link_key(agent: &Agent) -> Option<LinkKey> {
-    loop {
-        match agent.call::<_, Secrets>(Method::Secrets, &()).await {
-            Ok(secrets) => return secrets.links.map(|key| LinkKey::new(&Secret::new(key))),
-            Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
-            Err(error) => {
-                tracing::error!(%error, "asking for the key of links");
-                return None;
-            }
+    match cairn_roles::secrets(agent).await {
+        Ok(secrets) => secrets.links.map(|key| LinkKey::new(&Secret::new(key))),
+        Err(error) => {
+            tracing::error!(%error, "asking for the key of links");
+            None
         }
     }
 }

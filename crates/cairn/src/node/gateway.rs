@@ -3,34 +3,25 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cairn_auth::{HandleKey, LinkKey, SealKey};
-use cairn_base::{Error, Role, Secret, waits};
-use cairn_blocks::Blocks;
-use cairn_cluster::control::messages::{Method, Secrets};
-use cairn_cluster::data::{Pool, Replicated};
+use cairn_base::{Role, Secret, waits};
 use cairn_cluster::limits::{DATA_CONNECTIONS, NODE_REQUESTS};
 use cairn_cluster::mount::MountHost;
-use cairn_cluster::wire::tls::TlsDialer;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::Redirects;
 use cairn_fs::Fs;
-use cairn_meta::Meta;
-use cairn_meta::session::client::{self, Client};
+use cairn_meta::session::client;
+use cairn_roles::gateway::Config;
+use cairn_roles::{Pace, beat_of, duties};
 use tokio::sync::watch;
 use tokio::task::block_in_place;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::ThisNode;
-use super::this::beat_of;
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
 use crate::server::{doors, log, mounts, process, signals::Signals};
-
-/// Between two looks for blocks that were written and not published.
-const CLEAN_PERIOD: Duration = Duration::from_secs(10);
 
 /// Serve the S3, HTTP and NFS doors of a cluster
 ///
@@ -82,7 +73,6 @@ pub struct Opened {
     pub admit: Arc<Admit>,
     pub redirects: Redirects,
     pub handles: HandleKey,
-    pub blocks: Arc<dyn Blocks>,
     /// Of the disk in front of it.
     pub lock: Option<Lock>,
 }
@@ -94,24 +84,24 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 async fn run_gateway(args: &Args) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let tls = args.doors.load_tls()?;
-    let sockets = args.doors.listen(tls.is_some())?;
+    let sockets = args.doors.listen()?;
     let node = ThisNode::open(&args.dir, Role::Gateway)?;
     let lock = Lock::take(&args.dir)?;
-    let url = sockets.http_url();
-    node.beat(move || super::this::with_url(beat_of(String::new()), &url));
+    let url = sockets.shown(&doors::http::DOOR).to_owned();
+    node.running()?.beat(move || super::this::with_url(beat_of(String::new()), &url));
     let sizes = Sizes {
         cache_mib: args.cache_mib,
         meta_cache_mib: args.meta_cache_mib,
         connections: args.peer_connections as usize,
         hasty: false,
     };
-    let Opened { fs, admit, redirects, handles, blocks, lock: _kept } = tokio::select! {
+    let Opened { fs, admit, redirects, handles, lock: _kept } = tokio::select! {
         opened = open(&node, sizes, &args.disk_cache) => opened?,
         () = signals.stop(tls.as_deref()) => return Ok(ExitCode::SUCCESS),
     };
     let (stop, stopped) = watch::channel(false);
-    let mounts =
-        mounts::take(MountHost::of_gateway(Arc::clone(&node.agent), fs.meta().clone(), blocks));
+    let (agent, blocks) = (Arc::clone(&node.agent), Arc::clone(fs.blocks()));
+    let mounts = mounts::take(MountHost::of_gateway(agent, fs.meta().clone(), blocks));
     let (redirects, mounts, handles) = (Some(redirects), Some(mounts), Some(handles));
     let offers = doors::Offers { redirects, mounts, handles };
     let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
@@ -119,7 +109,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     tracing::info!("serving");
     let ended = tokio::select! {
         () = signals.stop(tls.as_deref()) => Ok(()),
-        () = clean(&fs) => Ok(()),
+        () = duties::drop_abandoned(fs.clone(), Pace::default()) => Ok(()),
         lost = lock.lost() => Err(lost),
     };
     tracing::info!("stopping");
@@ -128,12 +118,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
         () = served.join() => {}
         () = signals.again() => tracing::warn!("stopping at once"),
     }
-    if let Err(error) = fs.drop_abandoned().await {
-        tracing::debug!(%error, "blocks that were not published stay for the garbage collector");
-    }
-    if let Meta::Remote(session) = fs.meta() {
-        session.close().await;
-    }
+    cairn_roles::gateway::close(&fs).await;
     tracing::info!("stopped");
     ended.map(|()| ExitCode::SUCCESS)
 }
@@ -141,40 +126,27 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
 /// Opens a session with whatever master serves; goes on trying until there is one.
 pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result<Opened> {
     let Sizes { cache_mib, meta_cache_mib, connections, hasty } = sizes;
-    let (seal, links, handles) = loop {
-        match node.agent.call::<_, Secrets>(Method::Secrets, &()).await {
-            Ok(Secrets { seal: Some(seal), links: Some(links), .. }) => {
-                let seal = Secret::new(seal);
-                let handles = HandleKey::derive(&seal);
-                break (SealKey::new(&seal), LinkKey::new(&Secret::new(links)), handles);
-            }
-            Ok(_) => return Err(Failure::new("the master gives no keys to this node")),
-            Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
-            Err(error) => return Err(error.into()),
-        }
+    let told = cairn_roles::secrets(&node.agent).await?;
+    let (Some(seal), Some(links)) = (told.seal.map(Secret::new), told.links.map(Secret::new))
+    else {
+        return Err(Failure::new("the master gives no keys to this node"));
     };
-    node.agent.has_map().await;
+    let handles = HandleKey::derive(&seal);
+    let (seal, links) = (SealKey::new(&seal), LinkKey::new(&links));
     let cache_bytes = (meta_cache_mib << 20) as usize;
     let patience = if hasty { waits::SLOW_SERVER } else { waits::MASTER };
-    let config = client::Config { cache_bytes, patience, hasty, ..client::Config::default() };
-    let client = loop {
-        let (clock, rng) = (Arc::clone(&node.clock), Arc::clone(&node.rng));
-        let dialer = Arc::clone(&node.agent) as _;
-        match Client::start(dialer, clock, rng, config.clone()).await {
-            Ok(client) => break client,
-            Err(error) => tracing::warn!(%error, "no session with a master yet"),
-        }
+    let session = client::Config { cache_bytes, patience, hasty, ..client::Config::default() };
+    let of_fs = cairn_fs::Config { cache_bytes: cache_mib << 20, ..cairn_fs::Config::default() };
+    let config = Config { session, fs: of_fs, connections };
+    let mut lock = None;
+    let before = |blocks| {
+        let (blocks, taken) = block_in_place(|| disk.before(blocks))?;
+        lock = taken;
+        Ok::<_, Failure>(blocks)
     };
-    let pool = Pool::new(Arc::new(TlsDialer::for_blocks(node.trust())?));
-    let map = Arc::clone(&node.agent) as _;
-    let (loads, rng) = (node.agent.loads(), Arc::clone(&node.rng));
-    let blocks = Replicated::limited(map, pool, loads, rng, connections);
-    let config = cairn_fs::Config { cache_bytes: cache_mib << 20, ..cairn_fs::Config::default() };
-    let (blocks, lock) = block_in_place(|| disk.before(Arc::new(blocks)))?;
-    let kept = Arc::clone(&blocks);
-    let fs = Fs::over(Meta::Remote(client), kept, Arc::clone(&node.clock), config);
+    let fs = cairn_roles::gateway::open(&node.running()?, config, before).await?;
     let admit = Arc::new(Admit::new(fs.clone(), seal, Arc::clone(&node.rng)));
-    Ok(Opened { fs, admit, redirects: redirects(node, links), handles, blocks, lock })
+    Ok(Opened { fs, admit, redirects: redirects(node, links), handles, lock })
 }
 
 /// Sends clients to any chunkserver of a group.
@@ -186,16 +158,4 @@ fn redirects(node: &ThisNode, key: LinkKey) -> Redirects {
         let turn = rng.next_u64().checked_rem(urls.len() as u64)?;
         urls.get(turn as usize).map(|url| (*url).to_owned())
     })
-}
-
-/// Deletes what was written and will not be published, for ever.
-async fn clean(fs: &Fs) {
-    let mut timer = interval(CLEAN_PERIOD);
-    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        timer.tick().await;
-        if let Err(error) = fs.drop_abandoned().await {
-            tracing::debug!(%error, "blocks that were not published stay for the garbage collector");
-        }
-    }
 }

@@ -1,11 +1,10 @@
 //! The roles of a cluster's nodes: `cairn master`, `cairn chunkserver`, `cairn gateway`.
 
 pub mod chunkserver;
-mod copies;
 mod files;
 pub mod gateway;
 mod listen;
 pub mod master;
 mod this;
 
-pub use this::{ThisNode, beat_of, host_and_port};
+pub use this::{ThisNode, host_and_port};

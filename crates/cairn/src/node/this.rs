@@ -9,11 +9,14 @@ use cairn_base::{Clock, Rng, Role};
 use cairn_cluster::control::messages::Beat;
 use cairn_cluster::control::{Agent, NodeView};
 use cairn_cluster::identity::{Directory, Loaded, Pins};
-use cairn_cluster::wire::tls::Trust;
+use cairn_cluster::wire::Terms;
+use cairn_cluster::wire::tls::{TlsDialer, Trust};
+use cairn_roles::Node;
 
 use crate::failure::{Failure, Result};
 
 pub struct ThisNode {
+    role: Role,
     pub loaded: Loaded,
     pub directory: Arc<Directory>,
     pub view: Arc<NodeView>,
@@ -46,7 +49,7 @@ impl ThisNode {
         let (known, time) = (Arc::clone(&view), Arc::clone(&clock));
         let kept = Arc::clone(&directory);
         let agent = Agent::new(kept, &loaded, role, known, time, Arc::clone(&rng))?;
-        Ok(ThisNode { loaded, directory, view, agent, clock, rng })
+        Ok(ThisNode { role, loaded, directory, view, agent, clock, rng })
     }
 
     pub fn trust(&self) -> Trust {
@@ -57,19 +60,21 @@ impl ThisNode {
         }
     }
 
-    /// Keeps the masters informed, for ever.
-    pub fn beat(&self, beat: impl Fn() -> Beat + Send + Sync + 'static) {
-        let agent = Arc::clone(&self.agent);
-        tokio::spawn(async move { agent.beat(beat).await });
+    /// The node, to run as one of its roles.
+    pub fn running(&self) -> Result<Node> {
+        let (identity, role) = (&self.loaded.identity, self.role);
+        Ok(Node {
+            terms: Terms::new(identity.cluster(), identity.node(), role),
+            view: Arc::clone(&self.view),
+            agent: Arc::clone(&self.agent),
+            clock: Arc::clone(&self.clock),
+            rng: Arc::clone(&self.rng),
+            blocks: Arc::new(TlsDialer::for_blocks(self.trust())?),
+        })
     }
 }
 
-/// What every beat says besides.
-pub fn beat_of(address: String) -> Beat {
-    Beat { address, weight: 1, version: env!("CARGO_PKG_VERSION").into(), ..Beat::default() }
-}
-
-/// The same, of a node with a door for clients.
+/// What a beat says besides of a node with a door for clients.
 pub fn with_url(beat: Beat, url: &str) -> Beat {
     Beat { url: url.into(), ..beat }
 }

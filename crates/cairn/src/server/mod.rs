@@ -1,23 +1,25 @@
 //! `cairn server`: the whole store in one process.
 
 pub mod doors;
-pub mod duties;
 pub mod log;
 pub mod mounts;
-pub mod nfs;
 pub mod open;
 mod otlp;
 pub mod process;
+pub mod scrub;
 pub mod signals;
 pub mod welcome;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::HandleKey;
+use cairn_roles::Pace;
 use clap::ValueEnum;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
 use crate::metadata::MetaArgs;
@@ -92,12 +94,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
     let tls = args.doors.load_tls()?;
-    let sockets = args.doors.listen(tls.is_some())?;
+    let sockets = args.doors.listen()?;
     let parts = Parts::open(args).await?;
     let is_preset = preset.is_some();
     let new = cairn_doors::admit::ensure_root(&parts.admit, preset).await?;
     let (stop, stopped) = watch::channel(false);
-    let duties = duties::start(&parts, args.scrub_days, &stopped);
+    let mut duties = JoinSet::new();
+    let does = (&parts.fs, &parts.sessions, &parts.blocks);
+    cairn_roles::server::start(&mut duties, does, Pace::default(), &stopped);
+    let named = scrub::OnDamage::Name(Arc::clone(&parts.engine));
+    scrub::start(&mut duties, &parts.blocks, named, &parts.dir, args.scrub_days, &stopped);
     let mounts = Some(mounts::of_server(&parts));
     let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
     let offers = doors::Offers { mounts, handles, ..doors::Offers::default() };
@@ -124,7 +130,7 @@ async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     tracing::info!("stopping");
     let drained = async {
         served.join().await;
-        duties.join().await;
+        while duties.join_next().await.is_some() {}
     };
     tokio::select! {
         () = drained => {}

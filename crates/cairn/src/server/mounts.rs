@@ -2,18 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use cairn_base::Error;
 use cairn_cluster::mount::{self, MountHost};
 use cairn_doors::http::{Mounted, Mounts};
-use cairn_meta::master::host::Sessions;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::open::Parts;
-
-/// How often there is a look for sessions that have lapsed.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// Mounts of a server.
 pub fn of_server(parts: &Parts) -> Mounts {
@@ -39,16 +33,4 @@ pub fn take(host: Arc<MountHost>) -> Mounts {
             }
         });
     })
-}
-
-/// Ends sessions that have lapsed, for ever.
-pub async fn tick(sessions: Arc<Sessions>) {
-    let mut timer = interval(LOOK);
-    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        timer.tick().await;
-        if let Err(error) = sessions.tick().await {
-            tracing::warn!(%error, "sessions that lapsed were not ended");
-        }
-    }
 }

@@ -8,14 +8,13 @@ use cairn_base::rng::RealRng;
 use cairn_base::{Clock, RealDisk, Rng};
 use cairn_blocks::Store;
 use cairn_doors::admit::Admit;
+use cairn_fs::Fs;
 use cairn_fs::ops::credentials::{FindAccessKey, ListCredentials};
 use cairn_fs::ops::sessions::Format;
-use cairn_fs::{Fs, end_own_sessions};
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
 use cairn_meta::engine::{embedded::Embedded, postgres};
 use cairn_meta::master::host::Sessions;
-use cairn_meta::session::LEASE;
 
 use super::{Args, Durability};
 use crate::dir::DataDir;
@@ -53,11 +52,8 @@ impl Parts {
         let Metadata { engine, embedded, .. } = metadata;
         let config =
             cairn_fs::Config { cache_bytes: args.cache_mib << 20, ..cairn_fs::Config::default() };
-        let parts = Arc::new(blocks.clone());
-        end_own_sessions(&master).await?;
-        let sessions = Sessions::start(master.clone(), Arc::clone(&clock), LEASE).await?;
-        let beside = Some(Arc::clone(&sessions));
-        let fs = Fs::start_beside(master.clone(), beside, parts, clock, &*rng, config).await?;
+        let opened = cairn_roles::server::open(&master, &blocks, clock, &*rng, config);
+        let (fs, sessions) = opened.await?;
         let admit = Arc::new(Admit::new(fs.clone(), seal, rng));
         Ok(Parts { admit, fs, master, sessions, blocks, engine, embedded, dir })
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use cairn_auth::{NewCredential, SecretKey, check_access_key_id, check_secret_key};
 use cairn_base::Secret;
 
-use super::doors::Sockets;
+use super::doors::{Sockets, http, s3};
 use crate::failure::{Failure, Result};
 use crate::output;
 
@@ -41,8 +41,8 @@ pub fn show(credential: &NewCredential, sockets: &Sockets) -> Result<()> {
     let (id, secret) = (&credential.id, credential.secret.expose());
     // Where it listens on all addresses, this machine is one of them.
     let local =
-        |url: String| url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
-    let (s3, http) = (local(sockets.s3_url()), local(sockets.http_url()));
+        |url: &str| url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
+    let (s3, http) = (local(sockets.shown(&s3::DOOR)), local(sockets.shown(&http::DOOR)));
     let text = Secret::new(format!(
         "
 A new store. Its first credentials, shown only this once:

@@ -21,7 +21,7 @@ use super::target::Target;
 use crate::admit::Admit;
 use crate::host;
 use crate::limits;
-use crate::metrics::Metrics;
+use crate::metrics::DoorMetrics;
 use crate::serve::{Door, Peer};
 use crate::upload::Upload;
 
@@ -33,11 +33,11 @@ pub struct HttpDoor {
 
 impl HttpDoor {
     /// `redirects` if blocks are on other servers that clients can reach.
-    pub fn new(admit: Arc<Admit>, metrics: Arc<Metrics>, redirects: Option<Redirects>) -> HttpDoor {
-        let stats = Kind::NAMES.map(|verb| metrics.verb("http", verb));
+    pub fn new(admit: Arc<Admit>, metrics: DoorMetrics, redirects: Option<Redirects>) -> HttpDoor {
+        let stats = Kind::NAMES.map(|verb| metrics.verb(verb));
         let ids = RequestIds::new(admit.rng().next_u64());
         let append_memory = Shares::new(limits::APPEND_BYTES);
-        let mounts = None;
+        let (metrics, mounts) = (Arc::clone(metrics.all()), None);
         let inner = Inner { admit, metrics, stats, ids, append_memory, redirects, mounts };
         HttpDoor { inner: Arc::new(inner) }
     }

@@ -20,7 +20,7 @@ use super::link::{self, Link};
 use super::seen::{Seen, is_local};
 use super::{Body, Reply, headers, health};
 use crate::host;
-use crate::metrics::{Metrics, VerbStats};
+use crate::metrics::{DoorMetrics, Metrics, VerbStats};
 use crate::serve::{Door, Peer};
 use crate::upload::Upload;
 
@@ -49,10 +49,11 @@ impl FilesDoor {
         blocks: Arc<dyn BlockReader>,
         clock: Arc<dyn Clock>,
         rng: &dyn Rng,
-        metrics: Arc<Metrics>,
+        metrics: DoorMetrics,
     ) -> FilesDoor {
         let ids = RequestIds::new(rng.next_u64());
-        let [get, head, other] = ["get", "head", "other"].map(|verb| metrics.verb("files", verb));
+        let [get, head, other] = ["get", "head", "other"].map(|verb| metrics.verb(verb));
+        let metrics = Arc::clone(metrics.all());
         let inner = Inner { key, blocks, clock, ids, metrics, get, head, other };
         FilesDoor { inner: Arc::new(inner) }
     }

@@ -206,6 +206,25 @@ impl fmt::Debug for Metrics {
     }
 }
 
+/// The counters of one door.
+#[derive(Clone, Debug)]
+pub struct DoorMetrics {
+    all: Arc<Metrics>,
+    door: &'static str,
+}
+
+impl DoorMetrics {
+    /// The counters of a verb. Keep them: this takes a lock.
+    pub fn verb(&self, verb: &'static str) -> Arc<VerbStats> {
+        self.all.verb(self.door, verb)
+    }
+
+    /// Those of all doors beside it.
+    pub fn all(&self) -> &Arc<Metrics> {
+        &self.all
+    }
+}
+
 impl Metrics {
     pub fn new(fs: Fs, connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
         Metrics::behind(Some(fs), connections, observer)
@@ -226,8 +245,12 @@ impl Metrics {
         &self.observer
     }
 
-    /// The counters of a verb of a door. Keep them: this takes a lock.
-    pub fn verb(&self, door: &'static str, verb: &'static str) -> Arc<VerbStats> {
+    /// Those of a door. Its name is in metrics, in traces and in the log of slow requests.
+    pub fn door(self: &Arc<Metrics>, name: &'static str) -> DoorMetrics {
+        DoorMetrics { all: Arc::clone(self), door: name }
+    }
+
+    fn verb(&self, door: &'static str, verb: &'static str) -> Arc<VerbStats> {
         let mut verbs = self.verbs.lock();
         let known = verbs.iter().find(|stats| stats.door == door && stats.verb == verb);
         if let Some(stats) = known {

@@ -35,7 +35,7 @@ use super::verbs::get_object::{Failure, Reading};
 use super::verdict::{Verdict, Verifier};
 use super::{headers, owner, route, sigv2, sigv4};
 use crate::admit::{Admit, anonymous};
-use crate::metrics::{Metrics, VerbStats};
+use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
 use crate::room::Room;
 use crate::serve::{Door, Peer};
@@ -104,7 +104,7 @@ struct Admitted {
 }
 
 impl S3Door {
-    pub fn new(fs: Fs, admit: Arc<Admit>, metrics: &Metrics, config: S3Config) -> S3Door {
+    pub fn new(fs: Fs, admit: Arc<Admit>, metrics: &DoorMetrics, config: S3Config) -> S3Door {
         S3Door::with_patience(fs, admit, metrics, config, waits::S3_SILENCE)
     }
 
@@ -113,7 +113,7 @@ impl S3Door {
     pub fn with_patience(
         fs: Fs,
         admit: Arc<Admit>,
-        metrics: &Metrics,
+        metrics: &DoorMetrics,
         config: S3Config,
         patience: Duration,
     ) -> S3Door {
@@ -124,9 +124,9 @@ impl S3Door {
         let mut domains = config.domains;
         domains.iter_mut().for_each(|domain| domain.make_ascii_lowercase());
         let verbs = TABLE.iter().map(|operation| operation.name);
-        let stats = verbs.chain([OTHER]).map(|verb| metrics.verb("s3", verb)).collect();
+        let stats = verbs.chain([OTHER]).map(|verb| metrics.verb(verb)).collect();
         let inner = Inner {
-            observer: Arc::clone(metrics.observer()),
+            observer: Arc::clone(metrics.all().observer()),
             stats,
             xml_memory: Shares::new(limits::XML_BYTES),
             store,

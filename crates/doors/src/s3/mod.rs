@@ -55,9 +55,9 @@ pub use honoured::Classes;
 pub use store::PublicAcl;
 
 use crate::admit::Admit;
-use crate::metrics::Metrics;
+use crate::metrics::DoorMetrics;
 
 /// The door, to be served by [`crate::serve::serve`].
-pub fn service(fs: Fs, admit: Arc<Admit>, metrics: &Metrics, config: S3Config) -> S3Door {
+pub fn service(fs: Fs, admit: Arc<Admit>, metrics: &DoorMetrics, config: S3Config) -> S3Door {
     S3Door::new(fs, admit, metrics, config)
 }

@@ -81,7 +81,7 @@ impl Server {
         let config = S3Config { domains, region: REGION.into(), public_acl, ..S3Config::default() };
         let (fs, keys) = (admit.fs().clone(), Arc::clone(&admit));
         let observer = Observer::new(&**admit.rng(), SLOW);
-        let metrics = Metrics::new(fs.clone(), Arc::default(), observer);
+        let metrics = Metrics::new(fs.clone(), Arc::default(), observer).door("s3");
         let door = match patience {
             None => service(fs, keys, &metrics, config),
             Some(patience) => S3Door::with_patience(fs, keys, &metrics, config, patience),

@@ -1,48 +1,54 @@
-//! The processes of a cluster, wired as `cairn master`, `cairn chunkserver` and `cairn gateway`
-//! wire them, but for the network, the disks, the clocks and the threads.
+//! The processes of a cluster: the product's roles, as `cairn master`, `cairn chunkserver` and
+//! `cairn gateway` run them, over a simulated network, disks, clocks and threads.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cairn_auth::Caller;
+use async_trait::async_trait;
 use cairn_base::rng::SeededRng;
-use cairn_base::{
-    Clock, ClusterId, Disk, NodeId, Result, Rng, Role, SessionId, Threads, Timestamp,
-};
+use cairn_base::{ClusterId, Disk, Error, NodeId, Result, Rng, Role, Threads, Timestamp};
 use cairn_blocks::Store;
-use cairn_cluster::control::messages::{Beat, Secrets, StoreState};
-use cairn_cluster::control::{Agent, ControlService, Controller, Edit, Keeper, NodeView, Settings};
-use cairn_cluster::data::{Chunkserver, MapSource, Pool, Replicated, Sick};
+use cairn_cluster::control::messages::Secrets;
+use cairn_cluster::control::{Agent, ControlService, Edit, NodeView, Settings};
+use cairn_cluster::data::Chunkserver;
 use cairn_cluster::identity::{Ca, Desk, Pins};
-use cairn_cluster::wire::{NoService, Terms, serve};
-use cairn_fs::Fs;
+use cairn_cluster::limits::NODE_REQUESTS;
+use cairn_cluster::wire::Terms;
+use cairn_meta::Master;
 use cairn_meta::engine::Engine;
-use cairn_meta::master;
-use cairn_meta::master::host::Sessions;
-use cairn_meta::ops::sessions::Format;
-use cairn_meta::session::client::{self, Client};
-use cairn_meta::{Master, Meta};
+use cairn_meta::session::client;
+use cairn_roles::chunkserver::ChunkserverNode;
+use cairn_roles::master::{MasterNode, Source};
+use cairn_roles::{Node, Pace, beat_of, duties, gateway, master};
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{channel, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{Instrument, Span};
 
 use super::client::Door;
-use super::copies::Copies;
 use super::database::{Database, Shared};
 use super::host::Given;
 use super::hostile;
 use super::net::{Net, Purpose, address_of};
 
-pub const CLUSTER: ClusterId = ClusterId(7);
+pub const CLUSTER: ClusterId = ClusterId(7 << 64);
 /// How long a gateway writes that hears of no master, and how long after the end of its session
 /// blocks of it may come: each write takes up to 10 s, and faults hold it up for 8 s at either end.
 const ALONE: Duration = Duration::from_secs(6);
 const LATE: Duration = Duration::from_secs(40);
-const DRAIN: Duration = Duration::from_secs(5);
+/// Faster than the product's, as a simulation lasts for less than a minute.
+const PACE: Pace = Pace {
+    garbage: Duration::from_secs(1),
+    garbage_looks: 5,
+    compact: Duration::from_secs(1),
+    compact_looks: 3,
+    abandoned: Duration::from_secs(2),
+};
 /// Of each gateway, at the same time.
 const HOSTILE_MOUNTS: usize = 2;
 
@@ -84,13 +90,8 @@ impl Tuning {
 /// What a process needs.
 struct Process {
     all: Surroundings,
-    node: NodeId,
-    role: Role,
-    clock: Arc<dyn Clock>,
+    node: Node,
     threads: Arc<dyn Threads>,
-    view: Arc<NodeView>,
-    agent: Arc<Agent>,
-    terms: Terms,
 }
 
 impl Process {
@@ -98,32 +99,18 @@ impl Process {
         let Given { clock, threads } = given;
         let terms = Terms::new(CLUSTER, node, role);
         let view = NodeView::new(Vec::new());
+        let rng = Arc::clone(&all.rng) as Arc<dyn Rng>;
         let agent = Agent::without_tls(
             all.net.dialer(node, role.into(), Purpose::Wire),
             terms.clone(),
             all.masters.iter().map(|master| address_of(*master)).collect(),
             Arc::clone(&view),
             Arc::clone(&clock),
-            Arc::clone(&all.rng) as Arc<dyn Rng>,
+            Arc::clone(&rng),
         );
-        Process { all: all.clone(), node, role, clock, threads, view, agent, terms }
-    }
-
-    fn beat(&self, beat: impl Fn() -> Beat + Send + Sync + 'static) {
-        let agent = Arc::clone(&self.agent);
-        tokio::spawn(async move { agent.beat(beat).await });
-    }
-
-    fn pool(&self) -> Arc<Pool> {
-        Pool::new(self.all.net.dialer(self.node, self.role.into(), Purpose::Blocks))
-    }
-
-    fn rng(&self) -> Arc<dyn Rng> {
-        Arc::clone(&self.all.rng) as _
-    }
-
-    fn own_beat(&self) -> Beat {
-        Beat { address: address_of(self.node), weight: 1, ..Beat::default() }
+        let blocks = all.net.dialer(node, role.into(), Purpose::Blocks);
+        let node = Node { terms, view, agent, clock, rng, blocks };
+        Process { all: all.clone(), node, threads }
     }
 }
 
@@ -132,119 +119,96 @@ fn ca() -> Ca {
     Ca::init(CLUSTER, Timestamp::from_secs(1_700_000_000), &SeededRng::new(1)).unwrap()
 }
 
+/// For the log.
+fn named(node: NodeId) -> Span {
+    tracing::info_span!("node", %node)
+}
+
 pub fn master(all: &Surroundings, node: NodeId, given: Given) {
-    let process = Process::new(all, node, Role::Master, given);
-    let beat = process.own_beat();
-    process.beat(move || beat.clone());
+    let Process { all, node: own, threads } = Process::new(all, node, Role::Master, given);
+    own.beat(move || beat_of(address_of(node)));
     let service = ControlService::default();
     let desk = Arc::new(Desk {
         ca: ca(),
         tokens: Arc::new(service.clone()),
-        pins: Arc::clone(&process.view) as Arc<dyn Pins>,
-        clock: Arc::clone(&process.clock),
-        rng: process.rng(),
+        pins: Arc::clone(&own.view) as Arc<dyn Pins>,
+        clock: Arc::clone(&own.clock),
+        rng: Arc::clone(&own.rng),
     });
-    let listener = all.net.listen(node, Role::Master.into(), &address_of(node), None);
-    let (stop, stopped) = watch::channel(false);
-    let terms = process.terms.clone();
-    tokio::spawn(serve(listener, terms, service.clone(), DRAIN, stopped));
-    tokio::spawn(async move {
-        let _stop = stop;
-        loop {
-            if let Err(error) = serve_once(&process, &service, &desk).await {
-                tracing::warn!(node = %process.node, %error, "not serving");
-            }
-            service.serve(None);
-            sleep(Duration::from_secs(1)).await;
-        }
-    });
-}
-
-async fn serve_once(process: &Process, service: &ControlService, desk: &Arc<Desk>) -> Result<()> {
-    let all = &process.all;
-    let turn = all.database.wait_for_turn(process.node).await;
-    let engine = Shared::new(&all.database, process.node, turn, Arc::clone(&process.threads));
-    let far = master::Config::far();
-    let config = master::Config {
-        threads: Some(Arc::clone(&process.threads)),
-        leases: all.tuning.leases,
-        inline_us: if all.tuning.near { u64::MAX } else { 0 },
-        ..far
-    };
-    let clock = Arc::clone(&process.clock);
-    let master = Master::start(Arc::clone(&engine) as _, Arc::clone(&clock), config)?;
-    master.run(&Caller::system(), Format { cluster: CLUSTER.0 as u64 }).await?;
-    let sessions = Sessions::start(master.clone(), Arc::clone(&clock), all.tuning.lease).await?;
-    let keeper = Keeper::start(master.clone(), Arc::clone(&process.view)).await?;
     let (silence, patience) = (Duration::from_secs(2), Duration::from_secs(4));
     let settings = Settings { silence, patience, ..Settings::default() };
+    let config = master::Config { lease: all.tuning.lease, settings, late: LATE, pace: PACE };
     let secrets = Secrets { seal: None, authority: None, links: None };
-    let (desk, served) = (Arc::clone(desk), (master.clone(), sessions));
-    let controller = Controller::new(process.node, served, keeper, desk, secrets, clock, settings);
-    let controller = Arc::new(controller);
-    service.serve(Some(Arc::clone(&controller)));
-    tracing::info!(node = %process.node, "this master serves");
-    let mut duties = JoinSet::new();
-    duties.spawn(look_around(Arc::clone(&controller), Arc::clone(&all.orders)));
-    duties.spawn(tick(Arc::clone(&controller)));
-    duties.spawn(collect_garbage(fs_of_master(process, &controller), controller));
-    let reason = master.wait_failed().await;
-    tracing::warn!(node = %process.node, reason, "this master serves no longer");
-    duties.shutdown().await;
-    engine.give_up();
-    Ok(())
+    let listener = all.net.listen(node, Role::Master.into(), &address_of(node), None);
+    let stored = Stored { node: own.clone(), all, threads, engine: Mutex::default() };
+    let orders = give_orders(service.clone(), Arc::clone(&stored.all.orders));
+    let master = MasterNode { node: own, service, desk, secrets, config };
+    let (stop, stopped) = watch::channel(false);
+    master.answer(listener, stopped);
+    tokio::spawn(orders);
+    let serving = async move {
+        let _stop = stop;
+        if let Err(error) = master.take_turns(&stored).await {
+            tracing::error!(%error, "this master has ended");
+        }
+    };
+    tokio::spawn(serving.instrument(named(node)));
 }
 
-fn fs_of_master(process: &Process, controller: &Controller) -> Fs {
-    let map = Arc::clone(&controller.keeper) as _;
-    let loads = process.agent.loads();
-    let blocks = Arc::new(Replicated::new(map, process.pool(), loads, process.rng()));
-    let meta =
-        Meta::Local { master: controller.master.clone(), session: SessionId(0), sessions: None };
-    let config = cairn_fs::Config { cache_bytes: 0, late: LATE, ..cairn_fs::Config::default() };
-    let fs = Fs::over(meta, blocks, Arc::clone(&process.clock), config);
-    let sessions = Arc::clone(&controller.sessions);
-    fs.set_reads_floor(move || sessions.reads_from());
-    fs
+/// The metadata that masters share.
+struct Stored {
+    all: Surroundings,
+    node: Node,
+    threads: Arc<dyn Threads>,
+    engine: Mutex<Option<Arc<Shared>>>,
 }
 
-async fn look_around(controller: Arc<Controller>, orders: Arc<Mutex<Vec<Edit>>>) {
+#[async_trait]
+impl Source for Stored {
+    type Failure = Error;
+
+    async fn start(&self) -> Result<(Master, String)> {
+        let Surroundings { database, tuning, .. } = &self.all;
+        let turn = database.wait_for_turn(self.node.id()).await;
+        let engine = Shared::new(database, self.node.id(), turn, Arc::clone(&self.threads));
+        let config = cairn_meta::master::Config {
+            threads: Some(Arc::clone(&self.threads)),
+            leases: tuning.leases,
+            inline_us: if tuning.near { u64::MAX } else { 0 },
+            ..cairn_meta::master::Config::far()
+        };
+        let clock = Arc::clone(&self.node.clock);
+        let master = Master::start(Arc::clone(&engine) as _, clock, config)?;
+        *self.engine.lock() = Some(engine);
+        Ok((master, "the database".into()))
+    }
+
+    /// [`Master::stop`] waits for threads, which have no turns meanwhile.
+    async fn stop(&self, master: Master) -> Result<()> {
+        drop(master);
+        if let Some(engine) = self.engine.lock().take() {
+            engine.give_up();
+        }
+        Ok(())
+    }
+
+    /// Whatever it is, operators would start it again.
+    fn is_passing(&self, _: &Error) -> bool {
+        true
+    }
+}
+
+/// What operators want of the master that serves.
+async fn give_orders(service: ControlService, orders: Arc<Mutex<Vec<Edit>>>) {
     let mut timer = interval(Duration::from_millis(500));
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
         let order = orders.lock().first().cloned();
-        if let Some(order) = order
+        if let (Some(order), Ok(controller)) = (order, service.serving())
             && controller.edit(&order).await.is_ok()
         {
             orders.lock().remove(0);
-        }
-        if let Err(error) = controller.look_around().await {
-            tracing::warn!(%error, "the cluster map was not brought up to date");
-        }
-    }
-}
-
-async fn tick(controller: Arc<Controller>) {
-    let mut timer = interval(Duration::from_millis(250));
-    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        timer.tick().await;
-        if let Err(error) = controller.sessions.tick().await {
-            tracing::warn!(%error, "sessions that lapsed were not ended");
-        }
-    }
-}
-
-async fn collect_garbage(fs: Fs, controller: Arc<Controller>) {
-    controller.sessions.opened().await;
-    let mut timer = interval(Duration::from_secs(1));
-    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        timer.tick().await;
-        match fs.collect_garbage(&Caller::system(), false).await {
-            Ok(report) => tracing::debug!(?report, "garbage collected"),
-            Err(error) => tracing::debug!(%error, "garbage was not collected"),
         }
     }
 }
@@ -276,7 +240,7 @@ pub fn chunkserver(
     let config = cairn_blocks::Config {
         segment_bytes: all.tuning.segment_bytes,
         reserve_bytes: all.tuning.segment_bytes * 7 / 8,
-        rng: process.rng(),
+        rng: Arc::clone(&process.node.rng),
         threads: Some(Arc::clone(&process.threads)),
         syncers: 1,
         ..cairn_blocks::Config::new(CLUSTER.0.to_be_bytes(), drive.id.to_be_bytes())
@@ -286,103 +250,44 @@ pub fn chunkserver(
         Ok(store) => store,
         Err(error) => return tracing::warn!(%node, %error, "the store was not opened"),
     };
-    let pool = process.pool();
-    let (sick, to_heal) = channel::<Sick>(1000);
-    let map = Arc::clone(&process.agent) as Arc<dyn MapSource>;
-    let served = Chunkserver::new(node, store.clone(), map, pool, Some(sick));
-    let agent = Arc::clone(&process.agent);
-    let copies = Arc::new(Copies::new(agent, Arc::clone(&served), store.clone()));
-    beat_of_store(&process, drive.id, &store, &served, &copies);
-    let taker = Some(served.taker());
+    let own = ChunkserverNode::new(process.node, store.clone());
+    own.beat(drive.id, move || beat_of(address_of(node)));
+    let served = Arc::clone(&own.served);
+    let taker = Some(own.taker());
     let listener = all.net.listen(node, Role::Chunkserver.into(), &address_of(node), taker);
     let (stop, stopped) = watch::channel(false);
-    let terms = process.terms.clone();
+    let running = own.start(listener, PACE, &stopped);
     tokio::spawn(async move {
-        serve(listener, terms, NoService, DRAIN, stopped).await;
-        drop(stop);
+        let _kept = (stop, running);
+        pending::<()>().await;
     });
-    tokio::spawn(Arc::clone(&copies).keep_up());
-    tokio::spawn(Arc::clone(&copies).heal(to_heal));
-    tokio::spawn(compact(store.clone()));
     *serving.lock() = Some(Serving { store, served });
 }
 
-fn beat_of_store(
-    process: &Process,
-    disk: u128,
-    store: &Store,
-    served: &Arc<Chunkserver>,
-    copies: &Arc<Copies>,
-) {
-    let (store, served, copies) = (store.clone(), Arc::clone(served), Arc::clone(copies));
-    let own = process.own_beat();
-    process.beat(move || {
-        let usage = store.usage_now().unwrap_or_default();
-        let state = StoreState {
-            blocks: usage.blocks,
-            live_bytes: usage.live_bytes,
-            free_bytes: usage.free_bytes,
-            corrupt: usage.corrupt_reads,
-            healed: served.healed(),
-            is_full: store.is_short_of_space(),
-        };
-        Beat { disk, store: state, copying: copies.progress(), ..own.clone() }
-    });
-}
-
-async fn compact(store: Store) {
-    loop {
-        sleep(Duration::from_secs(3)).await;
-        if let Err(error) = store.blocking(|store| store.compact(false)).await {
-            tracing::warn!(%error, "segments were not compacted");
-        }
-    }
-}
-
 pub fn gateway(all: &Surroundings, node: NodeId, door: &Slot<Door>, given: Given) {
-    let process = Process::new(all, node, Role::Gateway, given);
-    let beat = Beat { address: String::new(), ..process.own_beat() };
-    process.beat(move || beat.clone());
+    let Process { all, node: own, .. } = Process::new(all, node, Role::Gateway, given);
+    own.beat(|| beat_of(String::new()));
     let (sender, mut requests) = unbounded_channel();
     *door.lock() = Some(Door { requests: sender, waiting: Arc::default() });
     for _ in 0..if all.hostile.load(Ordering::Relaxed) { HOSTILE_MOUNTS } else { 0 } {
-        let agent = Arc::clone(&process.agent);
+        let agent = Arc::clone(&own.agent);
         tokio::spawn(hostile::mounts(agent, Arc::clone(&all.rng), all.tuning.lease));
     }
+    let hasty = all.tuning.is_hasty(node);
+    let cache_bytes = all.tuning.cache_bytes;
+    let config = gateway::Config {
+        session: client::Config { alone: ALONE, hasty, ..client::Config::default() },
+        fs: cairn_fs::Config { cache_bytes, ..cairn_fs::Config::default() },
+        connections: NODE_REQUESTS,
+    };
     tokio::spawn(async move {
-        let fs = open(&process).await;
-        tokio::spawn(clean(fs.clone()));
+        let fs = match gateway::open(&own, config, Ok::<_, Infallible>).await {
+            Ok(fs) => fs,
+            Err(never) => match never {},
+        };
+        tokio::spawn(duties::drop_abandoned(fs.clone(), PACE));
         while let Some(request) = requests.recv().await {
             tokio::spawn(request.answer(fs.clone()));
         }
     });
-}
-
-async fn open(process: &Process) -> Fs {
-    process.agent.has_map().await;
-    let client = loop {
-        let dialer = Arc::clone(&process.agent) as _;
-        let hasty = process.all.tuning.is_hasty(process.node);
-        let config = client::Config { alone: ALONE, hasty, ..client::Config::default() };
-        let clock = Arc::clone(&process.clock);
-        match Client::start(dialer, clock, process.rng(), config).await {
-            Ok(client) => break client,
-            Err(error) => tracing::warn!(%error, "no session with a master yet"),
-        }
-    };
-    let map = Arc::clone(&process.agent) as _;
-    let loads = process.agent.loads();
-    let blocks = Replicated::new(map, process.pool(), loads, process.rng());
-    let cache_bytes = process.all.tuning.cache_bytes;
-    let config = cairn_fs::Config { cache_bytes, ..cairn_fs::Config::default() };
-    Fs::over(Meta::Remote(client), Arc::new(blocks), Arc::clone(&process.clock), config)
-}
-
-async fn clean(fs: Fs) {
-    loop {
-        sleep(Duration::from_secs(2)).await;
-        if let Err(error) = fs.drop_abandoned().await {
-            tracing::debug!(%error, "blocks that were not published stay");
-        }
-    }
 }

@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use cairn_auth::{HandleKey, Network};
+use cairn_auth::Network;
 use cairn_base::rng::RealRng;
-use cairn_fs::Fs;
-use cairn_nfs::{Desk, Options};
-use tokio::net::{TcpSocket, UdpSocket};
-use tokio::sync::watch;
-
 use cairn_doors::serve;
+use cairn_nfs::{Desk, Options};
+use tokio::net::{TcpListener, UdpSocket};
 
+use super::{Behind, Bound, Door, DoorArgs, Served};
 use crate::failure::{Failure, Result};
+
+pub const DOOR: Door = Door { name: "nfs", bind };
 
 /// Connections at the same time, at most. A client has one, or some of them.
 const CONNECTIONS: usize = 1024;
@@ -37,17 +37,19 @@ fn network(text: &str) -> Result<Network, String> {
     Network::parse(text).map_err(|error| error.to_string())
 }
 
-/// The sockets of the door. Connections are refused until it is served.
-pub struct Bound {
-    socket: TcpSocket,
+/// Datagrams for MOUNT, and which networks clients are in.
+struct Offered {
     datagrams: UdpSocket,
     clients: Arc<[Network]>,
-    pub address: SocketAddr,
+}
+
+fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
+    args.nfs.bind()
 }
 
 impl NfsArgs {
     /// Must be called within a runtime.
-    pub fn listen(&self) -> Result<Option<Bound>> {
+    fn bind(&self) -> Result<Option<Bound>> {
         let Some(address) = self.nfs else { return Ok(None) };
         let clients = self.clients(address)?;
         let failed = |error| Failure::new(format!("NFS door on {address}: {error}"));
@@ -63,7 +65,9 @@ impl NfsArgs {
                  encryption, and who is in a network of --nfs-client may be whom it likes there"
             );
         }
-        Ok(Some(Bound { socket, datagrams, clients, address }))
+        let offered = Offered { datagrams, clients };
+        let serve = |listener, behind: &mut Behind<'_>| serve(listener, behind, offered);
+        Ok(Some(Bound { socket, shown: address.to_string(), serve: Box::new(serve) }))
     }
 
     /// # Errors
@@ -91,21 +95,15 @@ impl NfsArgs {
     }
 }
 
-impl Bound {
-    /// Takes connections until `stopped`.
-    pub fn serve(
-        self,
-        fs: &Fs,
-        key: HandleKey,
-        connections: usize,
-        stopped: &watch::Receiver<bool>,
-    ) -> Result<impl Future<Output = ()> + Send + 'static> {
-        let Bound { socket, datagrams, clients, .. } = self;
-        let listener = serve::begin(socket)?;
-        let desk = Desk::new(fs.clone(), key, &RealRng, tokio::runtime::Handle::current());
-        let options = Options { clients, connections: connections.min(CONNECTIONS) };
-        Ok(cairn_nfs::serve(listener, Some(datagrams), desk, options, stopped.clone()))
-    }
+fn serve(listener: TcpListener, behind: &mut Behind<'_>, offered: Offered) -> Result<Served> {
+    let Offered { datagrams, clients } = offered;
+    let missing = || Failure::new("the NFS door has no key for handles");
+    let key = behind.offers.handles.take().ok_or_else(missing)?;
+    let desk = Desk::new(behind.fs.clone(), key, &RealRng, tokio::runtime::Handle::current());
+    let connections = behind.serving.limits.connections.min(CONNECTIONS);
+    let options = Options { clients, connections };
+    let stopped = behind.stopped.clone();
+    Ok(Box::pin(cairn_nfs::serve(listener, Some(datagrams), desk, options, stopped)))
 }
 
 #[cfg(test)]

@@ -1,30 +1,35 @@
-//! The doors of a server: sockets, TLS, and what answers on them.
+//! The doors of a server or gateway: sockets, TLS, and what answers on them.
+
+pub mod http;
+pub mod nfs;
+pub mod s3;
 
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::HandleKey;
 use cairn_base::rng::RealRng;
 use cairn_doors::admit::Admit;
-use cairn_doors::http::{HttpDoor, Mounts, Redirects};
+use cairn_doors::http::{Mounts, Redirects};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::{Connections, Metrics};
 use cairn_doors::observe::{Observer, SLOW};
-use cairn_doors::s3::{self, Classes, PublicAcl, S3Config};
+use cairn_doors::s3::{Classes, PublicAcl};
 use cairn_doors::serve::{self, Serving};
 use cairn_doors::tls::Tls;
 use cairn_fs::Fs;
 use parking_lot::Mutex;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::server::{nfs, otlp, process};
+use crate::server::{otlp, process};
 
 /// Where the doors are, and how they are protected.
 #[derive(clap::Args)]
@@ -84,26 +89,54 @@ fn public_acl(text: &str) -> Result<PublicAcl, &'static str> {
     }
 }
 
+/// A protocol through which users reach the store.
+pub struct Door {
+    /// In metrics, traces and the log of slow requests, and before its address on stdout.
+    pub name: &'static str,
+    /// Takes its address, if there is to be such a door. Called within a runtime.
+    bind: fn(&DoorArgs) -> Result<Option<Bound>>,
+}
+
+/// All doors, in the order in which they are bound, opened and announced. A further door is an
+/// entry here, and a file beside this one; its options are in [`DoorArgs`].
+pub const DOORS: [Door; 3] = [s3::DOOR, http::DOOR, nfs::DOOR];
+
+/// A door with an address. Until it is served nobody is let wait: connections are refused.
+struct Bound {
+    socket: TcpSocket,
+    /// The address, as clients are told it.
+    shown: String,
+    serve: Serve,
+}
+
+/// Serves a door until it is told to stop, and then drains it: the future ends when all its
+/// connections have ended, or were given up.
+type Serve = Box<dyn FnOnce(TcpListener, &mut Behind<'_>) -> Result<Served> + Send>;
+type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What all doors have behind them.
+struct Behind<'a> {
+    fs: &'a Fs,
+    admit: &'a Arc<Admit>,
+    offers: Offers,
+    metrics: Arc<Metrics>,
+    serving: Serving,
+    stopped: &'a watch::Receiver<bool>,
+}
+
 /// The sockets of a server, bound before anything else is done.
 pub struct Sockets {
-    s3: SocketAddr,
-    http: SocketAddr,
-    scheme: &'static str,
-    domains: Vec<String>,
-    classes: Classes,
-    public_acl: PublicAcl,
+    /// The names of doors, and their addresses.
+    shown: Vec<(&'static str, String)>,
     observer: Mutex<Option<Observer>>,
-    /// Taken when the doors open. Until then nobody is let wait: connections are refused.
-    sockets: Mutex<Option<[TcpSocket; 2]>>,
-    /// Likewise, if there is such a door, and where.
-    nfs: Mutex<Option<nfs::Bound>>,
-    nfs_address: Option<SocketAddr>,
+    /// Taken when the doors open.
+    bound: Mutex<Option<Vec<Bound>>>,
 }
 
 /// Doors that are open.
-pub struct Served(JoinSet<()>);
+pub struct Open(JoinSet<()>);
 
-impl Served {
+impl Open {
     /// Waits until all connections have ended, or were given up.
     pub async fn join(mut self) {
         while self.0.join_next().await.is_some() {}
@@ -136,52 +169,49 @@ impl DoorArgs {
         }
     }
 
+    fn scheme(&self) -> &'static str {
+        if self.tls_cert.is_some() { "https" } else { "http" }
+    }
+
+    /// Binds the address of a door that speaks HTTP; `title` is for people.
+    fn bind_http(&self, title: &str, address: SocketAddr, serve: Serve) -> Result<Bound> {
+        let socket = serve::bind(address)
+            .map_err(|error| Failure::new(format!("{title} door on {address}: {error}")))?;
+        let bound = socket.local_addr()?;
+        if self.tls_cert.is_none() && !bound.ip().is_loopback() {
+            tracing::warn!(
+                address = %bound,
+                "the {title} door is reachable from other machines WITHOUT TLS: who listens on the \
+                 way reads all that is sent; use --tls-cert and --tls-key, or a proxy with TLS"
+            );
+        }
+        Ok(Bound { socket, shown: format!("{}://{bound}", self.scheme()), serve })
+    }
+
     /// Binds all addresses. Must be called within a runtime.
-    pub fn listen(&self, has_tls: bool) -> Result<Sockets> {
-        let bind = |door: &str, address: SocketAddr| {
-            let socket = serve::bind(address)
-                .map_err(|error| Failure::new(format!("{door} door on {address}: {error}")))?;
-            let bound = socket.local_addr()?;
-            if !has_tls && !bound.ip().is_loopback() {
-                tracing::warn!(
-                    address = %bound,
-                    "the {door} door is reachable from other machines WITHOUT TLS: who listens on the \
-                     way reads all that is sent; use --tls-cert and --tls-key, or a proxy with TLS"
-                );
+    pub fn listen(&self) -> Result<Sockets> {
+        let (mut shown, mut all) = (Vec::new(), Vec::new());
+        for door in DOORS {
+            if let Some(bound) = (door.bind)(self)? {
+                shown.push((door.name, bound.shown.clone()));
+                all.push(bound);
             }
-            Ok::<_, Failure>((socket, bound))
-        };
-        let ((s3, s3_bound), (http, http_bound)) = (bind("S3", self.s3)?, bind("HTTP", self.http)?);
-        let nfs = self.nfs.listen()?;
-        Ok(Sockets {
-            s3: s3_bound,
-            http: http_bound,
-            scheme: if has_tls { "https" } else { "http" },
-            domains: self.domain.clone(),
-            classes: self.s3_storage_classes,
-            public_acl: self.s3_public_acl,
-            observer: Mutex::new(Some(self.observer()?)),
-            sockets: Mutex::new(Some([s3, http])),
-            nfs_address: nfs.as_ref().map(|bound| bound.address),
-            nfs: Mutex::new(nfs),
-        })
+        }
+        let observer = Mutex::new(Some(self.observer()?));
+        Ok(Sockets { shown, observer, bound: Mutex::new(Some(all)) })
     }
 }
 
 impl Sockets {
-    pub fn s3_url(&self) -> String {
-        format!("{}://{}", self.scheme, self.s3)
-    }
-
-    pub fn http_url(&self) -> String {
-        format!("{}://{}", self.scheme, self.http)
+    /// The address of a door, as clients are told it; empty if there is no such door.
+    pub fn shown(&self, door: &Door) -> &str {
+        let found = self.shown.iter().find(|(name, _)| *name == door.name);
+        found.map_or("", |(_, shown)| shown)
     }
 
     /// Says on stdout where the doors are: from here on they answer.
     pub fn announce(&self) -> Result<()> {
-        output::line(format!("s3 {}", self.s3_url()))?;
-        output::line(format!("http {}", self.http_url()))?;
-        self.nfs_address.map_or(Ok(()), |address| output::line(format!("nfs {address}")))
+        self.shown.iter().try_for_each(|(name, shown)| output::line(format!("{name} {shown}")))
     }
 }
 
@@ -194,9 +224,6 @@ pub struct Offers {
     pub mounts: Option<Mounts>,
 }
 
-/// They share the files that may be open.
-const DOORS: u64 = 2;
-
 /// Opens the doors.
 pub fn start(
     (fs, admit): (&Fs, &Arc<Admit>),
@@ -204,35 +231,51 @@ pub fn start(
     sockets: &Sockets,
     tls: Option<Arc<Tls>>,
     stopped: &watch::Receiver<bool>,
-) -> Result<Served> {
-    let taken = sockets.sockets.lock().take().zip(sockets.observer.lock().take());
+) -> Result<Open> {
+    let taken = sockets.bound.lock().take().zip(sockets.observer.lock().take());
     let (bound, observer) = taken.ok_or_else(|| Failure::new("the doors are open already"))?;
-    let [s3, http] = bound.map(serve::begin);
-    let (s3, http) = (s3?, http?);
     let connections = Arc::new(Connections::default());
     let metrics = Metrics::new(fs.clone(), Arc::clone(&connections), observer);
-    let nfs = sockets.nfs.lock().take();
-    let most = process::connections_of(DOORS + u64::from(nfs.is_some()));
+    // They share the files that may be open.
+    let most = process::connections_of(bound.len() as u64);
     let limits = Limits { connections: most, ..Limits::default() };
     let serving = Serving { tls: tls.clone(), limits, connections };
-    let (domains, classes) = (sockets.domains.clone(), sockets.classes);
-    let public_acl = sockets.public_acl;
-    let config = S3Config { domains, classes, public_acl, ..S3Config::default() };
-    let s3_door = s3::service(fs.clone(), Arc::clone(admit), &metrics, config);
-    let mut http_door = HttpDoor::new(Arc::clone(admit), metrics, offers.redirects);
-    if let Some(mounts) = offers.mounts {
-        http_door = http_door.with_mounts(mounts);
-    }
-    let mut served = JoinSet::new();
-    served.spawn(serve::serve(s3, s3_door, serving.clone(), stopped.clone()));
-    served.spawn(serve::serve(http, http_door, serving, stopped.clone()));
-    if let Some(bound) = nfs {
-        let missing = || Failure::new("the NFS door has no key for handles");
-        served.spawn(bound.serve(fs, offers.handles.ok_or_else(missing)?, most, stopped)?);
+    let mut behind = Behind { fs, admit, offers, metrics, serving, stopped };
+    let mut open = JoinSet::new();
+    for Bound { socket, serve, .. } in bound {
+        open.spawn(serve(serve::begin(socket)?, &mut behind)?);
     }
     if let Some(tls) = tls {
         // Never ends by itself.
         tokio::spawn(tls.watch());
     }
-    Ok(Served(served))
+    Ok(Open(open))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        doors: DoorArgs,
+    }
+
+    #[tokio::test]
+    async fn doors_that_are_asked_for_are_bound_in_their_order() {
+        let s3_and_http = ["cairn", "--s3=127.0.0.1:0", "--http=127.0.0.1:0"];
+        for (more, names) in
+            [(&[][..], &["s3", "http"][..]), (&["--nfs=127.0.0.1:0"], &["s3", "http", "nfs"])]
+        {
+            let args = Command::parse_from([&s3_and_http[..], more].concat()).doors;
+            let sockets = args.listen().unwrap();
+            let shown: Vec<&str> = sockets.shown.iter().map(|(name, _)| *name).collect();
+            assert_eq!(shown, names);
+            assert!(sockets.shown(&s3::DOOR).starts_with("http://127.0.0.1:"));
+            assert_eq!(sockets.shown(&nfs::DOOR).is_empty(), more.is_empty());
+        }
+    }
 }

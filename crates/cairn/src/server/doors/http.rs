@@ -1,0 +1,26 @@
+//! The HTTP door, by which mounts come in, too.
+
+use std::sync::Arc;
+
+use cairn_doors::http::HttpDoor;
+use cairn_doors::serve;
+use tokio::net::TcpListener;
+
+use super::{Behind, Bound, Door, DoorArgs, Served};
+use crate::failure::Result;
+
+pub const DOOR: Door = Door { name: "http", bind };
+
+fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
+    let serve = |listener, behind: &mut Behind<'_>| Ok(serve(listener, behind));
+    args.bind_http("HTTP", args.http, Box::new(serve)).map(Some)
+}
+
+fn serve(listener: TcpListener, behind: &mut Behind<'_>) -> Served {
+    let (admit, metrics) = (Arc::clone(behind.admit), behind.metrics.door(DOOR.name));
+    let mut door = HttpDoor::new(admit, metrics, behind.offers.redirects.take());
+    if let Some(mounts) = behind.offers.mounts.take() {
+        door = door.with_mounts(mounts);
+    }
+    Box::pin(serve::serve(listener, door, behind.serving.clone(), behind.stopped.clone()))
+}

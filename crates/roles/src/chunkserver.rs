@@ -1,0 +1,105 @@
+//! A chunkserver: keeps blocks on a disk, and sees to it that they are whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_blocks::Store;
+use cairn_cluster::control::messages::{Beat, StoreState};
+use cairn_cluster::data::{Chunkserver, MapSource, Pool, Sick};
+use cairn_cluster::wire::{Listen, NoService, Taker, serve};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::copies::Copies;
+use crate::duties::{self, Pace, until};
+use crate::node::Node;
+
+/// How long requests in progress have when the chunkserver stops.
+pub const DRAIN: Duration = Duration::from_secs(10);
+/// Corrupt blocks that wait to be healed.
+const SICK: usize = 1000;
+
+/// A node with a store of blocks, which nobody has been let in to yet.
+pub struct ChunkserverNode {
+    node: Node,
+    pub store: Store,
+    pub served: Arc<Chunkserver>,
+    /// Its connections to other chunkservers.
+    pub pool: Arc<Pool>,
+    /// Takes blocks that do not check out, to be healed.
+    pub sick: mpsc::Sender<Sick>,
+    to_heal: mpsc::Receiver<Sick>,
+    copies: Arc<Copies>,
+}
+
+impl ChunkserverNode {
+    pub fn new(node: Node, store: Store) -> ChunkserverNode {
+        let pool = node.pool();
+        let (sick, to_heal) = mpsc::channel(SICK);
+        let map = Arc::clone(&node.agent) as Arc<dyn MapSource>;
+        let sender = Some(sick.clone());
+        let served = Chunkserver::new(node.id(), store.clone(), map, Arc::clone(&pool), sender);
+        let agent = Arc::clone(&node.agent);
+        let copies = Arc::new(Copies::new(agent, Arc::clone(&served), store.clone()));
+        ChunkserverNode { node, store, served, pool, sick, to_heal, copies }
+    }
+
+    /// Says twice a second how the store fares, and besides what `own` says. `disk` is the number
+    /// of the disk.
+    pub fn beat(&self, disk: u128, own: impl Fn() -> Beat + Send + Sync + 'static) {
+        let (store, served) = (self.store.clone(), Arc::clone(&self.served));
+        let copies = Arc::clone(&self.copies);
+        self.node.beat(move || {
+            let usage = store.usage_now().unwrap_or_default();
+            let state = StoreState {
+                blocks: usage.blocks,
+                live_bytes: usage.live_bytes,
+                free_bytes: usage.free_bytes,
+                corrupt: usage.corrupt_reads,
+                healed: served.healed(),
+                is_full: store.is_short_of_space(),
+            };
+            let (copying, groups) = (copies.progress(), store.bytes_by_group());
+            Beat { disk, store: state, copying, groups, ..own() }
+        });
+    }
+
+    /// What goes on with connections that move blocks, for the listener.
+    pub fn taker(&self) -> Taker {
+        self.served.taker()
+    }
+
+    /// Answers other nodes and does its duties, until `stopped` or its sender is gone.
+    pub fn start(
+        self,
+        listener: Arc<dyn Listen>,
+        pace: Pace,
+        stopped: &watch::Receiver<bool>,
+    ) -> Running {
+        let ChunkserverNode { node, store, served, to_heal, copies, .. } = self;
+        let serving = serve(listener, node.terms, NoService, DRAIN, stopped.clone());
+        let listening = tokio::spawn(serving);
+        let mut work = JoinSet::new();
+        work.spawn(until(stopped.clone(), duties::compact(store, pace)));
+        work.spawn(until(stopped.clone(), Arc::clone(&copies).keep_up()));
+        work.spawn(until(stopped.clone(), copies.heal(to_heal)));
+        Running { served, listening, work }
+    }
+}
+
+/// A chunkserver that runs.
+pub struct Running {
+    served: Arc<Chunkserver>,
+    listening: JoinHandle<()>,
+    /// What it does until it is told to stop; more may be added.
+    pub work: JoinSet<()>,
+}
+
+impl Running {
+    /// Waits, after it was told to stop, until requests in progress have ended or were given up.
+    pub async fn drain(mut self) {
+        self.served.stop(DRAIN).await;
+        let _ = self.listening.await;
+        while self.work.join_next().await.is_some() {}
+    }
+}

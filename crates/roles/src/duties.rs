@@ -1,0 +1,165 @@
+//! What a process does by itself, for ever: it looks who is up, ends sessions that have lapsed,
+//! collects garbage, compacts segments. All of it gives way to requests: one step at a time, with
+//! rests in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_auth::Caller;
+use cairn_blocks::Store;
+use cairn_cluster::control::Controller;
+use cairn_fs::Fs;
+use cairn_fs::ops::gc::{ListDrains, ListFreed};
+use cairn_fs::rows::Drain;
+use cairn_meta::master::host::Sessions;
+use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// How often a master looks who is up, and brings the map up to date.
+const LOOK_AROUND_PERIOD: Duration = Duration::from_millis(500);
+/// How often there is a look for sessions that have lapsed.
+const SESSIONS_PERIOD: Duration = Duration::from_millis(250);
+/// Drains looked at to find one that can be done.
+const DRAINS: usize = 100;
+
+/// How often there is a look for what is seldom there.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Whether there is garbage.
+    pub garbage: Duration,
+    /// Every so many looks a pass is made in any case: uploads that were given up leave no row.
+    pub garbage_looks: u64,
+    /// Whether a full disk needs compaction.
+    pub compact: Duration,
+    /// Every so many looks all segments are looked at, however much is free.
+    pub compact_looks: u64,
+    /// Blocks that were written and not published.
+    pub abandoned: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            garbage: Duration::from_secs(10),
+            garbage_looks: 60,
+            compact: Duration::from_secs(5),
+            compact_looks: 12,
+            abandoned: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Does `work` until the process is told to stop.
+pub async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        _ = stopped.wait_for(|stop| *stop) => {}
+        () = work => {}
+    }
+}
+
+/// Ticks now and then; not more often to make up for time that was missed.
+fn every(period: Duration) -> Interval {
+    let mut timer = interval(period);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    timer
+}
+
+/// Brings the cluster map up to date, for ever.
+pub async fn look_around(controller: Arc<Controller>) {
+    let mut timer = every(LOOK_AROUND_PERIOD);
+    loop {
+        timer.tick().await;
+        if let Err(error) = controller.look_around().await {
+            tracing::warn!(%error, "the cluster map was not brought up to date");
+        }
+    }
+}
+
+/// Ends sessions that have lapsed, for ever.
+pub async fn end_sessions(sessions: Arc<Sessions>) {
+    let mut timer = every(SESSIONS_PERIOD);
+    loop {
+        timer.tick().await;
+        if let Err(error) = sessions.tick().await {
+            tracing::warn!(%error, "sessions that lapsed were not ended");
+        }
+    }
+}
+
+/// Looks for garbage now and then, for ever.
+pub async fn collect_garbage(fs: Fs, pace: Pace) {
+    let mut timer = every(pace.garbage);
+    for look in 0u64.. {
+        timer.tick().await;
+        let caller = Caller::system();
+        let collected = match look.is_multiple_of(pace.garbage_looks) {
+            true => fs.collect_garbage(&caller, false).await,
+            false => match has_garbage(&fs).await {
+                Ok(false) => continue,
+                Ok(true) => fs.collect_known_garbage(&caller).await,
+                Err(error) => Err(error),
+            },
+        };
+        match collected {
+            Ok(report) if report.blocks_unknown > 0 => {
+                let blocks = report.blocks_unknown;
+                tracing::error!(blocks, "blocks that the metadata does not know: is it a copy?");
+            }
+            Ok(report) => tracing::debug!(?report, "garbage collected"),
+            Err(error) => tracing::warn!(%error, "garbage was not collected"),
+        }
+    }
+}
+
+async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
+    let caller = Caller::system();
+    let drains = fs.read(&caller, ListDrains { after: None, limit: DRAINS }).await?;
+    // What is being put together waits for its upload; behind many of them there may be more.
+    let is_waiting = |drain: &Drain| matches!(drain, Drain::Prepared { .. });
+    if drains.len() == DRAINS || drains.iter().any(|(_, drain)| !is_waiting(drain)) {
+        return Ok(true);
+    }
+    if !fs.read(&caller, ListFreed { before: u64::MAX, limit: 1 }).await?.is_empty() {
+        return Ok(true);
+    }
+    fs.has_sessions_to_reap(&caller).await
+}
+
+/// Gives the space of deleted blocks back, for ever.
+pub async fn compact(blocks: Store, pace: Pace) {
+    let mut timer = every(pace.compact);
+    for look in 0u64.. {
+        timer.tick().await;
+        let step = move |blocks: &Store| {
+            if !look.is_multiple_of(pace.compact_looks) && !blocks.is_short_of_space() {
+                return Ok(None);
+            }
+            match blocks.compact(true)?.segments_removed {
+                0 => Ok(None),
+                _ => blocks.compact(false).map(Some),
+            }
+        };
+        match blocks.blocking(step).await {
+            Ok(None) => {}
+            Ok(Some(report)) => tracing::debug!(?report, "segments compacted"),
+            Err(error) => tracing::warn!(%error, "segments were not compacted"),
+        }
+    }
+}
+
+/// Deletes what was written and will not be published, for ever.
+pub async fn drop_abandoned(fs: Fs, pace: Pace) {
+    let mut timer = every(pace.abandoned);
+    loop {
+        timer.tick().await;
+        drop_abandoned_now(&fs).await;
+    }
+}
+
+/// The same, once.
+pub async fn drop_abandoned_now(fs: &Fs) {
+    if let Err(error) = fs.drop_abandoned().await {
+        tracing::debug!(%error, "blocks that were not published stay for the garbage collector");
+    }
+}

@@ -1,0 +1,183 @@
+//! A master: it serves when it is its turn, and stands by otherwise.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cairn_auth::Caller;
+use cairn_base::{ClusterId, Result, SessionId};
+use cairn_cluster::control::messages::Secrets;
+use cairn_cluster::control::{ControlService, Controller, Keeper, Settings};
+use cairn_cluster::identity::Desk;
+use cairn_cluster::limits::NODE_REQUESTS;
+use cairn_cluster::wire::{Listen, serve};
+use cairn_fs::Fs;
+use cairn_meta::master::host::Sessions;
+use cairn_meta::ops::sessions::Format;
+use cairn_meta::session::LEASE;
+use cairn_meta::{Master, Meta};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::sleep;
+
+use crate::duties::{self, Pace};
+use crate::node::Node;
+
+/// How long requests in progress have when the master stops.
+pub const DRAIN: Duration = Duration::from_secs(5);
+/// Before this master tries to serve again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where a master has its metadata.
+#[async_trait]
+pub trait Source: Send + Sync {
+    type Failure: fmt::Display + From<cairn_base::Error> + Send;
+
+    /// Waits until no other master serves, and starts one. Also says where its metadata are, for
+    /// the log.
+    async fn start(&self) -> Result<(Master, String), Self::Failure>;
+
+    /// Ends what is left of a master that has failed.
+    async fn stop(&self, master: Master) -> Result<(), Self::Failure>;
+
+    /// Whether it may be able to start later.
+    fn is_passing(&self, failure: &Self::Failure) -> bool;
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How long a session lives that is not renewed.
+    pub lease: Duration,
+    pub settings: Settings,
+    /// See [`cairn_fs::Config::late`].
+    pub late: Duration,
+    pub pace: Pace,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            lease: LEASE,
+            settings: Settings::default(),
+            late: cairn_fs::Config::default().late,
+            pace: Pace::default(),
+        }
+    }
+}
+
+/// A node with all that it needs to serve as the master.
+pub struct MasterNode {
+    pub node: Node,
+    /// Stands by until this master serves.
+    pub service: ControlService,
+    pub desk: Arc<Desk>,
+    pub secrets: Secrets,
+    pub config: Config,
+}
+
+impl MasterNode {
+    /// Serves whenever it is this master's turn, for ever. If no other could take over
+    /// ([`Settings::is_alone`]) this ends, with the reason, when it serves no longer.
+    ///
+    /// # Errors
+    /// What kept it from serving the first time, if that does not pass.
+    pub async fn take_turns<S: Source>(&self, source: &S) -> Result<String, S::Failure> {
+        let mut has_served = false;
+        loop {
+            let ended = self.serve_once(source).await;
+            self.service.serve(None);
+            if self.config.settings.is_alone {
+                // Its metadata are read again by the next process only.
+                return ended;
+            }
+            match ended {
+                Ok(reason) => {
+                    tracing::error!(reason, "this master serves no longer, it stands by");
+                    has_served = true;
+                }
+                Err(failure) if has_served || source.is_passing(&failure) => {
+                    tracing::warn!(%failure, "not serving");
+                }
+                Err(failure) => return Err(failure),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Serves until it cannot; says why.
+    async fn serve_once<S: Source>(&self, source: &S) -> Result<String, S::Failure> {
+        let (master, shown) = source.start().await?;
+        let controller = self.controller(&master).await?;
+        self.service.serve(Some(Arc::clone(&controller)));
+        tracing::info!(metadata = shown, "this master serves");
+        let mut work = JoinSet::new();
+        work.spawn(duties::look_around(Arc::clone(&controller)));
+        work.spawn(duties::end_sessions(Arc::clone(&controller.sessions)));
+        work.spawn(collect_garbage(self.fs(&controller), controller, self.config.pace));
+        let reason = master.wait_failed().await;
+        work.shutdown().await;
+        self.service.serve(None);
+        source.stop(master).await?;
+        Ok(reason)
+    }
+
+    async fn controller(&self, master: &Master) -> Result<Arc<Controller>> {
+        let node = &self.node;
+        let clock = Arc::clone(&node.clock);
+        let format = Format { cluster: cluster_number(node.terms.cluster) };
+        master.run(&Caller::system(), format).await?;
+        let lease = self.config.lease;
+        let sessions = Sessions::start(master.clone(), Arc::clone(&clock), lease).await?;
+        let keeper = Keeper::start(master.clone(), Arc::clone(&node.view)).await?;
+        Ok(Arc::new(Controller::new(
+            node.id(),
+            (master.clone(), sessions),
+            keeper,
+            Arc::clone(&self.desk),
+            self.secrets.clone(),
+            clock,
+            self.config.settings,
+        )))
+    }
+
+    /// The store as this master sees it, to collect garbage: it writes no blocks, and so needs no
+    /// session.
+    fn fs(&self, controller: &Controller) -> Fs {
+        let node = &self.node;
+        let map = Arc::clone(&controller.keeper) as _;
+        let blocks = Arc::new(node.replicated(map, node.pool(), NODE_REQUESTS));
+        let meta = Meta::Local {
+            master: controller.master.clone(),
+            session: SessionId(0),
+            sessions: None,
+        };
+        let late = self.config.late;
+        let config = cairn_fs::Config { cache_bytes: 0, late, ..cairn_fs::Config::default() };
+        let fs = Fs::over(meta, blocks, Arc::clone(&node.clock), config);
+        let sessions = Arc::clone(&controller.sessions);
+        fs.set_reads_floor(move || sessions.reads_from());
+        fs
+    }
+
+    /// Answers other nodes, whether this master serves or stands by, until `stopped`.
+    pub fn answer(
+        &self,
+        listener: Arc<dyn Listen>,
+        stopped: watch::Receiver<bool>,
+    ) -> JoinHandle<()> {
+        let (terms, service) = (self.node.terms.clone(), self.service.clone());
+        tokio::spawn(serve(listener, terms, service, DRAIN, stopped))
+    }
+}
+
+/// By which number the metadata know a cluster.
+pub fn cluster_number(cluster: ClusterId) -> u64 {
+    (cluster.0 >> 64) as u64
+}
+
+/// Once changes may be made: sessions of a former master may hold leases until then.
+async fn collect_garbage(fs: Fs, controller: Arc<Controller>, pace: Pace) {
+    controller.sessions.opened().await;
+    duties::collect_garbage(fs, pace).await;
+}

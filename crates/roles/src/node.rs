@@ -1,0 +1,67 @@
+//! A node of a cluster as it runs.
+
+use std::sync::Arc;
+
+use cairn_base::{Clock, Error, NodeId, Result, Rng};
+use cairn_cluster::control::messages::{Beat, Method, Secrets};
+use cairn_cluster::control::{Agent, NodeView};
+use cairn_cluster::data::{MapSource, Pool, Replicated};
+use cairn_cluster::wire::{Dial, Terms};
+
+/// Who a node is, whom it knows, and the seams by which it reaches the world.
+#[derive(Clone)]
+pub struct Node {
+    pub terms: Terms,
+    pub view: Arc<NodeView>,
+    pub agent: Arc<Agent>,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    /// Dials chunkservers, to move blocks.
+    pub blocks: Arc<dyn Dial>,
+}
+
+impl Node {
+    pub fn id(&self) -> NodeId {
+        self.agent.node()
+    }
+
+    /// Keeps the masters informed, for ever. Must be called within a runtime.
+    pub fn beat(&self, beat: impl Fn() -> Beat + Send + Sync + 'static) {
+        let agent = Arc::clone(&self.agent);
+        tokio::spawn(async move { agent.beat(beat).await });
+    }
+
+    /// Connections to chunkservers.
+    pub fn pool(&self) -> Arc<Pool> {
+        Pool::new(Arc::clone(&self.blocks))
+    }
+
+    /// The blocks of the cluster, by the map of the masters or another one. It has `connections` in
+    /// use to each chunkserver, at most.
+    pub fn replicated(
+        &self,
+        map: Arc<dyn MapSource>,
+        pool: Arc<Pool>,
+        connections: usize,
+    ) -> Replicated {
+        Replicated::limited(map, pool, self.agent.loads(), Arc::clone(&self.rng), connections)
+    }
+}
+
+/// Asks for the keys of the cluster that `agent`'s node may have, until a master serves.
+///
+/// # Errors
+/// What the master has against it.
+pub async fn secrets(agent: &Agent) -> Result<Secrets> {
+    loop {
+        match agent.call(Method::Secrets, &()).await {
+            Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
+            told => return told,
+        }
+    }
+}
+
+/// What every beat says of a node that others reach at `address`, or that none reaches.
+pub fn beat_of(address: String) -> Beat {
+    Beat { address, weight: 1, version: env!("CARGO_PKG_VERSION").into(), ..Beat::default() }
+}

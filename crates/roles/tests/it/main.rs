@@ -1,0 +1,4 @@
+//! Roles without a cluster around them. Whole clusters of them are simulated: `crates/sim/tests`.
+#![allow(clippy::unwrap_used)]
+
+mod masters_take_turns;
