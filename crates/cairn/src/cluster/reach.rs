@@ -1,7 +1,6 @@
 //! Asking the master that serves, as the node whose directory this is.
 
 use std::path::Path;
-use std::time::Duration;
 
 use cairn_base::waits;
 use cairn_base::{Error, JoinGrant, Role, TokenId};

@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::{Failure, Result};
 use http::{Client, Outgoing, ReplyBody};
-use profile::{self, Profile};
+use profile::Profile;
 
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 const JSON: &str = "application/json";
