@@ -110,10 +110,8 @@ pub fn begin(map: &mut ClusterMap, Move { group: id, from, to }: Move) -> Result
 #[cfg(test)]
 mod tests {
     use cairn_base::map::Node;
-    use cairn_base::{KeyHash, Pin, Role};
+    use cairn_base::{KeyHash, Pin, Redundancy, Role};
     use proptest::prelude::*;
-
-    use cairn_base::Redundancy;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::clock::RealClock;
 use cairn_base::map::{Group, Member, Node as MapNode};
-use cairn_base::{ClusterMap, Error, GroupId, NodeId, Result, Role};
+use cairn_base::{ClusterMap, Error, GroupId, NodeId, Redundancy, Result, Role};
 use cairn_cluster::admin::{AdminClient, AdminServer};
 use cairn_cluster::control::messages::{Method, Secrets};
 use cairn_cluster::control::{ControlService, Controller, Keeper, NodeView, Settings};
@@ -144,7 +144,10 @@ fn map(cluster: &Cluster) -> ClusterMap {
         map.nodes.insert(id, MapNode::new(cluster.map.pin(id).unwrap()));
     }
     let members = vec![Member::new(CHUNKSERVER, true)];
-    map.groups.insert(GroupId(1), Group { wanted: 3, changed: 1, members, ..Group::default() });
+    map.groups.insert(
+        GroupId(1),
+        Group { redundancy: Redundancy::Copies(3), changed: 1, members, ..Group::default() },
+    );
     map
 }
 

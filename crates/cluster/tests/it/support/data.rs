@@ -10,7 +10,8 @@ use cairn_base::map::{Group, Member, Node as MapNode};
 use cairn_base::rng::RealRng;
 use cairn_base::rng::SeededRng;
 use cairn_base::{
-    BlockId, BodyId, ClusterMap, Error, GroupId, NodeId, Owner, Result, Rng, Role, SessionId,
+    BlockId, BodyId, ClusterMap, Error, GroupId, NodeId, Owner, Redundancy, Result, Rng, Role,
+    SessionId,
 };
 use cairn_blocks::{Blocks, Config, Durability, Store, Wish};
 use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, Replicated, Sick};
@@ -238,7 +239,13 @@ fn config() -> Config {
 
 pub fn group(wanted: u8, members: &[u64]) -> Group {
     let member = |node: &u64| Member::new(NodeId(*node), true);
-    Group { wanted, changed: 1, members: members.iter().map(member).collect(), ..Group::default() }
+    let redundancy = Redundancy::Copies(wanted);
+    Group {
+        redundancy,
+        changed: 1,
+        members: members.iter().map(member).collect(),
+        ..Group::default()
+    }
 }
 
 pub fn block(counter: u64) -> BlockId {
