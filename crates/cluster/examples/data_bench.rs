@@ -17,7 +17,7 @@ use cairn_base::map::{Group, Member, Node};
 use cairn_base::rng::RealRng;
 use cairn_base::{
     BlockId, BodyId, Clock, ClusterId, ClusterMap, Error, GroupId, NodeId, Owner, Pin, RealDisk,
-    Result, Role, SessionId,
+    Redundancy, Result, Role, SessionId,
 };
 use cairn_blocks::{Blocks, Config, Durability, Store, Wish};
 use cairn_cluster::data::{Chunkserver, Loads, MapSource, Pool, Replicated};
@@ -114,7 +114,10 @@ fn block(counter: u64) -> BlockId {
 
 async fn write(blocks: &Replicated, replicas: u8, counter: u64, data: &Bytes) -> GroupId {
     let body = BodyId { session: SessionId(1), counter };
-    let (wish, owner) = (Wish { replicas, group: None }, Owner { body, chunk: 0 });
+    let (wish, owner) = (
+        Wish { redundancy: Redundancy::from_number(replicas), group: None },
+        Owner { body, chunk: 0 },
+    );
     blocks.write(wish, block(counter), owner, data.clone()).await.unwrap()
 }
 
@@ -159,13 +162,13 @@ async fn main() {
         map.nodes.insert(id, node);
     }
     let member = |id| Member::new(NodeId(id), true);
-    map.groups.insert(
-        GroupId(1),
-        Group { wanted: 1, changed: 1, members: vec![member(11)], ..Group::default() },
-    );
-    let three = [11, 12, 13].map(member).to_vec();
     map.groups
-        .insert(GroupId(3), Group { wanted: 3, changed: 1, members: three, ..Group::default() });
+        .insert(GroupId(1), Group { changed: 1, members: vec![member(11)], ..Group::default() });
+    let three = [11, 12, 13].map(member).to_vec();
+    map.groups.insert(
+        GroupId(3),
+        Group { redundancy: Redundancy::Copies(3), changed: 1, members: three, ..Group::default() },
+    );
     *world.map.map.lock() = Arc::new(map);
     let trust = world.trust(GATEWAY, Role::Gateway);
     let blocks = Replicated::new(

@@ -150,7 +150,7 @@ fn check_groups(map: &ClusterMap) -> Result<(), String> {
         return Err("there are no groups".into());
     }
     for (id, group) in &map.groups {
-        if !map.takes_writes(group) || group.members.len() < usize::from(group.wanted) {
+        if !map.takes_writes(group) || group.members.len() < group.redundancy.members() {
             return Err(format!("group {id} is not whole: {group:?}"));
         }
     }
