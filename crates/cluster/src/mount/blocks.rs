@@ -28,8 +28,8 @@ use crate::wire::{Dial, Failed, NoService, Payload, Peer, Reconnect, Retry};
 /// Connections.
 const CONNECTIONS: usize = 3;
 
-/// Until when a request that is made now is sent to whoever answers then, and until when an answer is
-/// waited for while the connection stands.
+/// Until when a request that is made now is sent to whoever answers then, and until when an answer
+/// is waited for while the connection stands.
 fn deadlines() -> (Instant, Instant) {
     let now = Instant::now();
     (now + waits::MOUNT_BLOCKS, now + waits::SLOW_SERVER)
