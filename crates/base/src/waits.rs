@@ -11,8 +11,8 @@ use std::time::Duration;
 pub const MASTER: Duration = Duration::from_secs(30);
 /// An answer to a beat, to a wish for a certificate or for the map.
 pub const BEAT: Duration = Duration::from_secs(3);
-/// An answer to a message of a session: a change waits for sessions that have to let go, at most for
-/// a lease.
+/// An answer to a message of a session: a change waits for sessions that have to let go, at most
+/// for a lease.
 pub const SESSION_ANSWER: Duration = Duration::from_secs(20);
 /// A gateway, for the master that serves, before it tells a mount that there is none.
 pub const MOUNT_MASTER: Duration = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! The order of modules within a crate: groups of `mod` lines in its `lib.rs` or `main.rs`, apart by
-//! an empty line, are floors. A module uses modules of floors above its own only, and no files use
+//! The order of modules within a crate: groups of `mod` lines in its `lib.rs` or `main.rs`, apart
+//! by an empty line, are floors. A module uses modules of floors above its own only, and no files use
 //! each other in a circle, wherever they are.
 
 use std::collections::HashMap;
