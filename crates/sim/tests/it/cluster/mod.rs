@@ -193,7 +193,7 @@ const FOUND: [(Bug, u64); 17] = [
     (Bug::InheritedLeasesForgotten, 50),
     (Bug::LeaseStretched, 29),
     (Bug::RepliesForgotten, 3),
-    (Bug::EndedSessionPublishes, MAKING + 30),
+    (Bug::EndedSessionPublishes, MAKING + 96),
     (Bug::LiveSessionReaped, 1),
     (Bug::GcWithoutGrace, 5),
     (Bug::HangUpGivesUp, 4),
