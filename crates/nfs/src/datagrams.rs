@@ -26,13 +26,14 @@ pub async fn serve(
             _ = stopped.wait_for(|stop| *stop) => return,
         };
         let Ok((len, from)) = received else { continue };
-        if !clients.iter().any(|network| network.contains(from.ip())) {
+        let address = from.ip().to_canonical();
+        if !clients.iter().any(|network| network.contains(address)) {
             continue;
         }
         let record = Bytes::copy_from_slice(buffer.get(..len).unwrap_or_default());
         let reply = match read(record.clone()) {
             Ok(Incoming::Call(call)) if is_mount(&call) => {
-                let client = Client { address: from.ip(), identity: call.identity.clone() };
+                let client = Client { address, identity: call.identity.clone() };
                 answer(Arc::clone(&desk), client, call, record).await
             }
             Ok(Incoming::Call(call)) => no_program(call.xid),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_auth::{Caller, HandleKey, Posix as Identity};
+use cairn_auth::{Caller, HandleKey, Origin, Posix as Identity};
 use cairn_base::{BucketId, Error, Ino, Result, Rng};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExport, ListExports, ListedExport};
@@ -12,11 +12,14 @@ use cairn_fs::rows::Export;
 use cairn_posix::{Attributes, Changes, Intent, Nobody, Options, Posix, Who};
 use tokio::runtime::Handle as Runtime;
 
+use crate::attributes::write_after;
 use crate::handle::{BYTES, Handle};
-use crate::limits::DIRTY_BYTES;
+use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH};
 use crate::openings::Openings;
 use crate::replies::Replies;
+use crate::rpc::Reply;
 use crate::status::Status;
+use crate::xdr::Writer;
 
 /// How often what was written is looked after.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -53,9 +56,11 @@ pub struct Place {
 }
 
 impl Place {
-    fn new(bucket: BucketId, export: Export, ino: Ino, identity: Identity) -> Place {
-        let Identity { uid, gid, groups } = identity;
-        let who = Who::new(uid, gid, &groups).for_user(Caller::verified(export.user));
+    fn new(bucket: BucketId, export: Export, ino: Ino, who: (Identity, &Client)) -> Place {
+        let (Identity { uid, gid, groups }, client) = who;
+        let origin = Origin { source: Some(client.address), ..Origin::default() };
+        let user = Caller::verified(export.user).with_origin(origin);
+        let who = Who::new(uid, gid, &groups).for_user(user);
         let (number, is_read_only) = (export.number, export.read_only);
         Place { ino, bucket, export: number, is_read_only, who }
     }
@@ -82,7 +87,11 @@ impl Place {
 impl Desk {
     /// `fs` posts nothing: what it says is done is durable.
     pub fn new(fs: Fs, key: HandleKey, rng: &dyn Rng, runtime: Runtime) -> Arc<Desk> {
-        let options = Options { dirty_bytes: DIRTY_BYTES, opens_nothing: false };
+        let options = Options {
+            dirty_bytes: DIRTY_BYTES,
+            dirty_bytes_each: DIRTY_BYTES_EACH,
+            opens_nothing: false,
+        };
         // Whoever asks brings a user. Without one nothing may be done.
         let posix = Posix::new(fs, Caller::anonymous(), runtime, Arc::new(Nobody), options);
         posix.follow_changes();
@@ -125,13 +134,13 @@ impl Desk {
             return Err(Status::ACCES);
         }
         let identity = export.identity(client.identity.clone());
-        Ok(Place::new(bucket, export, ino, identity))
+        Ok(Place::new(bucket, export, ino, (identity, client)))
     }
 
     /// The top of an export, for whoever mounts it: the rights of its user alone decide.
-    pub fn top(&self, listed: ListedExport) -> Place {
+    pub fn top(&self, client: &Client, listed: ListedExport) -> Place {
         let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
-        Place::new(listed.id, listed.export, listed.id.ino(), root)
+        Place::new(listed.id, listed.export, listed.id.ino(), (root, client))
     }
 
     /// The handle of an inode that was found by way of a place.
@@ -165,9 +174,41 @@ impl Desk {
         set.map_err(|error| Status::of_owner(&error))
     }
 
+    /// The result of a look at a place: how that went, attributes, and what was `found`, written by
+    /// `write`.
+    pub async fn tell<T>(
+        &self,
+        place: &Place,
+        found: Result<T>,
+        mut result: Writer,
+        write: impl FnOnce(&mut Writer, T),
+    ) -> Reply {
+        let status = found.as_ref().err().map_or(Status::OK, Status::of_inode);
+        result.number(status.0);
+        write_after(&mut result, place.bucket, self.shown(place).await.as_ref());
+        if let Ok(found) = found {
+            write(&mut result, found);
+        }
+        result.into()
+    }
+
     /// Attributes, where they are told beside something else.
     pub async fn shown(&self, place: &Place) -> Option<Attributes> {
         let found = self.posix.attributes(place.who(), place.ino, false).await;
         found.ok().map(|(shown, _)| shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_are_told_where_the_client_is() {
+        let address = IpAddr::from([10, 0, 0, 7]);
+        let (client, root) =
+            (Client { address, identity: None }, Identity { uid: 0, gid: 0, groups: Vec::new() });
+        let place = Place::new(BucketId(7), Export::default(), Ino(7), (root, &client));
+        assert_eq!(place.who.user().unwrap().origin().source, Some(address));
     }
 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::desk::{Client, Desk};
 use crate::rpc::{self, Call, Reply};
-use crate::xdr::{Garbage, Reader, Writer};
+use crate::status::Done;
+use crate::xdr::{Reader, Writer};
 use crate::{data, inodes, list, mount, names, removes, space};
 
 const NFS: u32 = 100_003;
@@ -61,32 +62,33 @@ pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) 
 
 async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
     let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
-    let done = match call.procedure {
-        0 => nothing(&arguments, result),
-        1 => inodes::getattr(desk, client, arguments, result).await,
-        2 => inodes::setattr(desk, client, arguments, result).await,
-        3 => names::lookup(desk, client, arguments, result).await,
-        4 => inodes::access(desk, client, arguments, result).await,
-        5 => inodes::readlink(desk, client, arguments, result).await,
-        READ => data::read(desk, client, arguments, result).await,
-        7 => data::write(desk, client, arguments, result).await,
-        8 => names::create(desk, client, arguments, result).await,
-        9 => names::mkdir(desk, client, arguments, result).await,
-        10 => names::symlink(desk, client, arguments, result).await,
-        11 => names::mknod(desk, client, arguments, result).await,
-        12 => removes::remove(desk, client, arguments, result).await,
-        13 => removes::rmdir(desk, client, arguments, result).await,
-        14 => removes::rename(desk, client, arguments, result).await,
-        15 => names::link(desk, client, arguments, result).await,
-        READDIR => list::readdir(desk, client, arguments, result).await,
-        READDIRPLUS => list::readdirplus(desk, client, arguments, result).await,
-        18 => space::fsstat(desk, client, arguments, result).await,
-        19 => space::fsinfo(desk, client, arguments, result).await,
-        20 => space::pathconf(desk, client, arguments, result).await,
-        21 => data::commit(desk, client, arguments, result).await,
+    // How it went, and how many optional fields a result of nothing but a status has.
+    let (done, absent) = match call.procedure {
+        0 => (nothing(&arguments, result), 0),
+        1 => (inodes::getattr(desk, client, arguments, result).await, 0),
+        2 => (inodes::setattr(desk, client, arguments, result).await, 2),
+        3 => (names::lookup(desk, client, arguments, result).await, 1),
+        4 => (inodes::access(desk, client, arguments, result).await, 1),
+        5 => (inodes::readlink(desk, client, arguments, result).await, 1),
+        READ => (data::read(desk, client, arguments, result).await, 1),
+        7 => (data::write(desk, client, arguments, result).await, 2),
+        8 => (names::create(desk, client, arguments, result).await, 2),
+        9 => (names::mkdir(desk, client, arguments, result).await, 2),
+        10 => (names::symlink(desk, client, arguments, result).await, 2),
+        11 => (names::mknod(desk, client, arguments, result).await, 2),
+        12 => (removes::remove(desk, client, arguments, result).await, 2),
+        13 => (removes::rmdir(desk, client, arguments, result).await, 2),
+        14 => (removes::rename(desk, client, arguments, result).await, 4),
+        15 => (names::link(desk, client, arguments, result).await, 3),
+        READDIR => (list::readdir(desk, client, arguments, result).await, 1),
+        READDIRPLUS => (list::readdirplus(desk, client, arguments, result).await, 1),
+        18 => (space::fsstat(desk, client, arguments, result).await, 1),
+        19 => (space::fsinfo(desk, client, arguments, result).await, 1),
+        20 => (space::pathconf(desk, client, arguments, result).await, 1),
+        21 => (data::commit(desk, client, arguments, result).await, 2),
         _ => return rpc::no_procedure(call.xid),
     };
-    done.unwrap_or_else(|Garbage| rpc::garbage(call.xid))
+    done.unwrap_or_else(|refusal| refusal.reply(call.xid, absent))
 }
 
 async fn mount(desk: &Desk, client: &Client, call: &Call) -> Reply {
@@ -100,11 +102,11 @@ async fn mount(desk: &Desk, client: &Client, call: &Call) -> Reply {
         5 => mount::export(desk, client, arguments, result).await,
         _ => return rpc::no_procedure(call.xid),
     };
-    done.unwrap_or_else(|Garbage| rpc::garbage(call.xid))
+    done.unwrap_or_else(|refusal| refusal.reply(call.xid, 0))
 }
 
 /// Whether somebody is there.
-fn nothing(arguments: &Reader, result: Writer) -> Result<Reply, Garbage> {
+fn nothing(arguments: &Reader, result: Writer) -> Done {
     arguments.end()?;
     Ok(result.into())
 }

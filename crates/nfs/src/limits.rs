@@ -43,6 +43,8 @@ pub const MOUNT_BYTES: usize = 1024;
 pub const HELD_FILES: usize = 4096;
 /// Bytes written and not written back, of all files: beyond that writers wait.
 pub const DIRTY_BYTES: u64 = 128 << 20;
+/// Of what one address has written.
+pub const DIRTY_BYTES_EACH: u64 = DIRTY_BYTES / 4;
 
 /// Replies that are kept for a client, and clients of which some are.
 pub const REPLIES: usize = 2048;

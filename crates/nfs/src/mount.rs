@@ -6,25 +6,16 @@ use cairn_posix::{Found, Kind};
 use crate::desk::{Client, Desk};
 use crate::handle;
 use crate::limits::MOUNT_BYTES;
-use crate::rpc::{AUTH_SYS, Reply};
-use crate::status::Status;
-use crate::xdr::{Garbage, Reader, Writer};
+use crate::rpc::AUTH_SYS;
+use crate::status::{Done, Status};
+use crate::xdr::{Reader, Writer};
 
-pub async fn mnt(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    mut result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn mnt(desk: &Desk, client: &Client, mut arguments: Reader, mut result: Writer) -> Done {
     let path = arguments.bytes(MOUNT_BYTES)?;
     arguments.end()?;
-    match find(desk, client, &path).await {
-        Ok(handle) => {
-            result.number(Status::OK.0).bytes(&handle).number(1).number(AUTH_SYS);
-            Ok(result.into())
-        }
-        Err(status) => Ok(of_mount(status).alone(result, 0)),
-    }
+    let handle = find(desk, client, &path).await.map_err(of_mount)?;
+    result.number(Status::OK.0).bytes(&handle).number(1).number(AUTH_SYS);
+    Ok(result.into())
 }
 
 /// MOUNT has fewer statuses.
@@ -45,7 +36,7 @@ async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::
     let exports = desk.exports(client).await.map_err(|error| Status::of(&error))?;
     let export = exports.into_iter().find(|export| export.bucket.as_bytes() == bucket);
     // Whether there is such a bucket is not for everybody.
-    let mut place = desk.top(export.ok_or(Status::ACCES)?);
+    let mut place = desk.top(client, export.ok_or(Status::ACCES)?);
     for name in names {
         let found = desk.posix.lookup(place.who(), place.ino, name).await;
         place.ino = match found.map_err(|error| Status::of_name(&error))? {
@@ -62,30 +53,25 @@ async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::
 }
 
 /// Who has mounted what is not remembered: nothing depends on it.
-pub fn dump(arguments: &Reader, mut result: Writer) -> Result<Reply, Garbage> {
+pub fn dump(arguments: &Reader, mut result: Writer) -> Done {
     arguments.end()?;
     result.flag(false);
     Ok(result.into())
 }
 
-pub fn umnt(mut arguments: Reader, result: Writer) -> Result<Reply, Garbage> {
+pub fn umnt(mut arguments: Reader, result: Writer) -> Done {
     arguments.bytes(MOUNT_BYTES)?;
     arguments.end()?;
     Ok(result.into())
 }
 
-pub fn umntall(arguments: &Reader, result: Writer) -> Result<Reply, Garbage> {
+pub fn umntall(arguments: &Reader, result: Writer) -> Done {
     arguments.end()?;
     Ok(result.into())
 }
 
 /// Exports that the client may mount, and where else clients of them may be.
-pub async fn export(
-    desk: &Desk,
-    client: &Client,
-    arguments: Reader,
-    mut result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn export(desk: &Desk, client: &Client, arguments: Reader, mut result: Writer) -> Done {
     arguments.end()?;
     // There is no status: where they cannot be listed, there are none.
     let exports = desk.exports(client).await.unwrap_or_else(|error| {

@@ -112,8 +112,9 @@ async fn accept(
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                if clients.iter().any(|network| network.contains(address.ip())) {
-                    return Some((stream, address.ip(), slot));
+                let ip = address.ip().to_canonical();
+                if clients.iter().any(|network| network.contains(ip)) {
+                    return Some((stream, ip, slot));
                 }
                 tracing::debug!(%address, "a connection from outside of the networks was closed");
             }

@@ -27,6 +27,8 @@ use crate::whole::Whole;
 pub struct Options {
     /// Bytes written and not written back, of all files: beyond that writers wait.
     pub dirty_bytes: u64,
+    /// The same of what is written from one address: others go on.
+    pub dirty_bytes_each: u64,
     /// Somebody else opens, closes and locks files, and nothing is written: they are read by their
     /// inodes only.
     pub opens_nothing: bool,
@@ -86,7 +88,7 @@ impl Posix {
             gone: Gone::default(),
             watches: Watches::default(),
             cookies: Cookies::default(),
-            dirt: Dirt::new(options.dirty_bytes),
+            dirt: Dirt::new(options.dirty_bytes, options.dirty_bytes_each),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
             locks_changed: Notify::new(),

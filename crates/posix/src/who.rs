@@ -39,6 +39,11 @@ impl Who {
         Who { user: Some(user), ..self }
     }
 
+    /// As whom the store knows it, if not as the user of the file system.
+    pub fn user(&self) -> Option<&Caller> {
+        self.user.as_ref()
+    }
+
     /// The superuser of the same user.
     pub(crate) fn as_root(&self) -> Who {
         Who { user: self.user.clone(), ..Who::root() }

@@ -53,7 +53,7 @@ impl Posix {
         self.bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
         let Writing { appends, syncs, kills_setuid } = writing;
         let syncs = handle.syncs || syncs;
-        if !appends && !syncs && !self.dirt.is_full() {
+        if !appends && !syncs && !self.dirt.is_full(handle.account(&self.dirt)) {
             self.take(&handle, &writer(&handle.caller, kills_setuid), offset, data);
             return Answer::Now(Ok(()));
         }
@@ -63,7 +63,7 @@ impl Posix {
             if appends {
                 posix.append(&handle, &writer, offset, data).await?;
             } else {
-                posix.has_room(&handle.node).await?;
+                posix.has_room(&handle).await?;
                 posix.take(&handle, &writer, offset, &data);
             }
             if syncs {
@@ -78,7 +78,7 @@ impl Posix {
         // Before they are there: they may be written back as soon as they are.
         let all = data.len() as u64;
         self.dirt.add(all);
-        let (more, eager) = handle.node.write(writer, offset, data);
+        let (more, eager) = handle.node.write((writer, handle.account(&self.dirt)), offset, data);
         self.dirt.uncount(all - more);
         if eager {
             let (posix, node) = (Arc::clone(self), Arc::clone(&handle.node));

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 pub const NFS: u32 = 100_003;
 pub const MOUNT: u32 = 100_005;
@@ -136,6 +136,14 @@ pub fn call(
 impl Client {
     pub async fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).await.unwrap();
+        Client { stream, xid: 100, uid: 0, gid: 0 }
+    }
+
+    /// From an address of this machine.
+    pub async fn connect_from(from: [u8; 4], address: SocketAddr) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        let stream = socket.connect(address).await.unwrap();
         Client { stream, xid: 100, uid: 0, gid: 0 }
     }
 
