@@ -33,7 +33,7 @@ pub async fn serve(
         let record = Bytes::copy_from_slice(buffer.get(..len).unwrap_or_default());
         let reply = match read(record.clone()) {
             Ok(Incoming::Call(call)) if is_mount(&call) => {
-                let client = Client { address, identity: call.identity.clone() };
+                let client = Client::new(address, call.identity.clone());
                 answer(Arc::clone(&desk), client, call, record).await
             }
             Ok(Incoming::Call(call)) => no_program(call.xid),

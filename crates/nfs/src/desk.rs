@@ -9,14 +9,14 @@ use cairn_base::{BucketId, Error, Ino, Result, Rng};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExport, ListExports, ListedExport};
 use cairn_fs::rows::Export;
-use cairn_posix::{Attributes, Changes, Intent, Nobody, Options, Posix, Who};
+use cairn_posix::{Attributes, CallId, Changes, Intent, Nobody, Options, Posix, Who};
 use tokio::runtime::Handle as Runtime;
 
 use crate::attributes::write_after;
 use crate::handle::{BYTES, Handle};
 use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH};
 use crate::openings::Openings;
-use crate::replies::Replies;
+use crate::replies::{Checksum, Replies};
 use crate::rpc::Reply;
 use crate::status::Status;
 use crate::xdr::Writer;
@@ -42,6 +42,24 @@ pub struct Client {
     pub address: IpAddr,
     /// As it says itself.
     pub identity: Option<Identity>,
+    /// Which of its calls it is, if that is to be done once.
+    call: Option<CallId>,
+}
+
+impl Client {
+    pub fn new(address: IpAddr, identity: Option<Identity>) -> Client {
+        Client { address, identity, call: None }
+    }
+
+    /// The same with a call.
+    pub fn calling(self, checksum: Checksum) -> Client {
+        let client = match self.address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let call = CallId { client: client.octets(), checksum, step: 0 };
+        Client { call: Some(call), ..self }
+    }
 }
 
 /// An inode that a client asks about.
@@ -61,6 +79,10 @@ impl Place {
         let origin = Origin { source: Some(client.address), ..Origin::default() };
         let user = Caller::verified(export.user).with_origin(origin);
         let who = Who::new(uid, gid, &groups).for_user(user);
+        let who = match client.call {
+            Some(call) => who.for_call(call),
+            None => who,
+        };
         let (number, is_read_only) = (export.number, export.read_only);
         Place { ino, bucket, export: number, is_read_only, who }
     }
@@ -72,6 +94,11 @@ impl Place {
 
     pub fn who(&self) -> Who {
         self.who.clone()
+    }
+
+    /// The same, where nothing is done for the call after what is set now.
+    pub fn in_last_step(&self) -> Place {
+        Place { who: self.who().in_last_step(), ..self.clone() }
     }
 
     pub fn check_writable(&self) -> Result<(), Status> {
@@ -207,7 +234,7 @@ mod tests {
     fn decisions_are_told_where_the_client_is() {
         let address = IpAddr::from([10, 0, 0, 7]);
         let (client, root) =
-            (Client { address, identity: None }, Identity { uid: 0, gid: 0, groups: Vec::new() });
+            (Client::new(address, None), Identity { uid: 0, gid: 0, groups: Vec::new() });
         let place = Place::new(BucketId(7), Export::default(), Ino(7), (root, &client));
         assert_eq!(place.who.user().unwrap().origin().source, Some(address));
     }

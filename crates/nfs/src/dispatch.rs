@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::desk::{Client, Desk};
+use crate::replies::checksum;
 use crate::rpc::{self, Call, Reply};
 use crate::status::Done;
 use crate::xdr::{Reader, Writer};
@@ -49,8 +50,10 @@ fn acts(procedure: u32) -> bool {
 pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Reply {
     match (call.program, call.version) {
         (NFS, VERSION) if acts(call.procedure) => {
+            let checksum = checksum(&record);
+            let client = client.calling(checksum);
             let work = async { nfs(&desk, &client, &call).await.head };
-            let head = desk.replies.once(client.address, &record, work).await;
+            let head = desk.replies.once(client.address, checksum, work).await;
             Reply { head, data: Bytes::new() }
         }
         (NFS, VERSION) => nfs(&desk, &client, &call).await,

@@ -213,7 +213,7 @@ async fn find_or_make(
             // Of a file that is there only the size is set.
             Found::Entry(entry) if changes.size.is_some() => {
                 let size = Changes { size: changes.size, ..Changes::default() };
-                return desk.set(place, entry.attributes.ino, size).await;
+                return desk.set(&place.in_last_step(), entry.attributes.ino, size).await;
             }
             Found::Entry(entry) => return Ok(entry.attributes),
             Found::Nothing(_) => {}

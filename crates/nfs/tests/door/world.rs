@@ -118,6 +118,11 @@ impl World {
         self.master.run(&Caller::verified(UserId::ROOT), verb).await.unwrap()
     }
 
+    /// As a duty of the store.
+    pub async fn system<V: WireVerb>(&self, verb: V) -> V::Reply {
+        self.master.run(&Caller::system(), verb).await.unwrap()
+    }
+
     pub async fn unexport(&self, bucket: &str) {
         self.run(RemoveExport { bucket: bucket.into() }).await;
     }
