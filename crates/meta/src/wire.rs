@@ -240,6 +240,8 @@ verbs! {
     561 => exports::RemoveExport, store(ManageExports);
     562 => exports::ListExports, store(ManageExports);
     563 => exports::FindExport, store(Operate);
+    564 => exports::AddExportAt, store(ManageExports);
+    565 => exports::FindExportAt, store(Operate);
     576 => for_call::FindCall, store(Operate);
     577 => for_call::ForgetCalls, store(CollectGarbage);
 }

@@ -1,4 +1,5 @@
-//! MOUNT by datagrams: some clients ask so for a handle, and mount by TCP.
+//! MOUNT and the portmapper by datagrams: some clients ask so for a port and a handle, and mount by
+//! TCP.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::watch;
 
 use crate::desk::{Client, Desk};
-use crate::dispatch::{answer, is_mount};
+use crate::dispatch::{answer, is_for_datagrams};
 use crate::limits::DATAGRAM_BYTES;
 use crate::rpc::{Incoming, no_program, read};
 
@@ -32,7 +33,7 @@ pub async fn serve(
         }
         let record = Bytes::copy_from_slice(buffer.get(..len).unwrap_or_default());
         let reply = match read(record.clone()) {
-            Ok(Incoming::Call(call)) if is_mount(&call) => {
+            Ok(Incoming::Call(call)) if is_for_datagrams(&call) => {
                 let client = Client::new(address, call.identity.clone());
                 answer(Arc::clone(&desk), client, call, record).await
             }

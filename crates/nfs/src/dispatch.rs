@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_base::stage::Scope;
 
 use crate::desk::{Client, Desk};
+use crate::limits::{MOUNT, NFS, VERSION};
 use crate::replies::checksum;
 use crate::rpc::{self, Call, Reply};
 use crate::status::Done;
+use crate::watch::{self, Ended};
 use crate::xdr::{Reader, Writer};
-use crate::{data, inodes, list, mount, names, removes, space};
+use crate::{data, inodes, list, mount, names, portmap, removes, space};
 
-const NFS: u32 = 100_003;
-const MOUNT: u32 = 100_005;
-/// Of both.
-const VERSION: u32 = 3;
+const PORTMAP: u32 = 100_000;
+const PORTMAP_VERSION: u32 = 2;
 
 /// Bytes of a reply that is none of many bytes.
 const REPLY_BYTES: usize = 512;
@@ -35,9 +36,9 @@ pub fn reply_bytes(call: &Call) -> usize {
     REPLY_BYTES + wanted.unwrap_or(0) as usize
 }
 
-/// Whether a call is one to MOUNT, which is all that is answered to datagrams.
-pub fn is_mount(call: &Call) -> bool {
-    call.program == MOUNT
+/// Whether a call is one to MOUNT or to the portmapper, which are answered to datagrams.
+pub fn is_for_datagrams(call: &Call) -> bool {
+    matches!(call.program, MOUNT | PORTMAP)
 }
 
 /// Whether a call does something that a second time would not be the same.
@@ -48,6 +49,26 @@ fn acts(procedure: u32) -> bool {
 
 /// Answers a call, of which `record` is all.
 pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Reply {
+    let Some(watch) = desk.watch.clone() else { return find(desk, client, call, record).await };
+    let procedure = match call.program {
+        NFS => watch::of_nfs(call.procedure),
+        MOUNT => watch::of_mount(call.procedure),
+        PORTMAP => watch::of_portmap(),
+        _ => watch::of_none(),
+    };
+    let has_status = matches!((call.program, call.procedure), (NFS, _) | (MOUNT, 1));
+    let received = record.len() as u64;
+    let begun = (watch.begin)();
+    let mut work = Scope::new(Some(begun), Box::pin(find(desk, client, call, record)));
+    let reply = (&mut work).await;
+    let mut stages = work.stages.unwrap_or(begun);
+    stages.settle();
+    let (outcome, sent) = (reply.outcome(has_status), (reply.head.len() + reply.data.len()) as u64);
+    (watch.end)(Ended { procedure, outcome, stages, received, sent });
+    reply
+}
+
+async fn find(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Reply {
     match (call.program, call.version) {
         (NFS, VERSION) if acts(call.procedure) => {
             let checksum = checksum(&record);
@@ -58,7 +79,9 @@ pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) 
         }
         (NFS, VERSION) => nfs(&desk, &client, &call).await,
         (MOUNT, VERSION) => mount(&desk, &client, &call).await,
+        (PORTMAP, PORTMAP_VERSION) => ports(&desk, &call),
         (NFS | MOUNT, _) => rpc::no_version(call.xid, VERSION),
+        (PORTMAP, _) => rpc::no_version(call.xid, PORTMAP_VERSION),
         _ => rpc::no_program(call.xid),
     }
 }
@@ -103,6 +126,18 @@ async fn mount(desk: &Desk, client: &Client, call: &Call) -> Reply {
         3 => mount::umnt(arguments, result),
         4 => mount::umntall(&arguments, result),
         5 => mount::export(desk, client, arguments, result).await,
+        _ => return rpc::no_procedure(call.xid),
+    };
+    done.unwrap_or_else(|refusal| refusal.reply(call.xid, 0))
+}
+
+fn ports(desk: &Desk, call: &Call) -> Reply {
+    let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
+    let done = match call.procedure {
+        0 => nothing(&arguments, result),
+        1 | 2 => portmap::set(arguments, result),
+        3 => portmap::getport(arguments, result, desk.port),
+        4 => portmap::dump(&arguments, result, desk.port),
         _ => return rpc::no_procedure(call.xid),
     };
     done.unwrap_or_else(|refusal| refusal.reply(call.xid, 0))

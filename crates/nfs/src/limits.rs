@@ -1,6 +1,11 @@
-//! How much clients may ask for, and how much memory that takes.
+//! What clients may ask for, how much of it, and how much memory that takes.
 
 use std::time::Duration;
+
+/// Programs, and the version in which both are here.
+pub const NFS: u32 = 100_003;
+pub const MOUNT: u32 = 100_005;
+pub const VERSION: u32 = 3;
 
 /// Bytes of one READ or WRITE, and of a part of a listing.
 pub const IO_BYTES: u32 = 1 << 20;

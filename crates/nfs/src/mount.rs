@@ -1,6 +1,7 @@
 //! MOUNT, version 3: from a path to a handle.
 
 use cairn_base::Result;
+use cairn_fs::ops::exports::ListedExport;
 use cairn_posix::{Found, Kind};
 
 use crate::desk::{Client, Desk};
@@ -28,15 +29,16 @@ fn of_mount(status: Status) -> Status {
     }
 }
 
-/// A bucket that is exported to the client, or a directory in it.
+/// What is exported to the client, or a directory in it.
 async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::BYTES], Status> {
     let path = path.strip_prefix(b"/").ok_or(Status::NOENT)?;
-    let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-    let bucket = names.next().ok_or(Status::ACCES)?;
+    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    let names: Vec<&[u8]> = names.collect();
     let exports = desk.exports(client).await.map_err(|error| Status::of(&error))?;
-    let export = exports.into_iter().find(|export| export.bucket.as_bytes() == bucket);
+    let below = exports.iter().find_map(|export| Some((export, below(export, &names)?)));
     // Whether there is such a bucket is not for everybody.
-    let mut place = desk.top(client, export.ok_or(Status::ACCES)?);
+    let (export, names) = below.ok_or(Status::ACCES)?;
+    let mut place = desk.top(client, export).await?;
     for name in names {
         let found = desk.posix.lookup(place.who(), place.ino, name).await;
         place.ino = match found.map_err(|error| Status::of_name(&error))? {
@@ -50,6 +52,12 @@ async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::
         Kind::Directory => Ok(desk.handle(&place, place.ino)),
         _ => Err(Status::NOTDIR),
     }
+}
+
+/// The names behind those of an export.
+fn below<'a, 'b>(export: &ListedExport, names: &'a [&'b [u8]]) -> Option<&'a [&'b [u8]]> {
+    let top: Vec<&[u8]> = export.bucket.as_bytes().split(|byte| *byte == b'/').collect();
+    if names.starts_with(&top) { names.get(top.len()..) } else { None }
 }
 
 /// Who has mounted what is not remembered: nothing depends on it.

@@ -219,6 +219,7 @@ pub fn start(
     let public_acl = sockets.public_acl;
     let config = S3Config { domains, classes, public_acl, ..S3Config::default() };
     let s3_door = s3::service(fs.clone(), Arc::clone(admit), &metrics, config);
+    let counted = Arc::clone(&metrics);
     let mut http_door = HttpDoor::new(Arc::clone(admit), metrics, offers.redirects);
     if let Some(mounts) = offers.mounts {
         http_door = http_door.with_mounts(mounts);
@@ -228,7 +229,8 @@ pub fn start(
     served.spawn(serve::serve(http, http_door, serving, stopped.clone()));
     if let Some(bound) = nfs {
         let missing = || Failure::new("the NFS door has no key for handles");
-        served.spawn(bound.serve(fs, offers.handles.ok_or_else(missing)?, most, stopped)?);
+        let key = offers.handles.ok_or_else(missing)?;
+        served.spawn(bound.serve(fs, key, most, (&counted, stopped))?);
     }
     if let Some(tls) = tls {
         // Never ends by itself.

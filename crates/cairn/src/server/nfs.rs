@@ -6,10 +6,11 @@ use std::sync::Arc;
 use cairn_auth::{HandleKey, Network};
 use cairn_base::rng::RealRng;
 use cairn_fs::Fs;
-use cairn_nfs::{Desk, Options};
+use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Sockets, Watch};
 use tokio::net::{TcpSocket, UdpSocket};
 use tokio::sync::watch;
 
+use cairn_doors::metrics::Metrics;
 use cairn_doors::serve;
 
 use crate::failure::{Failure, Result};
@@ -28,6 +29,10 @@ pub struct NfsArgs {
     /// this machine there must be one
     #[arg(long, value_name = "NETWORK", requires = "nfs", value_parser = network)]
     nfs_client: Vec<Network>,
+    /// Where clients ask for the port of the NFS door, such as 0.0.0.0:111. Without this they must be
+    /// told the port
+    #[arg(long, value_name = "ADDR", requires = "nfs")]
+    nfs_portmap: Option<SocketAddr>,
     /// Mean it where a network of --nfs-client is that of all addresses
     #[arg(long, requires = "nfs")]
     nfs_any_client: bool,
@@ -39,8 +44,7 @@ fn network(text: &str) -> Result<Network, String> {
 
 /// The sockets of the door. Connections are refused until it is served.
 pub struct Bound {
-    socket: TcpSocket,
-    datagrams: UdpSocket,
+    sockets: Vec<(TcpSocket, UdpSocket)>,
     clients: Arc<[Network]>,
     pub address: SocketAddr,
 }
@@ -50,12 +54,14 @@ impl NfsArgs {
     pub fn listen(&self) -> Result<Option<Bound>> {
         let Some(address) = self.nfs else { return Ok(None) };
         let clients = self.clients(address)?;
-        let failed = |error| Failure::new(format!("NFS door on {address}: {error}"));
-        let socket = serve::bind(address).map_err(failed)?;
-        let address = socket.local_addr()?;
-        let datagrams = std::net::UdpSocket::bind(address).map_err(failed)?;
-        datagrams.set_nonblocking(true)?;
-        let datagrams = UdpSocket::from_std(datagrams)?;
+        let first = bind(address)?;
+        let address = first.0.local_addr()?;
+        let mut sockets = vec![first];
+        if let Some(portmap) = self.nfs_portmap {
+            // It is as open as the door is.
+            self.clients(portmap)?;
+            sockets.push(bind(portmap)?);
+        }
         if !address.ip().is_loopback() {
             tracing::warn!(
                 %address,
@@ -63,7 +69,7 @@ impl NfsArgs {
                  encryption, and who is in a network of --nfs-client may be whom it likes there"
             );
         }
-        Ok(Some(Bound { socket, datagrams, clients, address }))
+        Ok(Some(Bound { sockets, clients, address }))
     }
 
     /// # Errors
@@ -91,6 +97,15 @@ impl NfsArgs {
     }
 }
 
+/// Sockets for streams and for datagrams, of one port.
+fn bind(address: SocketAddr) -> Result<(TcpSocket, UdpSocket)> {
+    let failed = |error| Failure::new(format!("NFS door on {address}: {error}"));
+    let socket = serve::bind(address).map_err(failed)?;
+    let datagrams = std::net::UdpSocket::bind(socket.local_addr()?).map_err(failed)?;
+    datagrams.set_nonblocking(true)?;
+    Ok((socket, UdpSocket::from_std(datagrams)?))
+}
+
 impl Bound {
     /// Takes connections until `stopped`.
     pub fn serve(
@@ -98,14 +113,44 @@ impl Bound {
         fs: &Fs,
         key: HandleKey,
         connections: usize,
-        stopped: &watch::Receiver<bool>,
+        (metrics, stopped): (&Arc<Metrics>, &watch::Receiver<bool>),
     ) -> Result<impl Future<Output = ()> + Send + 'static> {
-        let Bound { socket, datagrams, clients, .. } = self;
-        let listener = serve::begin(socket)?;
-        let desk = Desk::new(fs.clone(), key, &RealRng, tokio::runtime::Handle::current());
+        let Bound { sockets, clients, address } = self;
+        let (mut listeners, mut datagrams) = (Vec::new(), Vec::new());
+        for (socket, socket_of_datagrams) in sockets {
+            listeners.push(serve::begin(socket)?);
+            datagrams.push(socket_of_datagrams);
+        }
+        let sockets = Sockets { listeners, datagrams };
+        let runtime = tokio::runtime::Handle::current();
+        let desk = Desk::new(
+            fs.clone(),
+            key,
+            &RealRng,
+            runtime,
+            (address.port(), Some(counting(metrics))),
+        );
         let options = Options { clients, connections: connections.min(CONNECTIONS) };
-        Ok(cairn_nfs::serve(listener, Some(datagrams), desk, options, stopped.clone()))
+        Ok(cairn_nfs::serve(sockets, desk, options, stopped.clone()))
     }
+}
+
+/// Has calls counted as requests of the other doors are.
+fn counting(metrics: &Arc<Metrics>) -> Watch {
+    let verbs = PROCEDURES.map(|name| metrics.verb("nfs", name));
+    let observer = Arc::clone(metrics.observer());
+    let end = move |ended: Ended| {
+        let Some(stats) = verbs.get(ended.procedure) else { return };
+        let status = match ended.outcome {
+            Outcome::Fine => 200,
+            Outcome::Refused => 400,
+            Outcome::NotNow => 503,
+            Outcome::Failed => 500,
+        };
+        stats.received(ended.received);
+        stats.record(status, &ended.stages, ended.sent);
+    };
+    Watch { begin: Arc::new(move || observer.begin_alone()), end: Arc::new(end) }
 }
 
 #[cfg(test)]
@@ -114,7 +159,8 @@ mod tests {
 
     fn args(nfs: &str, clients: &[&str], nfs_any_client: bool) -> NfsArgs {
         let nfs_client = clients.iter().map(|text| Network::parse(text).unwrap()).collect();
-        NfsArgs { nfs: Some(nfs.parse().unwrap()), nfs_client, nfs_any_client }
+        let nfs = Some(nfs.parse().unwrap());
+        NfsArgs { nfs, nfs_client, nfs_portmap: None, nfs_any_client }
     }
 
     #[test]

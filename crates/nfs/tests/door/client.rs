@@ -173,8 +173,11 @@ impl Client {
 
     /// Calls what should be there. Returns what follows in the reply.
     pub async fn call(&mut self, program: u32, procedure: u32, args: Args) -> Res {
+        self.call_version((program, 3, procedure), args).await
+    }
+
+    pub async fn call_version(&mut self, of: (u32, u32, u32), args: Args) -> Res {
         self.xid += 1;
-        let of = (program, 3, procedure);
         let call = call(self.xid, of, (self.uid, self.gid), &args);
         let mut res = self.ask(&call).await;
         let head = [(); 5].map(|()| res.number());
