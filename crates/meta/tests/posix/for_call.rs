@@ -27,7 +27,7 @@ fn rows(store: &Store) -> usize {
 #[test]
 fn a_step_is_done_once_and_no_step_after_a_later_one() {
     let mut store = Store::new(1);
-    let top = store.bucket("bucket", BucketKind::Http);
+    let top = store.bucket("bucket", BucketKind::Posix);
     let make = |number| ForCall { call: call(number, 0), verb: mkdir(top, "made") };
     let Once::Done((made, _)) = store.run(make(5)).unwrap() else { panic!("done before") };
     let Once::Before(before) = store.run(make(5)).unwrap() else { panic!("done again") };
@@ -53,7 +53,7 @@ fn a_step_is_done_once_and_no_step_after_a_later_one() {
 #[test]
 fn a_call_is_kept_for_a_while_and_then_forgotten() {
     let mut store = Store::new(2);
-    let top = store.bucket("bucket", BucketKind::Http);
+    let top = store.bucket("bucket", BucketKind::Posix);
     store.file(top, "file");
     let remove =
         || ForCall { call: call(9, 0), verb: Unlink { parent: top, name: b"file".to_vec() } };
@@ -71,7 +71,7 @@ fn a_call_is_kept_for_a_while_and_then_forgotten() {
 fn what_is_kept_of_a_client_is_bounded_and_forgotten_page_by_page() {
     let mut store = Store::new(3);
     store.forgetful = false;
-    let top = store.bucket("bucket", BucketKind::Http);
+    let top = store.bucket("bucket", BucketKind::Posix);
     let ways = Calls::WAYS as u16;
     for number in 0..3 * ways {
         // All of one set.
