@@ -1,9 +1,9 @@
-//! The portmapper (RFC 1833), version 2: on which port of this machine a program is. It knows those of
-//! this door, and takes no others.
+//! The portmapper (RFC 1833), version 2: on which port of this machine a program is. It knows those
+//! of this door, and takes no others.
 
 use crate::limits::{MOUNT, NFS, VERSION};
 use crate::status::Done;
-use crate::xdr::{Reader, Writer};
+use crate::xdr::{Garbage, Reader, Writer};
 
 const TCP: u32 = 6;
 const UDP: u32 = 17;
@@ -36,7 +36,7 @@ pub fn dump(arguments: &Reader, mut result: Writer, port: u16) -> Done {
 }
 
 /// Who asks for a port leaves that out.
-fn mapping(arguments: &mut Reader) -> Result<[u32; 3], crate::xdr::Garbage> {
+fn mapping(arguments: &mut Reader) -> Result<[u32; 3], Garbage> {
     let asked = [arguments.number()?, arguments.number()?, arguments.number()?];
     let _port = arguments.number()?;
     Ok(asked)

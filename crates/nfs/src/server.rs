@@ -58,8 +58,8 @@ impl Drop for Counted {
     }
 }
 
-/// Where clients come in: NFS, MOUNT and the portmapper are the same on all listeners; datagrams are
-/// for the latter two.
+/// Where clients come in: NFS, MOUNT and the portmapper are on all listeners; datagrams are for the
+/// latter two.
 pub struct Sockets {
     pub listeners: Vec<TcpListener>,
     pub datagrams: Vec<UdpSocket>,

@@ -59,8 +59,8 @@ impl Who {
     }
 
     /// The same with a call: of what takes several steps, those are done that were not done before,
-    /// in this order: what makes something, what cuts it, what sets its attributes. They are counted
-    /// from the step of the call on.
+    /// in this order: what makes something, what cuts it, what sets its attributes. They are
+    /// counted from the step of the call on.
     pub fn for_call(self, call: CallId) -> Who {
         Who { call: Some(call), ..self }
     }

@@ -29,8 +29,8 @@ pub struct NfsArgs {
     /// this machine there must be one
     #[arg(long, value_name = "NETWORK", requires = "nfs", value_parser = network)]
     nfs_client: Vec<Network>,
-    /// Where clients ask for the port of the NFS door, such as 0.0.0.0:111. Without this they must be
-    /// told the port
+    /// Where clients ask for the port of the NFS door, such as 0.0.0.0:111. Without this they must
+    /// be told the port
     #[arg(long, value_name = "ADDR", requires = "nfs")]
     nfs_portmap: Option<SocketAddr>,
     /// Mean it where a network of --nfs-client is that of all addresses

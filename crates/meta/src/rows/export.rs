@@ -37,8 +37,8 @@ pub struct Export {
     /// Where clients may be.
     pub clients: Vec<Network>,
     pub created: Timestamp,
-    /// The directory that is exported; 0 for the whole bucket. What knows no such exports is told of
-    /// none.
+    /// The directory that is exported; 0 for the whole bucket. Not on the wire: who knows no such
+    /// exports is told of none.
     #[serde(skip)]
     pub top: Ino,
     /// Where that was in the bucket, to be shown.
