@@ -30,18 +30,19 @@ class ClusterFailed(Exception):
 class Cluster:
     """`with Cluster() as cluster:` starts all of it and waits until it is whole.
 
-    `disks` maps names of nodes to directories, for those that are to be elsewhere.
+    `disks` maps names of nodes to directories, for those that are to be elsewhere. With `nfs` all
+    gateways have an NFS door; that is for clusters without `netns`.
     """
 
     def __init__(self, chunkservers=3, gateways=2, masters=1, postgres=False, netns=False,
-                 repair_after=5, disks=None, replicas=3):  # fmt: skip
+                 repair_after=5, disks=None, replicas=3, nfs=False):  # fmt: skip
         self.work = scratch("cluster")
         self.network = Network() if netns else None
         self.names = [f"m{n + 1}" for n in range(masters)]
         self.others = [f"c{n + 1}" for n in range(chunkservers)]
         self.others += [f"g{n + 1}" for n in range(gateways)]
         self.has_postgres, self.repair_after = postgres, repair_after
-        self.disks, self.replicas = disks or {}, replicas
+        self.disks, self.replicas, self.has_nfs = disks or {}, replicas, nfs
         self.nodes, self.database = {}, None
         self.keep = bool(os.environ.get("CAIRN_TEST_KEEP"))
         self.open = contextlib.ExitStack()
@@ -92,8 +93,8 @@ class Cluster:
             host, ports = self.network.add(name), [PORT, S3_PORT, HTTP_PORT]
             within = self.network.within(name)
         else:
-            host, ports = "127.0.0.1", free_ports(3)
-        address, s3, http = (f"{host}:{port}" for port in ports)
+            host, ports = "127.0.0.1", free_ports(4)
+        address, s3, http, *more = (f"{host}:{port}" for port in ports)
         node = Node(name, role, directory, self.work / f"{name}.log", [], within)
         node.arguments = {
             "master": ["--listen", address, "--repair-after", str(self.repair_after)],
@@ -102,6 +103,9 @@ class Cluster:
         }[role]
         if self.database and role == "master":
             node.arguments += ["--meta", self.database.url]
+        if self.has_nfs and role == "gateway":
+            node.nfs = more[0]
+            node.arguments += ["--nfs", node.nfs]
         node.address, node.s3, node.http = address, f"http://{s3}", f"http://{http}"
         self.nodes[name] = node
         return node

@@ -23,7 +23,7 @@ class Node:
         self.arguments, self.within = list(arguments), list(within)
         self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET)
         self.id = None  # as `cairn cluster status` calls it
-        self.address = self.s3 = self.http = None
+        self.address = self.s3 = self.http = self.nfs = None
         self.process = None
         self.ended = []  # how it ended by itself
 

@@ -2,9 +2,14 @@
 
 import json
 import os
+import socket
 import subprocess
 
-from harness.doors import Http
+import pytest
+from harness.doors import S3, Http
+from harness.metrics import total
+
+from nfs.conftest import Nfs
 
 
 def url(nfs, path):
@@ -58,7 +63,8 @@ def test_exports_are_for_whom_they_say(nfs, exported):
     assert refused.returncode == 1 and "--any-client" in refused.stderr
     assert nfs.cairn(*add, "10.0.0.1/8", ok=False).returncode == 1
     assert nfs.cairn("export", "add", exported, "--as", "root", ok=False).returncode == 2
-    assert nfs.cairn("export", "add", f"{exported}/a", *add[3:], "::1", ok=False).returncode == 2
+    assert nfs.cairn("export", "add", f"{exported}/a", *add[3:], "::1", ok=False).returncode == 1
+    assert nfs.cairn("export", "add", f"{exported}/..", *add[3:], "::1", ok=False).returncode == 2
     unknown = ["export", "add", exported, "--as", "nobody", "--client", "::1"]
     assert "nobody" in nfs.cairn(*unknown, ok=False).stderr
     assert nfs.cairn("export", "list", "--json").stdout == ""
@@ -75,3 +81,48 @@ def test_exports_survive_a_crash_and_are_whole(nfs, exported):
     assert nfs.fsck()[0] == 0
     nfs.restart()
     assert names(nfs, f"{exported}/") == {}
+
+
+def test_a_directory_is_exported(nfs, exported):
+    http = Http(nfs.http)
+    for path in ("a/b/in", "a/out"):
+        assert http.object("PUT", exported, path, body=b"x").status == 201
+    nfs.cairn("export", "remove", exported)
+    nfs.cairn("export", "add", f"{exported}/a/b", "--client", "127.0.0.0/8", "--as", "root")
+    shown = json.loads(nfs.cairn("export", "list", "--json").stdout)
+    assert shown["bucket"] == f"{exported}/a/b"
+    assert names(nfs, f"{exported}/a/b/") == {"in": 1}
+    assert program("nfs-ls", url(nfs, f"{exported}/a/"), ok=False).returncode != 0
+    assert nfs.cairn("export", "remove", f"{exported}/a/b", ok=False).returncode == 2
+    nfs.cairn("export", "remove", exported)
+
+
+def can_bind(port):
+    with socket.socket() as one, socket.socket(type=socket.SOCK_DGRAM) as other:
+        try:
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.skipif(not can_bind(111), reason="port 111 is taken, or not for this user")
+def test_the_portmapper_tells_the_port():
+    with Nfs(args=["--nfs", "127.0.0.1:0", "--nfs-portmap", "127.0.0.1:111"]) as server:
+        S3(server.s3).create_bucket("photos")
+        to = ["--client", "127.0.0.0/8", "--as", "root", "--squash", "none"]
+        server.cairn("export", "add", "photos", *to)
+        assert Http(server.http).object("PUT", "photos", "a", body=b"x").status == 201
+        listed = program("nfs-ls", "nfs://127.0.0.1/photos/?uid=0&gid=0").stdout
+        assert listed.decode().split()[-1] == "a"
+
+
+def test_calls_are_counted(nfs, exported):
+    assert names(nfs, f"{exported}/") == {}
+    text = Http(nfs.http).request("GET", "/metrics").body.decode()
+    calls = "cairn_requests_total"
+    assert total(text, calls, door="nfs", verb="mount_mnt", status="2xx") >= 1
+    assert total(text, calls, door="nfs", verb="readdirplus", status="2xx") >= 1
+    assert total(text, "cairn_request_seconds_sum", door="nfs", verb="readdirplus") > 0
+    assert total(text, "cairn_stage_seconds_sum", door="nfs", stage="meta") > 0

@@ -52,7 +52,15 @@ impl Observer {
 
     /// The stages of a request that begins.
     pub fn begin(&self, headers: &HeaderMap) -> Stages {
-        let trace = self.traces.next(timing::traceparent(headers));
+        self.start(self.traces.next(timing::traceparent(headers)))
+    }
+
+    /// Of one whose client knows no traces.
+    pub fn begin_alone(&self) -> Stages {
+        self.start(self.traces.next(None))
+    }
+
+    fn start(&self, trace: Trace) -> Stages {
         // What nobody takes is not sampled.
         let sampled = trace.sampled && self.export.is_some();
         Stages::start(Trace { sampled, ..trace })

@@ -15,6 +15,7 @@ use crate::ops::body::Data;
 use crate::ops::coalesce::ReadChunk;
 use crate::ops::copy_range::CopyRange;
 use crate::ops::edit::COALESCE_BYTES;
+use crate::ops::for_call::{CallId, ForCall, Once};
 use crate::ops::getattr::Access;
 use crate::ops::open_object::OpenInode;
 use crate::ops::truncate::{Extend, PunchHole, Truncate};
@@ -201,6 +202,25 @@ impl Fs {
                 self.run(caller, Truncate { ino, session, opened, spare, size }).await?;
             if !truncated.more {
                 return Ok(truncated.inode);
+            }
+        }
+    }
+
+    /// As [`Fs::truncate`], for a call: `None` if that was done before.
+    pub async fn truncate_for(
+        &self,
+        caller: &Caller,
+        call: CallId,
+        (ino, opened): (Ino, bool),
+        size: u64,
+    ) -> Result<Option<Inode>> {
+        loop {
+            let (session, spare) = (self.session(), self.inner.new_body());
+            let verb = Truncate { ino, session, opened, spare, size };
+            match self.run(caller, ForCall { call, verb }).await? {
+                Once::Done(truncated) if !truncated.more => return Ok(Some(truncated.inode)),
+                Once::Done(_) => {}
+                Once::Before(_) => return Ok(None),
             }
         }
     }

@@ -11,6 +11,7 @@ use cairn_meta::Meta;
 
 use crate::Fs;
 use crate::garbage::{Abandoned, Looks};
+use crate::ops::for_call::ForgetCalls;
 use crate::ops::gc::{DrainStep, Drained, ForgetFreed, FreeOrphans, ListDrains, ListFreed};
 use crate::ops::lock::ReleaseAll;
 use crate::ops::put_object::AbandonBody;
@@ -75,6 +76,7 @@ impl Fs {
             self.count_unknown(caller, &mut report).await?;
         }
         if !dry_run {
+            self.forget_calls(caller).await?;
             report.blocks_deleted += self.drop_abandoned().await?;
             self.inner.readers.advance(self.inner.meta.settled_batch());
             self.free_blocks(caller, &mut report).await?;
@@ -82,6 +84,17 @@ impl Fs {
         let waiting = ListFreed { before: u64::MAX, limit: PAGE };
         report.blocks_waiting = self.read(caller, waiting).await?.len() as u64;
         Ok(report)
+    }
+
+    /// Forgets what was done for clients that have done nothing of late.
+    async fn forget_calls(&self, caller: &Caller) -> Result<()> {
+        let mut after = None;
+        loop {
+            after = self.run(caller, ForgetCalls { after }).await?;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     async fn drain_all(&self, caller: &Caller, dry_run: bool, report: &mut GcReport) -> Result<()> {

@@ -91,7 +91,7 @@ pub fn mount(
     let kernel = Arc::new(Kernel::default());
     let (dirty_bytes, opens_nothing) =
         (options.dirty_bytes, options.read_only && options.local_locks);
-    let kept = cairn_posix::Options { dirty_bytes, opens_nothing };
+    let kept = cairn_posix::Options { dirty_bytes, dirty_bytes_each: dirty_bytes, opens_nothing };
     let posix = Posix::new(fs, caller, runtime.clone(), Arc::clone(&kernel) as _, kept);
     let threads = options.threads.max(1);
     let mut config = Config::default();

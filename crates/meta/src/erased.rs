@@ -31,7 +31,7 @@ impl<V: Verb> AnyVerb for V {
 }
 
 /// Runs a verb for its caller: the only way for a verb from outside to rows.
-fn apply<V: Verb>(verb: &V, view: &mut View<'_>, context: &Context) -> Result<V::Reply, Stop> {
+pub fn apply<V: Verb>(verb: &V, view: &mut View<'_>, context: &Context) -> Result<V::Reply, Stop> {
     before(&V::NEEDS, view, context)?;
     let reply = verb.apply(view, context)?;
     V::NEEDS.check(V::NAME, view.allowed())?;
@@ -41,7 +41,7 @@ fn apply<V: Verb>(verb: &V, view: &mut View<'_>, context: &Context) -> Result<V:
 fn before(needs: &Needs, view: &mut View<'_>, context: &Context) -> Result<(), Error> {
     match needs {
         Needs::Store(action) => context.authorize(view, *action, Resource::Store),
-        Needs::All(_) | Needs::Some(_) | Needs::Nothing(_) => Ok(()),
+        Needs::All(_) | Needs::Some(_) | Needs::Once(_) | Needs::Nothing(_) => Ok(()),
     }
 }
 

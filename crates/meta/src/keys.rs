@@ -268,6 +268,22 @@ pub fn locked_parts(locked_key: &[u8]) -> Option<(SessionId, Ino)> {
     Some((session, Ino(u64::from_be_bytes(ino.try_into().ok()?))))
 }
 
+/// `a <address> <set>`: some calls of a client that were done.
+pub fn calls(client: [u8; 16], set: u16) -> Bytes {
+    key(&[b"a", &client, &set.to_be_bytes()])
+}
+
+/// Those of all clients, behind a key.
+pub fn calls_after(after: Option<&Bytes>) -> (Bytes, Bytes) {
+    let start = after.map_or_else(|| key(&[b"a"]), |after| key(&[after, b"\0"]));
+    (start, Bytes::from_static(b"b"))
+}
+
+/// Whether a key is of calls of a client.
+pub fn is_of_calls(calls_key: &[u8]) -> bool {
+    calls_key.len() == 1 + 16 + 2
+}
+
 /// `z b <body>`: a body to drain.
 pub fn drain_body(body: BodyId) -> Bytes {
     key(&[b"zb", &body.to_bytes()])

@@ -4,6 +4,7 @@
 
 use cairn_base::{BodyId, Error, Result, SessionId};
 
+use crate::ops::for_call::{Callable, ForCall};
 use crate::ops::*;
 use crate::rows::Content;
 use crate::shown::Shown;
@@ -53,6 +54,19 @@ pub fn check<V: Mounted>(verb: &V, session: SessionId, wanted: Use) -> Result<()
         return Err(Error::Denied(format!("body {spare} is not of session {session}")));
     }
     Ok(())
+}
+
+/// Calls are of clients of a gateway.
+impl<V: Callable> Mounted for ForCall<V> {
+    const USE: Use = Use::Never;
+
+    fn own(&self) -> Own {
+        Own::default()
+    }
+
+    fn show(&self, _: &mut Shown<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
+        Err(Error::Denied(format!("{} for a call is not for a mount", Self::NAME)).into())
+    }
 }
 
 /// Verbs for nodes only.
@@ -198,9 +212,13 @@ never! {
     delete_object::DeleteObject,
     delete_object::DeleteObjects,
     exports::AddExport,
+    exports::AddExportAt,
     exports::FindExport,
+    exports::FindExportAt,
     exports::ListExports,
     exports::RemoveExport,
+    for_call::FindCall,
+    for_call::ForgetCalls,
     gc::DrainStep,
     gc::ForgetFreed,
     gc::FreeOrphans,

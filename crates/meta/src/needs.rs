@@ -21,11 +21,21 @@ pub enum Needs {
     All(ActionSet),
     /// To do some of this: the fields of the verb say what.
     Some(ActionSet),
+    /// To do all of this, or nothing where it was done before.
+    Once(ActionSet),
     /// No action, because of this.
     Nothing(&'static str),
 }
 
 impl Needs {
+    /// The same of a verb that is not run again where it was run before.
+    pub const fn or_done_before(self) -> Needs {
+        match self {
+            Needs::All(actions) => Needs::Once(actions),
+            other => other,
+        }
+    }
+
     /// Whether this is what was allowed.
     ///
     /// # Errors
@@ -35,6 +45,7 @@ impl Needs {
             Needs::Store(action) => allowed == ActionSet::of(&[*action]),
             Needs::All(actions) => allowed == *actions,
             Needs::Some(actions) => !allowed.is_empty() && actions.contains(allowed),
+            Needs::Once(actions) => allowed.is_empty() || allowed == *actions,
             Needs::Nothing(_) => allowed.is_empty(),
         };
         if is_met {
@@ -71,6 +82,9 @@ mod tests {
             (some, of(&[GetObject, PutObject]), true),
             (some, of(&[DeleteObject]), false),
             (some, ActionSet::NONE, false),
+            (all.or_done_before(), of(&[GetObject, PutObject]), true),
+            (all.or_done_before(), of(&[GetObject]), false),
+            (all.or_done_before(), ActionSet::NONE, true),
             (nothing, ActionSet::NONE, true),
             (nothing, of(&[GetObject]), false),
             (Needs::Store(GetObject), of(&[GetObject]), true),

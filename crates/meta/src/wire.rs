@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::erased::{AnyReply, AnyVerb};
 use crate::mounts::{self, Mounted, Use};
 use crate::needs::{Declared, Needs};
+use crate::ops::for_call::ForCall;
 use crate::ops::*;
 use crate::rows::{Extent, Place};
 use crate::shown::Shown;
@@ -100,7 +101,7 @@ macro_rules! verbs {
         pub fn receive(number: u16, bytes: &[u8]) -> Result<Arc<dyn ReceivedVerb>> {
             match number {
                 $($number => Ok(Arc::new(decode::<$module::$verb>(bytes)?)),)*
-                _ => Err(Error::NotImplemented(format!("operation {number}"))),
+                _ => receive_for_call(number, bytes),
             }
         }
 
@@ -119,6 +120,7 @@ macro_rules! verbs {
 
 /// The name of the verb `number`, to be shown.
 pub fn name(number: u16) -> &'static str {
+    let number = number & !FOR_CALL;
     NUMBERS.iter().find(|(of, _)| *of == number).map_or("unknown", |(_, name)| name)
 }
 
@@ -238,6 +240,41 @@ verbs! {
     561 => exports::RemoveExport, store(ManageExports);
     562 => exports::ListExports, store(ManageExports);
     563 => exports::FindExport, store(Operate);
+    564 => exports::AddExportAt, store(ManageExports);
+    565 => exports::FindExportAt, store(Operate);
+    576 => for_call::FindCall, store(Operate);
+    577 => for_call::ForgetCalls, store(CollectGarbage);
+}
+
+/// Set in the number of a verb that is run for a call of a client.
+const FOR_CALL: u16 = 1 << 15;
+
+macro_rules! for_calls {
+    ($($module:ident::$verb:ident,)*) => {
+        $(impl WireVerb for ForCall<$module::$verb> {
+            const NUMBER: u16 = FOR_CALL | $module::$verb::NUMBER;
+        })*
+
+        fn receive_for_call(number: u16, bytes: &[u8]) -> Result<Arc<dyn ReceivedVerb>> {
+            $(if number == <ForCall<$module::$verb>>::NUMBER {
+                return Ok(Arc::new(decode::<ForCall<$module::$verb>>(bytes)?));
+            })*
+            Err(Error::NotImplemented(format!("operation {number}")))
+        }
+    };
+}
+
+for_calls! {
+    create::Create,
+    create::Mknod,
+    link::Link,
+    mkdir::Mkdir,
+    rename::Rename,
+    rmdir::Rmdir,
+    setattr::Setattr,
+    symlink::Symlink,
+    truncate::Truncate,
+    unlink::Unlink,
 }
 
 /// What is sent for `value`.
@@ -283,6 +320,7 @@ pub fn published(number: u16, fields: &[u8]) -> Result<Vec<BlockId>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::for_call::CallId;
     use cairn_auth::{
         Caller, CredentialId, Holder, Origin, Posix, Principal, RelayedCaller, Rights,
     };
@@ -398,6 +436,7 @@ mod tests {
             let needs = match needs {
                 Needs::Store(action) => format!("{action}, of the store"),
                 Needs::Nothing(why) => format!("nothing: {why}"),
+                Needs::Once(_) => unreachable!("verbs for calls are in no list"),
                 Needs::All(actions) => actions.to_string(),
                 Needs::Some(all) if *all == ActionSet::of(Action::ALL) => {
                     "what it asks about".to_owned()
@@ -423,6 +462,12 @@ mod tests {
         let bytes = encode(&lookup::Lookup { parent: Ino(7), name: b"x".to_vec() });
         assert_eq!(receive(lookup::Lookup::NUMBER, &bytes.unwrap()).unwrap().name(), "lookup");
         assert_eq!(receive(1, &[]).err().unwrap().kind(), "not_implemented");
+        assert_eq!(receive(FOR_CALL | 1, &[]).err().unwrap().kind(), "not_implemented");
+        let call = CallId { client: [1; 16], checksum: [2; 16], step: 3 };
+        let verb = mkdir::Mkdir { parent: Ino(7), name: b"x".to_vec(), mode: 0, umask: 0 };
+        let (number, bytes) = (<ForCall<mkdir::Mkdir>>::NUMBER, encode(&ForCall { call, verb }));
+        assert_eq!(receive(number, &bytes.unwrap()).unwrap().traits().number, number);
+        assert_eq!(name(number), "mkdir");
     }
 
     proptest! {

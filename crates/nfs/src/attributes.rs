@@ -65,6 +65,16 @@ pub fn write_around(writer: &mut Writer, bucket: BucketId, around: &Around) {
     write_after(writer, bucket, around.after.as_ref());
 }
 
+/// How a change of names in directories went. A name that is not found in a directory that is gone
+/// is not what is missing.
+pub fn of_children(done: Result<(), Status>, around: &[Around]) -> Status {
+    match done {
+        Err(Status::NOENT) if around.iter().any(|around| around.after.is_none()) => Status::STALE,
+        Err(status) => status,
+        Ok(()) => Status::OK,
+    }
+}
+
 /// `sattr3`: what is to be set, or that it cannot be.
 pub fn read(arguments: &mut Reader) -> Result<Result<Changes, Status>, Garbage> {
     let mut number = || arguments.flag()?.then(|| arguments.number()).transpose();

@@ -143,7 +143,7 @@ impl Connection {
                 Incoming::Refused(reply) => self.reply(reply),
                 Incoming::Call(call) => {
                     let bytes = record.len() + reply_bytes(&call);
-                    let client = Client { address: self.address, identity: call.identity.clone() };
+                    let client = Client::new(self.address, call.identity.clone());
                     let work = answer(Arc::clone(&self.desk), client, call, record);
                     self.begin(Box::pin(work), bytes);
                 }

@@ -9,7 +9,7 @@ use crate::attributes::{write_after, write_around};
 use crate::desk::{Client, Desk, Place, READING, WRITING};
 use crate::limits::{HANDLE_BYTES, IO_BYTES};
 use crate::rpc::Reply;
-use crate::status::Status;
+use crate::status::{Done, Refusal, Status};
 use crate::xdr::{Garbage, Reader, Writer};
 
 const UNSTABLE: u32 = 0;
@@ -21,19 +21,11 @@ pub fn read_bytes(mut arguments: Reader) -> Result<u32, Garbage> {
     Ok(count.min(IO_BYTES))
 }
 
-pub async fn read(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    mut result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn read(desk: &Desk, client: &Client, mut arguments: Reader, mut result: Writer) -> Done {
     let handle = arguments.bytes(HANDLE_BYTES)?;
     let (offset, count) = (arguments.long()?, arguments.number()?.min(IO_BYTES));
     arguments.end()?;
-    let place = match desk.place(client, &handle).await {
-        Ok(place) => place,
-        Err(status) => return Ok(status.alone(result, 1)),
-    };
+    let place = desk.place(client, &handle).await?;
     let read = read_from(desk, &place, offset, count).await;
     let shown = desk.shown(&place).await;
     let status = read.as_ref().err().map_or(Status::OK, Status::of_inode);
@@ -60,18 +52,15 @@ pub async fn write(
     client: &Client,
     mut arguments: Reader,
     mut result: Writer,
-) -> Result<Reply, Garbage> {
+) -> Done {
     let handle = arguments.bytes(HANDLE_BYTES)?;
     let (offset, count, stable) = (arguments.long()?, arguments.number()?, arguments.number()?);
     let data = arguments.bytes(IO_BYTES as usize)?;
     arguments.end()?;
     if data.len() != count as usize || !(UNSTABLE..=FILE_SYNC).contains(&stable) {
-        return Err(Garbage);
+        return Err(Refusal::Garbage);
     }
-    let place = match desk.place(client, &handle).await {
-        Ok(place) => place,
-        Err(status) => return Ok(status.alone(result, 2)),
-    };
+    let place = desk.place(client, &handle).await?;
     let verifier = desk.openings.verifier();
     let work = write_to(desk, &place, offset, &data, stable != UNSTABLE);
     let (written, [around]) = desk.posix.around(&place.who, [place.ino], work).await;
@@ -115,15 +104,12 @@ pub async fn commit(
     client: &Client,
     mut arguments: Reader,
     mut result: Writer,
-) -> Result<Reply, Garbage> {
+) -> Done {
     let handle = arguments.bytes(HANDLE_BYTES)?;
     // More than the range that is asked for becomes durable: all of the file.
     let (_offset, _count) = (arguments.long()?, arguments.number()?);
     arguments.end()?;
-    let place = match desk.place(client, &handle).await {
-        Ok(place) => place,
-        Err(status) => return Ok(status.alone(result, 2)),
-    };
+    let place = desk.place(client, &handle).await?;
     let work = async {
         place.check_writable()?;
         let committed = desk.openings.commit(place.ino).await;

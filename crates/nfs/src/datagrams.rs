@@ -1,4 +1,5 @@
-//! MOUNT by datagrams: some clients ask so for a handle, and mount by TCP.
+//! MOUNT and the portmapper by datagrams: some clients ask so for a port and a handle, and mount by
+//! TCP.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::watch;
 
 use crate::desk::{Client, Desk};
-use crate::dispatch::{answer, is_mount};
+use crate::dispatch::{answer, is_for_datagrams};
 use crate::limits::DATAGRAM_BYTES;
 use crate::rpc::{Incoming, no_program, read};
 
@@ -26,13 +27,14 @@ pub async fn serve(
             _ = stopped.wait_for(|stop| *stop) => return,
         };
         let Ok((len, from)) = received else { continue };
-        if !clients.iter().any(|network| network.contains(from.ip())) {
+        let address = from.ip().to_canonical();
+        if !clients.iter().any(|network| network.contains(address)) {
             continue;
         }
         let record = Bytes::copy_from_slice(buffer.get(..len).unwrap_or_default());
         let reply = match read(record.clone()) {
-            Ok(Incoming::Call(call)) if is_mount(&call) => {
-                let client = Client { address: from.ip(), identity: call.identity.clone() };
+            Ok(Incoming::Call(call)) if is_for_datagrams(&call) => {
+                let client = Client::new(address, call.identity.clone());
                 answer(Arc::clone(&desk), client, call, record).await
             }
             Ok(Incoming::Call(call)) => no_program(call.xid),

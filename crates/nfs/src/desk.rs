@@ -4,19 +4,23 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_auth::{Caller, HandleKey, Posix as Identity};
+use cairn_auth::{Caller, HandleKey, Origin, Posix as Identity};
 use cairn_base::{BucketId, Error, Ino, Result, Rng};
 use cairn_fs::Fs;
-use cairn_fs::ops::exports::{FindExport, ListExports, ListedExport};
+use cairn_fs::ops::exports::{FindExportAt, ListExports, ListedExport};
 use cairn_fs::rows::Export;
-use cairn_posix::{Attributes, Changes, Intent, Nobody, Options, Posix, Who};
+use cairn_posix::{Attributes, CallId, Changes, Intent, Nobody, Options, Posix, Who};
 use tokio::runtime::Handle as Runtime;
 
+use crate::attributes::write_after;
 use crate::handle::{BYTES, Handle};
-use crate::limits::DIRTY_BYTES;
+use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH};
 use crate::openings::Openings;
-use crate::replies::Replies;
+use crate::replies::{Checksum, Replies};
+use crate::rpc::Reply;
 use crate::status::Status;
+use crate::watch::Watch;
+use crate::xdr::Writer;
 
 /// How often what was written is looked after.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -30,6 +34,10 @@ pub struct Desk {
     pub posix: Arc<Posix>,
     pub openings: Openings,
     pub replies: Replies,
+    /// Where the door is, as the portmapper says.
+    pub port: u16,
+    /// Who is told of calls.
+    pub watch: Option<Watch>,
     key: HandleKey,
 }
 
@@ -39,6 +47,24 @@ pub struct Client {
     pub address: IpAddr,
     /// As it says itself.
     pub identity: Option<Identity>,
+    /// Which of its calls it is, if that is to be done once.
+    call: Option<CallId>,
+}
+
+impl Client {
+    pub fn new(address: IpAddr, identity: Option<Identity>) -> Client {
+        Client { address, identity, call: None }
+    }
+
+    /// The same with a call.
+    pub fn calling(self, checksum: Checksum) -> Client {
+        let client = match self.address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let call = CallId { client: client.octets(), checksum, step: 0 };
+        Client { call: Some(call), ..self }
+    }
 }
 
 /// An inode that a client asks about.
@@ -47,26 +73,44 @@ pub struct Place {
     pub ino: Ino,
     pub bucket: BucketId,
     export: u64,
+    /// Where the export begins.
+    top: Ino,
     pub is_read_only: bool,
     /// On whose behalf.
     pub who: Who,
 }
 
 impl Place {
-    fn new(bucket: BucketId, export: Export, ino: Ino, identity: Identity) -> Place {
-        let Identity { uid, gid, groups } = identity;
-        let who = Who::new(uid, gid, &groups).for_user(Caller::verified(export.user));
+    fn new(
+        bucket: BucketId,
+        (export, top): (Export, Ino),
+        ino: Ino,
+        who: (Identity, &Client),
+    ) -> Place {
+        let (Identity { uid, gid, groups }, client) = who;
+        let origin = Origin { source: Some(client.address), ..Origin::default() };
+        let user = Caller::verified(export.user).with_origin(origin);
+        let who = Who::new(uid, gid, &groups).for_user(user);
+        let who = match client.call {
+            Some(call) => who.for_call(call),
+            None => who,
+        };
         let (number, is_read_only) = (export.number, export.read_only);
-        Place { ino, bucket, export: number, is_read_only, who }
+        Place { ino, bucket, export: number, top, is_read_only, who }
     }
 
     /// Where the export begins.
     pub fn is_top(&self) -> bool {
-        self.ino == self.bucket.ino()
+        self.ino == self.top
     }
 
     pub fn who(&self) -> Who {
         self.who.clone()
+    }
+
+    /// The same, where nothing is done for the call after what is set now.
+    pub fn in_last_step(&self) -> Place {
+        Place { who: self.who().in_last_step(), ..self.clone() }
     }
 
     pub fn check_writable(&self) -> Result<(), Status> {
@@ -81,13 +125,23 @@ impl Place {
 
 impl Desk {
     /// `fs` posts nothing: what it says is done is durable.
-    pub fn new(fs: Fs, key: HandleKey, rng: &dyn Rng, runtime: Runtime) -> Arc<Desk> {
-        let options = Options { dirty_bytes: DIRTY_BYTES, opens_nothing: false };
+    pub fn new(
+        fs: Fs,
+        key: HandleKey,
+        rng: &dyn Rng,
+        runtime: Runtime,
+        (port, watch): (u16, Option<Watch>),
+    ) -> Arc<Desk> {
+        let options = Options {
+            dirty_bytes: DIRTY_BYTES,
+            dirty_bytes_each: DIRTY_BYTES_EACH,
+            opens_nothing: false,
+        };
         // Whoever asks brings a user. Without one nothing may be done.
         let posix = Posix::new(fs, Caller::anonymous(), runtime, Arc::new(Nobody), options);
         posix.follow_changes();
         let openings = Openings::new(Arc::clone(&posix), rng.next_u64());
-        Arc::new(Desk { posix, openings, replies: Replies::default(), key })
+        Arc::new(Desk { posix, openings, replies: Replies::default(), port, watch, key })
     }
 
     /// Looks after what was written, until the desk is gone.
@@ -111,13 +165,7 @@ impl Desk {
     /// `BADHANDLE`, `STALE` if the export has ended, `ACCES` if it is not for that client.
     pub async fn place(&self, client: &Client, handle: &[u8]) -> Result<Place, Status> {
         let Handle { bucket, export: number, ino } = Handle::open(&self.key, handle)?;
-        let (system, verb) = (Caller::system(), FindExport { bucket });
-        let fs = self.posix.fs();
-        let found = match fs.read_now(&system, &verb) {
-            Some(found) => found,
-            None => fs.read(&system, verb).await,
-        };
-        let export = found.map_err(|error| Status::of(&error))?.ok_or(Status::STALE)?;
+        let (export, top) = self.find(bucket, Some(ino)).await?.ok_or(Status::STALE)?;
         if export.number != number {
             return Err(Status::STALE);
         }
@@ -125,13 +173,34 @@ impl Desk {
             return Err(Status::ACCES);
         }
         let identity = export.identity(client.identity.clone());
-        Ok(Place::new(bucket, export, ino, identity))
+        Ok(Place::new(bucket, (export, top), ino, (identity, client)))
+    }
+
+    async fn find(
+        &self,
+        bucket: BucketId,
+        ino: Option<Ino>,
+    ) -> Result<Option<(Export, Ino)>, Status> {
+        let (system, verb) = (Caller::system(), FindExportAt { bucket, ino });
+        let fs = self.posix.fs();
+        let found = match fs.read_now(&system, &verb) {
+            Some(found) => found,
+            None => fs.read(&system, verb).await,
+        };
+        found.map_err(|error| Status::of(&error))
     }
 
     /// The top of an export, for whoever mounts it: the rights of its user alone decide.
-    pub fn top(&self, listed: ListedExport) -> Place {
+    ///
+    /// # Errors
+    /// `ACCES` if it has just ended.
+    pub async fn top(&self, client: &Client, listed: &ListedExport) -> Result<Place, Status> {
+        let (export, top) = self.find(listed.id, None).await?.ok_or(Status::ACCES)?;
+        if !export.admits(client.address) {
+            return Err(Status::ACCES);
+        }
         let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
-        Place::new(listed.id, listed.export, listed.id.ino(), root)
+        Ok(Place::new(listed.id, (export, top), top, (root, client)))
     }
 
     /// The handle of an inode that was found by way of a place.
@@ -165,9 +234,42 @@ impl Desk {
         set.map_err(|error| Status::of_owner(&error))
     }
 
+    /// The result of a look at a place: how that went, attributes, and what was `found`, written by
+    /// `write`.
+    pub async fn tell<T>(
+        &self,
+        place: &Place,
+        found: Result<T>,
+        mut result: Writer,
+        write: impl FnOnce(&mut Writer, T),
+    ) -> Reply {
+        let status = found.as_ref().err().map_or(Status::OK, Status::of_inode);
+        result.number(status.0);
+        write_after(&mut result, place.bucket, self.shown(place).await.as_ref());
+        if let Ok(found) = found {
+            write(&mut result, found);
+        }
+        result.into()
+    }
+
     /// Attributes, where they are told beside something else.
     pub async fn shown(&self, place: &Place) -> Option<Attributes> {
         let found = self.posix.attributes(place.who(), place.ino, false).await;
         found.ok().map(|(shown, _)| shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_are_told_where_the_client_is() {
+        let address = IpAddr::from([10, 0, 0, 7]);
+        let (client, root) =
+            (Client::new(address, None), Identity { uid: 0, gid: 0, groups: Vec::new() });
+        let export = (Export::default(), Ino(7));
+        let place = Place::new(BucketId(7), export, Ino(7), (root, &client));
+        assert_eq!(place.who.user().unwrap().origin().source, Some(address));
     }
 }

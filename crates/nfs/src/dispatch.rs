@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_base::stage::Scope;
 
 use crate::desk::{Client, Desk};
+use crate::limits::{MOUNT, NFS, VERSION};
+use crate::replies::checksum;
 use crate::rpc::{self, Call, Reply};
-use crate::xdr::{Garbage, Reader, Writer};
-use crate::{data, inodes, list, mount, names, removes, space};
+use crate::status::Done;
+use crate::watch::{self, Ended};
+use crate::xdr::{Reader, Writer};
+use crate::{data, inodes, list, mount, names, portmap, removes, space};
 
-const NFS: u32 = 100_003;
-const MOUNT: u32 = 100_005;
-/// Of both.
-const VERSION: u32 = 3;
+const PORTMAP: u32 = 100_000;
+const PORTMAP_VERSION: u32 = 2;
 
 /// Bytes of a reply that is none of many bytes.
 const REPLY_BYTES: usize = 512;
@@ -33,9 +36,9 @@ pub fn reply_bytes(call: &Call) -> usize {
     REPLY_BYTES + wanted.unwrap_or(0) as usize
 }
 
-/// Whether a call is one to MOUNT, which is all that is answered to datagrams.
-pub fn is_mount(call: &Call) -> bool {
-    call.program == MOUNT
+/// Whether a call is one to MOUNT or to the portmapper, which are answered to datagrams.
+pub fn is_for_datagrams(call: &Call) -> bool {
+    matches!(call.program, MOUNT | PORTMAP)
 }
 
 /// Whether a call does something that a second time would not be the same.
@@ -46,47 +49,72 @@ fn acts(procedure: u32) -> bool {
 
 /// Answers a call, of which `record` is all.
 pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Reply {
+    let Some(watch) = desk.watch.clone() else { return find(desk, client, call, record).await };
+    let procedure = match call.program {
+        NFS => watch::of_nfs(call.procedure),
+        MOUNT => watch::of_mount(call.procedure),
+        PORTMAP => watch::of_portmap(),
+        _ => watch::of_none(),
+    };
+    let has_status = matches!((call.program, call.procedure), (NFS, _) | (MOUNT, 1));
+    let received = record.len() as u64;
+    let begun = (watch.begin)();
+    let mut work = Scope::new(Some(begun), Box::pin(find(desk, client, call, record)));
+    let reply = (&mut work).await;
+    let mut stages = work.stages.unwrap_or(begun);
+    stages.settle();
+    let (outcome, sent) = (reply.outcome(has_status), (reply.head.len() + reply.data.len()) as u64);
+    (watch.end)(Ended { procedure, outcome, stages, received, sent });
+    reply
+}
+
+async fn find(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Reply {
     match (call.program, call.version) {
         (NFS, VERSION) if acts(call.procedure) => {
+            let checksum = checksum(&record);
+            let client = client.calling(checksum);
             let work = async { nfs(&desk, &client, &call).await.head };
-            let head = desk.replies.once(client.address, &record, work).await;
+            let head = desk.replies.once(client.address, checksum, work).await;
             Reply { head, data: Bytes::new() }
         }
         (NFS, VERSION) => nfs(&desk, &client, &call).await,
         (MOUNT, VERSION) => mount(&desk, &client, &call).await,
+        (PORTMAP, PORTMAP_VERSION) => ports(&desk, &call),
         (NFS | MOUNT, _) => rpc::no_version(call.xid, VERSION),
+        (PORTMAP, _) => rpc::no_version(call.xid, PORTMAP_VERSION),
         _ => rpc::no_program(call.xid),
     }
 }
 
 async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
     let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
-    let done = match call.procedure {
-        0 => nothing(&arguments, result),
-        1 => inodes::getattr(desk, client, arguments, result).await,
-        2 => inodes::setattr(desk, client, arguments, result).await,
-        3 => names::lookup(desk, client, arguments, result).await,
-        4 => inodes::access(desk, client, arguments, result).await,
-        5 => inodes::readlink(desk, client, arguments, result).await,
-        READ => data::read(desk, client, arguments, result).await,
-        7 => data::write(desk, client, arguments, result).await,
-        8 => names::create(desk, client, arguments, result).await,
-        9 => names::mkdir(desk, client, arguments, result).await,
-        10 => names::symlink(desk, client, arguments, result).await,
-        11 => names::mknod(desk, client, arguments, result).await,
-        12 => removes::remove(desk, client, arguments, result).await,
-        13 => removes::rmdir(desk, client, arguments, result).await,
-        14 => removes::rename(desk, client, arguments, result).await,
-        15 => names::link(desk, client, arguments, result).await,
-        READDIR => list::readdir(desk, client, arguments, result).await,
-        READDIRPLUS => list::readdirplus(desk, client, arguments, result).await,
-        18 => space::fsstat(desk, client, arguments, result).await,
-        19 => space::fsinfo(desk, client, arguments, result).await,
-        20 => space::pathconf(desk, client, arguments, result).await,
-        21 => data::commit(desk, client, arguments, result).await,
+    // How it went, and how many optional fields a result of nothing but a status has.
+    let (done, absent) = match call.procedure {
+        0 => (nothing(&arguments, result), 0),
+        1 => (inodes::getattr(desk, client, arguments, result).await, 0),
+        2 => (inodes::setattr(desk, client, arguments, result).await, 2),
+        3 => (names::lookup(desk, client, arguments, result).await, 1),
+        4 => (inodes::access(desk, client, arguments, result).await, 1),
+        5 => (inodes::readlink(desk, client, arguments, result).await, 1),
+        READ => (data::read(desk, client, arguments, result).await, 1),
+        7 => (data::write(desk, client, arguments, result).await, 2),
+        8 => (names::create(desk, client, arguments, result).await, 2),
+        9 => (names::mkdir(desk, client, arguments, result).await, 2),
+        10 => (names::symlink(desk, client, arguments, result).await, 2),
+        11 => (names::mknod(desk, client, arguments, result).await, 2),
+        12 => (removes::remove(desk, client, arguments, result).await, 2),
+        13 => (removes::rmdir(desk, client, arguments, result).await, 2),
+        14 => (removes::rename(desk, client, arguments, result).await, 4),
+        15 => (names::link(desk, client, arguments, result).await, 3),
+        READDIR => (list::readdir(desk, client, arguments, result).await, 1),
+        READDIRPLUS => (list::readdirplus(desk, client, arguments, result).await, 1),
+        18 => (space::fsstat(desk, client, arguments, result).await, 1),
+        19 => (space::fsinfo(desk, client, arguments, result).await, 1),
+        20 => (space::pathconf(desk, client, arguments, result).await, 1),
+        21 => (data::commit(desk, client, arguments, result).await, 2),
         _ => return rpc::no_procedure(call.xid),
     };
-    done.unwrap_or_else(|Garbage| rpc::garbage(call.xid))
+    done.unwrap_or_else(|refusal| refusal.reply(call.xid, absent))
 }
 
 async fn mount(desk: &Desk, client: &Client, call: &Call) -> Reply {
@@ -100,11 +128,23 @@ async fn mount(desk: &Desk, client: &Client, call: &Call) -> Reply {
         5 => mount::export(desk, client, arguments, result).await,
         _ => return rpc::no_procedure(call.xid),
     };
-    done.unwrap_or_else(|Garbage| rpc::garbage(call.xid))
+    done.unwrap_or_else(|refusal| refusal.reply(call.xid, 0))
+}
+
+fn ports(desk: &Desk, call: &Call) -> Reply {
+    let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
+    let done = match call.procedure {
+        0 => nothing(&arguments, result),
+        1 | 2 => portmap::set(arguments, result),
+        3 => portmap::getport(arguments, result, desk.port),
+        4 => portmap::dump(&arguments, result, desk.port),
+        _ => return rpc::no_procedure(call.xid),
+    };
+    done.unwrap_or_else(|refusal| refusal.reply(call.xid, 0))
 }
 
 /// Whether somebody is there.
-fn nothing(arguments: &Reader, result: Writer) -> Result<Reply, Garbage> {
+fn nothing(arguments: &Reader, result: Writer) -> Done {
     arguments.end()?;
     Ok(result.into())
 }

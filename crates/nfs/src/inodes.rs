@@ -5,9 +5,8 @@ use cairn_posix::{Changes, Kind, Rights};
 use crate::attributes::{read, read_time, write, write_after, write_around};
 use crate::desk::{Client, Desk, Place};
 use crate::limits::HANDLE_BYTES;
-use crate::rpc::Reply;
-use crate::status::Status;
-use crate::xdr::{Garbage, Reader, Writer};
+use crate::status::{Done, Status};
+use crate::xdr::{Reader, Writer};
 
 const READ: u32 = 1;
 const LOOKUP: u32 = 2;
@@ -21,21 +20,15 @@ pub async fn getattr(
     client: &Client,
     mut arguments: Reader,
     mut result: Writer,
-) -> Result<Reply, Garbage> {
+) -> Done {
     let handle = arguments.bytes(HANDLE_BYTES)?;
     arguments.end()?;
-    let place = match desk.place(client, &handle).await {
-        Ok(place) => place,
-        Err(status) => return Ok(status.alone(result, 0)),
-    };
-    match desk.posix.attributes(place.who(), place.ino, true).await {
-        Ok((shown, _)) => {
-            result.number(Status::OK.0);
-            write(&mut result, place.bucket, &shown);
-            Ok(result.into())
-        }
-        Err(error) => Ok(Status::of_inode(&error).alone(result, 0)),
-    }
+    let place = desk.place(client, &handle).await?;
+    let found = desk.posix.attributes(place.who(), place.ino, true).await;
+    let (shown, _) = found.map_err(|error| Status::of_inode(&error))?;
+    result.number(Status::OK.0);
+    write(&mut result, place.bucket, &shown);
+    Ok(result.into())
 }
 
 pub async fn setattr(
@@ -43,22 +36,24 @@ pub async fn setattr(
     client: &Client,
     mut arguments: Reader,
     mut result: Writer,
-) -> Result<Reply, Garbage> {
+) -> Done {
     let handle = arguments.bytes(HANDLE_BYTES)?;
     let changes = read(&mut arguments)?;
     let guard = arguments.flag()?.then(|| read_time(&mut arguments)).transpose()?;
     arguments.end()?;
-    let place = match desk.place(client, &handle).await {
-        Ok(place) => place,
-        Err(status) => return Ok(status.alone(result, 2)),
-    };
+    let place = desk.place(client, &handle).await?;
     let work = async {
         place.check_writable()?;
         let changes: Changes = changes?;
         if let Some(guard) = guard.transpose()? {
             let found = desk.posix.attributes(place.who(), place.ino, true).await;
             let (shown, _) = found.map_err(|error| Status::of_inode(&error))?;
-            if shown.ctime != guard {
+            // Perhaps it was this very call that changed it.
+            let was_set = async {
+                let was_set = desk.posix.was_set(&place.who).await;
+                was_set.map_err(|error| Status::of(&error))
+            };
+            if shown.ctime != guard && !was_set.await? {
                 return Err(Status::NOT_SYNC);
             }
         }
@@ -75,13 +70,10 @@ pub async fn access(
     client: &Client,
     mut arguments: Reader,
     mut result: Writer,
-) -> Result<Reply, Garbage> {
+) -> Done {
     let (handle, wanted) = (arguments.bytes(HANDLE_BYTES)?, arguments.number()?);
     arguments.end()?;
-    let place = match desk.place(client, &handle).await {
-        Ok(place) => place,
-        Err(status) => return Ok(status.alone(result, 1)),
-    };
+    let place = desk.place(client, &handle).await?;
     let rights = desk.posix.rights(place.who(), place.ino).await;
     let shown = desk.shown(&place).await;
     match (rights, &shown) {
@@ -110,24 +102,14 @@ fn may(place: &Place, rights: Rights, kind: Kind) -> u32 {
         | bits(rights.executes, if is_directory { LOOKUP } else { EXECUTE })
 }
 
-pub async fn readlink(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    mut result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn readlink(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
     let handle = arguments.bytes(HANDLE_BYTES)?;
     arguments.end()?;
-    let place = match desk.place(client, &handle).await {
-        Ok(place) => place,
-        Err(status) => return Ok(status.alone(result, 1)),
-    };
+    let place = desk.place(client, &handle).await?;
     let target = desk.posix.read_link(place.who(), place.ino).await;
-    let status = target.as_ref().err().map_or(Status::OK, Status::of_inode);
-    result.number(status.0);
-    write_after(&mut result, place.bucket, desk.shown(&place).await.as_ref());
-    if let Ok(target) = target {
-        result.bytes(&target);
-    }
-    Ok(result.into())
+    Ok(desk
+        .tell(&place, target, result, |result, target| {
+            result.bytes(&target);
+        })
+        .await)
 }

@@ -1,4 +1,4 @@
-//! The NFS door: version 3 of NFS, with MOUNT, over TCP.
+//! The NFS door: version 3 of NFS, with MOUNT and a portmapper, over TCP.
 //!
 //! It is not: POSIX (that is `cairn-posix`), nor does it decide on rights: the store's operations
 //! do, for the user as whom an export acts. It knows no locks, no Kerberos and no version 4.
@@ -15,6 +15,7 @@
 //! stand in floors, below. Each uses floors above it only, and none of its own.
 
 mod limits;
+mod watch;
 mod xdr;
 
 mod record;
@@ -27,6 +28,7 @@ mod attributes;
 mod handle;
 
 mod openings;
+mod portmap;
 mod replies;
 
 mod desk;
@@ -47,4 +49,5 @@ mod datagrams;
 mod server;
 
 pub use desk::Desk;
-pub use server::{Options, serve};
+pub use server::{Options, Sockets, serve};
+pub use watch::{Ended, Outcome, PROCEDURES, Watch};

@@ -1,6 +1,11 @@
-//! How much clients may ask for, and how much memory that takes.
+//! What clients may ask for, how much of it, and how much memory that takes.
 
 use std::time::Duration;
+
+/// Programs, and the version in which both are here.
+pub const NFS: u32 = 100_003;
+pub const MOUNT: u32 = 100_005;
+pub const VERSION: u32 = 3;
 
 /// Bytes of one READ or WRITE, and of a part of a listing.
 pub const IO_BYTES: u32 = 1 << 20;
@@ -43,6 +48,8 @@ pub const MOUNT_BYTES: usize = 1024;
 pub const HELD_FILES: usize = 4096;
 /// Bytes written and not written back, of all files: beyond that writers wait.
 pub const DIRTY_BYTES: u64 = 128 << 20;
+/// Of what one address has written.
+pub const DIRTY_BYTES_EACH: u64 = DIRTY_BYTES / 4;
 
 /// Replies that are kept for a client, and clients of which some are.
 pub const REPLIES: usize = 2048;

@@ -8,8 +8,7 @@ use crate::attributes::{write, write_after};
 use crate::desk::{Client, Desk, Place};
 use crate::handle;
 use crate::limits::{HANDLE_BYTES, IO_BYTES};
-use crate::rpc::Reply;
-use crate::status::Status;
+use crate::status::{Done, Status};
 use crate::xdr::{Garbage, Reader, Writer, padding};
 
 /// Bytes of a listing besides its entries: status, attributes, verifier, no entry more, the end.
@@ -39,17 +38,12 @@ pub fn list_bytes(mut arguments: Reader, plus: bool) -> Result<u32, Garbage> {
     Ok(most.min(IO_BYTES))
 }
 
-pub async fn readdir(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn readdir(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
     let handle = arguments.bytes(HANDLE_BYTES)?;
     let (cookie, _) = (arguments.long()?, arguments.verifier()?);
     let all = arguments.number()?.min(IO_BYTES) as usize;
     arguments.end()?;
-    Ok(list(desk, client, &handle, Wanted { cookie, names: all, all, plus: false }, result).await)
+    list(desk, client, &handle, Wanted { cookie, names: all, all, plus: false }, result).await
 }
 
 pub async fn readdirplus(
@@ -57,12 +51,12 @@ pub async fn readdirplus(
     client: &Client,
     mut arguments: Reader,
     result: Writer,
-) -> Result<Reply, Garbage> {
+) -> Done {
     let handle = arguments.bytes(HANDLE_BYTES)?;
     let (cookie, _) = (arguments.long()?, arguments.verifier()?);
     let (names, all) = (arguments.number()? as usize, arguments.number()?.min(IO_BYTES) as usize);
     arguments.end()?;
-    Ok(list(desk, client, &handle, Wanted { cookie, names, all, plus: true }, result).await)
+    list(desk, client, &handle, Wanted { cookie, names, all, plus: true }, result).await
 }
 
 async fn list(
@@ -71,11 +65,8 @@ async fn list(
     handle: &[u8],
     wanted: Wanted,
     mut result: Writer,
-) -> Reply {
-    let place = match desk.place(client, handle).await {
-        Ok(place) => place,
-        Err(status) => return status.alone(result, 1),
-    };
+) -> Done {
+    let place = desk.place(client, handle).await?;
     let part = ask(desk, &place, &wanted).await;
     let shown = desk.shown(&place).await;
     let written = part.and_then(|part| entries(desk, &place, &wanted, &part));
@@ -84,7 +75,7 @@ async fn list(
     if let Ok((entries, is_end)) = written {
         result.fixed(&VERIFIER).append(&entries).flag(false).flag(is_end);
     }
-    result.into()
+    Ok(result.into())
 }
 
 async fn ask(desk: &Desk, place: &Place, wanted: &Wanted) -> Result<Part, Status> {

@@ -1,30 +1,22 @@
 //! MOUNT, version 3: from a path to a handle.
 
 use cairn_base::Result;
+use cairn_fs::ops::exports::ListedExport;
 use cairn_posix::{Found, Kind};
 
 use crate::desk::{Client, Desk};
 use crate::handle;
 use crate::limits::MOUNT_BYTES;
-use crate::rpc::{AUTH_SYS, Reply};
-use crate::status::Status;
-use crate::xdr::{Garbage, Reader, Writer};
+use crate::rpc::AUTH_SYS;
+use crate::status::{Done, Status};
+use crate::xdr::{Reader, Writer};
 
-pub async fn mnt(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    mut result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn mnt(desk: &Desk, client: &Client, mut arguments: Reader, mut result: Writer) -> Done {
     let path = arguments.bytes(MOUNT_BYTES)?;
     arguments.end()?;
-    match find(desk, client, &path).await {
-        Ok(handle) => {
-            result.number(Status::OK.0).bytes(&handle).number(1).number(AUTH_SYS);
-            Ok(result.into())
-        }
-        Err(status) => Ok(of_mount(status).alone(result, 0)),
-    }
+    let handle = find(desk, client, &path).await.map_err(of_mount)?;
+    result.number(Status::OK.0).bytes(&handle).number(1).number(AUTH_SYS);
+    Ok(result.into())
 }
 
 /// MOUNT has fewer statuses.
@@ -37,15 +29,16 @@ fn of_mount(status: Status) -> Status {
     }
 }
 
-/// A bucket that is exported to the client, or a directory in it.
+/// What is exported to the client, or a directory in it.
 async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::BYTES], Status> {
     let path = path.strip_prefix(b"/").ok_or(Status::NOENT)?;
-    let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-    let bucket = names.next().ok_or(Status::ACCES)?;
+    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    let names: Vec<&[u8]> = names.collect();
     let exports = desk.exports(client).await.map_err(|error| Status::of(&error))?;
-    let export = exports.into_iter().find(|export| export.bucket.as_bytes() == bucket);
+    let below = exports.iter().find_map(|export| Some((export, below(export, &names)?)));
     // Whether there is such a bucket is not for everybody.
-    let mut place = desk.top(export.ok_or(Status::ACCES)?);
+    let (export, names) = below.ok_or(Status::ACCES)?;
+    let mut place = desk.top(client, export).await?;
     for name in names {
         let found = desk.posix.lookup(place.who(), place.ino, name).await;
         place.ino = match found.map_err(|error| Status::of_name(&error))? {
@@ -61,31 +54,32 @@ async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::
     }
 }
 
+/// The names behind those of an export.
+fn below<'a, 'b>(export: &ListedExport, names: &'a [&'b [u8]]) -> Option<&'a [&'b [u8]]> {
+    let top: Vec<&[u8]> = export.bucket.as_bytes().split(|byte| *byte == b'/').collect();
+    if names.starts_with(&top) { names.get(top.len()..) } else { None }
+}
+
 /// Who has mounted what is not remembered: nothing depends on it.
-pub fn dump(arguments: &Reader, mut result: Writer) -> Result<Reply, Garbage> {
+pub fn dump(arguments: &Reader, mut result: Writer) -> Done {
     arguments.end()?;
     result.flag(false);
     Ok(result.into())
 }
 
-pub fn umnt(mut arguments: Reader, result: Writer) -> Result<Reply, Garbage> {
+pub fn umnt(mut arguments: Reader, result: Writer) -> Done {
     arguments.bytes(MOUNT_BYTES)?;
     arguments.end()?;
     Ok(result.into())
 }
 
-pub fn umntall(arguments: &Reader, result: Writer) -> Result<Reply, Garbage> {
+pub fn umntall(arguments: &Reader, result: Writer) -> Done {
     arguments.end()?;
     Ok(result.into())
 }
 
 /// Exports that the client may mount, and where else clients of them may be.
-pub async fn export(
-    desk: &Desk,
-    client: &Client,
-    arguments: Reader,
-    mut result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn export(desk: &Desk, client: &Client, arguments: Reader, mut result: Writer) -> Done {
     arguments.end()?;
     // There is no status: where they cannot be listed, there are none.
     let exports = desk.exports(client).await.unwrap_or_else(|error| {

@@ -3,14 +3,13 @@
 use bytes::Bytes;
 use cairn_base::limits::NAME_BYTES as LONGEST_NAME;
 use cairn_base::{Error, Result};
-use cairn_posix::{Around, Attributes, Changes, Entry, Found, Kind, Mode, Verifier};
+use cairn_posix::{Attributes, Changes, Entry, Found, Kind, Mode, Verifier};
 
-use crate::attributes::{read, write_after, write_around};
+use crate::attributes::{of_children, read, write_after, write_around};
 use crate::desk::{Client, Desk, Place};
 use crate::limits::{HANDLE_BYTES, NAME_BYTES, TARGET_BYTES};
-use crate::rpc::Reply;
-use crate::status::Status;
-use crate::xdr::{Garbage, Reader, Writer};
+use crate::status::{Done, Refusal, Status};
+use crate::xdr::{Reader, Writer};
 
 /// How a file is created.
 const UNCHECKED: u32 = 0;
@@ -35,13 +34,10 @@ pub async fn lookup(
     client: &Client,
     mut arguments: Reader,
     mut result: Writer,
-) -> Result<Reply, Garbage> {
+) -> Done {
     let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     arguments.end()?;
-    let place = match desk.place(client, &handle).await {
-        Ok(place) => place,
-        Err(status) => return Ok(status.alone(result, 1)),
-    };
+    let place = desk.place(client, &handle).await?;
     let found = find(desk, &place, &name).await;
     let directory = desk.shown(&place).await;
     match found {
@@ -93,54 +89,34 @@ enum New {
     Refused(Status),
 }
 
-pub async fn create(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn create(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
     let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     let new = match arguments.number()? {
         UNCHECKED => read(&mut arguments)?.map(New::Unchecked),
         GUARDED => read(&mut arguments)?.map(|changes| New::Node(Kind::File, changes)),
         EXCLUSIVE => Ok(New::Once(arguments.verifier()?)),
-        _ => return Err(Garbage),
+        _ => return Err(Refusal::Garbage),
     };
     arguments.end()?;
-    Ok(make_in(desk, client, (&handle, &name), new, result).await)
+    make_in(desk, client, (&handle, &name), new, result).await
 }
 
-pub async fn mkdir(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn mkdir(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
     let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     let new = read(&mut arguments)?.map(New::Directory);
     arguments.end()?;
-    Ok(make_in(desk, client, (&handle, &name), new, result).await)
+    make_in(desk, client, (&handle, &name), new, result).await
 }
 
-pub async fn symlink(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn symlink(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
     let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     let (changes, target) = (read(&mut arguments)?, arguments.bytes(TARGET_BYTES)?);
     arguments.end()?;
     let new = changes.map(|changes| New::Symlink(target, Changes { mode: None, ..changes }));
-    Ok(make_in(desk, client, (&handle, &name), new, result).await)
+    make_in(desk, client, (&handle, &name), new, result).await
 }
 
-pub async fn mknod(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn mknod(desk: &Desk, client: &Client, mut arguments: Reader, result: Writer) -> Done {
     let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     let new = match arguments.number()? {
         BLOCK_DEVICE | CHARACTER_DEVICE => {
@@ -152,7 +128,7 @@ pub async fn mknod(
         _ => Ok(New::Refused(Status::BADTYPE)),
     };
     arguments.end()?;
-    Ok(make_in(desk, client, (&handle, &name), new, result).await)
+    make_in(desk, client, (&handle, &name), new, result).await
 }
 
 /// Makes something in a directory, and says how that went.
@@ -162,11 +138,8 @@ async fn make_in(
     (handle, name): (&[u8], &[u8]),
     new: Result<New, Status>,
     mut result: Writer,
-) -> Reply {
-    let place = match desk.place(client, handle).await {
-        Ok(place) => place,
-        Err(status) => return status.alone(result, 2),
-    };
+) -> Done {
+    let place = desk.place(client, handle).await?;
     let work = async {
         place.check_writable()?;
         make(desk, &place, name, new?).await
@@ -178,19 +151,11 @@ async fn make_in(
             write_after(&mut result, place.bucket, Some(&made));
         }
         Err(status) => {
-            result.number(of_child(status, &around).0);
+            result.number(of_children(Err(status), &[around]).0);
         }
     }
     write_around(&mut result, place.bucket, &around);
-    result.into()
-}
-
-/// A name that is not found in a directory that is gone is not what is missing.
-fn of_child(status: Status, around: &Around) -> Status {
-    match status {
-        Status::NOENT if around.after.is_none() => Status::STALE,
-        status => status,
-    }
+    Ok(result.into())
 }
 
 /// Names that are made are text: the other doors have no others.
@@ -248,7 +213,7 @@ async fn find_or_make(
             // Of a file that is there only the size is set.
             Found::Entry(entry) if changes.size.is_some() => {
                 let size = Changes { size: changes.size, ..Changes::default() };
-                return desk.set(place, entry.attributes.ino, size).await;
+                return desk.set(&place.in_last_step(), entry.attributes.ino, size).await;
             }
             Found::Entry(entry) => return Ok(entry.attributes),
             Found::Nothing(_) => {}
@@ -278,20 +243,11 @@ async fn set_rest(
     }
 }
 
-pub async fn link(
-    desk: &Desk,
-    client: &Client,
-    mut arguments: Reader,
-    mut result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn link(desk: &Desk, client: &Client, mut arguments: Reader, mut result: Writer) -> Done {
     let file = arguments.bytes(HANDLE_BYTES)?;
     let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     arguments.end()?;
-    let places = (desk.place(client, &file).await, desk.place(client, &handle).await);
-    let (file, place) = match places {
-        (Ok(file), Ok(place)) => (file, place),
-        (Err(status), _) | (_, Err(status)) => return Ok(status.alone(result, 3)),
-    };
+    let (file, place) = (desk.place(client, &file).await?, desk.place(client, &handle).await?);
     let work = async {
         place.check_writable()?;
         if !file.is_beside(&place) {

@@ -1,30 +1,19 @@
 //! REMOVE, RMDIR and RENAME.
 
 use cairn_base::Result;
-use cairn_posix::{Around, RenameMode};
+use cairn_posix::RenameMode;
 
-use crate::attributes::write_around;
+use crate::attributes::{of_children, write_around};
 use crate::desk::{Client, Desk, Place};
 use crate::limits::{HANDLE_BYTES, NAME_BYTES};
-use crate::rpc::Reply;
-use crate::status::Status;
-use crate::xdr::{Garbage, Reader, Writer};
+use crate::status::{Done, Status};
+use crate::xdr::{Reader, Writer};
 
-pub async fn remove(
-    desk: &Desk,
-    client: &Client,
-    arguments: Reader,
-    result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn remove(desk: &Desk, client: &Client, arguments: Reader, result: Writer) -> Done {
     remove_from(desk, client, arguments, false, result).await
 }
 
-pub async fn rmdir(
-    desk: &Desk,
-    client: &Client,
-    arguments: Reader,
-    result: Writer,
-) -> Result<Reply, Garbage> {
+pub async fn rmdir(desk: &Desk, client: &Client, arguments: Reader, result: Writer) -> Done {
     remove_from(desk, client, arguments, true, result).await
 }
 
@@ -34,13 +23,10 @@ async fn remove_from(
     mut arguments: Reader,
     is_directory: bool,
     mut result: Writer,
-) -> Result<Reply, Garbage> {
+) -> Done {
     let (handle, name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     arguments.end()?;
-    let place = match desk.place(client, &handle).await {
-        Ok(place) => place,
-        Err(status) => return Ok(status.alone(result, 2)),
-    };
+    let place = desk.place(client, &handle).await?;
     let work = async {
         place.check_writable()?;
         let at = (place.ino, &name[..]);
@@ -56,29 +42,16 @@ async fn remove_from(
     Ok(result.into())
 }
 
-/// A name that is not found in a directory that is gone is not what is missing.
-fn of_children(done: Result<(), Status>, around: &[Around]) -> Status {
-    match done {
-        Err(Status::NOENT) if around.iter().any(|around| around.after.is_none()) => Status::STALE,
-        Err(status) => status,
-        Ok(()) => Status::OK,
-    }
-}
-
 pub async fn rename(
     desk: &Desk,
     client: &Client,
     mut arguments: Reader,
     mut result: Writer,
-) -> Result<Reply, Garbage> {
+) -> Done {
     let (source, source_name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     let (target, target_name) = (arguments.bytes(HANDLE_BYTES)?, arguments.bytes(NAME_BYTES)?);
     arguments.end()?;
-    let places = (desk.place(client, &source).await, desk.place(client, &target).await);
-    let (source, target) = match places {
-        (Ok(source), Ok(target)) => (source, target),
-        (Err(status), _) | (_, Err(status)) => return Ok(status.alone(result, 4)),
-    };
+    let (source, target) = (desk.place(client, &source).await?, desk.place(client, &target).await?);
     let work = rename_in(desk, (&source, &source_name), (&target, &target_name));
     let (renamed, around) = match source.ino == target.ino {
         true => {

@@ -1,5 +1,6 @@
 //! Replies to calls that do something once, kept for clients that ask again because they have
-//! heard nothing. A call is the same if its client, its number and all of its bytes are.
+//! heard nothing. A call is the same if its client, its number and all of its bytes are. Of those
+//! that were done before this process began, or by another one, the store knows.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -12,7 +13,8 @@ use tokio::sync::OnceCell;
 
 use crate::limits::{REPLIED_CLIENTS, REPLIES};
 
-type Key = [u8; 32];
+/// Names a call among those of its client.
+pub type Checksum = [u8; 16];
 /// Empty while the call is at work.
 type Kept = Arc<OnceCell<Bytes>>;
 
@@ -27,10 +29,18 @@ struct Clients {
 
 #[derive(Default)]
 struct Client {
-    replies: HashMap<Key, Kept>,
-    order: VecDeque<Key>,
+    replies: HashMap<Checksum, Kept>,
+    order: VecDeque<Checksum>,
     /// When it asked last.
     turn: u64,
+}
+
+/// Of all of a call.
+pub fn checksum(call: &[u8]) -> Checksum {
+    let mut checksum = [0; 16];
+    let whole = digest(&SHA256, call);
+    checksum.iter_mut().zip(whole.as_ref()).for_each(|(to, from)| *to = *from);
+    checksum
 }
 
 impl Replies {
@@ -38,16 +48,14 @@ impl Replies {
     pub async fn once<F: Future<Output = Bytes>>(
         &self,
         client: IpAddr,
-        call: &[u8],
+        call: Checksum,
         work: F,
     ) -> Bytes {
         let kept = self.find(client, call);
         kept.get_or_init(|| work).await.clone()
     }
 
-    fn find(&self, address: IpAddr, call: &[u8]) -> Kept {
-        let mut key = [0; 32];
-        key.copy_from_slice(digest(&SHA256, call).as_ref());
+    fn find(&self, address: IpAddr, key: Checksum) -> Kept {
         let mut state = self.0.lock();
         state.turn += 1;
         let turn = state.turn;
@@ -90,7 +98,7 @@ mod tests {
                 done.fetch_add(1, Ordering::SeqCst);
                 Bytes::from_static(call)
             };
-            replies.once(address(last), call, work).await
+            replies.once(address(last), checksum(call), work).await
         };
         let (one, other) = tokio::join!(ask(1, b"call"), ask(1, b"call"));
         assert_eq!((one, other), (Bytes::from_static(b"call"), Bytes::from_static(b"call")));
@@ -105,10 +113,10 @@ mod tests {
     fn memory_is_bounded() {
         let replies = Replies::default();
         for call in 0..3 * REPLIES {
-            replies.find(IpAddr::from([10, 0, 0, 1]), &call.to_be_bytes());
+            replies.find(IpAddr::from([10, 0, 0, 1]), checksum(&call.to_be_bytes()));
         }
         for client in 0..2 * REPLIED_CLIENTS as u32 {
-            replies.find(IpAddr::from(client.to_be_bytes()), b"call");
+            replies.find(IpAddr::from(client.to_be_bytes()), checksum(b"call"));
         }
         let state = replies.0.lock();
         assert_eq!(state.clients.len(), REPLIED_CLIENTS);

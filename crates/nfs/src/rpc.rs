@@ -5,6 +5,7 @@ use cairn_auth::Posix;
 
 use crate::limits::{AUTH_BYTES, GROUPS, MACHINE_BYTES};
 use crate::record::LAST;
+use crate::watch::Outcome;
 use crate::xdr::{Garbage, Reader, Writer, padding};
 
 const CALL: u32 = 0;
@@ -24,6 +25,13 @@ const RPC_MISMATCH: u32 = 0;
 const AUTH_ERROR: u32 = 1;
 /// The credentials are no such, or of a kind that is not there.
 const BAD_CREDENTIALS: u32 = 1;
+
+// Statuses of results that say more than that a call was refused.
+const OK: u32 = 0;
+const IO: u32 = 5;
+const NO_SPACE: u32 = 28;
+const FAULT: u32 = 10_006;
+const NOT_NOW: u32 = 10_008;
 
 const AUTH_NONE: u32 = 0;
 pub const AUTH_SYS: u32 = 1;
@@ -142,6 +150,24 @@ impl From<Writer> for Reply {
 }
 
 impl Reply {
+    /// How the call went, as the reply says. Not all results begin with a status.
+    pub fn outcome(&self, has_status: bool) -> Outcome {
+        let mut reader = Reader::new(self.head.clone());
+        let mut number = || reader.number().ok();
+        let (_xid, _reply, denied) = (number(), number(), number());
+        let (_, _, accepted) = (number(), number(), number());
+        if denied != Some(ACCEPTED) || accepted != Some(SUCCESS) {
+            return Outcome::Refused;
+        }
+        let status = if has_status { number() } else { None };
+        match status.unwrap_or(OK) {
+            OK => Outcome::Fine,
+            NOT_NOW => Outcome::NotNow,
+            IO | NO_SPACE | FAULT => Outcome::Failed,
+            _ => Outcome::Refused,
+        }
+    }
+
     /// The record of a reply, in parts: bytes of a file are not copied.
     pub fn into_record(self) -> [Bytes; 4] {
         let padding = padding(self.data.len());
@@ -178,6 +204,25 @@ mod tests {
         let Ok(Incoming::Refused(reply)) = read(record) else { panic!("not refused") };
         let mut reader = Reader::new(reply.head);
         std::iter::from_fn(|| reader.number().ok()).collect()
+    }
+
+    #[test]
+    fn a_reply_says_how_the_call_went() {
+        let of = |status: u32| {
+            let mut result = success(7);
+            result.number(status);
+            Reply::from(result).outcome(true)
+        };
+        let outcomes = [0, 2, 5, 13, 28, 10_008].map(of);
+        use Outcome::{Failed, Fine, NotNow, Refused};
+        assert_eq!(outcomes, [Fine, Refused, Failed, Refused, Failed, NotNow]);
+        assert_eq!(Reply::from(success(7)).outcome(true), Fine);
+        for refused in [garbage(7), no_program(7), Reply::from(Writer::default())] {
+            assert_eq!(refused.outcome(true), Refused);
+        }
+        let mut result = success(7);
+        result.number(1);
+        assert_eq!(Reply::from(result).outcome(false), Fine);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use cairn_auth::Network;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::desk::Desk;
@@ -57,22 +58,50 @@ impl Drop for Counted {
     }
 }
 
+/// Where clients come in: NFS, MOUNT and the portmapper are on all listeners; datagrams are for the
+/// latter two.
+pub struct Sockets {
+    pub listeners: Vec<TcpListener>,
+    pub datagrams: Vec<UdpSocket>,
+}
+
 /// Serves until `stopped` is true, or its sender is gone; what was written is durable then.
-/// `datagrams` are for MOUNT.
 pub async fn serve(
-    listener: TcpListener,
-    socket: Option<UdpSocket>,
+    sockets: Sockets,
     desk: Arc<Desk>,
     options: Options,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) {
     let sweeping = tokio::spawn(Desk::sweep(Arc::downgrade(&desk)));
-    if let Some(socket) = socket {
+    for socket in sockets.datagrams {
         let clients = Arc::clone(&options.clients);
         tokio::spawn(datagrams::serve(socket, Arc::clone(&desk), clients, stopped.clone()));
     }
     let slots = Arc::new(Semaphore::new(options.connections));
-    let (connected, most) = (Arc::new(Connected::default()), options.connections.div_ceil(4));
+    let connected = Arc::new(Connected::default());
+    let mut taking = JoinSet::new();
+    for listener in sockets.listeners {
+        let (desk, counts) = (Arc::clone(&desk), (Arc::clone(&slots), Arc::clone(&connected)));
+        taking.spawn(take(listener, desk, options.clone(), counts, stopped.clone()));
+    }
+    while taking.join_next().await.is_some() {}
+    let all = u32::try_from(options.connections).unwrap_or(u32::MAX);
+    if timeout(2 * DRAIN, slots.acquire_many(all)).await.is_err() {
+        tracing::warn!("calls still in progress");
+    }
+    sweeping.abort();
+    desk.close().await;
+}
+
+/// Takes connections until `stopped`.
+async fn take(
+    listener: TcpListener,
+    desk: Arc<Desk>,
+    options: Options,
+    (slots, connected): (Arc<Semaphore>, Arc<Connected>),
+    mut stopped: watch::Receiver<bool>,
+) {
+    let most = options.connections.div_ceil(4);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -93,13 +122,6 @@ pub async fn serve(
             }
         });
     }
-    drop(listener);
-    let all = u32::try_from(options.connections).unwrap_or(u32::MAX);
-    if timeout(2 * DRAIN, slots.acquire_many(all)).await.is_err() {
-        tracing::warn!("calls still in progress");
-    }
-    sweeping.abort();
-    desk.close().await;
 }
 
 /// The next connection of a client, once there is a slot for it.
@@ -112,8 +134,9 @@ async fn accept(
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                if clients.iter().any(|network| network.contains(address.ip())) {
-                    return Some((stream, address.ip(), slot));
+                let ip = address.ip().to_canonical();
+                if clients.iter().any(|network| network.contains(ip)) {
+                    return Some((stream, ip, slot));
                 }
                 tracing::debug!(%address, "a connection from outside of the networks was closed");
             }

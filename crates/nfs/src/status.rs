@@ -2,8 +2,8 @@
 
 use cairn_base::Error;
 
-use crate::rpc::Reply;
-use crate::xdr::Writer;
+use crate::rpc::{self, Reply};
+use crate::xdr::Garbage;
 
 /// `nfsstat3` (RFC 1813, 2.6), of which `mountstat3` has some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,16 +36,6 @@ impl Status {
     pub const BADTYPE: Status = Status(10_007);
     /// Not now: the client tries again.
     pub const JUKEBOX: Status = Status(10_008);
-
-    /// The result of a procedure that failed, of which nothing else is known: then `absent` flags
-    /// say what is left out.
-    pub fn alone(self, mut result: Writer, absent: u32) -> Reply {
-        result.number(self.0);
-        for _ in 0..absent {
-            result.flag(false);
-        }
-        result.into()
-    }
 
     /// Of what a name stands for, or is to.
     pub fn of_name(error: &Error) -> Status {
@@ -93,5 +83,42 @@ impl Status {
             tracing::debug!(%error, ?status, "a call failed");
         }
         status
+    }
+}
+
+/// What a procedure comes to.
+pub type Done = Result<Reply, Refusal>;
+
+/// Why a procedure has no result of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The arguments are none.
+    Garbage,
+    /// Nothing else is known.
+    Failed(Status),
+}
+
+impl Refusal {
+    /// The reply: after a status come so many flags that say what is left out.
+    pub fn reply(self, xid: u32, absent: u32) -> Reply {
+        let Refusal::Failed(status) = self else { return rpc::garbage(xid) };
+        let mut result = rpc::success(xid);
+        result.number(status.0);
+        for _ in 0..absent {
+            result.flag(false);
+        }
+        result.into()
+    }
+}
+
+impl From<Garbage> for Refusal {
+    fn from(_: Garbage) -> Refusal {
+        Refusal::Garbage
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Refusal {
+        Refusal::Failed(status)
     }
 }

@@ -1,21 +1,56 @@
 //! How much was written and not written back, of all files.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
+use cairn_base::Party;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 pub struct Dirt {
     bytes: AtomicU64,
     /// Beyond that, writers wait.
     most: u64,
+    /// Beyond that, writers of one party wait.
+    most_each: u64,
+    accounts: Mutex<HashMap<Party, Weak<Account>>>,
     written_back: AtomicU64,
     is_less: Notify,
 }
 
+/// What one party wrote that is not written back, bytes. A file counts for the party that wrote to
+/// it first since it was all written back.
+#[derive(Default)]
+pub struct Account(AtomicU64);
+
+impl Account {
+    pub fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn less(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
 impl Dirt {
-    pub fn new(most: u64) -> Dirt {
+    pub fn new(most: u64, most_each: u64) -> Dirt {
         let (bytes, written_back) = (AtomicU64::new(0), AtomicU64::new(0));
-        Dirt { bytes, most, written_back, is_less: Notify::new() }
+        let (accounts, is_less) = (Mutex::default(), Notify::new());
+        Dirt { bytes, most, most_each, accounts, written_back, is_less }
+    }
+
+    /// Of those who write, by where they are.
+    pub fn account(&self, party: Party) -> Arc<Account> {
+        let mut accounts = self.accounts.lock();
+        if let Some(account) = accounts.get(&party).and_then(Weak::upgrade) {
+            return account;
+        }
+        accounts.retain(|_, account| account.strong_count() > 0);
+        let account = Arc::new(Account::default());
+        accounts.insert(party, Arc::downgrade(&account));
+        account
     }
 
     pub fn bytes(&self) -> u64 {
@@ -27,8 +62,9 @@ impl Dirt {
         self.written_back.load(Ordering::Relaxed)
     }
 
-    pub fn is_full(&self) -> bool {
-        self.bytes() >= self.most
+    /// Whether a writer of this account waits.
+    pub fn is_full(&self, account: &Account) -> bool {
+        self.bytes() >= self.most || account.0.load(Ordering::Relaxed) >= self.most_each
     }
 
     /// Counts bytes that `keep` is about to keep; it tells how many more than before it keeps then.
@@ -61,11 +97,11 @@ mod tests {
 
     #[test]
     fn what_is_written_back_while_it_is_taken_is_not_less_than_nothing() {
-        let dirt = Dirt::new(100);
+        let dirt = Dirt::new(100, 100);
         dirt.take(10, || {
             dirt.less(10);
             assert_eq!(dirt.bytes(), 0);
-            assert!(!dirt.is_full());
+            assert!(!dirt.is_full(&Account::default()));
             10
         });
         assert_eq!((dirt.bytes(), dirt.written_back()), (0, 10));

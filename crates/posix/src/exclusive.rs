@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use cairn_base::{Error, Ino, Result, Timestamp};
 use cairn_fs::ops::create::Create;
+use cairn_fs::ops::for_call::Once;
+use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::ops::lookup::Lookup;
 use cairn_fs::ops::setattr::{SetTime, Setattr};
 use cairn_fs::rows::{Inode, Kind};
@@ -17,7 +19,7 @@ use crate::answer::Answer;
 use crate::names::Mode;
 use crate::posix::Posix;
 use crate::shown::Entry;
-use crate::who::Who;
+use crate::who::{Step, Who};
 
 /// What tells a request from all others.
 pub type Verifier = [u8; 8];
@@ -44,8 +46,10 @@ impl Posix {
         let moment = self.known.moment();
         let posix = Arc::clone(self);
         Answer::soon(async move {
-            let made = match posix.fs.run(&posix.caller(&who), verb).await {
-                Ok((ino, ..)) => (ino, posix.mark(&who, ino, verifier).await?),
+            let made = match posix.run(&who, Step::Names, verb).await {
+                Ok(Once::Done((ino, ..)) | Once::Before(ino)) => {
+                    (ino, posix.mark(&who, ino, verifier).await?)
+                }
                 Err(Error::Exists(text)) => {
                     let (ino, inode) = posix.fs.read(&posix.caller(&who), lookup.clone()).await?;
                     let is_same = [inode.atime, inode.mtime] == times(verifier);
@@ -64,6 +68,9 @@ impl Posix {
     async fn mark(&self, who: &Who, ino: Ino, verifier: Verifier) -> Result<Inode> {
         let [atime, mtime] = times(verifier).map(|time| Some(SetTime::At(time)));
         let verb = Setattr { ino, mode: None, uid: None, gid: None, atime, mtime };
-        Ok(self.fs.run(&self.caller(who), verb).await?.0)
+        match self.run(who, Step::Attributes, verb).await? {
+            Once::Done((inode, _)) => Ok(inode),
+            Once::Before(_) => Ok(self.fs.read(&self.caller(who), Getattr { ino }).await?.0),
+        }
     }
 }

@@ -43,12 +43,13 @@ impl Posix {
     }
 
     /// Waits until writers may go on; they may not while nothing can be written back.
-    pub(crate) async fn has_room(&self, node: &Arc<Node>) -> Result<()> {
+    pub(crate) async fn has_room(&self, handle: &Handle) -> Result<()> {
+        let (node, account) = (&handle.node, handle.account(&self.dirt));
         let began = Instant::now();
-        while self.dirt.is_full() {
+        while self.dirt.is_full(account) {
             let less = self.dirt.wait();
             node.flush(|bytes| self.dirt.less(bytes)).await?;
-            if !self.dirt.is_full() {
+            if !self.dirt.is_full(account) {
                 return Ok(());
             }
             // It is other files that hold the rest.

@@ -1,11 +1,12 @@
 //! What is open, by number.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cairn_auth::Caller;
-use cairn_base::{Error, Result, SessionId};
+use cairn_base::{Error, Party, Result, SessionId};
 
+use crate::dirt::{Account, Dirt};
 use crate::intent::Intent;
 use crate::node::Node;
 use crate::owners::{Lockers, lost};
@@ -20,6 +21,8 @@ pub struct Handle {
     pub number: u64,
     pub node: Arc<Node>,
     pub caller: Caller,
+    /// What is written counts there, once anything is.
+    account: OnceLock<Arc<Account>>,
     /// It was opened so, and nobody keeps pages of what is written by it.
     pub appends: bool,
     pub writes: bool,
@@ -37,7 +40,27 @@ impl Handle {
         let Intent { appends, writes, syncs, .. } = intent;
         let (lockers, heard) = (Lockers::default(), Heard::new(lost));
         let heard_losses = Heard::new(node.losses());
-        Handle { number, node, caller, appends, writes, syncs, lockers, heard, heard_losses }
+        let account = OnceLock::new();
+        Handle {
+            number,
+            node,
+            caller,
+            account,
+            appends,
+            writes,
+            syncs,
+            lockers,
+            heard,
+            heard_losses,
+        }
+    }
+
+    /// Of what is written by it.
+    pub fn account(&self, dirt: &Dirt) -> &Arc<Account> {
+        self.account.get_or_init(|| {
+            let source = self.caller.origin().source;
+            dirt.account(source.map_or(Party::Other, Party::at))
+        })
     }
 
     /// # Errors

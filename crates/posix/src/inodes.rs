@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::{Error, Ino, Result};
+use cairn_fs::ops::for_call::Once;
 use cairn_fs::ops::getattr::{Access, Getattr};
 use cairn_fs::ops::posix::{READ, SEARCH, WRITE};
 use cairn_fs::ops::setattr::{SetTime, Setattr};
@@ -14,7 +15,7 @@ use crate::answer::Answer;
 use crate::attributes::Attributes;
 use crate::handle::Descriptor;
 use crate::posix::Posix;
-use crate::who::Who;
+use crate::who::{Step, Who};
 
 /// Files there is room for, as far as anybody asks.
 const FILES: u64 = 1 << 40;
@@ -133,7 +134,10 @@ impl Posix {
         let Changes { mode, uid, gid, size, atime, mtime } = changes;
         let mut inode = None;
         if let Some(size) = size {
-            inode = Some(self.fs.truncate(&caller, ino, size, opened).await?);
+            inode = match who.call(Step::Size) {
+                Some(call) => self.fs.truncate_for(&caller, call, (ino, opened), size).await?,
+                None => Some(self.fs.truncate(&caller, ino, size, opened).await?),
+            };
         }
         let others =
             mode.is_some() || uid.is_some() || gid.is_some() || atime.is_some() || mtime.is_some();
@@ -142,7 +146,10 @@ impl Posix {
             _ if others => {
                 let mode = mode.map(|mode| mode & 0o7777);
                 let verb = Setattr { ino, mode, uid, gid, atime, mtime };
-                Ok(self.fs.run(&caller, verb).await?.0)
+                match self.run(who, Step::Attributes, verb).await? {
+                    Once::Done((inode, _)) => Ok(inode),
+                    Once::Before(_) => Ok(self.fs.read(&caller, Getattr { ino }).await?.0),
+                }
             }
             _ => Ok(self.fs.read(&caller, Getattr { ino }).await?.0),
         }

@@ -64,6 +64,7 @@ mod resume;
 
 pub use answer::{Answer, Work};
 pub use attributes::Attributes;
+pub use cairn_fs::ops::for_call::CallId;
 pub use cairn_fs::ops::rename::RenameMode;
 pub use cairn_fs::ops::setattr::SetTime;
 pub use cairn_fs::ops::xattr::XattrMode;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::WireVerb;
 use cairn_fs::ops::create::Mknod;
+use cairn_fs::ops::for_call::{Callable, ForCall, Once};
 use cairn_fs::ops::link::Link;
 use cairn_fs::ops::lookup::Lookup;
 use cairn_fs::ops::mkdir::Mkdir;
@@ -21,7 +22,7 @@ use crate::answer::Answer;
 use crate::known::Moment;
 use crate::posix::Posix;
 use crate::shown::Entry;
-use crate::who::Who;
+use crate::who::{Step, Who};
 
 /// What a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,16 +138,16 @@ impl Posix {
         self.make(who, lookup, Symlink { parent, name, target: Bytes::copy_from_slice(target) })
     }
 
-    fn make(
-        self: &Arc<Posix>,
-        who: Who,
-        name: Lookup,
-        verb: impl WireVerb<Reply = (Ino, Inode)>,
-    ) -> Answer<Result<Entry>> {
+    fn make<V>(self: &Arc<Posix>, who: Who, name: Lookup, verb: V) -> Answer<Result<Entry>>
+    where
+        V: Callable + WireVerb<Reply = (Ino, Inode)> + Clone,
+        ForCall<V>: WireVerb<Reply = Once<(Ino, Inode)>>,
+    {
         let moment = self.known.moment();
         let posix = Arc::clone(self);
         Answer::soon(async move {
-            let made = posix.fs.run(&posix.caller(&who), verb).await?;
+            let made = posix.run(&who, Step::Names, verb).await?;
+            let made = posix.made(&who, made).await?;
             if made.1.is_directory() {
                 posix.look_whether_empty(made.0);
             }
@@ -166,7 +167,11 @@ impl Posix {
         let moment = self.known.moment();
         let posix = Arc::clone(self);
         Answer::soon(async move {
-            let inode = posix.fs.run(&posix.caller(&who), verb).await?;
+            let linked = match posix.run(&who, Step::Names, verb).await? {
+                Once::Done(inode) => Once::Done((ino, inode)),
+                Once::Before(_) => Once::Before(ino),
+            };
+            let (ino, inode) = posix.made(&who, linked).await?;
             Ok(posix.entry((ino, inode), moment, Duration::ZERO))
         })
     }

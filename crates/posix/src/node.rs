@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
+use crate::dirt::Account;
 use crate::owners::{self, Held};
 use crate::runs::{Frozen, Runs, overlay};
 
@@ -56,6 +57,8 @@ struct State {
     change: u64,
     /// On whose behalf it is written back.
     writer: Option<Caller>,
+    /// What is dirty or frozen counts there.
+    account: Option<Arc<Account>>,
     /// How often bytes were dropped that somebody had written.
     losses: u64,
     /// A task writes back what is whole.
@@ -68,6 +71,15 @@ struct State {
     small_writes: (u32, u32),
     /// As it was read last.
     last: Option<Last>,
+}
+
+impl State {
+    /// So many bytes are dirty no more.
+    fn uncount(&self, bytes: u64) {
+        if let Some(account) = &self.account {
+            account.less(bytes);
+        }
+    }
 }
 
 /// A file as it was read last.
@@ -103,7 +115,12 @@ impl Node {
 
     /// Takes bytes. Returns by how much there are more of them, and whether somebody should write
     /// back what is whole.
-    pub fn write(&self, caller: &Caller, offset: u64, data: &[u8]) -> (u64, bool) {
+    pub fn write(
+        &self,
+        (caller, account): (&Caller, &Arc<Account>),
+        offset: u64,
+        data: &[u8],
+    ) -> (u64, bool) {
         let mut state = self.state.lock();
         let before = state.dirty.bytes();
         state.dirty.write(offset, data);
@@ -118,7 +135,14 @@ impl Node {
         }
         let eager = state.dirty.bytes() >= EAGER_BYTES && !state.is_eager;
         state.is_eager |= eager;
-        (state.dirty.bytes() - before, eager)
+        if is_clean {
+            state.account = Some(Arc::clone(account));
+        }
+        let more = state.dirty.bytes() - before;
+        if let Some(account) = &state.account {
+            account.add(more);
+        }
+        (more, eager)
     }
 
     /// What is here, with the bytes of `range`. To be asked for before the store is.
@@ -236,6 +260,7 @@ impl Node {
     pub fn discard(&self) -> u64 {
         let mut state = self.state.lock();
         let bytes = state.dirty.bytes();
+        state.uncount(bytes);
         state.dirty = Runs::default();
         state.written = None;
         bytes
@@ -314,6 +339,7 @@ impl Node {
         state.frozen = Arc::default();
         match sent {
             Ok(()) => {
+                state.uncount(bytes);
                 if state.dirty.is_empty() {
                     state.written = None;
                 }
@@ -325,6 +351,7 @@ impl Node {
                 let before = state.dirty.bytes() + bytes;
                 state.dirty.put_back(&frozen);
                 let gone = before - state.dirty.bytes();
+                state.uncount(gone);
                 drop(state);
                 done(gone);
                 Err(error)

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::{Ino, Result};
-use cairn_fs::{Changed, Fs};
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::ops::for_call::{Callable, FindCall, ForCall, Once};
+use cairn_fs::ops::getattr::Getattr;
+use cairn_fs::rows::Inode;
+use cairn_fs::{Changed, Fs, WireVerb};
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::Notify;
 
@@ -19,14 +22,19 @@ use crate::keeper::Keeper;
 use crate::known::{Known, Moment};
 use crate::makers::Makers;
 use crate::watches::Watches;
-use crate::who::Who;
+use crate::who::{Step, Who};
 use crate::whole::Whole;
+
+/// Attempts at an operation for a call, where it is not known what became of it.
+const TRIES: u32 = 3;
 
 /// How a file system behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Bytes written and not written back, of all files: beyond that writers wait.
     pub dirty_bytes: u64,
+    /// The same of what is written from one address: others go on.
+    pub dirty_bytes_each: u64,
     /// Somebody else opens, closes and locks files, and nothing is written: they are read by their
     /// inodes only.
     pub opens_nothing: bool,
@@ -86,7 +94,7 @@ impl Posix {
             gone: Gone::default(),
             watches: Watches::default(),
             cookies: Cookies::default(),
-            dirt: Dirt::new(options.dirty_bytes),
+            dirt: Dirt::new(options.dirty_bytes, options.dirty_bytes_each),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
             locks_changed: Notify::new(),
@@ -158,6 +166,51 @@ impl Posix {
     /// The caller of an operation that changes something.
     pub(crate) fn caller(&self, who: &Who) -> Caller {
         who.caller_in_groups(&self.user)
+    }
+
+    /// Runs an operation: once, if it is for a call. Its outcome may have been lost, so it is run
+    /// again then.
+    pub(crate) async fn run<V: Callable + WireVerb + Clone>(
+        &self,
+        who: &Who,
+        step: Step,
+        verb: V,
+    ) -> Result<Once<V::Reply>>
+    where
+        ForCall<V>: WireVerb<Reply = Once<V::Reply>>,
+    {
+        let caller = self.caller(who);
+        let Some(call) = who.call(step) else {
+            return Ok(Once::Done(self.fs.run(&caller, verb).await?));
+        };
+        for _ in 1..TRIES {
+            match self.fs.run(&caller, ForCall { call, verb: verb.clone() }).await {
+                Err(error @ Error::Unavailable(_)) => tracing::debug!(%error, "tried again"),
+                ran => return ran,
+            }
+        }
+        self.fs.run(&caller, ForCall { call, verb }).await
+    }
+
+    /// Whether what a call sets was set before.
+    ///
+    /// # Errors
+    /// Where that cannot be found out now.
+    pub async fn was_set(&self, who: &Who) -> Result<bool> {
+        match who.call(Step::Size) {
+            Some(call) => self.fs.read(&Caller::system(), FindCall { call }).await,
+            None => Ok(false),
+        }
+    }
+
+    /// An inode that was made, perhaps before.
+    pub(crate) async fn made(&self, who: &Who, made: Once<(Ino, Inode)>) -> Result<(Ino, Inode)> {
+        match made {
+            Once::Done(made) => Ok(made),
+            Once::Before(ino) => {
+                Ok((ino, self.fs.read(&self.caller(who), Getattr { ino }).await?.0))
+            }
+        }
     }
 
     /// How long may be kept what was read from leased rows since `moment`.

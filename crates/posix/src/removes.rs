@@ -11,7 +11,7 @@ use cairn_fs::rows::Inode;
 
 use crate::answer::Answer;
 use crate::posix::Posix;
-use crate::who::Who;
+use crate::who::{Step, Who};
 
 impl Posix {
     pub fn remove_directory(
@@ -23,7 +23,7 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let found = posix.directory_at(&who, verb.parent, &verb.name).await;
-            posix.fs.run(&posix.caller(&who), verb).await?;
+            posix.run(&who, Step::Names, verb).await?;
             posix.remember_directory(found);
             Ok(())
         })
@@ -60,7 +60,7 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let retained = posix.retain(&who, verb.parent, &verb.name).await;
-            let removed = posix.fs.run(&posix.caller(&who), verb).await;
+            let removed = posix.run(&who, Step::Names, verb).await;
             posix.removed(&removed, retained).await;
             removed.map(drop)
         })
@@ -86,7 +86,7 @@ impl Posix {
                 retained = posix.retain(&who, parent, name).await;
                 replaced = posix.directory_at(&who, parent, name).await;
             }
-            let renamed = posix.fs.run(&posix.caller(&who), verb).await;
+            let renamed = posix.run(&who, Step::Names, verb).await;
             posix.removed(&renamed, retained).await;
             renamed?;
             posix.remember_directory(replaced);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_auth::{Caller, Posix};
+use cairn_fs::ops::for_call::CallId;
 
 /// The process or client that makes a call.
 #[derive(Clone, Debug)]
@@ -12,6 +13,19 @@ pub struct Who {
     groups: Groups,
     /// As whom the store knows it, if not as the user of the file system.
     user: Option<Caller>,
+    /// What it asks for may be asked for again, and is done once.
+    call: Option<CallId>,
+}
+
+/// From here on steps are counted where none comes after.
+const LAST_STEP: u8 = 128;
+
+/// Steps of what is done for a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Names,
+    Size,
+    Attributes,
 }
 
 /// The supplementary groups of a user.
@@ -31,12 +45,34 @@ impl Who {
     }
 
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Who {
-        Who { uid, gid, groups: Groups::Known(groups.into()), user: None }
+        Who { uid, gid, groups: Groups::Known(groups.into()), user: None, call: None }
     }
 
     /// The same for the store as `user`: where clients of several users share a file system.
     pub fn for_user(self, user: Caller) -> Who {
         Who { user: Some(user), ..self }
+    }
+
+    /// As whom the store knows it, if not as the user of the file system.
+    pub fn user(&self) -> Option<&Caller> {
+        self.user.as_ref()
+    }
+
+    /// The same with a call: of what takes several steps, those are done that were not done before,
+    /// in this order: what makes something, what cuts it, what sets its attributes. They are
+    /// counted from the step of the call on.
+    pub fn for_call(self, call: CallId) -> Who {
+        Who { call: Some(call), ..self }
+    }
+
+    /// The same when what it sets is the last that is done for its call.
+    pub fn in_last_step(self) -> Who {
+        let call = self.call.map(|call| CallId { step: LAST_STEP, ..call });
+        Who { call, ..self }
+    }
+
+    pub(crate) fn call(&self, step: Step) -> Option<CallId> {
+        self.call.map(|call| CallId { step: call.step.saturating_add(step as u8), ..call })
     }
 
     /// The superuser of the same user.
@@ -47,7 +83,7 @@ impl Who {
     /// A process: `find` says in which groups it is, where that matters. Somebody has checked
     /// mode bits before.
     pub fn process(uid: u32, gid: u32, process: u32, find: fn(u32) -> Vec<u32>) -> Who {
-        Who { uid, gid, groups: Groups::Sought { process, find }, user: None }
+        Who { uid, gid, groups: Groups::Sought { process, find }, user: None, call: None }
     }
 
     /// In those groups that are known: enough for most, since mode bits were checked where groups

@@ -53,7 +53,7 @@ impl Posix {
         self.bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
         let Writing { appends, syncs, kills_setuid } = writing;
         let syncs = handle.syncs || syncs;
-        if !appends && !syncs && !self.dirt.is_full() {
+        if !appends && !syncs && !self.dirt.is_full(handle.account(&self.dirt)) {
             self.take(&handle, &writer(&handle.caller, kills_setuid), offset, data);
             return Answer::Now(Ok(()));
         }
@@ -63,7 +63,7 @@ impl Posix {
             if appends {
                 posix.append(&handle, &writer, offset, data).await?;
             } else {
-                posix.has_room(&handle.node).await?;
+                posix.has_room(&handle).await?;
                 posix.take(&handle, &writer, offset, &data);
             }
             if syncs {
@@ -77,8 +77,9 @@ impl Posix {
     fn take(self: &Arc<Posix>, handle: &Handle, writer: &Caller, offset: u64, data: &[u8]) {
         let mut eager = false;
         self.dirt.take(data.len() as u64, || {
+            let by = (writer, handle.account(&self.dirt));
             let more;
-            (more, eager) = handle.node.write(writer, offset, data);
+            (more, eager) = handle.node.write(by, offset, data);
             more
         });
         if eager {

@@ -29,13 +29,14 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Export a bucket; clients mount /BUCKET, or any directory in it
+    /// Export a bucket, or a directory in it; clients mount that, or any directory in it
     #[command(
         after_help = "Clients say themselves which uid and gid they act as: --squash says whom \
                             of them is not believed.
 
 Examples:
   cairn export add photos --client 10.0.0.0/8 --as alice
+  cairn export add photos/2026 --client 10.0.0.0/8 --as alice
   cairn export add public --client 0.0.0.0/0 --any-client --as guest --read-only --squash all"
     )]
     Add(Add),
@@ -53,6 +54,8 @@ Examples:
 
 #[derive(clap::Args)]
 struct Add {
+    /// What clients mount as /BUCKET[/PATH], and reach nothing beyond
+    #[arg(value_name = "BUCKET[/PATH]")]
     bucket: String,
     /// A network that clients may be in, such as 10.0.0.0/8, or an address; several are fine
     #[arg(long, value_name = "NETWORK", required = true)]
@@ -110,10 +113,10 @@ struct Exports {
 pub fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Add(add) => {
-            let bucket = bucket_of(&add.bucket)?;
+            let (bucket, path) = place_of(&add.bucket)?;
             let squash = add.squash.to_possible_value();
             let (uid, gid) = add.squash_to;
-            let new = serde_json::json!({
+            let mut new = serde_json::json!({
                 "bucket": bucket,
                 "user": add.user,
                 "clients": add.client,
@@ -123,6 +126,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 "uid": uid,
                 "gid": gid,
             });
+            if let Some(path) = path {
+                new["path"] = path.into();
+            }
             args.connection.open()?.send_json("POST", "/admin/exports", &new)?;
         }
         Command::List { json } => {
@@ -131,24 +137,29 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             if *json { exports.iter().try_for_each(output::json)? } else { show(exports)? }
         }
         Command::Remove { bucket } => {
-            let bucket = escape(bucket_of(bucket)?);
+            let (bucket, path) = place_of(bucket)?;
+            if path.is_some() {
+                return Err(Failure::usage(format!("a bucket has one export: remove {bucket}")));
+            }
+            let bucket = escape(bucket);
             args.connection.open()?.send("DELETE", &format!("/admin/exports/{bucket}"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn bucket_of(text: &str) -> Result<&str> {
-    let bucket = text.strip_suffix('/').unwrap_or(text);
-    if bucket.is_empty() {
-        return Err(Failure::usage("an empty name: see cairn bucket ls"));
+/// A bucket, and a directory in it.
+fn place_of(text: &str) -> Result<(&str, Option<&str>)> {
+    let place = text.strip_suffix('/').unwrap_or(text);
+    let (bucket, path) = match place.split_once('/') {
+        Some((bucket, path)) => (bucket, Some(path)),
+        None => (place, None),
+    };
+    let is_name = |name: &str| !matches!(name, "" | "." | "..");
+    if !is_name(bucket) || !path.is_none_or(|path| path.split('/').all(is_name)) {
+        return Err(Failure::usage(format!("{text:?}: use BUCKET or BUCKET/PATH")));
     }
-    match bucket.contains('/') {
-        true => Err(Failure::usage(format!(
-            "{text}: whole buckets are exported, no directories in them; clients may mount one"
-        ))),
-        false => Ok(bucket),
-    }
+    Ok((bucket, path))
 }
 
 fn show(exports: Vec<Export>) -> Result<()> {
@@ -168,11 +179,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_buckets_are_exported() {
-        assert_eq!(bucket_of("photos").unwrap(), "photos");
-        assert_eq!(bucket_of("photos/").unwrap(), "photos");
-        for bad in ["", "/", "photos/2025", "photos//", "/photos"] {
-            assert!(bucket_of(bad).is_err(), "{bad}");
+    fn buckets_and_directories_in_them_are_exported() {
+        assert_eq!(place_of("photos").unwrap(), ("photos", None));
+        assert_eq!(place_of("photos/").unwrap(), ("photos", None));
+        assert_eq!(place_of("photos/2025/a").unwrap(), ("photos", Some("2025/a")));
+        for bad in ["", "/", "photos//", "/photos", "photos/../a", "photos/./a", "..", "a//b"] {
+            assert!(place_of(bad).is_err(), "{bad}");
         }
     }
 

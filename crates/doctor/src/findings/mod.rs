@@ -11,6 +11,7 @@ mod disk;
 mod limit;
 mod limits;
 mod network;
+mod nfs;
 mod peers;
 mod worth;
 
@@ -35,6 +36,8 @@ pub fn report(pair: &Pair<'_>) -> Report {
         cpu::few_readers(pair),
         cpu::stolen(pair),
         network::resent(pair),
+        nfs::storms(pair),
+        nfs::small_writes(pair),
     ];
     let mut findings = throttled;
     findings.extend(others.into_iter().flatten().map(|mut found| {

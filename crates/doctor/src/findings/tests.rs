@@ -367,3 +367,46 @@ fn what_could_not_be_seen_is_said() {
     let report = look(&before, &after);
     assert!(report.blind[0].contains("connection refused"), "{:?}", report.blind);
 }
+
+/// Calls of a procedure of NFS, the seconds that they took, and their bytes.
+fn calls(procedures: &[(&str, u64, f64, u64)]) -> Node {
+    let one = |(verb, count, seconds, bytes): &(&str, u64, f64, u64)| {
+        let labels = format!("door=\"nfs\",verb=\"{verb}\"");
+        format!(
+            "cairn_requests_total{{{labels},status=\"2xx\"}} {count}\n\
+             cairn_request_seconds_sum{{{labels}}} {seconds}\n\
+             cairn_received_bytes_total{{{labels}}} {bytes}\n"
+        )
+    };
+    node(&procedures.iter().map(one).collect::<String>())
+}
+
+#[test]
+fn clients_of_nfs_that_ask_too_much_are_told() {
+    let (before, mut after) = quiet();
+    for (procedures, found) in [
+        (vec![("getattr", 700, 0.7, 0), ("access", 200, 0.2, 0), ("read", 100, 0.1, 0)], true),
+        (vec![("getattr", 500, 0.5, 0), ("read", 500, 0.5, 0)], false),
+        (vec![("getattr", 900, 0.01, 0), ("read", 100, 0.9, 0)], false),
+        (vec![("getattr", 20, 0.7, 0)], false),
+    ] {
+        after.nodes = vec![calls(&procedures)];
+        let report = look(&before, &after);
+        assert_eq!(kinds(&report).contains(&"nfs attributes"), found, "{procedures:?}");
+    }
+}
+
+#[test]
+fn small_writes_over_nfs_that_are_synced_are_told() {
+    let (before, mut after) = quiet();
+    for (procedures, found) in [
+        (vec![("write", 200, 0.1, 200 * 600), ("commit", 200, 0.8, 0)], true),
+        (vec![("write", 200, 0.1, 200 << 20), ("commit", 200, 0.8, 0)], false),
+        (vec![("write", 200, 0.1, 200 * 600), ("commit", 2, 0.8, 0)], false),
+        (vec![("write", 20, 0.1, 20 * 600), ("commit", 20, 0.8, 0)], false),
+    ] {
+        after.nodes = vec![calls(&procedures)];
+        let report = look(&before, &after);
+        assert_eq!(kinds(&report).contains(&"nfs small writes"), found, "{procedures:?}");
+    }
+}

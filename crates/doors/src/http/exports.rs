@@ -2,7 +2,7 @@
 
 use cairn_auth::{Caller, Network};
 use cairn_base::{Error, Result};
-use cairn_fs::ops::exports::{AddExport, ListExports, ListedExport, RemoveExport};
+use cairn_fs::ops::exports::{AddExport, AddExportAt, ListExports, ListedExport, RemoveExport};
 use cairn_fs::rows::Squash;
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,9 @@ const NOBODY: u32 = 65_534;
 #[serde(deny_unknown_fields)]
 pub struct New {
     bucket: String,
+    /// Of a directory in it.
+    #[serde(default)]
+    path: Option<String>,
     user: String,
     clients: Vec<String>,
     #[serde(default)]
@@ -89,7 +92,10 @@ pub async fn add(admit: &Admit, caller: &Caller, new: New) -> Result<Response<Bo
         clients: clients?,
         any_client: new.any_client,
     };
-    admit.fs().run(caller, verb).await?;
+    match new.path {
+        Some(path) => admit.fs().run(caller, AddExportAt { export: verb, path }).await?,
+        None => admit.fs().run(caller, verb).await?,
+    };
     Ok(no_content())
 }
 

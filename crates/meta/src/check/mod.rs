@@ -4,7 +4,7 @@
 //!   i t d x ──► inodes.rs ──┐
 //!   b n u p ──► buckets.rs ─┼──► Facts ──► what does not fit ──► Report
 //!   z r e f ──► bodies.rs ──┘      │
-//!   s q k c ──► small.rs           └──► names.rs: which objects a piece of a body belongs to
+//!   s q k c a ──► small.rs         └──► names.rs: which objects a piece of a body belongs to
 //! ```
 //!
 //! It is not: a check of blocks (who opens the block store compares it with [`each_chunk`]), nor a

@@ -9,11 +9,13 @@ use super::report::About;
 use super::tables::{Checker, number, only_number};
 use crate::keys;
 use crate::rows::{
-    AccessKey, Export, Reserved, Row, Session, SessionState, Slot, Token, User, decode_number,
+    AccessKey, Calls, Export, Reserved, Row, Session, SessionState, Slot, Token, User,
+    decode_number,
 };
 
 pub fn check(checker: &mut Checker<'_>) -> Result<()> {
     check_sessions(checker)?;
+    checker.each_row(b'a', |key| keys::is_of_calls(key).then_some(()), |_, (), _: Calls| {})?;
     let highest = check_users(checker)?;
     check_counters(checker, highest)
 }

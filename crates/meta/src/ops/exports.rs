@@ -1,12 +1,12 @@
 //! Exports of buckets to clients without credentials. Only root may manage them.
 
 use cairn_auth::Network;
-use cairn_base::{BucketId, Error, UserId, limits};
+use cairn_base::{BucketId, Error, Ino, UserId, limits};
 use serde::{Deserialize, Serialize};
 
 use super::credentials::find_user;
-use super::namespace::{find_bucket, load, load_known, store};
-use crate::rows::{Bucket, Export, Row, Squash, User, decode_number, encode_number};
+use super::namespace::{find_bucket, load, load_known, store, walk};
+use crate::rows::{Bucket, Export, Inode, Row, Squash, User, decode_number, encode_number};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Networks of one export, at most.
@@ -34,6 +34,12 @@ impl Verb for AddExport {
 
     /// `Exists` if the bucket is exported.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<u64, Stop> {
+        self.add(view, context, "")
+    }
+}
+
+impl AddExport {
+    fn add(&self, view: &mut View<'_>, context: &Context, path: &str) -> Result<u64, Stop> {
         self.check_clients()?;
         let user = find_user(view, &self.user)?;
         let bucket = find_bucket(view, &self.bucket)?.id;
@@ -42,6 +48,7 @@ impl Verb for AddExport {
             let text = format!("export of bucket {}: remove it first", self.bucket);
             return Err(Error::Exists(text).into());
         }
+        let top = top(view, bucket, path)?;
         let counter = keys::config("next_export");
         let number = view.get(&counter)?.as_ref().map(decode_number).transpose()?.unwrap_or(1);
         view.put(counter, encode_number(number + 1));
@@ -54,14 +61,14 @@ impl Verb for AddExport {
             gid: self.gid,
             clients: self.clients.clone(),
             created: context.now,
+            top,
+            path: path.to_owned(),
             unknown: Vec::new(),
         };
         store(view, key, &export);
         Ok(number)
     }
-}
 
-impl AddExport {
     fn check_clients(&self) -> Result<(), Error> {
         let invalid = |text: String| Err(Error::Invalid(text));
         if self.clients.is_empty() {
@@ -76,6 +83,43 @@ impl AddExport {
             )),
             None => Ok(()),
         }
+    }
+}
+
+/// Exports a directory in a bucket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddExportAt {
+    /// Of its bucket.
+    pub export: AddExport,
+    /// Names of directories, with a slash between them.
+    pub path: String,
+}
+
+impl Verb for AddExportAt {
+    type Reply = u64;
+    const NAME: &'static str = "add_export_at";
+
+    /// `Exists` if the bucket or a directory in it is exported; `NotFound` if there is no such
+    /// directory.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<u64, Stop> {
+        let is_name = |name: &str| !matches!(name, "" | "." | "..");
+        if !self.path.split('/').all(is_name) {
+            let text = format!("path {:?}: use names of directories", self.path);
+            return Err(Error::Invalid(text).into());
+        }
+        self.export.add(view, context, &self.path)
+    }
+}
+
+/// The directory at a path, or 0 for the whole bucket.
+fn top(view: &mut View<'_>, bucket: BucketId, path: &str) -> Result<Ino, Stop> {
+    if path.is_empty() {
+        return Ok(Ino(0));
+    }
+    let names: Vec<&str> = path.split('/').collect();
+    match walk(view, bucket, &names)?.and_then(|steps| steps.last().map(|step| step.ino)) {
+        Some(top) => Ok(top),
+        None => Err(Error::NotFound(format!("directory {path}")).into()),
     }
 }
 
@@ -105,6 +149,7 @@ impl Verb for RemoveExport {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ListedExport {
     pub id: BucketId,
+    /// Its name, with the path of the directory if it is one that is exported.
     pub bucket: String,
     pub user: String,
     /// Whether it ends at the user, who is disabled.
@@ -129,14 +174,18 @@ impl Verb for ListExports {
             let id = BucketId(number.map_or(0, u64::from_be_bytes));
             let bucket: Bucket = load_known(view, &keys::bucket(id), "bucket of an export")?;
             let user: User = load_known(view, &keys::user(export.user), "user of an export")?;
-            let (bucket, user, disabled) = (bucket.name, user.name, user.disabled);
+            let bucket = match export.path.is_empty() {
+                true => bucket.name,
+                false => format!("{}/{}", bucket.name, export.path),
+            };
+            let (user, disabled) = (user.name, user.disabled);
             listed.push(ListedExport { id, bucket, user, disabled, export });
         }
         Ok(listed)
     }
 }
 
-/// Finds the export of a bucket. Asked by the door before there is a caller, for each request.
+/// Finds the export of a bucket, if that is of all of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FindExport {
     pub bucket: BucketId,
@@ -149,10 +198,58 @@ impl Verb for FindExport {
 
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
         match load::<Export>(view, &keys::export(self.bucket))? {
-            Some(export) if is_disabled(view, export.user)? => Ok(None),
+            Some(export) if export.top != Ino(0) || is_disabled(view, export.user)? => Ok(None),
             found => Ok(found),
         }
     }
+}
+
+/// Finds the export by which an inode of a bucket is reached. Asked by the door before there is a
+/// caller, for each request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FindExportAt {
+    pub bucket: BucketId,
+    /// None to find out where the export begins.
+    pub ino: Option<Ino>,
+}
+
+impl Verb for FindExportAt {
+    /// The export, and the directory where it begins. None while its user is disabled, and for a
+    /// directory that is not below that one. Of a file it is not known where it is: whoever has a
+    /// handle of it was given that for the export.
+    type Reply = Option<(Export, Ino)>;
+    const NAME: &'static str = "find_export_at";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<Self::Reply, Stop> {
+        let Some(export) = load::<Export>(view, &keys::export(self.bucket))? else {
+            return Ok(None);
+        };
+        let whole = self.bucket.ino();
+        let top = if export.top == Ino(0) { whole } else { export.top };
+        if is_disabled(view, export.user)? {
+            return Ok(None);
+        }
+        match self.ino {
+            Some(ino) if top != whole && !is_below(view, ino, top)? => Ok(None),
+            _ => Ok(Some((export, top))),
+        }
+    }
+}
+
+/// Whether a directory is `top` or below it; true for what is no directory.
+fn is_below(view: &mut View<'_>, ino: Ino, top: Ino) -> Result<bool, Stop> {
+    let mut at = ino;
+    for _ in 0..limits::OP_ROWS {
+        if at == top {
+            return Ok(true);
+        }
+        match load::<Inode>(view, &keys::inode(at))? {
+            Some(inode) if !inode.is_directory() => return Ok(true),
+            Some(inode) if inode.parent != Ino(0) => at = inode.parent,
+            _ => return Ok(false),
+        }
+    }
+    Ok(false)
 }
 
 /// A user who is not known is as one who is disabled.

@@ -14,6 +14,7 @@ pub mod credentials;
 pub mod delete_object;
 pub mod edit;
 pub mod exports;
+pub mod for_call;
 pub mod gc;
 pub mod getattr;
 pub mod link;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use cairn_auth::{Network, Posix};
 use cairn_base::codec::{Fields, Writer};
-use cairn_base::{Result, Timestamp, UserId};
+use cairn_base::{Ino, Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, narrow, unexpected, unzigzag, zigzag};
@@ -37,6 +37,13 @@ pub struct Export {
     /// Where clients may be.
     pub clients: Vec<Network>,
     pub created: Timestamp,
+    /// The directory that is exported; 0 for the whole bucket. Not on the wire: who knows no such
+    /// exports is told of none.
+    #[serde(skip)]
+    pub top: Ino,
+    /// Where that was in the bucket, to be shown.
+    #[serde(skip)]
+    pub path: String,
     pub unknown: Vec<u8>,
 }
 
@@ -80,7 +87,11 @@ impl Row for Export {
         for client in &self.clients {
             writer.bytes(7, &client.to_bytes());
         }
-        writer.number(8, zigzag(self.created.0)).raw(&self.unknown);
+        writer.number(8, zigzag(self.created.0));
+        if self.top != Ino(0) {
+            writer.number(9, self.top.0).text(10, &self.path);
+        }
+        writer.raw(&self.unknown);
         writer.finish()
     }
 
@@ -108,6 +119,8 @@ impl Row for Export {
                     export.clients.push(network.map_err(bad)?);
                 }
                 8 => export.created = Timestamp(unzigzag(field.number()?)),
+                9 => export.top = Ino(field.number()?),
+                10 => export.path = field.text()?,
                 _ => field.keep(&mut export.unknown),
             }
         }
@@ -121,6 +134,15 @@ impl Row for Export {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_is_what_was_written() {
+        for (top, path) in [(Ino(0), ""), (Ino(77), "a/b")] {
+            let user = UserId(1);
+            let export = Export { user, top, path: path.into(), ..Export::default() };
+            assert_eq!(Export::decode(&export.encode()).unwrap(), export);
+        }
+    }
 
     #[test]
     fn clients_act_as_the_squash_says() {

@@ -4,6 +4,7 @@
 mod acl;
 mod attributes;
 mod bucket;
+mod calls;
 mod cluster;
 mod credentials;
 mod directory;
@@ -18,6 +19,7 @@ pub use attributes::{
     Algorithm, Checksum, ChecksumKind, ObjectAttributes, decode_pairs, encode_pairs,
 };
 pub use bucket::{Bucket, BucketKind, Usage};
+pub use calls::{Calls, DoneCall};
 pub use cluster::Grant;
 pub use credentials::{AccessKey, Token, User};
 pub use directory::{Drain, Draining, Entry, Freed, Reserved, Session, SessionState, Slot, Tally};
@@ -106,6 +108,7 @@ mod tests {
             of("attributes", &ObjectAttributes::default()),
             of("bucket", &Bucket::default()),
             of("bucket", &Usage { objects: 1, ..Usage::default() }),
+            of("calls", &Calls::default()),
             of("cluster", &Grant { grant, unknown: Vec::new() }),
             of("credentials", &User::default()),
             of("credentials", &access),
@@ -145,6 +148,7 @@ mod tests {
             ("acl", include_str!("acl.rs")),
             ("attributes", include_str!("attributes.rs")),
             ("bucket", include_str!("bucket.rs")),
+            ("calls", include_str!("calls.rs")),
             ("cluster", include_str!("cluster.rs")),
             ("credentials", include_str!("credentials.rs")),
             ("directory", include_str!("directory.rs")),

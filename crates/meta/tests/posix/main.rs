@@ -6,6 +6,7 @@
 mod attributes;
 mod body_sharing;
 mod contents;
+mod for_call;
 mod harness;
 mod invariants;
 mod links;

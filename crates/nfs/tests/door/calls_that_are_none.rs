@@ -37,7 +37,8 @@ fn other_programs_versions_and_procedures_are_told_apart() {
                 assert_eq!(outcome(&mut client, (program, version, 0), &none).await, [2, 3, 3]);
             }
         }
-        for program in [100_000, 100_021, 100_024, 100_227, 0] {
+        assert_eq!(outcome(&mut client, (100_000, 4, 0), &none).await, [2, 2, 2]);
+        for program in [100_021, 100_024, 100_227, 0] {
             assert_eq!(outcome(&mut client, (program, 3, 0), &none).await, [1]);
         }
         assert_eq!(outcome(&mut client, (NFS, 3, 22), &none).await, [3]);
@@ -167,5 +168,47 @@ fn mount_is_answered_to_datagrams_and_nfs_is_not() {
         let len = timeout(PATIENCE, socket.recv(&mut buffer)).await.unwrap().unwrap();
         let wanted = Args::new().number(6).number(1).number(0).number(0).number(0).number(1);
         assert_eq!(buffer[..len], wanted.0, "no such program");
+    });
+}
+
+#[test]
+fn the_portmapper_says_where_this_door_is() {
+    const PORTMAP: u32 = 100_000;
+    run(async {
+        let world = World::new().await;
+        let port = u32::from(world.door.address.port());
+        let mut client = world.client().await;
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(world.door.address).await.unwrap();
+        let asked = [
+            ([NFS, 3, 6], port),
+            ([MOUNT, 3, 6], port),
+            ([MOUNT, 3, 17], port),
+            ([NFS, 3, 17], 0),
+            ([NFS, 4, 6], 0),
+            ([100_021, 4, 6], 0),
+        ];
+        for (mapping, expected) in asked {
+            let args = mapping.into_iter().fold(Args::new(), Args::number).number(0);
+            let call = call(9, (PORTMAP, 2, 3), (0, 0), &args);
+            let mut res = client.ask(&call).await;
+            assert_eq!([(); 6].map(|()| res.number()), [1, 0, 0, 0, 0, expected], "{mapping:?}");
+            socket.send(&call).await.unwrap();
+            let mut buffer = [0; 100];
+            let len = timeout(PATIENCE, socket.recv(&mut buffer)).await.unwrap().unwrap();
+            assert_eq!(buffer[..len][len - 4..], expected.to_be_bytes());
+        }
+        // Nobody registers here.
+        let args = [NFS, 3, 6, 1].into_iter().fold(Args::new(), Args::number);
+        let mut res = client.ask(&call(9, (PORTMAP, 2, 1), (0, 0), &args)).await;
+        assert_eq!([(); 6].map(|()| res.number()), [1, 0, 0, 0, 0, 0]);
+        let mut res = client.call_version((PORTMAP, 2, 4), Args::new()).await;
+        let mut known = 0;
+        while res.number() == 1 {
+            assert_eq!([(); 4].map(|()| res.number())[3], port);
+            known += 1;
+        }
+        assert_eq!(known, 3);
+        res.end();
     });
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 pub const NFS: u32 = 100_003;
 pub const MOUNT: u32 = 100_005;
@@ -139,6 +139,14 @@ impl Client {
         Client { stream, xid: 100, uid: 0, gid: 0 }
     }
 
+    /// From an address of this machine.
+    pub async fn connect_from(from: [u8; 4], address: SocketAddr) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((from, 0))).unwrap();
+        let stream = socket.connect(address).await.unwrap();
+        Client { stream, xid: 100, uid: 0, gid: 0 }
+    }
+
     pub async fn send(&mut self, call: &[u8]) {
         let mut record = (call.len() as u32 | 1 << 31).to_be_bytes().to_vec();
         record.extend(call);
@@ -165,8 +173,11 @@ impl Client {
 
     /// Calls what should be there. Returns what follows in the reply.
     pub async fn call(&mut self, program: u32, procedure: u32, args: Args) -> Res {
+        self.call_version((program, 3, procedure), args).await
+    }
+
+    pub async fn call_version(&mut self, of: (u32, u32, u32), args: Args) -> Res {
         self.xid += 1;
-        let of = (program, 3, procedure);
         let call = call(self.xid, of, (self.uid, self.gid), &args);
         let mut res = self.ask(&call).await;
         let head = [(); 5].map(|()| res.number());

@@ -1,6 +1,8 @@
-//! A call that comes twice acts once, on whatever connection.
+//! A call that comes twice acts once, on whatever connection, and at whatever door.
 
-use crate::client::{Args, NFS, call};
+use cairn_fs::ops::for_call::ForgetCalls;
+
+use crate::client::{Args, NFS, Res, call};
 use crate::world::{World, run};
 
 const NOENT: u32 = 2;
@@ -40,5 +42,115 @@ fn a_call_that_comes_twice_acts_once() {
             let mut res = other.ask(&same).await;
             assert_eq!([(); 6].map(|()| res.number()), [1, 0, 0, 0, 0, again], "{procedure}");
         }
+    });
+}
+
+/// What comes behind the xid of a reply that says that all went well.
+fn fine(mut res: Res, what: &str) -> Res {
+    assert_eq!([(); 6].map(|()| res.number()), [1, 0, 0, 0, 0, 0], "{what}");
+    res
+}
+
+fn both(one: &Args, other: &Args) -> Args {
+    Args([&one.0[..], &other.0[..]].concat())
+}
+
+/// As after a crash, or a fail-over: the other door has never heard of the call.
+#[test]
+fn a_call_that_comes_again_to_another_door_acts_once() {
+    run(async {
+        let world = World::new().await;
+        let another = world.another_door().await;
+        let (mut one, mut other) = (world.client().await, another.client().await);
+        let top = one.mount("/bucket").await.unwrap();
+        let file = one.create(&top, "file").await.unwrap();
+        let name = |name: &str| Args::new().bytes(&top).bytes(name.as_bytes());
+        let made = [
+            (8, "guarded", Args::new().number(1).mode(Some(0o600))),
+            (8, "once", Args::new().number(2).long(77)),
+            (8, "cut", Args::new().number(0).size(5)),
+            (9, "directory", Args::new().mode(Some(0o700))),
+            (10, "symlink", Args::new().mode(None).bytes(b"target")),
+            (11, "fifo", Args::new().number(7).mode(Some(0o600))),
+        ];
+        for (procedure, called, rest) in made {
+            let bytes = call(500, (NFS, 3, procedure), (0, 0), &both(&name(called), &rest));
+            let mut handles = Vec::new();
+            for client in [&mut one, &mut other] {
+                let mut res = fine(client.ask(&bytes).await, called);
+                assert_eq!(res.number(), 1, "{called}: a handle");
+                handles.push(res.bytes());
+            }
+            assert_eq!(handles[0], handles[1], "{called}");
+        }
+        let link = Args::new().bytes(&file).bytes(&top).bytes(b"link");
+        let link = call(501, (NFS, 3, 15), (0, 0), &link);
+        for client in [&mut one, &mut other] {
+            assert_eq!(fine(client.ask(&link).await, "link").after().unwrap().nlink, 2);
+        }
+        let (_, shown) = other.lookup(&top, "cut").await.unwrap();
+        assert_eq!(shown.size, 5);
+        another.stop().await;
+    });
+}
+
+/// What others did in between stays.
+#[test]
+fn a_call_that_comes_again_later_undoes_nothing() {
+    run(async {
+        let world = World::new().await;
+        let another = world.another_door().await;
+        let (mut one, mut other) = (world.client().await, another.client().await);
+        let top = one.mount("/bucket").await.unwrap();
+        let name = |name: &str| Args::new().bytes(&top).bytes(name.as_bytes());
+        for file in ["removed", "moved", "cut"] {
+            one.create(&top, file).await.unwrap();
+        }
+        one.mkdir(&top, "directory").await.unwrap();
+        let moved = both(&name("moved"), &name("elsewhere"));
+        let cut = both(&name("cut"), &Args::new().number(0).size(0));
+        let calls = [(12, name("removed")), (14, moved), (13, name("directory")), (8, cut)];
+        let calls = calls.map(|(of, args)| call(600 + of, (NFS, 3, of), (0, 0), &args));
+        for call in &calls {
+            fine(one.ask(call).await, "first");
+        }
+        for file in ["removed", "moved"] {
+            one.create(&top, file).await.unwrap();
+        }
+        one.mkdir(&top, "directory").await.unwrap();
+        let (cut, _) = one.lookup(&top, "cut").await.unwrap();
+        one.write(&cut, 0, b"written since", 2).await.unwrap();
+        for call in &calls {
+            fine(other.ask(call).await, "again");
+        }
+        for kept in ["removed", "moved", "elsewhere", "directory"] {
+            other.lookup(&top, kept).await.unwrap();
+        }
+        assert_eq!(other.read(&cut, 0, 100).await.unwrap().0, b"written since");
+        // Calls that were done of late are not forgotten.
+        world.system(ForgetCalls { after: None }).await;
+        fine(other.ask(&calls[0]).await, "once more");
+        another.stop().await;
+    });
+}
+
+#[test]
+fn a_guard_that_the_call_itself_has_broken_does_not_refuse_it() {
+    run(async {
+        let world = World::new().await;
+        let another = world.another_door().await;
+        let (mut one, mut other) = (world.client().await, another.client().await);
+        let top = one.mount("/bucket").await.unwrap();
+        let file = one.create(&top, "file").await.unwrap();
+        let (secs, nanos) = one.getattr(&file).await.unwrap().times[2];
+        let guard = Args::new().number(1).number(secs).number(nanos);
+        let args = both(&both(&Args::new().bytes(&file), &Args::new().mode(Some(0o600))), &guard);
+        let bytes = call(700, (NFS, 3, 2), (0, 0), &args);
+        fine(one.ask(&bytes).await, "first");
+        fine(other.ask(&bytes).await, "again");
+        let same = call(701, (NFS, 3, 2), (0, 0), &args);
+        let mut res = other.ask(&same).await;
+        assert_eq!([(); 6].map(|()| res.number()), [1, 0, 0, 0, 0, 10_002], "another call");
+        another.stop().await;
     });
 }

@@ -2,7 +2,7 @@
 
 use cairn_auth::Network;
 use cairn_fs::ops::buckets::UpdateBucket;
-use cairn_fs::ops::exports::AddExport;
+use cairn_fs::ops::exports::{AddExport, AddExportAt};
 use cairn_fs::rows::Squash;
 
 use crate::client::{Args, MOUNT};
@@ -170,5 +170,50 @@ fn clients_are_squashed() {
             let file = client.create(&top, &name).await.unwrap();
             assert_eq!(client.getattr(&file).await.unwrap().uid, owner, "{name}");
         }
+    });
+}
+
+#[test]
+fn an_export_of_a_directory_reaches_nothing_beyond_it() {
+    run(async {
+        let world = World::new().await;
+        let mut client = world.client().await;
+        let whole = client.mount("/bucket").await.unwrap();
+        let outside = client.mkdir(&whole, "outside").await.unwrap();
+        let a = client.mkdir(&whole, "a").await.unwrap();
+        let b = client.mkdir(&a, "b").await.unwrap();
+        client.create(&a, "beside").await.unwrap();
+        client.mkdir(&b, "deep").await.unwrap();
+        world.unexport("bucket").await;
+        let path =
+            |path: &str| AddExportAt { export: export("bucket", "alice"), path: path.into() };
+        for bad in ["", "a/", "/a", "a/../a", "a/./b", "none", "a/beside"] {
+            assert!(world.try_run(path(bad)).await.is_err(), "{bad:?}");
+        }
+        world.run(path("a/b")).await;
+        for not_there in ["/bucket", "/bucket/a", "/bucket/a/c", "/bucket/a/b/../..", "/a/b"] {
+            assert!(client.mount(not_there).await.is_err(), "{not_there}");
+        }
+        let top = client.mount("/bucket/a/b").await.unwrap();
+        let deep = client.mount("/bucket/a/b/deep").await.unwrap();
+        assert_eq!(client.lookup(&top, "..").await.unwrap().0, top);
+        assert_eq!(client.lookup(&deep, "..").await.unwrap().0, top);
+        assert_eq!(client.lookup(&top, "deep").await.unwrap().0, deep);
+        // Those of the former export open nothing.
+        for former in [&whole, &outside, &a, &b] {
+            assert_eq!(client.getattr(former).await, Err(STALE));
+        }
+        let file = client.create(&deep, "file").await.unwrap();
+        assert_eq!(client.rename((&deep, "file"), (&a, "file")).await, Err(STALE));
+        assert_eq!(client.link(&file, (&outside, "file")).await, Err(STALE));
+        client.rename((&deep, "file"), (&top, "file")).await.unwrap();
+        // A directory that others move out of it is beyond it from then on, with all below.
+        let below = client.mkdir(&deep, "below").await.unwrap();
+        world.rename("bucket", "a/b/deep", "outside/deep").await;
+        for moved in [&deep, &below] {
+            assert_eq!(client.getattr(moved).await, Err(STALE));
+            assert_eq!(client.create(moved, "x").await, Err(STALE));
+        }
+        client.create(&top, "stays").await.unwrap();
     });
 }

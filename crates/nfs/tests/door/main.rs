@@ -6,6 +6,7 @@
 mod client;
 mod world;
 
+mod any_bytes;
 mod calls_that_are_none;
 mod clients_ask_again;
 mod each_procedure;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::client::Client;
 use crate::world::{World, run};
 
 const NOSPC: u32 = 28;
@@ -69,5 +70,34 @@ fn a_full_bucket_is_said_at_commit_and_the_verifier_changes_when_bytes_are_dropp
         assert_ne!(now, verifier);
         client.write(&fine, 0, b"fits", 0).await.unwrap();
         assert_eq!(client.commit(&fine).await, Ok(now));
+    });
+}
+
+/// One address fills its part of the memory with bytes that cannot be written back.
+#[test]
+fn a_client_that_fills_memory_makes_no_other_client_wait() {
+    const PART: usize = 32 << 20;
+    const BYTES: usize = 1 << 20;
+    run(async {
+        let world = World::new().await;
+        let mut client = world.client().await;
+        let mut other = Client::connect_from([127, 0, 0, 2], world.door.address).await;
+        let top = client.mount("/bucket").await.unwrap();
+        let fine = other.mount("/other").await.unwrap();
+        let fine = other.create(&fine, "fine").await.unwrap();
+        let full = client.create(&top, "full").await.unwrap();
+        world.quota("bucket", 1000).await;
+        let data = vec![7; BYTES];
+        let mut taken = 0;
+        let refused = loop {
+            match client.write(&full, taken as u64, &data, 0).await {
+                Ok(_) if taken < 2 * PART => taken += BYTES,
+                Ok(_) => panic!("{taken} bytes of one client are kept"),
+                Err(status) => break status,
+            }
+        };
+        assert_eq!((refused, taken), (NOSPC, PART));
+        let (how, _) = other.write(&fine, 0, &data, 0).await.unwrap();
+        assert_eq!(how, 0, "there is room for others");
     });
 }

@@ -2,23 +2,27 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_auth::{Caller, HandleKey, Network, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
-use cairn_base::{Clock, Disk, Secret, UserId};
+use cairn_base::trace::Traces;
+use cairn_base::{Clock, Disk, Ino, Secret, Stages, UserId};
 use cairn_blocks::Store;
 use cairn_fs::ops::buckets::{CreateBucket, UpdateBucket};
 use cairn_fs::ops::credentials::{AddAccessKey, DisableUser};
 use cairn_fs::ops::exports::{AddExport, RemoveExport};
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::rename::{Rename, RenameMode};
 use cairn_fs::ops::sessions::Format;
 use cairn_fs::rows::{BucketKind, Squash};
 use cairn_fs::{Config, Fs, WireVerb};
 use cairn_meta::Master;
 use cairn_meta::engine::Memory;
 use cairn_meta::master::host::Sessions;
-use cairn_nfs::{Desk, Options};
+use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Sockets, Watch};
 use cairn_sim::SimDisk;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
@@ -37,6 +41,8 @@ pub struct World {
 /// An NFS door, as one of several gateways has it.
 pub struct Door {
     pub address: SocketAddr,
+    /// Calls of READ that were answered.
+    pub reads: Arc<AtomicU64>,
     stop: watch::Sender<bool>,
     served: JoinHandle<()>,
 }
@@ -118,6 +124,38 @@ impl World {
         self.master.run(&Caller::verified(UserId::ROOT), verb).await.unwrap()
     }
 
+    pub async fn try_run<V: WireVerb>(&self, verb: V) -> cairn_base::Result<V::Reply> {
+        self.master.run(&Caller::verified(UserId::ROOT), verb).await
+    }
+
+    /// Moves a directory, as another door would.
+    pub async fn rename(&self, bucket: &str, from: &str, to: &str) {
+        let root = Caller::verified(UserId::ROOT);
+        let find = async |path: &str| {
+            let mut at = Ino::ROOT;
+            for name in [bucket].into_iter().chain(path.split('/').filter(|name| !name.is_empty()))
+            {
+                let lookup = Lookup { parent: at, name: name.as_bytes().to_vec() };
+                at = self.master.read(&root, lookup).await.unwrap().0;
+            }
+            at
+        };
+        let split = |path: &str| {
+            let (directory, name) = path.rsplit_once('/').unwrap();
+            (directory.to_owned(), name.as_bytes().to_vec())
+        };
+        let ((source, source_name), (target, target_name)) = (split(from), split(to));
+        let (source_parent, target_parent) = (find(&source).await, find(&target).await);
+        let mode = RenameMode::Replace;
+        let rename = Rename { source_parent, source_name, target_parent, target_name, mode };
+        self.run(rename).await;
+    }
+
+    /// As a duty of the store.
+    pub async fn system<V: WireVerb>(&self, verb: V) -> V::Reply {
+        self.master.run(&Caller::system(), verb).await.unwrap()
+    }
+
     pub async fn unexport(&self, bucket: &str) {
         self.run(RemoveExport { bucket: bucket.into() }).await;
     }
@@ -167,11 +205,31 @@ async fn open(
     let (beside, blocks) = (Some(Arc::clone(sessions)), Arc::new(store.clone()));
     let (master, clock) = (master.clone(), Arc::clone(clock));
     let fs = Fs::start_beside(master, beside, blocks, clock, &rng, Config::default()).await;
+    let reads = Arc::new(AtomicU64::new(0));
+    let watch = counting(&reads);
     let key = HandleKey::derive(&Secret::new([7; 32]));
-    let desk = Desk::new(fs.unwrap(), key, &rng, tokio::runtime::Handle::current());
+    let desk = Desk::new(
+        fs.unwrap(),
+        key,
+        &rng,
+        tokio::runtime::Handle::current(),
+        (address.port(), Some(watch)),
+    );
     let (stop, stopped) = watch::channel(false);
     let clients = [Network::parse("127.0.0.0/8").unwrap()].into();
     let options = Options { clients, connections: 64 };
-    let serving = cairn_nfs::serve(listener, Some(socket), desk, options, stopped);
-    Door { address, stop, served: tokio::spawn(serving) }
+    let sockets = Sockets { listeners: vec![listener], datagrams: vec![socket] };
+    let serving = cairn_nfs::serve(sockets, desk, options, stopped);
+    Door { address, reads, stop, served: tokio::spawn(serving) }
+}
+
+fn counting(reads: &Arc<AtomicU64>) -> Watch {
+    let reads = Arc::clone(reads);
+    let end = move |ended: Ended| {
+        if PROCEDURES[ended.procedure] == "read" && ended.outcome == Outcome::Fine {
+            reads.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let traces = Traces::new([1, 2], 0.0);
+    Watch { begin: Arc::new(move || Stages::start(traces.next(None))), end: Arc::new(end) }
 }

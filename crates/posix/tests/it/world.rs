@@ -181,7 +181,8 @@ impl World {
 
 impl Mount {
     async fn over(fs: Fs, keeper: Arc<dyn Keeper>, told: Arc<Told>) -> Mount {
-        let options = Options { dirty_bytes: 64 << 20, opens_nothing: false };
+        let (dirty_bytes, dirty_bytes_each) = (64 << 20, 64 << 20);
+        let options = Options { dirty_bytes, dirty_bytes_each, opens_nothing: false };
         let runtime = tokio::runtime::Handle::current();
         let posix = Posix::new(fs, user(), runtime, keeper, options);
         posix.follow_changes();

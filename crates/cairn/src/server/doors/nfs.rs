@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use cairn_auth::Network;
 use cairn_base::rng::RealRng;
+use cairn_doors::metrics::DoorMetrics;
 use cairn_doors::serve;
-use cairn_nfs::{Desk, Options};
-use tokio::net::{TcpListener, UdpSocket};
+use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Sockets, Watch};
+use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 
 use super::{Behind, Bound, Door, DoorArgs, Served};
 use crate::failure::{Failure, Result};
@@ -28,6 +29,10 @@ pub struct NfsArgs {
     /// this machine there must be one
     #[arg(long, value_name = "NETWORK", requires = "nfs", value_parser = network)]
     nfs_client: Vec<Network>,
+    /// Where clients ask for the port of the NFS door, such as 0.0.0.0:111. Without this they must
+    /// be told the port
+    #[arg(long, value_name = "ADDR", requires = "nfs")]
+    nfs_portmap: Option<SocketAddr>,
     /// Mean it where a network of --nfs-client is that of all addresses
     #[arg(long, requires = "nfs")]
     nfs_any_client: bool,
@@ -37,9 +42,12 @@ fn network(text: &str) -> Result<Network, String> {
     Network::parse(text).map_err(|error| error.to_string())
 }
 
-/// Datagrams for MOUNT, and which networks clients are in.
+/// The sockets that are bound beside the first one, and which networks clients are in.
 struct Offered {
     datagrams: UdpSocket,
+    /// Of the portmapper.
+    portmap: Option<(TcpSocket, UdpSocket)>,
+    port: u16,
     clients: Arc<[Network]>,
 }
 
@@ -52,12 +60,16 @@ impl NfsArgs {
     fn bind(&self) -> Result<Option<Bound>> {
         let Some(address) = self.nfs else { return Ok(None) };
         let clients = self.clients(address)?;
-        let failed = |error| Failure::new(format!("NFS door on {address}: {error}"));
-        let socket = serve::bind(address).map_err(failed)?;
+        let (socket, datagrams) = bind_both(address)?;
         let address = socket.local_addr()?;
-        let datagrams = std::net::UdpSocket::bind(address).map_err(failed)?;
-        datagrams.set_nonblocking(true)?;
-        let datagrams = UdpSocket::from_std(datagrams)?;
+        let portmap = match self.nfs_portmap {
+            Some(portmap) => {
+                // It is as open as the door is.
+                self.clients(portmap)?;
+                Some(bind_both(portmap)?)
+            }
+            None => None,
+        };
         if !address.ip().is_loopback() {
             tracing::warn!(
                 %address,
@@ -65,7 +77,7 @@ impl NfsArgs {
                  encryption, and who is in a network of --nfs-client may be whom it likes there"
             );
         }
-        let offered = Offered { datagrams, clients };
+        let offered = Offered { datagrams, portmap, port: address.port(), clients };
         let serve = |listener, behind: &mut Behind<'_>| serve(listener, behind, offered);
         Ok(Some(Bound { socket, shown: address.to_string(), serve: Box::new(serve) }))
     }
@@ -96,14 +108,47 @@ impl NfsArgs {
 }
 
 fn serve(listener: TcpListener, behind: &mut Behind<'_>, offered: Offered) -> Result<Served> {
-    let Offered { datagrams, clients } = offered;
+    let Offered { datagrams, portmap, port, clients } = offered;
+    let mut sockets = Sockets { listeners: vec![listener], datagrams: vec![datagrams] };
+    if let Some((socket, datagrams)) = portmap {
+        sockets.listeners.push(serve::begin(socket)?);
+        sockets.datagrams.push(datagrams);
+    }
     let missing = || Failure::new("the NFS door has no key for handles");
     let key = behind.offers.handles.take().ok_or_else(missing)?;
-    let desk = Desk::new(behind.fs.clone(), key, &RealRng, tokio::runtime::Handle::current());
+    let watch = counting(&behind.metrics.door(DOOR.name));
+    let runtime = tokio::runtime::Handle::current();
+    let desk = Desk::new(behind.fs.clone(), key, &RealRng, runtime, (port, Some(watch)));
     let connections = behind.serving.limits.connections.min(CONNECTIONS);
     let options = Options { clients, connections };
-    let stopped = behind.stopped.clone();
-    Ok(Box::pin(cairn_nfs::serve(listener, Some(datagrams), desk, options, stopped)))
+    Ok(Box::pin(cairn_nfs::serve(sockets, desk, options, behind.stopped.clone())))
+}
+
+/// Sockets for streams and for datagrams, of one port.
+fn bind_both(address: SocketAddr) -> Result<(TcpSocket, UdpSocket)> {
+    let failed = |error| Failure::new(format!("NFS door on {address}: {error}"));
+    let socket = serve::bind(address).map_err(failed)?;
+    let datagrams = std::net::UdpSocket::bind(socket.local_addr()?).map_err(failed)?;
+    datagrams.set_nonblocking(true)?;
+    Ok((socket, UdpSocket::from_std(datagrams)?))
+}
+
+/// Has calls counted as requests of the other doors are.
+fn counting(metrics: &DoorMetrics) -> Watch {
+    let verbs = PROCEDURES.map(|name| metrics.verb(name));
+    let observer = Arc::clone(metrics.all().observer());
+    let end = move |ended: Ended| {
+        let Some(stats) = verbs.get(ended.procedure) else { return };
+        let status = match ended.outcome {
+            Outcome::Fine => 200,
+            Outcome::Refused => 400,
+            Outcome::NotNow => 503,
+            Outcome::Failed => 500,
+        };
+        stats.received(ended.received);
+        stats.record(status, &ended.stages, ended.sent);
+    };
+    Watch { begin: Arc::new(move || observer.begin_alone()), end: Arc::new(end) }
 }
 
 #[cfg(test)]
@@ -112,7 +157,8 @@ mod tests {
 
     fn args(nfs: &str, clients: &[&str], nfs_any_client: bool) -> NfsArgs {
         let nfs_client = clients.iter().map(|text| Network::parse(text).unwrap()).collect();
-        NfsArgs { nfs: Some(nfs.parse().unwrap()), nfs_client, nfs_any_client }
+        let nfs = Some(nfs.parse().unwrap());
+        NfsArgs { nfs, nfs_client, nfs_portmap: None, nfs_any_client }
     }
 
     #[test]

@@ -1,0 +1,180 @@
+//! Operations for calls of clients that know no sessions: a client that has heard nothing sends its
+//! call again, perhaps after a crash, perhaps to another gateway. What was done for it is not done
+//! again.
+
+use bytes::Bytes;
+use cairn_base::Ino;
+use serde::{Deserialize, Serialize};
+
+use super::create::{Create, Mknod};
+use super::link::Link;
+use super::mkdir::Mkdir;
+use super::namespace::{load, store};
+use super::rename::Rename;
+use super::rmdir::Rmdir;
+use super::setattr::Setattr;
+use super::symlink::Symlink;
+use super::truncate::Truncate;
+use super::unlink::Unlink;
+use crate::needs::Declared;
+use crate::rows::{Calls, DoneCall, Row};
+use crate::{Context, Needs, Stop, Verb, View, erased, keys};
+
+/// How long it is known at least that a call was done, while its client does not do too many
+/// others, nanoseconds.
+pub const KEPT_NS: i64 = 180_000_000_000;
+
+/// Rows looked at in one [`ForgetCalls`].
+const PAGE: usize = 500;
+
+/// A call of a client, and a step of what is done for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CallId {
+    /// Its address, as one of IPv6.
+    pub client: [u8; 16],
+    /// Over all of the call, its number and the credentials included.
+    pub checksum: [u8; 16],
+    /// Steps are done in their order.
+    pub step: u8,
+}
+
+impl CallId {
+    /// The row that says whether it was done.
+    fn key(&self) -> Bytes {
+        let [first, second, ..] = self.checksum;
+        keys::calls(self.client, u16::from_be_bytes([first, second]) % Calls::SETS)
+    }
+
+    fn find<'a>(&self, calls: &'a Calls) -> Option<&'a DoneCall> {
+        calls.done.iter().find(|done| done.checksum == self.checksum)
+    }
+}
+
+/// A verb that can be run for a call.
+pub trait Callable: Verb {
+    /// Of what is done: the inode that was made, or one that was changed. `None` if it is not done
+    /// yet.
+    fn done(&self, reply: &Self::Reply) -> Option<Ino>;
+}
+
+macro_rules! callable {
+    ($($verb:ident, $done:expr;)*) => {
+        $(impl Callable for $verb {
+            fn done(&self, reply: &Self::Reply) -> Option<Ino> {
+                let done: fn(&Self, &Self::Reply) -> Option<Ino> = $done;
+                done(self, reply)
+            }
+        })*
+    };
+}
+
+callable! {
+    Create, |_, reply| Some(reply.0);
+    Mknod, |_, reply| Some(reply.0);
+    Mkdir, |_, reply| Some(reply.0);
+    Symlink, |_, reply| Some(reply.0);
+    Link, |verb, _| Some(verb.ino);
+    Unlink, |verb, _| Some(verb.parent);
+    Rmdir, |verb, _| Some(verb.parent);
+    Rename, |verb, _| Some(verb.target_parent);
+    Setattr, |verb, _| Some(verb.ino);
+    Truncate, |verb, reply| (!reply.more).then_some(verb.ino);
+}
+
+/// What became of a verb that was run for a call.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Once<R> {
+    Done(R),
+    /// It was done before, or a later step was: as [`Callable::done`].
+    Before(Ino),
+}
+
+/// Runs a verb for a call, unless that step of the call, or a later one, was done before.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ForCall<V> {
+    pub call: CallId,
+    pub verb: V,
+}
+
+impl<V: Callable> Declared for ForCall<V> {
+    const NEEDS: Needs = V::NEEDS.or_done_before();
+}
+
+impl<V: Callable> Verb for ForCall<V> {
+    type Reply = Once<V::Reply>;
+    const NAME: &'static str = V::NAME;
+    const RUNS_WHEN_FULL: bool = V::RUNS_WHEN_FULL;
+    const LEASES_CHANGES: bool = V::LEASES_CHANGES;
+
+    fn changes(&self) -> Vec<Bytes> {
+        self.verb.changes()
+    }
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        let key = self.call.key();
+        let calls = load::<Calls>(view, &key);
+        if let Err(Stop::Miss) = calls {
+            // So that all rows that are missing are fetched together.
+            let _ = erased::apply(&self.verb, view, context);
+            return Err(Stop::Miss);
+        }
+        let mut calls = calls?.unwrap_or_default();
+        let before = self.call.find(&calls).copied();
+        if let Some(done) = before.filter(|done| done.step >= self.call.step) {
+            return Ok(Once::Before(done.ino));
+        }
+        let reply = erased::apply(&self.verb, view, context)?;
+        if let Some(ino) = self.verb.done(&reply) {
+            let CallId { checksum, step, .. } = self.call;
+            // What was made stays what the call is about.
+            let ino = before.map_or(ino, |before| before.ino);
+            let done = DoneCall { checksum, time: context.now, step, ino };
+            calls.add(done, context.now.0.saturating_sub(KEPT_NS));
+            store(view, key, &calls);
+        }
+        Ok(Once::Done(reply))
+    }
+}
+
+/// Finds out whether a step of a call, or a later one, was done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FindCall {
+    pub call: CallId,
+}
+
+impl Verb for FindCall {
+    type Reply = bool;
+    const NAME: &'static str = "find_call";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<bool, Stop> {
+        let calls = load::<Calls>(view, &self.call.key())?.unwrap_or_default();
+        Ok(self.call.find(&calls).is_some_and(|done| done.step >= self.call.step))
+    }
+}
+
+/// Forgets calls of clients that have done nothing of late, some at a time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ForgetCalls {
+    /// Where the one before has come to.
+    pub after: Option<Bytes>,
+}
+
+impl Verb for ForgetCalls {
+    /// Where it has come to, if there are more.
+    type Reply = Option<Bytes>;
+    const NAME: &'static str = "forget_calls";
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
+        let (start, end) = keys::calls_after(self.after.as_ref());
+        let rows = view.scan(&start, &end, PAGE)?;
+        let next = (rows.len() == PAGE).then(|| rows.last().map(|(key, _)| key.clone())).flatten();
+        let since = context.now.0.saturating_sub(KEPT_NS);
+        for (key, row) in rows {
+            if Calls::decode(&row)?.done.iter().all(|done| done.time.0 < since) {
+                view.delete(key);
+            }
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,118 @@
+//! Calls of clients that were done, for when they are sent again.
+
+use bytes::Bytes;
+use cairn_base::codec::{Fields, Writer};
+use cairn_base::{Ino, Result, Timestamp};
+
+use super::{FORMAT, Row, array, unexpected};
+
+/// Bytes of one call in a row.
+const DONE_BYTES: usize = 16 + 8 + 1 + 8;
+
+/// A call that was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DoneCall {
+    pub checksum: [u8; 16],
+    pub time: Timestamp,
+    /// The last of its steps that was done.
+    pub step: u8,
+    /// What was made for it, or else changed.
+    pub ino: Ino,
+}
+
+/// Some calls of a client, by their checksums: the row `a <address> <set>`. So what is kept of a
+/// client is bounded, however much it does, and a call is found by one row.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Calls {
+    /// The oldest first.
+    pub done: Vec<DoneCall>,
+    pub unknown: Vec<u8>,
+}
+
+impl Calls {
+    /// Rows of a client, at most.
+    pub const SETS: u16 = 4096;
+    /// Calls in a row, at most.
+    pub const WAYS: usize = 8;
+
+    /// Adds a call, or its next step. Calls from before `since` go, and the oldest ones where there
+    /// are too many.
+    pub fn add(&mut self, done: DoneCall, since: i64) {
+        self.done.retain(|other| other.checksum != done.checksum && other.time.0 >= since);
+        self.done.push(done);
+        self.done.drain(..self.done.len().saturating_sub(Self::WAYS));
+    }
+}
+
+impl Row for Calls {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        for done in &self.done {
+            let mut bytes = Vec::with_capacity(DONE_BYTES);
+            bytes.extend(done.checksum);
+            bytes.extend(done.time.0.to_be_bytes());
+            bytes.push(done.step);
+            bytes.extend(done.ino.0.to_be_bytes());
+            writer.bytes(1, &bytes);
+        }
+        writer.raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Calls> {
+        let mut calls = Calls::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => calls.done.push(decode_done(&array("call", &field.value)?)?),
+                _ => field.keep(&mut calls.unknown),
+            }
+        }
+        Ok(calls)
+    }
+}
+
+fn decode_done(bytes: &[u8; DONE_BYTES]) -> Result<DoneCall> {
+    let parts = || {
+        let (checksum, rest) = bytes.split_first_chunk()?;
+        let (time, rest) = rest.split_first_chunk()?;
+        let (step, ino) = rest.split_first()?;
+        let (time, ino) = (i64::from_be_bytes(*time), u64::from_be_bytes(ino.try_into().ok()?));
+        Some(DoneCall { checksum: *checksum, time: Timestamp(time), step: *step, ino: Ino(ino) })
+    };
+    parts().ok_or_else(|| unexpected("call", "too few bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: u8, time: i64) -> DoneCall {
+        DoneCall { checksum: [number; 16], time: Timestamp(time), step: 1, ino: Ino(9) }
+    }
+
+    #[test]
+    fn a_row_is_what_was_written() {
+        let mut calls = Calls::default();
+        calls.add(call(1, -5), i64::MIN);
+        calls.add(DoneCall { step: 255, ino: Ino(u64::MAX), ..call(2, i64::MAX) }, i64::MIN);
+        assert_eq!(Calls::decode(&calls.encode()).unwrap(), calls);
+        let mut writer = Writer::new(FORMAT);
+        writer.bytes(1, &[0; DONE_BYTES - 1]);
+        assert_eq!(Calls::decode(&writer.finish()).unwrap_err().kind(), "corrupt");
+    }
+
+    #[test]
+    fn old_calls_go_and_a_row_is_bounded() {
+        let mut calls = Calls::default();
+        for number in 0..20 {
+            calls.add(call(number, number.into()), 0);
+        }
+        let kept: Vec<u8> = calls.done.iter().map(|done| done.checksum[0]).collect();
+        assert_eq!(kept, [12, 13, 14, 15, 16, 17, 18, 19]);
+        calls.add(DoneCall { step: 2, ..call(17, 21) }, 15);
+        let kept: Vec<(u8, u8)> =
+            calls.done.iter().map(|done| (done.checksum[0], done.step)).collect();
+        assert_eq!(kept, [(15, 1), (16, 1), (18, 1), (19, 1), (17, 2)]);
+    }
+}

@@ -1,0 +1,100 @@
+//! What is done for a call of a client is done once.
+
+use cairn_base::{Error, Ino};
+use cairn_meta::ops::for_call::{CallId, FindCall, ForCall, ForgetCalls, KEPT_NS, Once};
+use cairn_meta::ops::mkdir::Mkdir;
+use cairn_meta::ops::setattr::Setattr;
+use cairn_meta::ops::unlink::Unlink;
+use cairn_meta::rows::{BucketKind, Calls};
+
+use crate::harness::Store;
+
+fn call(number: u16, step: u8) -> CallId {
+    let [first, second] = number.to_be_bytes();
+    let mut checksum = [7; 16];
+    (checksum[0], checksum[1]) = (first, second);
+    CallId { client: [1; 16], checksum, step }
+}
+
+fn mkdir(parent: Ino, name: &str) -> Mkdir {
+    Mkdir { parent, name: name.as_bytes().to_vec(), mode: 0o755, umask: 0 }
+}
+
+fn rows(store: &Store) -> usize {
+    store.rows.keys().filter(|key| key[0] == b'a').count()
+}
+
+#[test]
+fn a_step_is_done_once_and_no_step_after_a_later_one() {
+    let mut store = Store::new(1);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let make = |number| ForCall { call: call(number, 0), verb: mkdir(top, "made") };
+    let Once::Done((made, _)) = store.run(make(5)).unwrap() else { panic!("done before") };
+    let Once::Before(before) = store.run(make(5)).unwrap() else { panic!("done again") };
+    assert_eq!(before, made);
+    assert!(matches!(store.run(make(6)), Err(Error::Exists(_))), "another call");
+    let set = |mode| {
+        let verb = Setattr { ino: made, mode: Some(mode), ..Setattr::default() };
+        ForCall { call: call(5, 2), verb }
+    };
+    assert!(!store.run(FindCall { call: call(5, 1) }).unwrap());
+    assert!(matches!(store.run(set(0o700)).unwrap(), Once::Done(_)));
+    assert!(store.run(FindCall { call: call(5, 1) }).unwrap());
+    assert!(matches!(store.run(set(0o711)).unwrap(), Once::Before(ino) if ino == made));
+    assert_eq!(store.inode(made).unwrap().mode, 0o700);
+    assert!(matches!(store.run(make(5)).unwrap(), Once::Before(ino) if ino == made));
+    // Of another client it is another call.
+    let other = CallId { client: [2; 16], ..call(5, 0) };
+    let again = store.run(ForCall { call: other, verb: mkdir(top, "made") });
+    assert!(matches!(again, Err(Error::Exists(_))));
+    assert_eq!(rows(&store), 1, "what fails leaves nothing");
+}
+
+#[test]
+fn a_call_is_kept_for_a_while_and_then_forgotten() {
+    let mut store = Store::new(2);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    store.file(top, "file");
+    let remove =
+        || ForCall { call: call(9, 0), verb: Unlink { parent: top, name: b"file".to_vec() } };
+    assert!(matches!(store.run(remove()).unwrap(), Once::Done(_)));
+    store.now += KEPT_NS - 1_000;
+    assert_eq!(store.run(ForgetCalls { after: None }).unwrap(), None);
+    assert!(matches!(store.run(remove()).unwrap(), Once::Before(_)));
+    store.now += 2_000;
+    assert_eq!(store.run(ForgetCalls { after: None }).unwrap(), None);
+    assert_eq!(rows(&store), 0);
+    assert!(matches!(store.run(remove()), Err(Error::NotFound(_))));
+}
+
+#[test]
+fn what_is_kept_of_a_client_is_bounded_and_forgotten_page_by_page() {
+    let mut store = Store::new(3);
+    store.forgetful = false;
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let ways = Calls::WAYS as u16;
+    for number in 0..3 * ways {
+        // All of one set.
+        let mut call = call(number % 16 * Calls::SETS, 0);
+        call.checksum[2] = number as u8;
+        store.run(ForCall { call, verb: mkdir(top, &format!("same-{number}")) }).unwrap();
+    }
+    assert_eq!(rows(&store), 1);
+    let row = store.rows.iter().find(|(key, _)| key[0] == b'a').unwrap().1.clone();
+    assert!(row.len() < 400, "{} bytes", row.len());
+    for number in 0..1200 {
+        let verb = mkdir(top, &format!("{number}"));
+        store.run(ForCall { call: call(number, 0), verb }).unwrap();
+    }
+    assert_eq!(rows(&store), 1200);
+    store.now += 2 * KEPT_NS;
+    let (mut after, mut pages) = (None, 0);
+    loop {
+        after = store.run(ForgetCalls { after }).unwrap();
+        pages += 1;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!((rows(&store), pages), (0, 3));
+}

@@ -1,0 +1,134 @@
+//! Whatever bytes come, the door goes on, others are served, and nothing is changed.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cairn_base::Rng;
+use cairn_base::rng::SeededRng;
+use cairn_fs::ops::exports::AddExport;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::client::{Args, Client, MOUNT, NFS, call};
+use crate::world::{World, export, run};
+
+const PATIENCE: Duration = Duration::from_secs(300);
+const SEEDS: u64 = 60;
+/// Calls of one seed.
+const CALLS: u64 = 40;
+
+fn below(rng: &SeededRng, below: u64) -> u64 {
+    rng.next_u64() % below
+}
+
+fn bytes(rng: &SeededRng, most: u64) -> Vec<u8> {
+    (0..below(rng, most)).map(|_| rng.next_u64() as u8).collect()
+}
+
+/// Arguments that some procedure may take, more or less.
+fn arguments(rng: &SeededRng, handle: &[u8]) -> Args {
+    let mut args = Args::new();
+    for _ in 0..below(rng, 8) {
+        args = match below(rng, 6) {
+            0 | 1 => args.bytes(handle),
+            2 => args.bytes(b"name"),
+            3 => args.number(below(rng, 4) as u32),
+            4 => args.number(rng.next_u64() as u32),
+            _ => args.bytes(&bytes(rng, 40)),
+        };
+    }
+    args
+}
+
+/// A call, with some bytes changed, missing or added.
+fn nearly_a_call(rng: &SeededRng, handle: &[u8]) -> Vec<u8> {
+    let of = match below(rng, 4) {
+        0 => (MOUNT, 3, below(rng, 7) as u32),
+        _ => (NFS, 3, below(rng, 23) as u32),
+    };
+    let mut call = call(rng.next_u64() as u32, of, (0, 0), &arguments(rng, handle));
+    for _ in 0..below(rng, 3) {
+        let at = below(rng, call.len() as u64) as usize;
+        match below(rng, 3) {
+            0 => call[at] = rng.next_u64() as u8,
+            1 => call.truncate(at.max(1)),
+            _ => call.extend(bytes(rng, 9)),
+        }
+    }
+    call
+}
+
+/// What one hostile client sends.
+fn stream(rng: &SeededRng, handle: &[u8]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for _ in 0..CALLS {
+        let call = nearly_a_call(rng, handle);
+        let len = match below(rng, 40) {
+            0 => rng.next_u64() as u32,
+            1 => u32::MAX,
+            _ => call.len() as u32 | 1 << 31,
+        };
+        stream.extend(len.to_be_bytes());
+        stream.extend(call);
+    }
+    stream.extend(bytes(rng, 300));
+    stream
+}
+
+async fn names(client: &mut Client, top: &[u8]) -> Vec<String> {
+    let (names, is_end) = client.list(top, 0, 1 << 16, false).await.unwrap();
+    assert!(is_end);
+    names.into_iter().map(|(name, _)| name).collect()
+}
+
+#[test]
+fn any_bytes_change_nothing_and_disturb_nobody() {
+    run(async {
+        let world = World::new().await;
+        let mut client = world.client().await;
+        let top = client.mount("/bucket").await.unwrap();
+        let file = client.create(&top, "name").await.unwrap();
+        client.write(&file, 0, b"kept", 2).await.unwrap();
+        let before = names(&mut client, &top).await;
+        world.export_again(AddExport { read_only: true, ..export("bucket", "alice") }).await;
+        let top = client.mount("/bucket").await.unwrap();
+        for seed in 0..SEEDS {
+            let rng = SeededRng::new(seed);
+            let mut hostile = world.client().await;
+            // It may be closed before all is sent.
+            let _ = hostile.stream.write_all(&stream(&rng, &top)).await;
+            let _ = hostile.stream.shutdown().await;
+            let mut replies = Vec::new();
+            let ended = timeout(PATIENCE, hostile.stream.read_to_end(&mut replies)).await;
+            assert!(ended.is_ok(), "seed {seed}: the connection stays");
+            let (file, _) = client.lookup(&top, "name").await.unwrap();
+            let (kept, _) = client.read(&file, 0, 100).await.unwrap();
+            assert_eq!(kept, b"kept", "seed {seed}");
+        }
+        assert_eq!(names(&mut client, &top).await, before);
+    });
+}
+
+#[test]
+fn a_client_that_reads_no_replies_is_not_asked_for_more_calls() {
+    const BYTES: usize = 1 << 20;
+    const ASKED: u32 = 400;
+    /// What is at work, what is kept, and what sockets may hold.
+    const MOST: u64 = 64 + 8 + 64;
+    run(async {
+        let world = World::new().await;
+        let (mut client, mut silent) = (world.client().await, world.client().await);
+        let top = client.mount("/bucket").await.unwrap();
+        let file = client.create(&top, "file").await.unwrap();
+        client.write(&file, 0, &vec![7; BYTES], 2).await.unwrap();
+        let args = Args::new().bytes(&file).long(0).number(BYTES as u32);
+        for xid in 0..ASKED {
+            silent.send(&call(xid, (NFS, 3, 6), (0, 0), &args)).await;
+        }
+        for _ in 0..300 {
+            client.getattr(&file).await.unwrap();
+        }
+        let reads = world.door.reads.load(Ordering::SeqCst);
+        assert!((1..=MOST).contains(&reads), "{reads} calls are answered, and no reply is read");
+    });
+}
