@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use cairn_auth::{Caller, Visibility};
@@ -56,7 +57,7 @@ impl Metadata {
     /// Has the master that serves fail, once it does: another takes over, and it finds out.
     async fn fail(&self, service: &ControlService) {
         while service.serving().is_err() {
-            tokio::task::yield_now().await;
+            a_moment().await;
         }
         self.engine.take_over().unwrap();
         let master = self.started.lock().last().unwrap().clone();
@@ -76,7 +77,10 @@ impl Source for Metadata {
         }
         let engine = Arc::clone(&self.engine) as _;
         let master = Master::start(engine, Arc::new(RealClock::default()), Default::default())?;
-        master.run(&Caller::system(), PutMap { map: ClusterMap::default().encode() }).await?;
+        if self.started.lock().is_empty() {
+            let map = ClusterMap { epoch: 1, replicas: 1, minimum: 1, ..ClusterMap::default() };
+            master.run(&Caller::system(), PutMap { map: map.encode() }).await?;
+        }
         self.started.lock().push(master.clone());
         Ok((master, "memory".into()))
     }
@@ -118,6 +122,11 @@ fn master(is_alone: bool) -> MasterNode {
     MasterNode { node, service, desk, secrets, config: Config { settings, ..Config::default() } }
 }
 
+/// Of simulated time, which goes on when nothing else can.
+async fn a_moment() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
 fn gone() -> Error {
     Error::Unavailable("the database does not answer".into())
 }
@@ -144,11 +153,11 @@ async fn a_master_that_has_served_goes_on_trying() {
         metadata.failures.lock().extend([wrong(), gone()]);
         // The second time: nothing is left of what failed before.
         while metadata.started.lock().len() < 2 {
-            tokio::task::yield_now().await;
+            a_moment().await;
         }
         metadata.fail(&master.service).await;
         while *metadata.stopped.lock() < 2 {
-            tokio::task::yield_now().await;
+            a_moment().await;
         }
         assert!(metadata.failures.lock().is_empty());
     };
