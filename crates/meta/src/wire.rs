@@ -82,6 +82,11 @@ impl<V: WireVerb> ReceivedVerb for V {
     }
 }
 
+/// Sees the type of every verb.
+pub trait Visitor {
+    fn verb<V: WireVerb>(&mut self);
+}
+
 macro_rules! verbs {
     ($($number:literal => $module:ident::$verb:ident, $needs:expr;)*) => {
         $(impl Declared for $module::$verb {
@@ -102,6 +107,11 @@ macro_rules! verbs {
                 $($number => Ok(Arc::new(decode::<$module::$verb>(bytes)?)),)*
                 _ => Err(Error::NotImplemented(format!("operation {number}"))),
             }
+        }
+
+        /// Shows a visitor the type of every verb.
+        pub fn visit(visitor: &mut impl Visitor) {
+            $(visitor.verb::<$module::$verb>();)*
         }
 
         /// The number and the name of every verb.

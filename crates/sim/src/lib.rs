@@ -10,12 +10,17 @@
 //!
 //!   snapshot() ──► Snapshot ──► crash_image(seed) ──► SimDisk after a power cut
 //! ```
+//!
+//! Beside it is what else tests of several crates share: made-up values of any type
+//! ([`sample`]), and files of what was sent or stored once ([`golden`]).
 
 mod crash;
 mod disk;
 mod fault;
+pub mod golden;
 mod image;
 mod inode;
+pub mod sample;
 mod state;
 
 pub use crash::Snapshot;
