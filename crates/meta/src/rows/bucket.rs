@@ -28,7 +28,7 @@ impl BucketKind {
 }
 
 /// Settings of a bucket: the row `b <bucket>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Bucket {
     pub name: String,
     pub kind: BucketKind,
@@ -135,7 +135,7 @@ fn decode_grant(mut bytes: &[u8]) -> Result<(UserId, Rights)> {
 }
 
 /// How much is in a bucket, and may be: the row `n <bucket>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// Inodes that are not directories.
     pub objects: u64,

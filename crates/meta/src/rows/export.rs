@@ -23,7 +23,7 @@ pub enum Squash {
 }
 
 /// The export of a bucket: the row `k e <bucket>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Export {
     /// No other export ever has the same: handles of a former export of the bucket open nothing.
     pub number: u64,

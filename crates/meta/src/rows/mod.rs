@@ -12,6 +12,7 @@ mod export;
 mod extents;
 mod inode;
 mod locks;
+mod sent;
 mod upload;
 
 pub use acl::{Acl, Named};

@@ -33,6 +33,11 @@ fn forms(name: &str, turn: usize) -> Option<Vec<u8>> {
     if name == "Error" {
         return Some(Error::NotFound(format!("text {turn}")).to_bytes().to_vec());
     }
+    if name == "Extent" {
+        let extents = rows::extents().extents;
+        // What is sent has its length before it.
+        return Some(wire::encode(&extents[turn % extents.len()]).unwrap()[1..].to_vec());
+    }
     let rows = rows::samples();
     let all: Vec<_> = rows.iter().filter(|row| row.name == name).collect();
     (!all.is_empty()).then(|| all[turn % all.len()].bytes.to_vec())

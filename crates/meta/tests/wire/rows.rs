@@ -146,7 +146,7 @@ fn export(squash: Squash) -> Export {
     }
 }
 
-fn extents() -> Extents {
+pub fn extents() -> Extents {
     let block = BlockId { session: SessionId(7), counter: 9 };
     let place = Place::Block { group: GroupId(3), block, offset: 4096 };
     let first = Extent { offset: 0, len: 4 << 20, place };
