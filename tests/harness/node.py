@@ -24,12 +24,13 @@ class Node:
         self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET)
         self.id = None  # as `cairn cluster status` calls it
         self.address = self.s3 = self.http = self.nfs = None
+        self.program = None  # another one than that under test
         self.process = None
         self.ended = []  # how it ended by itself
 
     def start(self):
         self.note_end()
-        command = [*self.within, binary(), self.role, str(self.directory), *self.arguments]
+        command = [*self.within, self.program or binary(), self.role, str(self.directory), *self.arguments]
         with open(self.log, "ab") as log:
             log.write(b"== started\n")
             output = subprocess.PIPE if self.role == "gateway" else log

@@ -13,7 +13,7 @@ from harness.wait import PATIENCE_SECONDS
 
 REQUEST, REPLY, ERROR, PING, PONG = 1, 2, 3, 5, 6
 ATTACH, RENEW, READ, PUT, GET = 1, 2, 3, 32, 33
-GETATTR, READDIR, OPEN_INODE = 96, 112, 66
+GETATTR, READDIR, OPEN_INODE = 1096, 1112, 1066
 
 
 def number(value):
@@ -52,7 +52,7 @@ class RawMount:
         """Cluster 0, node 0, as a gateway, with a window of 64 calls and 4 MiB."""
         fields = b"\1\x10" + bytes(16) + b"\3\1\3" + b"\4\1\x40" + b"\5\4" + number(4 << 20)
         hello = b"\1" + fields
-        self.socket.sendall(b"CairnWir" + struct.pack("<HHI", 1, 1, len(hello)) + hello)
+        self.socket.sendall(b"CairnWir" + struct.pack("<HHI", 2, 2, len(hello)) + hello)
         self._need(struct.unpack("<I", self._need(16)[12:])[0])
 
     def _receive(self):

@@ -40,12 +40,13 @@ class ServerFailed(Exception):
 class Server:
     """`with Server() as server:` starts on free ports over a directory of its own."""
 
-    def __init__(self, directory=None, args=(), env=None, log=None, wrapper=()):
+    def __init__(self, directory=None, args=(), env=None, log=None, wrapper=(), program=None):
         self.owns_directory = directory is None
         self.work = scratch("server") if directory is None else Path(directory).parent
         self.directory = self.work / "data" if directory is None else Path(directory)
         self.args = list(args)
         self.wrapper = list(wrapper)  # a program that starts it, with its arguments
+        self.program = program  # another one than that under test
         self.env = dict(os.environ, CAIRN_ROOT_KEY=KEY, CAIRN_ROOT_SECRET=SECRET, **(env or {}))
         self.log_path = log or self.directory.with_name(self.directory.name + ".log")
         self.process = None
@@ -56,7 +57,7 @@ class Server:
     def start(self):
         s3 = self.s3.split("//")[1] if self.s3 else "127.0.0.1:0"
         http = self.http.split("//")[1] if self.http else "127.0.0.1:0"
-        command = [*self.wrapper, binary(), "server", str(self.directory)]
+        command = [*self.wrapper, self.program or binary(), "server", str(self.directory)]
         command += ["--s3", s3, "--http", http, *self.args]
         began = time.monotonic()
         with open(self.log_path, "ab") as log:

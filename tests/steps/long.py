@@ -117,6 +117,21 @@ def supply(_):
         yield Job(f"dependencies of {manifest}", [place / "bin/cargo-deny", *what, *checks])
 
 
+def versions(_):
+    """The commit that `tests/previous` names is built in a work tree of its own, and goes after."""
+    place = jobs.ROOT / "target/previous"
+    commit = (jobs.ROOT / "tests/previous").read_text().split()[1]
+    program = place / "target/debug/cairn"
+    if place.exists():
+        yield Job("the version before, again", ["git", "-C", place, "checkout", "--force", commit])
+    else:
+        yield Job("the version before", ["git", "worktree", "add", "--detach", place, commit])
+    build = ["cargo", "build", "--locked", "-p", "cairn", "--target-dir", place / "target"]
+    yield Job("the version before, built", build, directory=place, timeout=HOUR)
+    env = {"CAIRN_PREVIOUS": str(program), "CAIRN_BIN": str(jobs.ROOT / "target/debug/cairn")}
+    yield python("cluster/test_versions.py", env=env, timeout=HOUR)
+
+
 def quiet(programs):
     env = {"CAIRN_TEST_DOCTOR": "all"}
     yield python("doctor/test_doctor.py", env=env, timeout=HOUR)
@@ -133,6 +148,7 @@ PARTS = {
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
+    "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),
     "supply": (supply, "licences, sources and duplicates of dependencies; wants a registry"),
     "quiet": (quiet, "every planted bottleneck, 20 looks at healthy systems, percentiles within 1 %"),
 }

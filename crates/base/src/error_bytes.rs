@@ -88,6 +88,24 @@ impl Error {
     }
 }
 
+/// Its bytes, under a name that other forms of the same bytes do not have.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Error")]
+struct Sent(Bytes);
+
+impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Sent(self.to_bytes()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Error {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Error, D::Error> {
+        let Sent(bytes) = Sent::deserialize(deserializer)?;
+        Error::from_bytes(&bytes).map_err(serde::de::Error::custom)
+    }
+}
+
 const CORRUPT: u64 = 9;
 const RANGE: u64 = 13;
 const IO: u64 = 19;
@@ -113,20 +131,7 @@ macro_rules! kinds_of_text {
             }
         }
 
-        impl Serialize for Error {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_bytes().serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Error {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Error, D::Error> {
-        let bytes = Bytes::deserialize(deserializer)?;
-        Error::from_bytes(&bytes).map_err(serde::de::Error::custom)
-    }
-}
-
-#[cfg(test)]
+        #[cfg(test)]
         fn each_with_text(text: &str) -> Vec<Error> {
             vec![$(Error::$kind(text.to_owned()),)*]
         }

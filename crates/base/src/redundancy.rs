@@ -37,23 +37,3 @@ impl Default for Redundancy {
         Redundancy::Copies(1)
     }
 }
-
-/// A wish of which nothing may be said, as a number: for fields that are sent by serde.
-pub mod as_number {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use super::Redundancy;
-
-    pub fn serialize<S: Serializer>(
-        wanted: &Option<Redundancy>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u8(wanted.map_or(0, Redundancy::number))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Redundancy>, D::Error> {
-        u8::deserialize(deserializer).map(Redundancy::from_number)
-    }
-}

@@ -2,7 +2,8 @@
 //! its reply as bytes ([postcard](https://postcard.jamesmunns.com/wire-format)).
 //!
 //! A verb whose fields change gets a new number, so that nodes of two versions never misread each
-//! other: a master that does not know a number answers `NotImplemented`.
+//! other: a master that does not know a number answers `NotImplemented`. Rows in these fields are
+//! sent as they are stored, so a field of a row changes no number. `tests/wire` has every number.
 
 use std::sync::Arc;
 
@@ -83,6 +84,11 @@ impl<V: WireVerb> ReceivedVerb for V {
     }
 }
 
+/// Sees the type of every verb.
+pub trait Visitor {
+    fn verb<V: WireVerb>(&mut self);
+}
+
 macro_rules! verbs {
     ($($number:literal => $module:ident::$verb:ident, $needs:expr;)*) => {
         $(impl Declared for $module::$verb {
@@ -103,6 +109,11 @@ macro_rules! verbs {
                 $($number => Ok(Arc::new(decode::<$module::$verb>(bytes)?)),)*
                 _ => receive_for_call(number, bytes),
             }
+        }
+
+        /// Shows a visitor the type of every verb.
+        pub fn visit(visitor: &mut impl Visitor) {
+            $(visitor.verb::<$module::$verb>();)*
         }
 
         /// The number and the name of every verb.
@@ -144,7 +155,7 @@ verbs! {
     16 => sessions::Format, store(Operate);
     17 => sessions::OpenSession, store(Operate);
     18 => sessions::EndSession, store(Operate);
-    19 => sessions::ListSessions, store(Operate);
+    1019 => sessions::ListSessions, store(Operate);
     20 => sessions::OpenRemoteSession, store(Operate);
     21 => sessions::ReserveInodes, store(Mount);
     24 => cluster::GetMap, store(Operate);
@@ -152,73 +163,73 @@ verbs! {
     26 => cluster::IssueToken, store(Operate);
     27 => cluster::RedeemToken, store(Operate);
     32 => buckets::CreateBucket, store(CreateBucket);
-    33 => buckets::GetBucket, all(&[GetBucketSettings]);
-    34 => buckets::ListBuckets, store(ListAllMyBuckets);
-    35 => buckets::UpdateBucket, some(buckets::UPDATES);
+    1033 => buckets::GetBucket, all(&[GetBucketSettings]);
+    1034 => buckets::ListBuckets, store(ListAllMyBuckets);
+    1035 => buckets::UpdateBucket, some(buckets::UPDATES);
     36 => buckets::DeleteBucket, all(&[DeleteBucket]);
     37 => buckets::CreateTaggedBucket, store(CreateBucket);
     38 => buckets::DropUploads, all(&[DeleteBucket]);
     48 => credentials::AddAccessKey, store(ManageUsers);
     49 => credentials::AddToken, store(ManageUsers);
-    50 => credentials::FindAccessKey, store(Operate);
-    51 => credentials::FindToken, store(Operate);
+    1050 => credentials::FindAccessKey, store(Operate);
+    1051 => credentials::FindToken, store(Operate);
     52 => credentials::RemoveCredential, store(ManageUsers);
     53 => credentials::ListCredentials, store(ManageUsers);
     54 => credentials::UserName, store(Operate);
     55 => credentials::ListUsers, store(ManageUsers);
     56 => credentials::DisableUser, store(ManageUsers);
-    64 => open_object::OpenObject, all(&[GetObject]);
-    66 => open_object::OpenInode, all(&[GetObject]);
-    67 => open_object::ReadExtents, all(&[GetObject]);
-    80 => lookup::Lookup, all(&[GetObject]);
-    96 => getattr::Getattr, all(&[GetObject]);
-    97 => getattr::Access, some(&[GetObject, PutObject]);
-    112 => readdir::Readdir, all(&[ListBucket]);
+    1064 => open_object::OpenObject, all(&[GetObject]);
+    1066 => open_object::OpenInode, all(&[GetObject]);
+    1067 => open_object::ReadExtents, all(&[GetObject]);
+    1080 => lookup::Lookup, all(&[GetObject]);
+    1096 => getattr::Getattr, all(&[GetObject]);
+    1097 => getattr::Access, some(&[GetObject, PutObject]);
+    1112 => readdir::Readdir, all(&[ListBucket]);
     128 => readlink::Readlink, all(&[GetObject]);
-    144 => list_objects::ListObjects, all(&[ListBucket]);
-    160 => put_object::StageExtents, store(Operate);
+    1144 => list_objects::ListObjects, all(&[ListBucket]);
+    1160 => put_object::StageExtents, store(Operate);
     161 => put_object::AbandonBody, store(Operate);
-    162 => put_object::PutObject, all(&[PutObject]);
+    1162 => put_object::PutObject, all(&[PutObject]);
     163 => put_object::MayWrite, all(&[PutObject]);
     176 => delete_object::DeleteObject, all(&[DeleteObject]);
     177 => delete_object::DeleteObjects, all(&[DeleteObject]);
-    192 => copy_object::CopyObject, all(&[GetObject, PutObject]);
-    193 => move_object::MoveObject, all(&[GetObject, PutObject, DeleteObject]);
-    194 => copy_object::CopyCheckedObject, all(&[GetObject, PutObject]);
+    1192 => copy_object::CopyObject, all(&[GetObject, PutObject]);
+    1193 => move_object::MoveObject, all(&[GetObject, PutObject, DeleteObject]);
+    1194 => copy_object::CopyCheckedObject, all(&[GetObject, PutObject]);
     208 => tags::GetTags, all(&[GetObjectTagging]);
     209 => tags::PutTags, some(&[PutObjectTagging, DeleteObjectTagging]);
-    224 => append::Append, all(&[PutObject]);
-    240 => multipart::CreateUpload, all(&[PutObject]);
-    241 => multipart::GetUpload, all(&[PutObject]);
-    242 => multipart::PutPart, all(&[PutObject]);
+    1224 => append::Append, all(&[PutObject]);
+    1240 => multipart::CreateUpload, all(&[PutObject]);
+    1241 => multipart::GetUpload, all(&[PutObject]);
+    1242 => multipart::PutPart, all(&[PutObject]);
     243 => multipart::CopyPart, all(&[GetObject, PutObject]);
-    244 => multipart::ListParts, all(&[ListMultipartUploadParts]);
-    245 => multipart::PartTable, store(Operate);
+    1244 => multipart::ListParts, all(&[ListMultipartUploadParts]);
+    1245 => multipart::PartTable, store(Operate);
     246 => multipart::AbortUpload, all(&[AbortMultipartUpload]);
-    247 => multipart::TakeParts, all(&[PutObject]);
+    1247 => multipart::TakeParts, all(&[PutObject]);
     248 => multipart::CompleteUpload, all(&[PutObject]);
     249 => multipart::CopyCheckedPart, all(&[GetObject, PutObject]);
-    256 => list_uploads::ListUploads, all(&[ListBucketMultipartUploads]);
-    272 => create::Create, all(&[PutObject]);
-    273 => create::Mknod, all(&[PutObject]);
-    288 => mkdir::Mkdir, all(&[PutObject]);
-    304 => symlink::Symlink, all(&[PutObject]);
-    320 => link::Link, all(&[PutObject]);
+    1256 => list_uploads::ListUploads, all(&[ListBucketMultipartUploads]);
+    1272 => create::Create, all(&[PutObject]);
+    1273 => create::Mknod, all(&[PutObject]);
+    1288 => mkdir::Mkdir, all(&[PutObject]);
+    1304 => symlink::Symlink, all(&[PutObject]);
+    1320 => link::Link, all(&[PutObject]);
     336 => unlink::Unlink, all(&[DeleteObject]);
     352 => rmdir::Rmdir, all(&[DeleteObject]);
     368 => rename::Rename, all(&[PutObject, DeleteObject]);
-    384 => setattr::Setattr, all(&[PutObject]);
+    1384 => setattr::Setattr, all(&[PutObject]);
     400 => xattr::GetXattr, all(&[GetObject]);
     401 => xattr::SetXattr, all(&[PutObject]);
     402 => xattr::RemoveXattr, all(&[PutObject]);
     403 => xattr::ListXattrs, all(&[GetObject]);
-    416 => truncate::Truncate, all(&[PutObject]);
-    417 => truncate::PunchHole, all(&[PutObject]);
-    418 => truncate::Extend, all(&[PutObject]);
-    432 => write::Write, all(&[PutObject]);
-    448 => coalesce::Coalesce, all(&[PutObject]);
-    449 => coalesce::ReadChunk, all(&[GetObject]);
-    464 => statfs::Statfs, all(&[GetObject]);
+    1416 => truncate::Truncate, all(&[PutObject]);
+    1417 => truncate::PunchHole, all(&[PutObject]);
+    1418 => truncate::Extend, all(&[PutObject]);
+    1432 => write::Write, all(&[PutObject]);
+    1448 => coalesce::Coalesce, all(&[PutObject]);
+    1449 => coalesce::ReadChunk, all(&[GetObject]);
+    1464 => statfs::Statfs, all(&[GetObject]);
     465 => statfs::Replicas, all(&[PutObject]);
     480 => gc::ListDrains, store(CollectGarbage);
     481 => gc::DrainStep, store(CollectGarbage);
@@ -232,14 +243,14 @@ verbs! {
     513 => lock::ReleaseLock, OWN;
     514 => lock::TestLock, some(&[GetObject, PutObject]);
     515 => lock::ReleaseAll, store(CollectGarbage);
-    528 => clone::CloneFile, all(&[GetObject, PutObject]);
-    529 => copy_range::CopyRange, all(&[GetObject, PutObject]);
+    1528 => clone::CloneFile, all(&[GetObject, PutObject]);
+    1529 => copy_range::CopyRange, all(&[GetObject, PutObject]);
     544 => buckets::Decide, some(Action::ALL);
     545 => buckets::FindWritable, ANSWERS;
     560 => exports::AddExport, store(ManageExports);
     561 => exports::RemoveExport, store(ManageExports);
-    562 => exports::ListExports, store(ManageExports);
-    563 => exports::FindExport, store(Operate);
+    1562 => exports::ListExports, store(ManageExports);
+    1563 => exports::FindExport, store(Operate);
     564 => exports::AddExportAt, store(ManageExports);
     565 => exports::FindExportAt, store(Operate);
     576 => for_call::FindCall, store(Operate);

@@ -10,9 +10,14 @@
 //!
 //!   snapshot() ──► Snapshot ──► crash_image(seed) ──► SimDisk after a power cut
 //! ```
+//!
+//! Beside it is what else tests of several crates share: made-up values of any type
+//! ([`sample`]), and files of what was sent or stored once ([`golden`]).
 
 mod fault;
+pub mod golden;
 mod image;
+pub mod sample;
 
 mod inode;
 

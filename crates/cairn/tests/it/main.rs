@@ -17,5 +17,6 @@ mod operators_are_told;
 mod secrets_are_shown_once;
 mod servers_start_and_stop;
 mod stores_are_private;
+mod stores_of_before_are_opened;
 mod support;
 mod usage;

@@ -20,7 +20,7 @@ mod attached;
 mod blocks;
 mod guarded;
 mod host;
-mod messages;
+pub mod messages;
 mod near;
 mod rights;
 mod told;

@@ -7,7 +7,7 @@ use cairn_base::{ClusterId, Error, NodeId, Result, Role};
 use tokio::time::timeout;
 
 use super::driver::{Driver, KeepAlive};
-use super::hello::{self, Hello, VERSION_MAX, VERSION_MIN, Window};
+use super::hello::{self, Hello, VERSION_MAX, Window};
 use super::link::{Authenticated, Link, Stream};
 use super::peer::{Peer, PeerInfo, Shared};
 use super::service::Service;
@@ -34,18 +34,58 @@ impl Terms {
 
     fn hello(&self) -> Hello {
         Hello {
-            versions: (VERSION_MIN, VERSION_MAX),
+            versions: (hello::lowest(self.role, None), VERSION_MAX),
             cluster: self.cluster,
             node: self.node,
             role: Some(self.role),
             window: self.window,
             refused: None,
+            release: hello::release(),
+        }
+    }
+
+    /// The highest version that both speak.
+    ///
+    /// # Errors
+    /// `Invalid` if there is none. The text names both: it is read at either end.
+    fn agree(&self, hello: &Hello, dialed: bool) -> Result<u16> {
+        let ours = (hello::lowest(self.role, hello.role), VERSION_MAX);
+        let theirs = hello.versions;
+        let version = theirs.1.min(ours.1);
+        if version >= theirs.0.max(ours.0) {
+            return Ok(version);
+        }
+        let us = Terms::name(self.node, Some(self.role), dialed);
+        let them = Terms::name(hello.node, hello.role, !dialed);
+        let older = if theirs.1 < ours.1 { &them } else { &us };
+        let said = match hello.release.as_str() {
+            "" => "an earlier release",
+            release => release,
+        };
+        Err(Error::Invalid(format!(
+            "{them} ({said}) speaks versions {} to {} of the protocol, {us} ({}) versions {} to \
+             {}: upgrade {older}",
+            theirs.0,
+            theirs.1,
+            hello::release(),
+            ours.0,
+            ours.1,
+        )))
+    }
+
+    /// What either side calls a node; a mount and its server have no numbers.
+    fn name(node: NodeId, role: Option<Role>, dialed: bool) -> String {
+        match (node, role) {
+            (NodeId(0), _) if dialed => "the mount".to_owned(),
+            (NodeId(0), _) => "the server".to_owned(),
+            (node, Some(role)) => format!("{role} {node}"),
+            (node, None) => format!("node {node}"),
         }
     }
 
     /// Whether the one who said `hello` is the one at the other end, and welcome.
-    fn check(&self, hello: &Hello, peer: &Authenticated) -> Result<(Role, u16)> {
-        let version = hello.common_version()?;
+    fn check(&self, hello: &Hello, peer: &Authenticated, dialed: bool) -> Result<(Role, u16)> {
+        let version = self.agree(hello, dialed)?;
         if hello.cluster != self.cluster {
             let (theirs, ours) = (hello.cluster, self.cluster);
             return Err(Error::Denied(format!("this is cluster {ours}, not {theirs}")));
@@ -80,8 +120,13 @@ pub async fn connect<S: Service>(link: Link, terms: &Terms, service: S) -> Resul
         hello::write(&mut stream, &terms.hello()).await?;
         hello::read(&mut stream).await
     };
-    let hello = within_time(shake).await?;
-    let (role, version) = terms.check(&hello, &peer)?;
+    let mut hello = within_time(shake).await?;
+    // In this side's words, if the versions are why the other side refuses.
+    terms.agree(&hello, true)?;
+    if let Some(refused) = hello.refused.take() {
+        return Err(refused);
+    }
+    let (role, version) = terms.check(&hello, &peer, true)?;
     let info = PeerInfo { authenticated: peer, role, version, connection: next() };
     Ok(start(stream, info, &hello, terms, service, true))
 }
@@ -89,10 +134,16 @@ pub async fn connect<S: Service>(link: Link, terms: &Terms, service: S) -> Resul
 /// Begins a connection over a stream that was accepted.
 pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result<Peer> {
     let Link { mut stream, peer } = link;
-    let hello = within_time(hello::read(&mut stream)).await?;
+    let mut hello = within_time(hello::read(&mut stream)).await?;
+    if let Some(refused) = hello.refused.take() {
+        return Err(refused);
+    }
     let mut answer = terms.hello();
-    let checked = terms.check(&hello, &peer);
+    let checked = terms.check(&hello, &peer, false);
     if let Err(error) = &checked {
+        if terms.agree(&hello, false).is_err() {
+            tracing::warn!(address = %peer.address, %error, "refused");
+        }
         answer.refused = Some(copy(error));
     }
     within_time(hello::write(&mut stream, &answer)).await?;

@@ -16,7 +16,12 @@ use crate::limits::{HELLO_BYTES, WINDOW_BYTES, WINDOW_CALLS};
 pub const MAGIC: [u8; 8] = *b"CairnWir";
 /// The versions of the protocol that this program speaks.
 pub const VERSION_MIN: u16 = 1;
-pub const VERSION_MAX: u16 = 1;
+pub const VERSION_MAX: u16 = 2;
+/// From this version on, rows are sent as they are stored. Sessions need it, and gateways and mounts
+/// are what has them.
+const SESSIONS_MIN: u16 = 2;
+/// The longest name of a release that is shown, bytes.
+const RELEASE_BYTES: usize = 32;
 
 const HEAD_BYTES: usize = 16;
 const FORMAT: u8 = 1;
@@ -27,6 +32,7 @@ const ROLE: u32 = 3;
 const CALLS: u32 = 4;
 const BYTES: u32 = 5;
 const REFUSED: u32 = 6;
+const RELEASE: u32 = 7;
 
 /// How much a side takes before it has answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,10 +58,29 @@ pub struct Hello {
     pub window: Window,
     /// Why the speaker does not go on.
     pub refused: Option<Error>,
+    /// What the speaker calls itself, to be shown; empty for releases that say nothing.
+    pub release: String,
+}
+
+/// The lowest version that a connection between these two must have.
+pub fn lowest(one: Role, other: Option<Role>) -> u16 {
+    let has_sessions = one == Role::Gateway || other == Some(Role::Gateway);
+    if has_sessions { SESSIONS_MIN } else { VERSION_MIN }
+}
+
+/// What this program calls itself.
+pub fn release() -> String {
+    format!("cairn {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What a peer calls itself, as far as it can be shown in a line of a log.
+fn shown(release: &[u8]) -> String {
+    let plain = |byte: &&u8| byte.is_ascii_graphic() || **byte == b' ';
+    release.iter().take(RELEASE_BYTES).filter(plain).map(|byte| char::from(*byte)).collect()
 }
 
 impl Hello {
-    fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut body = Writer::new(FORMAT);
         body.bytes(CLUSTER, &self.cluster.0.to_be_bytes())
             .number(NODE, self.node.0)
@@ -65,6 +90,7 @@ impl Hello {
         if let Some(error) = &self.refused {
             body.bytes(REFUSED, &error.to_bytes());
         }
+        body.text(RELEASE, &self.release);
         let body = body.finish();
         let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
         out.extend_from_slice(&MAGIC);
@@ -83,6 +109,7 @@ impl Hello {
             role: None,
             window: Window { calls: 0, bytes: 0 },
             refused: None,
+            release: String::new(),
         };
         let number = |field: cairn_base::codec::Field| {
             u32::try_from(field.number()?).map_err(|_| Error::Invalid("a hello's window".into()))
@@ -99,24 +126,12 @@ impl Hello {
                 ROLE => hello.role = u8::try_from(field.number()?).ok().and_then(Role::from_number),
                 CALLS => hello.window.calls = number(field)?,
                 BYTES => hello.window.bytes = number(field)?,
+                RELEASE => hello.release = shown(&field.value),
                 REFUSED => hello.refused = Some(Error::from_bytes(&field.value)?),
                 _ => {}
             }
         }
         Ok(hello)
-    }
-
-    /// The highest version that both speak.
-    pub fn common_version(&self) -> Result<u16> {
-        let version = self.versions.1.min(VERSION_MAX);
-        if version < self.versions.0.max(VERSION_MIN) {
-            let (low, high) = self.versions;
-            return Err(Error::Invalid(format!(
-                "the peer speaks versions {low} to {high} of the protocol, this node \
-                 {VERSION_MIN} to {VERSION_MAX}: upgrade the older of the two"
-            )));
-        }
-        Ok(version)
     }
 }
 
@@ -128,19 +143,17 @@ pub async fn write(stream: &mut dyn Stream, hello: &Hello) -> Result<()> {
     written.await.map_err(link::lost("hello"))
 }
 
+/// The hello of the peer, also of one that refuses.
+///
 /// # Errors
-/// `Invalid` if this is not the protocol of Cairn; what the peer refused with.
+/// `Invalid` if this is not the protocol of Cairn.
 pub async fn read(stream: &mut dyn Stream) -> Result<Hello> {
     let mut head = [0; HEAD_BYTES];
     stream.read_exact(&mut head).await.map_err(link::lost("hello"))?;
     let (versions, length) = read_head(&head)?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.map_err(link::lost("hello"))?;
-    let hello = Hello::decode(versions, &Bytes::from(body))?;
-    match hello.refused {
-        Some(error) => Err(error),
-        None => Ok(hello),
-    }
+    Hello::decode(versions, &Bytes::from(body))
 }
 
 fn read_head(head: &[u8; HEAD_BYTES]) -> Result<((u16, u16), usize)> {
@@ -167,7 +180,8 @@ mod tests {
         let window = Window::default();
         let role = Some(Role::Gateway);
         let cluster = ClusterId(u128::MAX - 5);
-        Hello { versions, cluster, node: NodeId(7), role, window, refused: None }
+        let (node, release) = (NodeId(7), "cairn 9".to_owned());
+        Hello { versions, cluster, node, role, window, refused: None, release }
     }
 
     async fn send(bytes: &[u8]) -> Result<Hello> {
@@ -188,18 +202,25 @@ mod tests {
     async fn a_refusal_is_the_error_it_says() {
         let mut sent = hello((1, 1));
         sent.refused = Some(Error::Denied("not you".into()));
-        let error = send(&sent.encode()).await.unwrap_err();
-        assert!(matches!(error, Error::Denied(text) if text == "not you"));
+        let read = send(&sent.encode()).await.unwrap();
+        assert!(matches!(read.refused, Some(Error::Denied(text)) if text == "not you"));
     }
 
-    #[test]
-    fn versions_meet_or_say_why_not() {
-        assert_eq!(hello((1, 1)).common_version().unwrap(), 1);
-        assert_eq!(hello((0, 9)).common_version().unwrap(), 1);
-        for (low, high) in [(2, 3), (0, 0), (3, 1)] {
-            let text = hello((low, high)).common_version().unwrap_err().to_string();
-            assert!(text.contains(&format!("versions {low} to {high}")), "{text}");
-        }
+    #[tokio::test]
+    async fn a_release_is_shown_in_one_line() {
+        let mut sent = hello((1, 1));
+        sent.release = format!("x\n\u{1b}[1m{}", "y".repeat(100));
+        let read = send(&sent.encode()).await.unwrap();
+        assert_eq!(read.release, format!("x[1m{}", "y".repeat(RELEASE_BYTES - 6)));
+    }
+
+    /// As releases before the second version said it.
+    #[tokio::test]
+    async fn a_hello_of_the_first_version_is_read() {
+        let mut former = hello((1, 1));
+        former.release.clear();
+        let read = send(&former.encode()).await.unwrap();
+        assert_eq!((read.versions, read.release.as_str()), ((1, 1), ""));
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ mod link;
 mod outbox;
 mod peer;
 mod reconnect;
+mod refusal;
 mod serve;
 mod service;
 mod slots;

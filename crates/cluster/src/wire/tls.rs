@@ -29,7 +29,9 @@ use tokio::time::timeout;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsConnector, TlsStream, client};
 
 use super::desk;
-use super::link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Taker, lost};
+pub(crate) use super::link::lost;
+use super::link::{Authenticated, Dial, Handshake, Link, Listen, Standing, Taker};
+use super::refusal;
 use crate::identity::{
     Applying, ByToken, Clocked, Desk, Identity, JoinToken, Mutual, NodeKey, Pins, PublicKey, Usage,
 };
@@ -116,7 +118,8 @@ impl TlsDialer {
         TlsDialer::speaking(ADMIN, trust)
     }
 
-    fn speaking(protocol: &[u8], trust: Trust) -> Result<TlsDialer> {
+    /// Dials to speak a protocol of any name and version.
+    pub fn speaking(protocol: &[u8], trust: Trust) -> Result<TlsDialer> {
         let verifier = Verifier::of_nodes(trust.mutual());
         let time = Arc::new(Clocked(Arc::clone(&trust.clock)));
         let config = ClientConfig::builder_with_details(provider(protocol), time)
@@ -328,6 +331,13 @@ impl Shared {
             taker(self.admit(start, config, address).await?);
             return Ok(None);
         }
+        if let Some((asked, spoken)) = self.other_version(&start) {
+            let config = server(&self.trust, Verifier::of_nodes(self.trust.mutual()), &asked)?;
+            let link = self.admit(start, &config, address).await?;
+            let own = self.trust.identity.node();
+            let cluster = self.trust.identity.cluster();
+            return Err(refusal::refuse(link, cluster, own, &asked, spoken).await);
+        }
         match &self.join {
             Some((config, desk)) if asks_for(JOIN) => {
                 let mut stream = start.into_stream(Arc::clone(config)).await.map_err(lost())?;
@@ -339,6 +349,19 @@ impl Shared {
             }
             _ => Err(Error::Invalid("handshake: for a protocol that is not spoken here".into())),
         }
+    }
+
+    /// What is asked for, and what is spoken here for the same purpose, if only the versions
+    /// differ.
+    fn other_version(&self, start: &StartHandshake<Buffered>) -> Option<(Vec<u8>, &'static [u8])> {
+        let purpose = |name: &[u8]| name.iter().position(|byte| *byte == b'/');
+        let hello = start.client_hello();
+        let mut asked = hello.alpn()?;
+        let (Some(name), None) = (asked.next(), asked.next()) else { return None };
+        let prefix = name.get(..=purpose(name)?)?;
+        let mut all = std::iter::once(WIRE).chain(self.takers.iter().map(|(spoken, ..)| *spoken));
+        let spoken = all.find(|spoken| spoken.starts_with(prefix))?;
+        Some((name.to_vec(), spoken))
     }
 
     /// The rest of the handshake with a node of the cluster.

@@ -47,7 +47,7 @@ async fn both_sides_ask_over_one_connection() {
     let gateway = cluster.node(GATEWAY, Role::Gateway);
     let peer = gateway.dial(&address).await.unwrap();
     assert_eq!(peer.info().authenticated.node, MASTER);
-    assert_eq!((peer.info().role, peer.info().version), (Role::Master, 1));
+    assert_eq!((peer.info().role, peer.info().version), (Role::Master, 2));
     let reply = peer.call(1, "lease".into(), PATIENCE).await.unwrap();
     assert_eq!(reply, "recall lease");
 }

@@ -69,7 +69,7 @@ pub fn hello(node: u64, role: u8) -> Vec<u8> {
         .number(5, 1 << 20);
     let body = body.finish();
     let length = (body.len() as u32).to_le_bytes();
-    [&MAGIC[..], &[1, 0, 1, 0], &length, &body].concat()
+    [&MAGIC[..], &[1, 0, 2, 0], &length, &body].concat()
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_hello_that_does_not_fit_says_why() {
     let good = hello(MASTER.0, 1);
     let mut newer = good.clone();
     newer[8..12].copy_from_slice(&[7, 0, 9, 0]);
-    check(&newer, "versions 7 to 9 of the protocol, this node 1 to 1").await;
+    check(&newer, "versions 7 to 9 of the protocol, gateway 2 (").await;
     check(b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak the protocol").await;
     check(&hello(MASTER.0 + 1, 1), "node 1 says it is 2").await;
     check(&hello(MASTER.0, 3), "node 1 is no gateway but master").await;

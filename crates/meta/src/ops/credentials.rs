@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_base::{Error, Timestamp, UserId, limits};
 use serde::{Deserialize, Serialize};
 
-use super::namespace::{load, load_known, store};
+use super::namespace::{load, load_counter, load_known, store};
 use crate::rows::{AccessKey, Row, Token, User, decode_number, encode_number};
 use crate::{Context, Stop, Verb, View, keys};
 
@@ -34,8 +34,10 @@ fn user_or_new(view: &mut View<'_>, context: &Context, name: &str) -> Result<Use
         return Ok(UserId(decode_number(&row)?));
     }
     let counter = keys::config("next_user");
-    let next = view.get(&counter)?.as_ref().map(decode_number).transpose()?.unwrap_or(1);
-    view.put(counter, encode_number(next + 1));
+    let mut users = load_counter(view, &counter, 1)?;
+    let next = users.value;
+    users.value += 1;
+    store(view, counter, &users);
     view.put(by_name, encode_number(next));
     let user = User { name: name.into(), created: context.now, ..User::default() };
     store(view, keys::user(UserId(next)), &user);
@@ -63,13 +65,13 @@ impl Verb for AddAccessKey {
         cairn_auth::check_access_key_id(&self.id)?;
         let user = user_or_new(view, context, &self.user)?;
         let key = keys::access_key(&self.id);
-        if let Some(present) = load::<AccessKey>(view, &key)?
-            && (!self.replace || present.user != user)
-        {
+        let present = load::<AccessKey>(view, &key)?;
+        if present.as_ref().is_some_and(|present| !self.replace || present.user != user) {
             return Err(Error::Exists(format!("access key {}", self.id)).into());
         }
         let sealed = self.sealed.clone();
-        store(view, key, &AccessKey { user, sealed, created: context.now, unknown: vec![] });
+        let row = AccessKey { user, sealed, created: context.now, ..present.unwrap_or_default() };
+        store(view, key, &row);
         Ok(user)
     }
 }

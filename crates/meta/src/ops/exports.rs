@@ -5,8 +5,8 @@ use cairn_base::{BucketId, Error, Ino, UserId, limits};
 use serde::{Deserialize, Serialize};
 
 use super::credentials::find_user;
-use super::namespace::{find_bucket, load, load_known, store, walk};
-use crate::rows::{Bucket, Export, Inode, Row, Squash, User, decode_number, encode_number};
+use super::namespace::{find_bucket, load, load_counter, load_known, store, walk};
+use crate::rows::{Bucket, Export, Inode, Row, Squash, User};
 use crate::{Context, Stop, Verb, View, keys};
 
 /// Networks of one export, at most.
@@ -50,8 +50,10 @@ impl AddExport {
         }
         let top = top(view, bucket, path)?;
         let counter = keys::config("next_export");
-        let number = view.get(&counter)?.as_ref().map(decode_number).transpose()?.unwrap_or(1);
-        view.put(counter, encode_number(number + 1));
+        let mut exports = load_counter(view, &counter, 1)?;
+        let number = exports.value;
+        exports.value += 1;
+        store(view, counter, &exports);
         let export = Export {
             number,
             user,

@@ -7,8 +7,8 @@ use cairn_base::{BodyId, BucketId, Error, Ino, SessionId, Timestamp, UploadId, l
 use serde::{Deserialize, Serialize};
 
 use crate::rows::{
-    Bucket, BucketKind, Content, Drain, Draining, Entry, Extents, Inode, Kind, Reserved, Row,
-    Session, SessionState, Tally, Usage, decode_number, encode_number,
+    Bucket, BucketKind, Content, Counter, Drain, Draining, Entry, Extents, Inode, Kind, Reserved,
+    Row, Session, SessionState, Tally, Usage, decode_number,
 };
 use crate::{Context, Stop, View, keys};
 
@@ -118,13 +118,19 @@ pub fn no_object(bucket: &str, key: &str) -> Stop {
     Error::NotFound(format!("object {key} in bucket {bucket}")).into()
 }
 
+/// A counter; `first` where there is no row.
+pub fn load_counter(view: &mut View<'_>, key: &Bytes, first: u64) -> Result<Counter, Stop> {
+    Ok(load(view, key)?.unwrap_or_else(|| Counter::new(first)))
+}
+
 /// How far ahead of the next inode number one may be that is given.
 const GIVEN_AHEAD: u64 = 1 << 20;
 
 /// The next inode number, or the one that an operation was given. No number is ever used twice.
 pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
     let key = keys::config("next_ino");
-    let next = view.get(&key)?.as_ref().map(decode_number).transpose()?.unwrap_or(2);
+    let mut counter = load_counter(view, &key, 2)?;
+    let next = counter.value;
     let given = view.given_ino();
     if let Some((ino, session)) = given
         && ino.0 < next
@@ -139,7 +145,8 @@ pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
         return Err(Error::Conflict(format!("inode {ino} of before; the next is {next}")).into());
     }
     view.note_ino(ino);
-    view.put(key, encode_number(ino.0 + 1));
+    counter.value = ino.0 + 1;
+    store(view, key, &counter);
     Ok(ino)
 }
 
@@ -455,17 +462,20 @@ pub fn drop_directory(view: &mut View<'_>, ino: Ino, inode: &Inode) -> Result<()
 /// One more inode, part or extent refers to `body`.
 pub fn retain_body(view: &mut View<'_>, body: BodyId, more: u64) -> Result<(), Stop> {
     let key = keys::references(body);
-    let count = view.get(&key)?.as_ref().map(decode_number).transpose()?.unwrap_or(1);
-    view.put(key, encode_number(count + more));
+    let mut count = load_counter(view, &key, 1)?;
+    count.value += more;
+    store(view, key, &count);
     Ok(())
 }
 
 /// One less refers to `body`; with the last one it is put up for draining.
 pub fn release_body(view: &mut View<'_>, body: BodyId) -> Result<(), Stop> {
     let key = keys::references(body);
-    match view.get(&key)?.as_ref().map(decode_number).transpose()? {
-        Some(count) if count > 2 => view.put(key, encode_number(count - 1)),
-        Some(2) => view.delete(key),
+    match load::<Counter>(view, &key)? {
+        Some(count) if count.value > 2 || (count.value == 2 && !count.unknown.is_empty()) => {
+            store(view, key, &Counter { value: count.value - 1, ..count });
+        }
+        Some(Counter { value: 2, .. }) => view.delete(key),
         _ => {
             view.delete(key);
             store(view, keys::drain_body(body), &Draining::from(Drain::Body));

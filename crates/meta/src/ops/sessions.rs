@@ -5,7 +5,7 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, Ino, SessionId};
 use serde::{Deserialize, Serialize};
 
-use super::namespace::{load, store};
+use super::namespace::{load, load_counter, store};
 use crate::rows::{
     Inode, Kind, Reserved, Row, Session, SessionState, Slot, decode_number, encode_number,
 };
@@ -126,9 +126,11 @@ impl Verb for ReserveInodes {
             return Err(ended(self.session));
         }
         let mut reserved = load::<Reserved>(view, &key)?.unwrap_or_default();
-        let next = view.get(&next_key)?.as_ref().map(decode_number).transpose()?.unwrap_or(2);
+        let mut counter = load_counter(view, &next_key, 2)?;
+        let next = counter.value;
         let range = (Ino(next), Ino(next + u64::from(self.count)));
-        view.put(next_key, encode_number(range.1.0));
+        counter.value = range.1.0;
+        store(view, next_key, &counter);
         reserved.ranges.push(range);
         let surplus = reserved.ranges.len().saturating_sub(RANGES);
         reserved.ranges.drain(..surplus);

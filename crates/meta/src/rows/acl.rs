@@ -3,7 +3,6 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cairn_base::{Error, Result};
-use serde::{Deserialize, Serialize};
 
 const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
@@ -20,14 +19,14 @@ const OTHER: u16 = 0x20;
 const NOBODY: u32 = u32::MAX;
 
 /// Whom an entry is for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Named {
     User(u32),
     Group(u32),
 }
 
 /// A list of who may do what. Permissions are one digit of a mode.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Acl {
     pub owner: u32,
     pub group: u32,

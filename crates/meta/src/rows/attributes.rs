@@ -95,7 +95,7 @@ impl Checksum {
 }
 
 /// Headers, user metadata and digests of an object.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ObjectAttributes {
     /// The ETag without quotes: the MD5 of the content in hex, with `-<parts>` where it was a
     /// multipart upload. Empty where no MD5 was made: the door then derives one from inode

@@ -28,7 +28,7 @@ impl BucketKind {
 }
 
 /// Settings of a bucket: the row `b <bucket>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Bucket {
     pub name: String,
     pub kind: BucketKind,
@@ -41,7 +41,6 @@ pub struct Bucket {
     pub grants: Vec<(UserId, Rights)>,
     pub tags: Vec<(String, String)>,
     /// Of its blocks; `None` for what is usual in the cluster.
-    #[serde(with = "cairn_base::redundancy::as_number")]
     pub redundancy: Option<Redundancy>,
     /// Clients of the HTTP door are sent to where the data is without asking for it.
     pub redirect: bool,
@@ -141,7 +140,7 @@ fn decode_grant(mut bytes: &[u8]) -> Result<(UserId, Rights)> {
 }
 
 /// How much is in a bucket, and may be: the row `n <bucket>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// Inodes that are not directories.
     pub objects: u64,

@@ -4,12 +4,11 @@ use bytes::Bytes;
 use cairn_auth::TokenHash;
 use cairn_base::codec::{Fields, Writer};
 use cairn_base::{Result, Timestamp, UserId};
-use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, array, unexpected, unzigzag, zigzag};
 
 /// A user: the row `k u <user>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct User {
     pub name: String,
     pub created: Timestamp,
@@ -45,7 +44,7 @@ impl Row for User {
 }
 
 /// An access key: the row `k a <access key id>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AccessKey {
     pub user: UserId,
     /// The secret, sealed for the access key id.
@@ -84,7 +83,7 @@ impl Row for AccessKey {
 }
 
 /// A bearer token: the row `k t <token id>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Token {
     pub user: UserId,
     pub hash: TokenHash,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{FORMAT, Kind, Row, array, narrow, unexpected, unzigzag, zigzag};
 
 /// A directory entry: the row `d <parent> <name>`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub ino: Ino,
     pub kind: Kind,
@@ -47,7 +47,7 @@ impl Row for Entry {
 }
 
 /// What of a directory changes with every child: the row `t <ino>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Entries of all kinds.
     pub entries: u64,
@@ -85,7 +85,7 @@ impl Row for Tally {
 }
 
 /// How far a session is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SessionState {
     #[default]
     Live,
@@ -96,7 +96,7 @@ pub enum SessionState {
 }
 
 /// A session: the row `s <session>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Session {
     pub state: SessionState,
     pub started: Timestamp,
@@ -284,7 +284,7 @@ impl Row for Draining {
 }
 
 /// A block to free: the row `f <batch> <block>`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Freed {
     pub group: GroupId,
     /// Fields of a newer version.

@@ -23,7 +23,7 @@ pub enum Squash {
 }
 
 /// The export of a bucket: the row `k e <bucket>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Export {
     /// No other export ever has the same: handles of a former export of the bucket open nothing.
     pub number: u64,
@@ -37,12 +37,9 @@ pub struct Export {
     /// Where clients may be.
     pub clients: Vec<Network>,
     pub created: Timestamp,
-    /// The directory that is exported; 0 for the whole bucket. Not on the wire: who knows no such
-    /// exports is told of none.
-    #[serde(skip)]
+    /// The directory that is exported; 0 for the whole bucket.
     pub top: Ino,
     /// Where that was in the bucket, to be shown.
-    #[serde(skip)]
     pub path: String,
     pub unknown: Vec<u8>,
 }

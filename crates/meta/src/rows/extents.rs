@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
 use cairn_base::{BlockId, BodyId, GroupId, Result};
-use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, array, narrow, unexpected};
 
 /// Where a run of bytes lies.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// In a block, from `offset` in it on.
     Block { group: GroupId, block: BlockId, offset: u32 },
@@ -19,7 +18,7 @@ pub enum Place {
 }
 
 /// A run of a body: `len` bytes from `offset` in the body on. What no extent covers is a hole.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extent {
     pub offset: u64,
     pub len: u64,
@@ -55,7 +54,7 @@ impl Extent {
 /// The extents of one chunk of a body, by offset, not overlapping: the row `e <body> <chunk>`. The
 /// extents of a block stay in the row of the chunk it was written for, and may reach up to one
 /// block into the next.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Extents {
     pub extents: Vec<Extent>,
     pub unknown: Vec<u8>,
@@ -64,29 +63,7 @@ pub struct Extents {
 impl Row for Extents {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
-        for extent in &self.extents {
-            let mut out = Vec::with_capacity(40);
-            put_varint(&mut out, extent.offset);
-            put_varint(&mut out, extent.len);
-            let tag = match &extent.place {
-                Place::Block { group, block, offset } => {
-                    put_varint(&mut out, u64::from(group.0));
-                    out.extend_from_slice(&block.to_bytes());
-                    put_varint(&mut out, u64::from(*offset));
-                    1
-                }
-                Place::Inline(bytes) => {
-                    out.extend_from_slice(bytes);
-                    2
-                }
-                Place::Body { body, offset } => {
-                    out.extend_from_slice(&body.to_bytes());
-                    put_varint(&mut out, *offset);
-                    3
-                }
-            };
-            writer.bytes(tag, &out);
-        }
+        self.extents.iter().for_each(|extent| write_extent(&mut writer, extent));
         writer.raw(&self.unknown);
         writer.finish()
     }
@@ -108,6 +85,50 @@ impl Row for Extents {
     }
 }
 
+/// An extent by itself, as it is sent: as the row that has nothing else.
+pub(super) fn encode_one(extent: &Extent) -> Bytes {
+    let mut writer = Writer::new(FORMAT);
+    write_extent(&mut writer, extent);
+    writer.finish()
+}
+
+/// What [`encode_one`] wrote. What a newer version adds to an extent is refused: without it the
+/// extent may mean other bytes.
+pub(super) fn decode_one(row: &Bytes) -> Result<Extent> {
+    let mut fields = Fields::open(row, FORMAT)?;
+    let one = fields.next_field()?.filter(|field| (1..=3).contains(&field.tag));
+    let (Some(field), None) = (one, fields.next_field()?) else {
+        return Err(unexpected("extent", "other fields than one extent"));
+    };
+    let extent = decode_extent(field.tag, &field.value)?;
+    check_order(None, &extent)?;
+    Ok(extent)
+}
+
+fn write_extent(writer: &mut Writer, extent: &Extent) {
+    let mut out = Vec::with_capacity(40);
+    put_varint(&mut out, extent.offset);
+    put_varint(&mut out, extent.len);
+    let tag = match &extent.place {
+        Place::Block { group, block, offset } => {
+            put_varint(&mut out, u64::from(group.0));
+            out.extend_from_slice(&block.to_bytes());
+            put_varint(&mut out, u64::from(*offset));
+            1
+        }
+        Place::Inline(bytes) => {
+            out.extend_from_slice(bytes);
+            2
+        }
+        Place::Body { body, offset } => {
+            out.extend_from_slice(&body.to_bytes());
+            put_varint(&mut out, *offset);
+            3
+        }
+    };
+    writer.bytes(tag, &out);
+}
+
 fn decode_extent(tag: u32, bytes: &Bytes) -> Result<Extent> {
     let mut rest: &[u8] = bytes;
     let offset = take_varint(&mut rest)?;
@@ -117,6 +138,7 @@ fn decode_extent(tag: u32, bytes: &Bytes) -> Result<Extent> {
             let group = GroupId(narrow("group", take_varint(&mut rest)?)?);
             let block = BlockId::from_bytes(take_array(&mut rest)?);
             let offset: u32 = narrow("offset in a block", take_varint(&mut rest)?)?;
+            check_end(rest)?;
             if len.checked_add(u64::from(offset)).is_none_or(|end| end > u64::from(u32::MAX)) {
                 return Err(unexpected("extent", format!("{len} bytes of a block")));
             }
@@ -130,10 +152,20 @@ fn decode_extent(tag: u32, bytes: &Bytes) -> Result<Extent> {
         }
         _ => {
             let body = BodyId::from_bytes(take_array(&mut rest)?);
-            Place::Body { body, offset: take_varint(&mut rest)? }
+            let offset = take_varint(&mut rest)?;
+            check_end(rest)?;
+            Place::Body { body, offset }
         }
     };
     Ok(Extent { offset, len, place })
+}
+
+/// Whatever a newer version adds to an extent would be lost when the row is changed.
+fn check_end(rest: &[u8]) -> Result<()> {
+    match rest {
+        [] => Ok(()),
+        rest => Err(unexpected("extent", format!("{} bytes after its end", rest.len()))),
+    }
 }
 
 fn take_array(rest: &mut &[u8]) -> Result<[u8; 16]> {

@@ -42,7 +42,7 @@ impl Kind {
 }
 
 /// Where the bytes of a file are.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Content {
     /// Nothing but zeros, up to the size.
     #[default]
@@ -53,7 +53,7 @@ pub enum Content {
 }
 
 /// An inode: the row `i <ino>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Inode {
     pub kind: Kind,
     /// The bucket it belongs to for life. The root belongs to none (0).

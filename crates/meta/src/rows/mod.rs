@@ -6,12 +6,14 @@ mod attributes;
 mod bucket;
 mod calls;
 mod cluster;
+mod counter;
 mod credentials;
 mod directory;
 mod export;
 mod extents;
 mod inode;
 mod locks;
+mod sent;
 mod upload;
 
 pub use acl::{Acl, Named};
@@ -21,6 +23,7 @@ pub use attributes::{
 pub use bucket::{Bucket, BucketKind, Usage};
 pub use calls::{Calls, DoneCall};
 pub use cluster::Grant;
+pub use counter::Counter;
 pub use credentials::{AccessKey, Token, User};
 pub use directory::{Drain, Draining, Entry, Freed, Reserved, Session, SessionState, Slot, Tally};
 pub use export::{Export, Squash};
@@ -30,7 +33,6 @@ pub use locks::{Lock, Locks, Space};
 pub use upload::{Part, Upload};
 
 use bytes::Bytes;
-use cairn_base::codec::{Fields, Writer};
 use cairn_base::{Error, Result};
 
 /// The format byte of all rows of this version.
@@ -44,20 +46,14 @@ pub trait Row: Sized {
     fn decode(row: &Bytes) -> Result<Self>;
 }
 
-/// A counter kept as a row.
+/// The number of a fresh counter, as its row.
 pub fn encode_number(value: u64) -> Bytes {
-    let mut writer = Writer::new(FORMAT);
-    writer.number(1, value);
-    writer.finish()
+    Counter::new(value).encode()
 }
 
+/// The number of a counter.
 pub fn decode_number(row: &Bytes) -> Result<u64> {
-    let mut fields = Fields::open(row, FORMAT)?;
-    match fields.next_field()? {
-        Some(field) if field.tag == 1 => field.number(),
-        Some(field) => Err(unexpected("counter", field.tag)),
-        None => Ok(0),
-    }
+    Counter::decode(row).map(|counter| counter.value)
 }
 
 fn unexpected(what: &str, got: impl std::fmt::Display) -> Error {
@@ -84,6 +80,7 @@ fn unzigzag(value: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use cairn_base::codec::Writer;
     use cairn_base::{GroupId, Ino, JoinGrant, Roles, SessionId, Timestamp, TokenHash, UserId};
 
     use super::*;
@@ -110,6 +107,7 @@ mod tests {
             of("bucket", &Usage { objects: 1, ..Usage::default() }),
             of("calls", &Calls::default()),
             of("cluster", &Grant { grant, unknown: Vec::new() }),
+            of("counter", &Counter::new(7)),
             of("credentials", &User::default()),
             of("credentials", &access),
             of("credentials", &token),
@@ -150,6 +148,7 @@ mod tests {
             ("bucket", include_str!("bucket.rs")),
             ("calls", include_str!("calls.rs")),
             ("cluster", include_str!("cluster.rs")),
+            ("counter", include_str!("counter.rs")),
             ("credentials", include_str!("credentials.rs")),
             ("directory", include_str!("directory.rs")),
             ("export", include_str!("export.rs")),

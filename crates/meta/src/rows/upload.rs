@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
 use cairn_base::{BodyId, Result, Timestamp, UserId};
-use serde::{Deserialize, Serialize};
 
 use super::attributes::{Algorithm, Checksum};
 use super::{
@@ -12,7 +11,7 @@ use super::{
 };
 
 /// A multipart upload: the row `u <bucket> <key> <upload>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Upload {
     pub initiator: UserId,
     pub initiated: Timestamp,
@@ -66,7 +65,7 @@ impl Row for Upload {
 }
 
 /// A part: the row `p <upload> <part>`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Part {
     pub size: u64,
     /// MD5 of the part in hex; of a copied part other 32 digits and `-1`.

@@ -78,6 +78,7 @@ impl World {
     fn new(seed: u64) -> World {
         let mut store = Store::new(seed);
         store.forgetful = !seed.is_multiple_of(4);
+        store.has_future = seed % 3 == 1;
         let buckets =
             [store.bucket("posix", BucketKind::Posix), store.bucket("s3s", BucketKind::S3)];
         let mut model = Model::default();

@@ -1,0 +1,97 @@
+//! Words for a node of another version, which asks for a purpose that there is in a version that is
+//! not spoken here.
+
+#![deny(clippy::indexing_slicing)]
+
+use cairn_base::{ClusterId, Error, NodeId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::hello::{Hello, VERSION_MAX, VERSION_MIN, Window, release};
+use super::link::Link;
+use crate::limits::HANDSHAKE;
+
+/// What is read of whoever is refused, so that the answer arrives, bytes.
+const READ_BYTES: usize = 64 << 10;
+
+/// Says over `link` why `asked` is not spoken here, in the form of `spoken`, and ends it. Returns
+/// what it said.
+pub(super) async fn refuse(
+    link: Link,
+    cluster: ClusterId,
+    own: NodeId,
+    asked: &[u8],
+    spoken: &'static [u8],
+) -> Error {
+    let Link { mut stream, peer } = link;
+    let (said, text) = (String::from_utf8_lossy(asked), String::from_utf8_lossy(spoken));
+    let (them, release) = (peer.node, release());
+    let older = if version(asked) > version(spoken) { own } else { them };
+    let error = Error::Invalid(format!(
+        "node {them} asks for {said}, node {own} ({release}) speaks {text}: upgrade node {older}"
+    ));
+    tracing::warn!(address = %peer.address, %error, "refused");
+    let answer = match spoken.starts_with(b"cairn-wire/") {
+        true => hello(cluster, own, &error),
+        false => response(&error),
+    };
+    let mut piece = [0; 4096];
+    let answered = async {
+        // A client of HTTP takes an answer for one only after it has asked.
+        stream.read(&mut piece).await?;
+        stream.write_all(&answer).await?;
+        stream.shutdown().await?;
+        let mut read = 0;
+        while read < READ_BYTES {
+            match stream.read(&mut piece).await? {
+                0 => break,
+                count => read += count,
+            }
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    // It matters to nobody here whether the other side has listened.
+    let _ = timeout(HANDSHAKE, answered).await;
+    error
+}
+
+/// The number after the slash; 0 if it is none.
+fn version(protocol: &[u8]) -> u64 {
+    let number = protocol.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    std::str::from_utf8(number).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn hello(cluster: ClusterId, own: NodeId, error: &Error) -> Vec<u8> {
+    Hello {
+        versions: (VERSION_MIN, VERSION_MAX),
+        cluster,
+        node: own,
+        role: None,
+        window: Window::default(),
+        refused: Error::from_bytes(&error.to_bytes()).ok(),
+        release: release(),
+    }
+    .encode()
+}
+
+fn response(error: &Error) -> Vec<u8> {
+    let body = error.to_bytes();
+    let head = format!(
+        "HTTP/1.1 505 HTTP Version Not Supported\r\nconnection: close\r\ncairn-epoch: 0\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), &body].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers() {
+        for (protocol, number) in [("cairn-wire/1", 1), ("a/b/12", 12), ("a/x", 0), ("a", 0)] {
+            assert_eq!(version(protocol.as_bytes()), number, "{protocol}");
+        }
+    }
+}

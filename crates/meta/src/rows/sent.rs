@@ -1,0 +1,90 @@
+//! Rows on their way to another node: in the same form as they are stored in, so that a field that
+//! one side does not know passes through it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use serde::de::{Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use super::extents::{decode_one, encode_one};
+use super::{
+    AccessKey, Bucket, Export, Extent, Extents, Inode, ObjectAttributes, Part, Row, Session, Tally,
+    Token, Upload, Usage,
+};
+
+/// What has a stored form.
+trait Kept: Sized {
+    fn stored(&self) -> Bytes;
+
+    fn restored(stored: &Bytes) -> cairn_base::Result<Self>;
+}
+
+impl<R: Row> Kept for R {
+    fn stored(&self) -> Bytes {
+        self.encode()
+    }
+
+    fn restored(stored: &Bytes) -> cairn_base::Result<R> {
+        R::decode(stored)
+    }
+}
+
+impl Kept for Extent {
+    fn stored(&self) -> Bytes {
+        encode_one(self)
+    }
+
+    fn restored(stored: &Bytes) -> cairn_base::Result<Extent> {
+        decode_one(stored)
+    }
+}
+
+macro_rules! sent_as_stored {
+    ($($row:ident)*) => {
+        $(impl Serialize for $row {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_newtype_struct(stringify!($row), &Stored(self.stored()))
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $row {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$row, D::Error> {
+                let read = Read::<$row>(PhantomData);
+                deserializer.deserialize_newtype_struct(stringify!($row), read)
+            }
+        })*
+    };
+}
+
+sent_as_stored! {
+    AccessKey Bucket Export Extent Extents Inode ObjectAttributes Part Session Tally Token Upload
+    Usage
+}
+
+struct Stored(Bytes);
+
+impl Serialize for Stored {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+struct Read<R>(PhantomData<R>);
+
+impl<'de, R: Kept> Visitor<'de> for Read<R> {
+    type Value = R;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a row as it is stored")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<R, D::Error> {
+        deserializer.deserialize_bytes(self)
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<R, E> {
+        R::restored(&Bytes::copy_from_slice(bytes)).map_err(E::custom)
+    }
+}

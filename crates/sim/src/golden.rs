@@ -1,0 +1,114 @@
+//! Files that hold what was sent or stored once, as text: it must stay readable.
+//!
+//! `CAIRN_GOLDEN=write` lets a test write what is missing. It never changes what is there.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::sample::{Forms, sample};
+
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// What [`hex`] wrote.
+///
+/// # Panics
+/// If it is anything else.
+pub fn unhex(text: &str) -> Vec<u8> {
+    let (digits, []) = text.as_bytes().as_chunks::<2>() else {
+        panic!("an odd number of digits: {text}");
+    };
+    let byte = |pair: &[u8; 2]| {
+        let pair =
+            std::str::from_utf8(pair).ok().and_then(|text| u8::from_str_radix(text, 16).ok());
+        pair.unwrap_or_else(|| panic!("no hexadecimal digits: {text}"))
+    };
+    digits.iter().map(byte).collect()
+}
+
+fn may_write() -> bool {
+    std::env::var("CAIRN_GOLDEN").is_ok_and(|value| value == "write")
+}
+
+/// How values are sent, and read again.
+#[derive(Clone, Copy)]
+pub struct Codec<T> {
+    pub encode: fn(&T) -> Vec<u8>,
+    pub decode: fn(&[u8]) -> T,
+}
+
+/// All samples of a type, each as two lines: the fields, and the bytes. Each is also decoded and
+/// encoded again.
+///
+/// # Panics
+/// If the bytes are not the same again.
+pub fn samples<T: Serialize + DeserializeOwned>(
+    name: &str,
+    codec: Codec<T>,
+    forms: Forms<'_>,
+) -> String {
+    let (mut text, mut turn, mut turns) = (String::new(), 0, 1);
+    while turn < turns {
+        let made = sample::<T>(turn, forms);
+        let bytes = (codec.encode)(&made.value);
+        let again = (codec.encode)(&(codec.decode)(&bytes));
+        assert_eq!(hex(&again), hex(&bytes), "{name}, decoded and encoded");
+        let _ = writeln!(text, "{name} {turn} {}\n{}", made.text, hex(&bytes));
+        (turn, turns) = (turn + 1, made.turns);
+    }
+    text
+}
+
+/// Compares `text` with a file.
+///
+/// # Errors
+/// If the file has another text, or is missing and may not be written.
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn compare(path: &Path, text: &str) -> Result<(), String> {
+    let shown = path.display();
+    match fs::read_to_string(path) {
+        Ok(kept) if kept == text => Ok(()),
+        Ok(kept) => {
+            let line = kept.lines().zip(text.lines()).find(|(kept, text)| kept != text);
+            let (kept, text) = line.unwrap_or(("", "another number of lines"));
+            Err(format!("{shown} has\n  {kept}\nand now it is\n  {text}"))
+        }
+        Err(_) if may_write() => {
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, text).expect("written");
+            Ok(())
+        }
+        Err(error) => Err(format!("{shown}: {error}; CAIRN_GOLDEN=write makes it")),
+    }
+}
+
+/// The lines of a file that only grows; `line` is added if it is missing and may be written.
+///
+/// # Errors
+/// If the line is missing and may not be written.
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn among(path: &Path, line: &str) -> Result<Vec<String>, String> {
+    let mut kept = fs::read_to_string(path).unwrap_or_default();
+    if !kept.lines().any(|known| known == line) {
+        if !may_write() {
+            return Err(format!("{}: no line {line}; CAIRN_GOLDEN=write adds it", path.display()));
+        }
+        let _ = writeln!(kept, "{line}");
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, &kept).expect("written");
+    }
+    Ok(kept.lines().map(str::to_owned).collect())
+}
