@@ -17,8 +17,8 @@ pub const MAGIC: [u8; 8] = *b"CairnWir";
 /// The versions of the protocol that this program speaks.
 pub const VERSION_MIN: u16 = 1;
 pub const VERSION_MAX: u16 = 2;
-/// From this version on, rows are sent as they are stored. Sessions need it, and gateways and mounts
-/// are what has them.
+/// From this version on, rows are sent as they are stored. Sessions need it: those of gateways and
+/// mounts.
 const SESSIONS_MIN: u16 = 2;
 /// The longest name of a release that is shown, bytes.
 const RELEASE_BYTES: usize = 32;

@@ -1,8 +1,8 @@
 //! What is sent and stored stays what it is: files here hold it as text.
 //!
 //! `verbs/` has a file for each number that a verb ever had, `sessions/` one for each method,
-//! `rows/` one for each kind of row. A test that finds another text says what to do. Where something
-//! new is to be written down: `CAIRN_GOLDEN=write cargo test -p cairn-meta --test wire`.
+//! `rows/` one for each kind of row. A test that finds another text says what to do. Where there
+//! is something new to be written down: `CAIRN_GOLDEN=write cargo test -p cairn-meta --test wire`.
 
 mod rows;
 mod sessions;

@@ -50,7 +50,9 @@ samples! {
         created: Timestamp(1_700_000_000_000_000_000),
         unknown: vec![],
     }];
-    Bucket, |row| row.redirect = !row.redirect, [bucket(), Bucket { name: "b".into(), ..Bucket::default() }];
+    Bucket, |row| row.redirect = !row.redirect, [
+        bucket(), Bucket { name: "b".into(), ..Bucket::default() },
+    ];
     Counter, |row| row.value += 1, [Counter::new(0), Counter::new(70_000)];
     Draining, |row| row.drain = Drain::Prepared { session: SessionId(8) }, [
         Draining::from(Drain::Body),
@@ -70,7 +72,9 @@ samples! {
     Export, |row| row.uid += 1, [export(Squash::Root), export(Squash::All), export(Squash::None)];
     Extents, |row| row.extents.truncate(1), [extents()];
     Freed, |row| row.group = GroupId(9), [Freed::new(GroupId(300))];
-    Grant, |row| row.grant.expires = Timestamp(-1), [grant(None), grant(Some((KeyHash([3; 32]), NodeId(7))))];
+    Grant, |row| row.grant.expires = Timestamp(-1), [
+        grant(None), grant(Some((KeyHash([3; 32]), NodeId(7)))),
+    ];
     Inode, |row| row.size += 1, [inode(), symlink(), Inode::default()];
     Locks, |row| row.held.truncate(1), [locks()];
     ObjectAttributes, |row| row.tag_count += 1, [object(), ObjectAttributes::default()];
@@ -81,10 +85,16 @@ samples! {
     }];
     Session, |row| row.state = SessionState::Reaped, [
         Session::default(),
-        Session { state: SessionState::Ended, started: Timestamp(-5), owner: 1 << 63 | 7, unknown: vec![] },
+        Session {
+            state: SessionState::Ended, started: Timestamp(-5), owner: 1 << 63 | 7, unknown: vec![],
+        },
     ];
-    Slot, |row| row.sequence += 1, [Slot { sequence: 300, reply: vec![1, 2, 3].into(), unknown: vec![] }];
-    Tally, |row| row.entries += 1, [Tally { entries: 300, directories: 2, mtime: Timestamp(-7), unknown: vec![] }];
+    Slot, |row| row.sequence += 1, [
+        Slot { sequence: 300, reply: vec![1, 2, 3].into(), unknown: vec![] },
+    ];
+    Tally, |row| row.entries += 1, [
+        Tally { entries: 300, directories: 2, mtime: Timestamp(-7), unknown: vec![] },
+    ];
     Token, |row| row.expires = Timestamp(5), [Token {
         user: UserId(300),
         hash: [9; 32],
