@@ -114,6 +114,7 @@ macro_rules! verbs {
         /// Shows a visitor the type of every verb.
         pub fn visit(visitor: &mut impl Visitor) {
             $(visitor.verb::<$module::$verb>();)*
+            visit_for_calls(visitor);
         }
 
         /// The number and the name of every verb.
@@ -265,6 +266,10 @@ macro_rules! for_calls {
         $(impl WireVerb for ForCall<$module::$verb> {
             const NUMBER: u16 = FOR_CALL | $module::$verb::NUMBER;
         })*
+
+        fn visit_for_calls(visitor: &mut impl Visitor) {
+            $(visitor.verb::<ForCall<$module::$verb>>();)*
+        }
 
         fn receive_for_call(number: u16, bytes: &[u8]) -> Result<Arc<dyn ReceivedVerb>> {
             $(if number == <ForCall<$module::$verb>>::NUMBER {

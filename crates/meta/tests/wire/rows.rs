@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use cairn_auth::{Network, Rights, Visibility};
 use cairn_base::{
-    BlockId, BodyId, BucketId, GroupId, Ino, JoinGrant, KeyHash, NodeId, Result, Roles, SessionId,
-    Timestamp, TokenHash, UploadId, UserId,
+    BlockId, BodyId, BucketId, GroupId, Ino, JoinGrant, KeyHash, NodeId, Redundancy, Result, Roles,
+    SessionId, Timestamp, TokenHash, UploadId, UserId,
 };
 use cairn_meta::rows::*;
 
@@ -53,6 +53,10 @@ samples! {
     Bucket, |row| row.redirect = !row.redirect, [
         bucket(), Bucket { name: "b".into(), ..Bucket::default() },
     ];
+    Calls, |row| row.done.truncate(1), [Calls {
+        done: vec![done_call(1), done_call(2)],
+        unknown: vec![],
+    }];
     Counter, |row| row.value += 1, [Counter::new(0), Counter::new(70_000)];
     Draining, |row| row.drain = Drain::Prepared { session: SessionId(8) }, [
         Draining::from(Drain::Body),
@@ -117,6 +121,15 @@ samples! {
     ];
 }
 
+fn done_call(step: u8) -> DoneCall {
+    DoneCall {
+        checksum: [step; 16],
+        time: Timestamp(1_700_000_000_000_000_000),
+        step,
+        ino: Ino(300),
+    }
+}
+
 fn body(counter: u64) -> BodyId {
     BodyId { session: SessionId(0x0102_0304_0506_0708), counter }
 }
@@ -135,7 +148,7 @@ fn bucket() -> Bucket {
         cache_control: "max-age=60".into(),
         grants: vec![(UserId(2), Rights::READ), (UserId(301), Rights::ALL)],
         tags: pairs(),
-        replicas: 2,
+        redundancy: Redundancy::from_number(2),
         redirect: true,
         unknown: vec![],
     }
@@ -152,6 +165,8 @@ fn export(squash: Squash) -> Export {
         gid: 65_533,
         clients: clients.to_vec(),
         created: Timestamp(5),
+        top: if squash == Squash::All { Ino(9) } else { Ino(0) },
+        path: if squash == Squash::All { "a/b".into() } else { String::new() },
         unknown: vec![],
     }
 }
