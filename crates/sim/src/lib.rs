@@ -15,9 +15,12 @@
 //! ([`sample`]), and files of what was sent or stored once ([`golden`]).
 
 mod fault;
-pub mod golden;
+mod hex;
 mod image;
+
 pub mod sample;
+
+pub mod golden;
 
 mod inode;
 

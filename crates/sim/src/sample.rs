@@ -9,6 +9,8 @@ use serde::de::{
     SeqAccess, VariantAccess, Visitor,
 };
 
+use crate::hex::hex;
+
 /// Bytes of what is sent as bytes of a form of its own (a row): by the name of its type, and the
 /// number of the sample.
 pub type Forms<'a> = &'a dyn Fn(&str, usize) -> Option<Vec<u8>>;
@@ -209,7 +211,7 @@ impl<'de> Deserializer<'de> for &mut Sampler<'_> {
         self.show(format_args!("{name} "));
         self.form = (self.forms)(name, self.turn);
         if let Some(form) = &self.form {
-            let shown = format!("row {}", crate::golden::hex(form));
+            let shown = format!("row {}", hex(form));
             self.show(shown);
         }
         visitor.visit_newtype_struct(self)

@@ -1,15 +1,12 @@
 //! The order of modules within a crate: groups of `mod` lines in its `lib.rs` or `main.rs`, apart
-//! by an empty line, are floors. A module uses modules of floors above its own only, and no files use
-//! each other in a circle, wherever they are.
+//! by an empty line, are floors. A module uses modules of floors above its own only, and no files
+//! use each other in a circle, wherever they are.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
 use crate::arrows::{Name, Sources, arrows, circles, read};
-
-/// Circles that are known, by the crate and the first of their files.
-const KNOWN: [(&str, &str); 1] = [("cairn", "server")];
 
 /// What is found in all crates, one line each.
 pub fn check(root: &Path) -> Vec<String> {
@@ -19,7 +16,7 @@ pub fn check(root: &Path) -> Vec<String> {
         match read(&entry.path().join("src")) {
             Ok(sources) => {
                 let floors = floors(sources.get(&Name::new()).map_or("", |text| text));
-                let found = check_sources(&name, &floors, &sources);
+                let found = check_sources(&floors, &sources);
                 findings.extend(found.iter().map(|found| format!("crates/{name}: {found}")));
             }
             Err(error) => findings.push(format!("crates/{name}/src: {error}")),
@@ -54,11 +51,11 @@ pub fn check_module(floors: &HashMap<String, usize>, module: &str, text: &str) -
     let mut sources: Sources =
         floors.keys().map(|name| (vec![name.clone()], String::new())).collect();
     sources.insert(vec![module.to_owned()], text.to_owned());
-    check_sources("", floors, &sources)
+    check_sources(floors, &sources)
 }
 
 /// Modules that use what does not stand above them, and circles of files.
-pub fn check_sources(of: &str, floors: &HashMap<String, usize>, sources: &Sources) -> Vec<String> {
+pub fn check_sources(floors: &HashMap<String, usize>, sources: &Sources) -> Vec<String> {
     let mut findings = Vec::new();
     let arrows = arrows(sources);
     for (module, used) in &arrows {
@@ -74,11 +71,7 @@ pub fn check_sources(of: &str, floors: &HashMap<String, usize>, sources: &Source
             }
         }
     }
-    let is_known = |circle: &[Name]| {
-        let first = circle.first().map(|name| name.join("/")).unwrap_or_default();
-        KNOWN.contains(&(of, first.as_str()))
-    };
-    for circle in circles(&arrows).into_iter().filter(|circle| !is_known(circle)) {
+    for circle in circles(&arrows) {
         let names: Vec<String> = circle.iter().map(shown).collect();
         findings.push(format!("a circle: {}", names.join(", ")));
     }

@@ -39,3 +39,13 @@ impl Row for Counter {
         Ok(counter)
     }
 }
+
+/// The number of a fresh counter, as its row.
+pub fn encode_number(value: u64) -> Bytes {
+    Counter::new(value).encode()
+}
+
+/// The number of a counter.
+pub fn decode_number(row: &Bytes) -> Result<u64> {
+    Counter::decode(row).map(|counter| counter.value)
+}

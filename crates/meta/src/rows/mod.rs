@@ -23,7 +23,7 @@ pub use attributes::{
 pub use bucket::{Bucket, BucketKind, Usage};
 pub use calls::{Calls, DoneCall};
 pub use cluster::Grant;
-pub use counter::Counter;
+pub use counter::{Counter, decode_number, encode_number};
 pub use credentials::{AccessKey, Token, User};
 pub use directory::{Drain, Draining, Entry, Freed, Reserved, Session, SessionState, Slot, Tally};
 pub use export::{Export, Squash};
@@ -44,16 +44,6 @@ pub trait Row: Sized {
 
     /// `Corrupt` for anything that [`Row::encode`] or a newer version did not make.
     fn decode(row: &Bytes) -> Result<Self>;
-}
-
-/// The number of a fresh counter, as its row.
-pub fn encode_number(value: u64) -> Bytes {
-    Counter::new(value).encode()
-}
-
-/// The number of a counter.
-pub fn decode_number(row: &Bytes) -> Result<u64> {
-    Counter::decode(row).map(|counter| counter.value)
 }
 
 fn unexpected(what: &str, got: impl std::fmt::Display) -> Error {

@@ -6,7 +6,7 @@ use cairn_doors::http::HttpDoor;
 use cairn_doors::serve;
 use tokio::net::TcpListener;
 
-use super::{Behind, Bound, Door, DoorArgs, Served};
+use super::door::{Behind, Bound, Door, DoorArgs, Served};
 use crate::failure::Result;
 
 pub const DOOR: Door = Door { name: "http", bind };

@@ -6,7 +6,7 @@ use cairn_doors::s3::{self, S3Config};
 use cairn_doors::serve;
 use tokio::net::TcpListener;
 
-use super::{Behind, Bound, Door, DoorArgs, Served};
+use super::door::{Behind, Bound, Door, DoorArgs, Served};
 use crate::failure::Result;
 
 pub const DOOR: Door = Door { name: "s3", bind };
