@@ -16,7 +16,7 @@ use cairn_meta::engine::Engine;
 use cairn_meta::engine::{embedded::Embedded, postgres};
 use cairn_meta::master::host::Sessions;
 
-use super::{Args, Durability};
+use super::args::{Args, Durability};
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::metadata::Metadata;

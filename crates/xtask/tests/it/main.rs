@@ -102,7 +102,7 @@ fn a_circle_of_files_is_found_and_what_is_handed_on_is_no_use() {
         let name = |path: &str| path.split('/').map(str::to_owned).collect();
         let sources: Sources =
             texts.iter().map(|(path, text)| (name(path), (*text).to_owned())).collect();
-        check_sources("", &floors, &sources)
+        check_sources(&floors, &sources)
     };
     let (one, two) = (("a/one", "pub struct One;"), ("a/two", "use super::One;\nstruct Two;"));
     let head = ("a", "mod one;\nmod two;\npub use one::One;\npub use two::Two;");
@@ -128,7 +128,7 @@ fn a_circle_through_the_root_of_a_crate_is_found() {
     ];
     let sources: Sources =
         texts.iter().map(|(path, text)| (name(path), (*text).to_owned())).collect();
-    assert_eq!(check_sources("", &floors(texts[0].1), &sources), ["a circle: the root, a"]);
+    assert_eq!(check_sources(&floors(texts[0].1), &sources), ["a circle: the root, a"]);
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! The options of `cairn server`.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use super::{doors, log};
+use crate::metadata::MetaArgs;
+
+/// Serve a store: its S3, HTTP and NFS doors, on this machine's disk
+///
+/// An empty or missing DIR becomes a new store, and its first credentials are printed, once. Stop
+/// it with SIGTERM or Ctrl-C: requests in progress have 30 seconds to end. Nothing acknowledged is
+/// lost if it is killed instead.
+///
+/// Without TLS anybody on the way can read what is sent. Beyond this machine that is allowed, as
+/// there may be a proxy or a trusted network, but the server warns of it: S3 clients send no
+/// secret, clients of the HTTP door do.
+#[derive(clap::Args)]
+#[command(args_override_self = true)]
+#[command(after_help = "Environment:
+  CAIRN_ROOT_KEY, CAIRN_ROOT_SECRET  an access key of root to use instead of a generated one;
+                                     at every start the secret of that key becomes this one
+  CAIRN_META                         as --meta, where others do not see the password
+
+Signals:
+  SIGTERM, SIGINT  stop in order; a second one stops at once
+  SIGHUP           read the TLS certificate again (it is also noticed when its files change)
+
+Examples:
+  cairn server /srv/cairn
+  cairn server /srv/cairn --s3 0.0.0.0:9000 --http 0.0.0.0:8080 \\
+      --tls-cert fullchain.pem --tls-key privkey.pem --domain s3.example.org
+  cairn server /srv/cairn --nfs 0.0.0.0:2049 --nfs-client 10.0.0.0/8
+  CAIRN_ROOT_KEY=admin CAIRN_ROOT_SECRET=... cairn server /data --log-format json")]
+pub struct Args {
+    /// The data directory
+    pub(super) dir: PathBuf,
+    #[command(flatten)]
+    pub(super) meta: MetaArgs,
+    /// Start although the database has standbys to which a failover may lose acknowledged changes
+    #[arg(long)]
+    pub(super) accept_lossy_failover: bool,
+    #[command(flatten)]
+    pub(super) doors: doors::DoorArgs,
+    /// What an acknowledged write has reached
+    #[arg(long, value_enum, default_value_t = Durability::Sync)]
+    pub(super) durability: Durability,
+    /// Memory for blocks that are read often, MiB
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
+    pub(super) cache_mib: u64,
+    /// Days between two scrubs, which read and verify every block slowly; 0 for never
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    pub(super) scrub_days: u32,
+    #[command(flatten)]
+    pub(super) log: log::LogArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Durability {
+    /// The disk: a power cut loses nothing
+    Sync,
+    /// The memory of the kernel: blocks survive a crash of cairn, not a power cut
+    Async,
+}
