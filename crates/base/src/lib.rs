@@ -1,7 +1,8 @@
 //! What every other crate of Cairn stands on: ids, limits, errors, checksums, the row codec, and
 //! the seams through which the outside world (disk, clock, randomness, threads) comes in.
 //!
-//! A request carries its [`stage`]s and its [`trace`] with it.
+//! A request carries its [`stage`]s and its [`trace`] with it, and while it waits it is [in
+//! flight](inflight).
 //!
 //! It is not: an async runtime, a utility drawer, a place for anything that knows what a file is.
 //!
@@ -17,12 +18,14 @@ pub mod disk;
 mod error;
 mod error_bytes;
 mod id;
+pub mod inflight;
 mod join;
 pub mod limits;
 pub mod map;
 mod node;
 pub mod planted;
 pub mod rng;
+mod scope;
 mod secret;
 pub mod shares;
 pub mod stage;
@@ -40,6 +43,7 @@ pub use join::{Applicant, JoinGrant, TokenHash};
 pub use map::ClusterMap;
 pub use node::{KeyHash, Pin, Role, Roles};
 pub use rng::Rng;
+pub use scope::Scope;
 pub use secret::Secret;
 pub use shares::{Party, Share, Shares};
 pub use stage::{Stage, Stages};

@@ -8,10 +8,9 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::stage::Scope;
 use cairn_base::{
-    BlockId, BodyId, Error, GroupId, Owner, Party, Result, SessionId, Share, Stage, Stages, limits,
-    stage,
+    BlockId, BodyId, Error, GroupId, Owner, Party, Result, Scope, SessionId, Share, Stage, Stages,
+    limits, stage,
 };
 use cairn_blocks::Wish;
 use tokio::task::JoinSet;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use cairn_base::inflight::Awaited;
 use cairn_base::{Result, Rng};
 use cairn_meta::session::{self, Dialed};
 use parking_lot::Mutex;
@@ -61,5 +62,9 @@ impl session::Dialer for Agent {
                 Err(error)
             }
         }
+    }
+
+    fn master(&self) -> Awaited {
+        Awaited::Named("server", self.place())
     }
 }

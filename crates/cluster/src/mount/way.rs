@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::inflight::{About, Request, within};
 use cairn_base::{Error, Party, Result, Share, Shares, UserId};
 use cairn_meta::master::host::{self, Answer, Sessions};
 use cairn_meta::session::Method;
@@ -106,11 +107,21 @@ impl Way {
                 }
             }
             Place::Cluster(agent, mounts) => {
-                let master = self.upstream(agent, mounts, (user, mount)).await?;
-                let vouched = Vouched { user, method: method as u16 };
-                let vouched = join(&VouchedFrom { vouched, origin }, message)?;
-                let method = messages::Method::VouchedFrom as u16;
-                Ok(master.attempt(method, vouched, ANSWER).await?)
+                let about = move || About {
+                    door: "session",
+                    operation: format!("{method:?}").into(),
+                    user: Some(user),
+                    waits_for: Some("the master".to_owned()),
+                    ..About::default()
+                };
+                let asking = async {
+                    let master = self.upstream(agent, mounts, (user, mount)).await?;
+                    let vouched = Vouched { user, method: method as u16 };
+                    let vouched = join(&VouchedFrom { vouched, origin }, message)?;
+                    let method = messages::Method::VouchedFrom as u16;
+                    Ok(master.attempt(method, vouched, ANSWER).await?)
+                };
+                within(Request::new(None, about), asking).await
             }
         }
     }

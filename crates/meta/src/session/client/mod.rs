@@ -9,6 +9,7 @@
 //! ```
 
 mod attach;
+mod contact;
 mod inner;
 mod posting;
 mod read;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::inflight::waiting;
 use cairn_base::{Clock, Error, Result, Rng, SessionId};
 use tokio::time::{Instant, timeout};
 
@@ -143,7 +145,8 @@ impl Client {
         };
         let late = |why| Err(Error::Unavailable(format!("not known to be durable: {why}")));
         let until = Instant::now() + PATIENCE;
-        self.inner.connection.in_time(until, flushed).await.unwrap_or_else(late)
+        let flushed = self.inner.connection.in_time(until, flushed);
+        waiting(|| self.inner.dialer.master(), flushed).await.unwrap_or_else(late)
     }
 
     /// How many operations came to nothing that had been said to be done.
@@ -155,13 +158,16 @@ impl Client {
     /// durable. When the outcome is not known, the error says so.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let until = Instant::now() + PATIENCE;
-        let posting = self.inner.post_or_ask(caller, &verb);
-        match self.inner.connection.in_time(until, posting).await {
-            Ok(Some(reply)) => return Ok(reply),
-            Ok(None) => {}
-            Err(why) => return Err(unanswered(false, &why)),
-        }
-        wire::decode(&self.inner.run_until(Operation::new(caller, &verb)?, until).await?)
+        let running = async {
+            let posting = self.inner.post_or_ask(caller, &verb);
+            match self.inner.connection.in_time(until, posting).await {
+                Ok(Some(reply)) => return Ok(reply),
+                Ok(None) => {}
+                Err(why) => return Err(unanswered(false, &why)),
+            }
+            wire::decode(&self.inner.run_until(Operation::new(caller, &verb)?, until).await?)
+        };
+        waiting(|| self.inner.dialer.master(), running).await
     }
 
     /// As [`Client::run`] if this session may do it by itself: it is done when this returns, for
@@ -198,7 +204,8 @@ impl Client {
         lease: bool,
     ) -> Result<Bytes> {
         let reading = self.inner.read(caller, verb, fields, lease);
-        let read = self.inner.connection.in_time(Instant::now() + PATIENCE, reading).await;
+        let reading = self.inner.connection.in_time(Instant::now() + PATIENCE, reading);
+        let read = waiting(|| self.inner.dialer.master(), reading).await;
         read.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 
