@@ -7,6 +7,7 @@
 //! ```text
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
 //!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
+//!   cairn inflight ──► inflight/: a thread of each of these processes, over a local socket
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //!   cairn bench ──► the crate `bench`, which knows protocols only
@@ -21,6 +22,7 @@ mod dir;
 mod disk_cache;
 mod doctor;
 mod failure;
+mod inflight;
 mod metadata;
 mod mount;
 mod node;

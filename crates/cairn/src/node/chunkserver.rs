@@ -21,6 +21,7 @@ use super::listen;
 use super::this::beat_of;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
+use crate::inflight;
 use crate::server::{duties, log, process, signals::Signals};
 
 /// How long requests in progress have when the chunkserver stops.
@@ -66,6 +67,7 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let node = ThisNode::open(&args.dir, Role::Chunkserver)?;
     let cluster = node.loaded.identity.cluster();
     let dir = DataDir::of_node(&args.dir, cluster, MetaPlace::Directory, &*node.rng)?;
+    let _inflight = inflight::Serving::start(inflight::Role::Chunkserver, &args.dir);
     let (tcp, address) = args.listen.bind().await?;
     let files = args.files.bind()?;
     let store = open(&dir).await?;

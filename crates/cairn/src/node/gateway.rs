@@ -27,6 +27,7 @@ use super::this::beat_of;
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
+use crate::inflight;
 use crate::server::{doors, log, mounts, process, signals::Signals};
 
 /// Between two looks for blocks that were written and not published.
@@ -97,6 +98,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     let sockets = args.doors.listen(tls.is_some())?;
     let node = ThisNode::open(&args.dir, Role::Gateway)?;
     let lock = Lock::take(&args.dir)?;
+    let _inflight = inflight::Serving::start(inflight::Role::Gateway, &args.dir);
     let url = sockets.http_url();
     node.beat(move || super::this::with_url(beat_of(String::new()), &url));
     let sizes = Sizes {

@@ -30,6 +30,7 @@ use super::listen;
 use super::this::beat_of;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
+use crate::inflight;
 use crate::metadata::{MetaArgs, Metadata};
 use crate::server::{duties, log, open::require_opened, process, signals::Signals};
 
@@ -75,6 +76,7 @@ async fn run_master(args: &Args) -> Result<ExitCode> {
     let node = ThisNode::open(&args.dir, Role::Master)?;
     let cluster = node.loaded.identity.cluster();
     let dir = DataDir::of_node(&args.dir, cluster, args.meta.place(), &*node.rng)?;
+    let _inflight = inflight::Serving::start(inflight::Role::Master, &args.dir);
     let (tcp, address) = args.listen.bind().await?;
     node.beat(move || beat_of(address.clone()));
     let secrets = tokio::select! {
