@@ -6,6 +6,7 @@
 mod form;
 mod peers;
 mod process;
+mod throttled;
 
 use std::fmt;
 use std::sync::Arc;
@@ -272,6 +273,7 @@ impl Metrics {
         }
         registry.register_collector(Box::new(Numbers(numbers)));
         registry.register_collector(Box::new(process::Build));
+        registry.register_collector(Box::new(throttled::Throttled));
         let mut bare = Registry::default();
         bare.register_collector(Box::new(process::Process));
         let mut text = String::new();
