@@ -1,9 +1,9 @@
 //! Where the time of a request goes.
 //!
 //! A request carries a [`Stages`]: its time, cut into stages. While a task works on the request it
-//! is reachable from anywhere below ([`Scope`](crate::Scope)), so that who waits for a disk says so and needs to
-//! know nothing of requests: `let _waiting = stage::enter(Stage::Read);`. Where no request is
-//! being timed that costs one look at a variable of the thread.
+//! is reachable from anywhere below ([`Scope`](crate::Scope)), so that who waits for a disk says so
+//! and needs to know nothing of requests: `let _waiting = stage::enter(Stage::Read);`. Where no
+//! request is being timed that costs one look at a variable of the thread.
 //!
 //! Every moment belongs to one stage at most: of those that are entered the deepest, which is the
 //! last in [`Stage`]. So stages that overlap, or lie within each other, never add up to more than

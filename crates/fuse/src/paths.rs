@@ -1,6 +1,6 @@
-//! Under which names inodes were seen last: so that an operator reads a path where the kernel says a
-//! number. It costs little and keeps little: what was seen long ago may be forgotten, and what was
-//! renamed since has its former name.
+//! Under which names inodes were seen last, so that an operator reads a path where the kernel says
+//! a number. It costs little and keeps little: what was seen long ago may be forgotten, and what
+//! was renamed since has its former name.
 
 use std::sync::Arc;
 

@@ -202,7 +202,7 @@ mod tests {
 
     const MOUNTS: &str = "\
         22 1 0:20 / /proc rw,nosuid - proc proc rw\n\
-        90 1 0:44 / /mnt/a\\040b rw,nosuid,nodev shared:1 - fuse.cairn http://h rw,user_id=1000,group_id=0\n\
+        90 1 0:44 / /mnt/a\\040b rw,nosuid shared:1 - fuse.cairn http://h rw,user_id=1000,x=0\n\
         91 90 0:45 / /mnt/a\\040b/in rw - fuse.cairn http://h rw,user_id=0\n\
         92 1 0:46 / /mnt/c rw - fuse.sshfs x rw,user_id=5\n\
         odd\n";
