@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
+use crate::inflight::{Role, Serving};
 use crate::metadata::MetaArgs;
 use open::Parts;
 
@@ -96,6 +97,7 @@ async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let tls = args.doors.load_tls()?;
     let sockets = args.doors.listen()?;
     let parts = Parts::open(args).await?;
+    let _inflight = Serving::start(Role::Server, &args.dir);
     let is_preset = preset.is_some();
     let new = cairn_doors::admit::ensure_root(&parts.admit, preset).await?;
     let (stop, stopped) = watch::channel(false);
