@@ -11,6 +11,8 @@
 //!                         └── waiting("node 3", …) ── pending ──┘
 //! ```
 
+#![expect(clippy::disallowed_methods, reason = "times are reported and decide nothing")]
+
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

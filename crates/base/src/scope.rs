@@ -48,6 +48,7 @@ impl<F: Future + ?Sized> Future for Scope<F> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 mod tests {
     use std::task::Waker;
     use std::time::Duration;
