@@ -1,7 +1,8 @@
 //! What every other crate of Cairn stands on: ids, limits, errors, checksums, the row codec, and
 //! the seams through which the outside world (disk, clock, randomness, threads) comes in.
 //!
-//! A request carries its [`stage`]s and its [`trace`] with it.
+//! A request carries its [`stage`]s and its [`trace`] with it, and while it waits it is [in
+//! flight](inflight).
 //!
 //! It is not: an async runtime, a utility drawer, a place for anything that knows what a file is.
 //!
@@ -30,8 +31,11 @@ pub mod shares;
 pub mod stage;
 
 mod error_bytes;
+pub mod inflight;
 mod join;
 pub mod map;
+
+mod scope;
 
 pub use clock::{Clock, Timestamp};
 pub use disk::{Disk, DiskFile, RealDisk};
@@ -45,6 +49,7 @@ pub use map::ClusterMap;
 pub use node::{KeyHash, Pin, Role, Roles};
 pub use redundancy::Redundancy;
 pub use rng::Rng;
+pub use scope::Scope;
 pub use secret::Secret;
 pub use shares::{Party, Share, Shares};
 pub use stage::{Stage, Stages};

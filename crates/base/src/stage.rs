@@ -1,9 +1,9 @@
 //! Where the time of a request goes.
 //!
 //! A request carries a [`Stages`]: its time, cut into stages. While a task works on the request it
-//! is reachable from anywhere below ([`Scope`]), so that who waits for a disk says so and needs to
-//! know nothing of requests: `let _waiting = stage::enter(Stage::Read);`. Where no request is
-//! being timed that costs one look at a variable of the thread.
+//! is reachable from anywhere below ([`Scope`](crate::Scope)), so that who waits for a disk says so
+//! and needs to know nothing of requests: `let _waiting = stage::enter(Stage::Read);`. Where no
+//! request is being timed that costs one look at a variable of the thread.
 //!
 //! Every moment belongs to one stage at most: of those that are entered the deepest, which is the
 //! last in [`Stage`]. So stages that overlap, or lie within each other, never add up to more than
@@ -14,8 +14,6 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::trace::Trace;
@@ -81,6 +79,8 @@ pub struct Stages {
     started: Instant,
     /// Until when time is accounted for.
     until: Instant,
+    /// Since when it is in the deepest stage that is entered, or in none.
+    since: Instant,
     /// How often each stage is entered.
     entered: [u16; COUNT],
     /// Nanoseconds.
@@ -90,7 +90,14 @@ pub struct Stages {
 impl Stages {
     pub fn start(trace: Trace) -> Stages {
         let now = Instant::now();
-        Stages { trace, started: now, until: now, entered: [0; COUNT], spent: [0; COUNT] }
+        Stages {
+            trace,
+            started: now,
+            until: now,
+            since: now,
+            entered: [0; COUNT],
+            spent: [0; COUNT],
+        }
     }
 
     /// All time since the last lap was spent on `stage`. For code that waits for nothing.
@@ -101,14 +108,27 @@ impl Stages {
     /// Accounts for the time until now.
     pub fn settle(&mut self) {
         let passed = self.advance();
-        if let Some(deepest) = self.entered.iter().rposition(|count| *count > 0) {
-            self.spent[deepest] += passed;
+        if let Some(deepest) = self.deepest() {
+            self.spent[deepest as usize] += passed;
         }
+    }
+
+    fn deepest(&self) -> Option<Stage> {
+        let deepest = self.entered.iter().rposition(|count| *count > 0)?;
+        Stage::ALL.get(deepest).copied()
+    }
+
+    /// The deepest stage that is entered, and since when it is that.
+    pub fn rests(&self) -> (Option<Stage>, Instant) {
+        (self.deepest(), self.since)
     }
 
     /// Goes on in `stage` until something deeper is entered.
     pub fn rest_in(&mut self, stage: Stage) {
         self.settle();
+        if self.deepest().is_none_or(|deepest| (deepest as usize) < stage as usize) {
+            self.since = self.until;
+        }
         self.entered[stage as usize] += 1;
     }
 
@@ -121,8 +141,12 @@ impl Stages {
 
     fn leave(&mut self, stage: Stage) {
         self.settle();
+        let before = self.deepest();
         let count = &mut self.entered[stage as usize];
         *count = count.saturating_sub(1);
+        if self.deepest() != before {
+            self.since = self.until;
+        }
     }
 
     pub fn spent(&self, stage: Stage) -> Duration {
@@ -230,6 +254,11 @@ pub fn trace() -> Option<Trace> {
     with(|stages| stages.trace)
 }
 
+/// The deepest stage of the request that is being worked on.
+pub fn deepest() -> Option<Stage> {
+    with(|stages| stages.deepest()).flatten()
+}
+
 /// For a task that works on a part of the same request: a time of its own.
 pub fn of_task() -> Option<Stages> {
     trace().map(Stages::start)
@@ -255,35 +284,9 @@ impl Drop for Restored<'_> {
     }
 }
 
-/// A future that works on a request; without stages it is not timed.
-#[derive(Debug)]
-pub struct Scope<F: ?Sized> {
-    pub stages: Option<Stages>,
-    future: Pin<Box<F>>,
-}
-
-impl<F: Future + ?Sized> Scope<F> {
-    pub fn new(stages: Option<Stages>, future: Pin<Box<F>>) -> Scope<F> {
-        Scope { stages, future }
-    }
-}
-
-impl<F: Future + ?Sized> Future for Scope<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let Scope { stages, future } = &mut *self;
-        match stages {
-            Some(stages) => during(stages, || future.as_mut().poll(context)),
-            None => future.as_mut().poll(context),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::task::Waker;
 
     const WAIT: Duration = Duration::from_millis(2);
 
@@ -338,6 +341,27 @@ mod tests {
     }
 
     #[test]
+    fn it_rests_in_the_deepest_stage_since_that_was_entered() {
+        let mut timed = stages();
+        timed.rest_in(Stage::Meta);
+        let (stage, first) = timed.rests();
+        assert_eq!(stage, Some(Stage::Meta));
+        wait();
+        // Not as deep, and once more: it has been there all the time.
+        timed.rest_in(Stage::Send);
+        timed.rest_in(Stage::Meta);
+        timed.leave(Stage::Meta);
+        assert_eq!(timed.rests(), (Some(Stage::Meta), first));
+        timed.rest_in(Stage::Sync);
+        let (stage, second) = timed.rests();
+        assert!(stage == Some(Stage::Sync) && second >= first + WAIT);
+        wait();
+        timed.leave(Stage::Sync);
+        let (stage, third) = timed.rests();
+        assert!(stage == Some(Stage::Meta) && third >= second + WAIT);
+    }
+
+    #[test]
     fn laps_are_all_there_is() {
         let mut timed = stages();
         timed.lap(Stage::Admit);
@@ -373,27 +397,5 @@ mod tests {
         });
         assert_eq!(timed.spent(Stage::Write), Duration::from_nanos(1_000));
         assert_eq!(timed.spent(Stage::Sync), Duration::from_nanos(3_000));
-    }
-
-    #[test]
-    fn a_scope_is_of_one_request_and_survives_its_panics() {
-        assert!(snapshot().is_none() && trace().is_none() && of_task().is_none());
-        let inner = async {
-            assert!(trace().is_some());
-            time(Stage::Meta, async { wait() }).await;
-            snapshot().expect("it is being timed")
-        };
-        let mut scope = Scope::new(Some(stages()), Box::pin(inner));
-        let mut context = Context::from_waker(Waker::noop());
-        let Poll::Ready(seen) = Pin::new(&mut scope).poll(&mut context) else { panic!("waits") };
-        assert!(seen.spent(Stage::Meta) >= WAIT);
-        assert_eq!(
-            scope.stages.map(|timed| timed.spent(Stage::Meta)),
-            Some(seen.spent(Stage::Meta))
-        );
-        let mut panics = stages();
-        let unwinding = std::panic::AssertUnwindSafe(|| during(&mut panics, || panic!("planted")));
-        assert!(std::panic::catch_unwind(unwinding).is_err());
-        assert!(snapshot().is_none());
     }
 }

@@ -76,5 +76,9 @@ pub const CLIENT_CONNECT: Duration = Duration::from_secs(10);
 pub const CLIENT_REPLY: Duration = Duration::from_secs(300);
 /// `cairn doctor`, for what a server has counted.
 pub const DOCTOR: Duration = Duration::from_secs(10);
+/// `cairn inflight`, for what a process says of itself.
+pub const INFLIGHT: Duration = Duration::from_secs(5);
+/// A process, for whoever asked that to take the answer.
+pub const INFLIGHT_TAKEN: Duration = Duration::from_secs(1);
 /// A collector of traces, for each batch. Then the batch is dropped.
 pub const TRACES: Duration = Duration::from_secs(5);

@@ -9,6 +9,7 @@ use crate::client::{bucket, export, gc, get, key, ls, put, rm, stat, user};
 use crate::cluster;
 use crate::doctor;
 use crate::failure::Result;
+use crate::inflight;
 use crate::mount;
 use crate::node::{chunkserver, gateway, master};
 use crate::offline::{fsck, meta, scrub};
@@ -40,6 +41,7 @@ enum Command {
     Gateway(gateway::Args),
     Mount(Box<mount::Args>),
     Stats(mount::stats::Args),
+    Inflight(inflight::Args),
     Cluster(cluster::Args),
     Put(put::Args),
     Get(get::Args),
@@ -67,6 +69,7 @@ impl Cli {
             Command::Gateway(args) => gateway::run(args),
             Command::Mount(args) => mount::run(args),
             Command::Stats(args) => mount::stats::run(args),
+            Command::Inflight(args) => inflight::run(args),
             Command::Cluster(args) => cluster::run(args),
             Command::Put(args) => put::run(args),
             Command::Get(args) => get::run(args),

@@ -8,6 +8,7 @@
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors
 //!   cairn master, chunkserver, gateway ──► node/: keys, TLS, sockets ─► the crate `roles`
 //!   cairn fsck, scrub, meta, key --dir ──► offline/: the same without doors
+//!   cairn inflight ──► inflight/: a thread of each of these processes, over a local socket
 //!   cairn mount ──► mount/: a session with a server, and the crate `fuse` over it
 //!   cairn put, get, ls, rm, stat, bucket, key, gc ──► client/ ──► http door of a server
 //!   cairn bench ──► the crate `bench`, which knows protocols only
@@ -23,6 +24,7 @@ mod dir;
 mod output;
 
 mod disk_cache;
+mod inflight;
 mod metadata;
 
 mod offline;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::stage::Scope;
 use cairn_base::{
-    BlockId, BodyId, Error, Owner, Party, Redundancy, Result, SessionId, Share, Stage, Stages,
-    limits, stage,
+    BlockId, BodyId, Error, Owner, Party, Redundancy, Result, Scope, SessionId, Share, Stage,
+    Stages, limits, stage,
 };
 use cairn_blocks::Wish;
 use tokio::task::JoinSet;

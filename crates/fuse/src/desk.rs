@@ -10,6 +10,7 @@ use cairn_posix::{Answer, Descriptor, Posix, Source};
 use fuser::{Errno, FileHandle, Generation};
 use tokio::runtime::Handle as Runtime;
 
+use crate::paths::Paths;
 use crate::stats::{Stats, Timer};
 
 /// Numbers of inodes are never used again, so there is one generation.
@@ -19,6 +20,7 @@ pub struct Desk {
     pub posix: Arc<Posix>,
     runtime: Runtime,
     pub stats: Arc<Stats>,
+    pub paths: Arc<Paths>,
     /// The kernel opens, closes and locks files by itself.
     pub opens_nothing: bool,
 }
@@ -38,7 +40,8 @@ pub fn text(name: &OsStr) -> Result<&str, Errno> {
 
 impl Desk {
     pub fn new(posix: Arc<Posix>, runtime: Runtime, opens_nothing: bool) -> Desk {
-        Desk { posix, runtime, stats: Arc::default(), opens_nothing }
+        let (stats, paths) = (Arc::default(), Arc::default());
+        Desk { posix, runtime, stats, paths, opens_nothing }
     }
 
     pub fn time(&self, operation: &str) -> Timer {
@@ -53,10 +56,22 @@ impl Desk {
         answer: Answer<T>,
         reply: impl FnOnce(T) + Send + 'static,
     ) {
+        self.answer_of(None, timer, answer, reply);
+    }
+
+    /// As [`Desk::answer`], of a request about this name in the directory that it names.
+    pub fn answer_of<T: Send + 'static>(
+        &self,
+        name: Option<&OsStr>,
+        timer: Timer,
+        answer: Answer<T>,
+        reply: impl FnOnce(T) + Send + 'static,
+    ) {
         match answer {
             Answer::Now(answer) => reply(answer),
             Answer::Soon(work) => {
-                let mut work: Work = Box::pin(timer.during(work, reply));
+                let request = timer.in_flight(&self.paths, name);
+                let mut work: Work = Box::pin(timer.during(request, work, reply));
                 let begun = {
                     let _runtime = self.runtime.enter();
                     work.as_mut().poll(&mut Context::from_waker(Waker::noop()))
@@ -66,7 +81,8 @@ impl Desk {
                 }
             }
             Answer::Later(work) => {
-                let work: Work = Box::pin(timer.during(work, reply));
+                let request = timer.in_flight(&self.paths, name);
+                let work: Work = Box::pin(timer.during(request, work, reply));
                 self.runtime.spawn(work);
             }
         }

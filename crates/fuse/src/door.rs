@@ -15,6 +15,7 @@ use fuser::{
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
+use crate::asked::Asked;
 use crate::attributes::set_time;
 use crate::desk::{Desk, open};
 use crate::flags;
@@ -57,12 +58,12 @@ impl Filesystem for Door {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, parent), false);
         self.desk.lookup(who(request), inode(parent), name, reply);
     }
 
-    fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
-        let _request = self.turns.request(false);
+    fn forget(&self, request: &Request, ino: INodeNo, nlookup: u64) {
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.posix.forget(inode(ino), nlookup);
     }
 
@@ -73,7 +74,7 @@ impl Filesystem for Door {
         handle: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         // By a handle the kernel asks for itself, before it reads.
         self.desk.getattr(who(request), inode(ino), handle.is_none(), reply);
     }
@@ -96,14 +97,14 @@ impl Filesystem for Door {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
         let changes = Changes { mode, uid, gid, size, atime, mtime };
         self.desk.setattr(who(request), inode(ino), changes, handle, reply);
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.read_link(who(request), inode(ino), reply);
     }
 
@@ -117,7 +118,7 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyEntry,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, parent), false);
         self.desk.make_node(who(request), (inode(parent), name), (mode, umask), reply);
     }
 
@@ -130,7 +131,7 @@ impl Filesystem for Door {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, parent), false);
         self.desk.make_directory(
             who(request),
             (inode(parent), name),
@@ -140,12 +141,12 @@ impl Filesystem for Door {
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, parent), false);
         self.desk.remove_file(who(request), (inode(parent), name), reply);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, parent), false);
         self.desk.remove_directory(who(request), (inode(parent), name), reply);
     }
 
@@ -157,7 +158,7 @@ impl Filesystem for Door {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, parent), false);
         self.desk.make_symlink(who(request), (inode(parent), name), target, reply);
     }
 
@@ -171,7 +172,7 @@ impl Filesystem for Door {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, parent), false);
         let (source, target) = ((inode(parent), name), (inode(new_parent), new_name));
         self.desk.rename(who(request), source, target, flags, reply);
     }
@@ -184,12 +185,12 @@ impl Filesystem for Door {
         name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.make_link(who(request), inode(ino), (inode(parent), name), reply);
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         if self.desk.opens_nothing {
             // The kernel does not ask again, and says nothing of closing.
             return reply.error(Errno::ENOSYS);
@@ -199,7 +200,7 @@ impl Filesystem for Door {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -208,14 +209,14 @@ impl Filesystem for Door {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let _request = self.turns.request(size as usize >= MANY_BYTES);
+        let _request = self.turns.request(Asked::new(request, ino), size as usize >= MANY_BYTES);
         self.desk.read((inode(ino), handle), offset, size, reply);
     }
 
     fn write(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         data: &[u8],
@@ -224,19 +225,19 @@ impl Filesystem for Door {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let _request = self.turns.request(data.len() >= MANY_BYTES);
+        let _request = self.turns.request(Asked::new(request, ino), data.len() >= MANY_BYTES);
         self.desk.write(handle, offset, data, (kills, flags), reply);
     }
 
     fn flush(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         if self.desk.opens_nothing {
             return reply.error(Errno::ENOSYS);
         }
@@ -245,75 +246,89 @@ impl Filesystem for Door {
 
     fn release(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.release(handle, reply);
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        let _request = self.turns.request(false);
+    fn fsync(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        let _request = self.turns.request(Asked::new(request, ino), false);
         if self.desk.opens_nothing {
             return reply.error(Errno::ENOSYS);
         }
         self.desk.sync(handle, reply);
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let _request = self.turns.request(false);
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.open_directory(inode(ino), reply);
     }
 
     fn readdir(
         &self,
         request: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        let _request = self.turns.request(true);
+        let _request = self.turns.request(Asked::new(request, ino), true);
         self.desk.list(who(request), handle, offset, reply);
     }
 
     fn readdirplus(
         &self,
         request: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        let _request = self.turns.request(true);
+        let _request = self.turns.request(Asked::new(request, ino), true);
         self.desk.list_with_attributes(who(request), handle, offset, reply);
     }
 
     fn releasedir(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.posix.close_directory(open(handle));
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        let _request = self.turns.request(false);
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.sync_directory(handle, reply);
     }
 
     fn statfs(&self, request: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.statfs(who(request), inode(ino), reply);
     }
 
@@ -327,7 +342,7 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.set_xattr(who(request), inode(ino), (name, value), flags, reply);
     }
 
@@ -339,17 +354,17 @@ impl Filesystem for Door {
         size: u32,
         reply: ReplyXattr,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.get_xattr(who(request), inode(ino), name, size, reply);
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.list_xattrs(who(request), inode(ino), size, reply);
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.remove_xattr(who(request), inode(ino), name, reply);
     }
 
@@ -363,7 +378,7 @@ impl Filesystem for Door {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, parent), false);
         let (mode, flags) = (Mode { bits: mode, umask }, OpenFlags(flags));
         self.desk.create(who(request), (inode(parent), name), mode, flags, reply);
     }
@@ -371,35 +386,35 @@ impl Filesystem for Door {
     fn fallocate(
         &self,
         request: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         let asked = (who(request), mode);
         self.desk.allocate(handle, asked, (offset, length), reply);
     }
 
     fn lseek(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         handle: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         self.desk.seek((inode(ino), handle), offset, whence, reply);
     }
 
     fn getlk(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         start: u64,
@@ -408,7 +423,7 @@ impl Filesystem for Door {
         pid: u32,
         reply: ReplyLock,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         // There is no such question by flock(2).
         let space = LockSpace::Fcntl;
         let kind = match flags::lock(kind) {
@@ -422,7 +437,7 @@ impl Filesystem for Door {
     fn setlk(
         &self,
         request: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         start: u64,
@@ -432,7 +447,7 @@ impl Filesystem for Door {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         let space = LockSpace::Both;
         let kind = match flags::lock(kind) {
             Ok(kind) => kind,
@@ -444,23 +459,23 @@ impl Filesystem for Door {
 
     fn poll(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         _: FileHandle,
         _: PollNotifier,
         _: PollEvents,
         _: PollFlags,
         reply: ReplyPoll,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         // Files are ready at all times: the kernel says so by itself, and does not ask again.
         reply.error(Errno::ENOSYS);
     }
 
     fn ioctl(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        ino: INodeNo,
         _: FileHandle,
         _: IoctlFlags,
         _: u32,
@@ -468,14 +483,14 @@ impl Filesystem for Door {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         reply.error(Errno::ENOTTY);
     }
 
     fn copy_file_range(
         &self,
         request: &Request,
-        _: INodeNo,
+        ino: INodeNo,
         source: FileHandle,
         source_offset: u64,
         _: INodeNo,
@@ -485,7 +500,7 @@ impl Filesystem for Door {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let _request = self.turns.request(false);
+        let _request = self.turns.request(Asked::new(request, ino), false);
         let (source, target) = ((source, source_offset), (target, target_offset));
         self.desk.copy_range(source, target, (who(request), length), reply);
     }

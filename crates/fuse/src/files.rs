@@ -51,8 +51,11 @@ impl Desk {
         let timer = self.time("create");
         let (intent, exclusive) = (flags::intent(flags), flags::is_exclusive(flags));
         let created = self.posix.create(who, (parent, name), mode, intent, exclusive);
-        self.answer(timer, created, move |created| match created {
+        let seen = self.paths.name(parent, name.as_bytes());
+        let name = Some(OsStr::new(name));
+        self.answer_of(name, timer, created, move |created| match created {
             Ok((entry, opened)) => {
+                seen.stands_for(entry.attributes.ino, false);
                 let attributes = attributes(&entry.attributes);
                 let handle = FileHandle(opened.file.0);
                 let flags = flags::opened(flags, opened.is_locked);

@@ -13,6 +13,9 @@
 //! What the kernel may keep, and until when, is `posix/src/known.rs` and `kernel.rs`. Modules stand
 //! in floors, below. Each uses floors above it only, and none of its own.
 
+mod asked;
+mod paths;
+
 mod attributes;
 mod awake;
 mod errno;

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::{Ino, Result};
-use cairn_posix::{Answer, Descriptor, Posix, Who};
+use cairn_posix::{Answer, Descriptor, Kind, Posix, Who};
 use fuser::{
     FileHandle, FileType, FopenFlags, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyOpen,
 };
 
+use crate::asked::Asked;
 use crate::attributes::{attributes, kind};
 use crate::desk::{Desk, GENERATION, open};
 use crate::errno;
+use crate::paths::Paths;
 
 /// `.` and `..` come first.
 const DOTS: u64 = 2;
@@ -52,8 +54,10 @@ impl Desk {
     ) {
         let timer = self.time("readdir");
         let posix = Arc::clone(&self.posix);
+        let (paths, parent) = (Arc::clone(&self.paths), Asked::taken().ino);
         let listed = Answer::later(async move {
-            let listed = list_plus(&posix, &who, open(handle), offset, &mut reply).await;
+            let at = (open(handle), offset);
+            let listed = list_plus(&posix, &who, at, (&paths, parent), &mut reply).await;
             (reply, listed)
         });
         self.answer(timer, listed, |(reply, listed)| match listed {
@@ -95,8 +99,8 @@ async fn list(
 async fn list_plus(
     posix: &Arc<Posix>,
     who: &Who,
-    directory: Descriptor,
-    offset: u64,
+    (directory, offset): (Descriptor, u64),
+    (paths, parent): (&Arc<Paths>, Ino),
     reply: &mut ReplyDirectoryPlus,
 ) -> Result<()> {
     let mut at = offset;
@@ -122,6 +126,8 @@ async fn list_plus(
                 posix.forget(name.ino(), 1);
                 return Ok(());
             }
+            let is_directory = entry.attributes.kind == Kind::Directory;
+            paths.name(parent, name.bytes()).stands_for(name.ino(), is_directory);
             at = name.next;
         }
     }

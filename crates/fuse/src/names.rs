@@ -6,21 +6,28 @@ use std::path::Path;
 use std::time::Duration;
 
 use cairn_base::{Ino, Result};
-use cairn_posix::{Entry, Found, Mode, Who};
+use cairn_posix::{Entry, Found, Kind, Mode, Who};
 use fuser::{RenameFlags, ReplyData, ReplyEmpty, ReplyEntry};
 
 use crate::attributes::{attributes, nothing};
 use crate::desk::{Desk, GENERATION, text};
+use crate::paths::Name;
 use crate::{errno, flags};
 
-fn reply_entry(reply: ReplyEntry, made: Result<Entry>) {
+fn reply_entry(reply: ReplyEntry, name: Name, made: Result<Entry>) {
     match made {
         Ok(entry) => {
+            see(name, &entry);
             let attributes = attributes(&entry.attributes);
             reply.entry_with_ttls(&entry.keeps, &entry.keeps_name, &attributes, GENERATION);
         }
         Err(error) => reply.error(errno::of_name(&error)),
     }
+}
+
+/// What a name was found to stand for.
+fn see(name: Name, entry: &Entry) {
+    name.stands_for(entry.attributes.ino, entry.attributes.kind == Kind::Directory);
 }
 
 fn reply_done(reply: ReplyEmpty, done: Result<()>) {
@@ -34,12 +41,13 @@ impl Desk {
     pub fn lookup(&self, who: Who, parent: Ino, name: &OsStr, reply: ReplyEntry) {
         let timer = self.time("lookup");
         let found = self.posix.lookup(who, parent, name.as_bytes());
-        self.answer(timer, found, move |found| match found {
-            Ok(Found::Entry(entry)) => reply_entry(reply, Ok(entry)),
+        let seen = self.paths.name(parent, name.as_bytes());
+        self.answer_of(Some(name), timer, found, move |found| match found {
+            Ok(Found::Entry(entry)) => reply_entry(reply, seen, Ok(entry)),
             Ok(Found::Nothing(keeps)) => {
                 reply.entry_with_ttls(&Duration::ZERO, &keeps, &nothing(), GENERATION);
             }
-            Err(error) => reply_entry(reply, Err(error)),
+            Err(error) => reply.error(errno::of_name(&error)),
         });
     }
 
@@ -56,7 +64,9 @@ impl Desk {
         };
         let timer = self.time("mkdir");
         let made = self.posix.make_directory(who, (parent, name), mode);
-        self.answer(timer, made, move |made| reply_entry(reply, made));
+        let seen = self.paths.name(parent, name.as_bytes());
+        let name = Some(OsStr::new(name));
+        self.answer_of(name, timer, made, move |made| reply_entry(reply, seen, made));
     }
 
     pub fn make_node(
@@ -73,7 +83,9 @@ impl Desk {
         let timer = self.time("mknod");
         let mode = Mode { bits: mode, umask };
         let made = self.posix.make_node(who, (parent, name), kind, mode);
-        self.answer(timer, made, move |made| reply_entry(reply, made));
+        let seen = self.paths.name(parent, name.as_bytes());
+        let name = Some(OsStr::new(name));
+        self.answer_of(name, timer, made, move |made| reply_entry(reply, seen, made));
     }
 
     pub fn make_symlink(
@@ -90,7 +102,9 @@ impl Desk {
         let timer = self.time("symlink");
         let target = target.as_os_str().as_bytes();
         let made = self.posix.make_symlink(who, (parent, name), target);
-        self.answer(timer, made, move |made| reply_entry(reply, made));
+        let seen = self.paths.name(parent, name.as_bytes());
+        let name = Some(OsStr::new(name));
+        self.answer_of(name, timer, made, move |made| reply_entry(reply, seen, made));
     }
 
     pub fn make_link(&self, who: Who, ino: Ino, (parent, name): (Ino, &OsStr), reply: ReplyEntry) {
@@ -100,7 +114,8 @@ impl Desk {
         };
         let timer = self.time("link");
         let made = self.posix.make_link(who, ino, (parent, name));
-        self.answer(timer, made, move |made| reply_entry(reply, made));
+        let seen = self.paths.name(parent, name.as_bytes());
+        self.answer(timer, made, move |made| reply_entry(reply, seen, made));
     }
 
     pub fn read_link(&self, who: Who, ino: Ino, reply: ReplyData) {
@@ -115,13 +130,13 @@ impl Desk {
     pub fn remove_directory(&self, who: Who, (parent, name): (Ino, &OsStr), reply: ReplyEmpty) {
         let timer = self.time("rmdir");
         let removed = self.posix.remove_directory(who, (parent, name.as_bytes()));
-        self.answer(timer, removed, move |removed| reply_done(reply, removed));
+        self.answer_of(Some(name), timer, removed, move |removed| reply_done(reply, removed));
     }
 
     pub fn remove_file(&self, who: Who, (parent, name): (Ino, &OsStr), reply: ReplyEmpty) {
         let timer = self.time("unlink");
         let removed = self.posix.remove_file(who, (parent, name.as_bytes()));
-        self.answer(timer, removed, move |removed| reply_done(reply, removed));
+        self.answer_of(Some(name), timer, removed, move |removed| reply_done(reply, removed));
     }
 
     pub fn rename(
@@ -138,8 +153,8 @@ impl Desk {
             Err(refused) => return reply.error(refused),
         };
         let timer = self.time("rename");
-        let (source, target) = ((source_parent, source.as_bytes()), (target_parent, target));
-        let renamed = self.posix.rename(who, source, target, mode);
-        self.answer(timer, renamed, move |renamed| reply_done(reply, renamed));
+        let (from, target) = ((source_parent, source.as_bytes()), (target_parent, target));
+        let renamed = self.posix.rename(who, from, target, mode);
+        self.answer_of(Some(source), timer, renamed, move |renamed| reply_done(reply, renamed));
     }
 }

@@ -1,15 +1,20 @@
 //! What a mount has done, and where the time went.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cairn_base::inflight::{About, Request};
 use cairn_base::rng::RealRng;
-use cairn_base::stage::Scope;
 use cairn_base::trace::Traces;
-use cairn_base::{Rng, Stage, Stages};
+use cairn_base::{Rng, Scope, Stage, Stages};
 use cairn_posix::Work;
+
+use crate::asked::Asked;
+use crate::paths::Paths;
 
 /// Requests of the kernel, by operation.
 pub const OPERATIONS: [&str; 28] = [
@@ -79,9 +84,26 @@ impl Timer {
         Timer { stats: Arc::clone(stats), operation, stages }
     }
 
+    /// The request, as it is in flight.
+    pub fn in_flight(&self, paths: &Arc<Paths>, name: Option<&OsStr>) -> Request {
+        let (operation, paths) = (OPERATIONS[self.operation], Arc::clone(paths));
+        let Asked { process, uid, ino } = Asked::taken();
+        let name: Option<Box<[u8]>> = name.map(|name| name.as_bytes().into());
+        let about = move || About {
+            door: "fuse",
+            operation: operation.into(),
+            object: paths.path(ino, name.as_deref()),
+            client: format!("uid {uid}"),
+            process: (process != 0).then_some(process),
+            is_patient: operation == LOCK,
+            ..About::default()
+        };
+        Request::new(Some(self.stages.trace), about)
+    }
+
     /// The rest of the request.
-    pub async fn during<T>(mut self, work: Work<T>, reply: impl FnOnce(T)) {
-        let mut scope = Scope::new(Some(self.stages), work);
+    pub async fn during<T>(mut self, request: Request, work: Work<T>, reply: impl FnOnce(T)) {
+        let mut scope = Scope::of(self.stages, request, work);
         let answer = (&mut scope).await;
         self.stages = scope.stages.unwrap_or(self.stages);
         reply(answer);

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::asked::Asked;
 use crate::awake::Awake;
 use crate::kernel::Kernel;
 
@@ -79,7 +80,8 @@ impl Turns {
     }
 
     /// This thread has taken a request, which takes it longer if `is_long`.
-    pub fn request(&self, is_long: bool) -> Request<'_> {
+    pub fn request(&self, asked: Asked, is_long: bool) -> Request<'_> {
+        asked.take();
         if is_long && self.kernel.has_requests() {
             TURN.take();
         }

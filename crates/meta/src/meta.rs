@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use cairn_auth::{Action, Caller, Principal, Resource, authorize};
+use cairn_base::inflight::{Awaited, waiting};
 use cairn_base::{Error, Result, SessionId, Stage, Timestamp, stage};
 
 use crate::master;
@@ -40,8 +41,11 @@ impl Meta {
         let _timed = stage::enter(Stage::Meta);
         match self {
             Meta::Local { master, sessions, .. } => {
-                opened(sessions, caller).await;
-                master.run(caller, verb).await
+                let running = async {
+                    opened(sessions, caller).await;
+                    master.run(caller, verb).await
+                };
+                waiting(|| awaited(sessions), running).await
             }
             Meta::Remote(client) => client.run(caller, verb).await,
         }
@@ -61,8 +65,11 @@ impl Meta {
         let _timed = stage::enter(Stage::Meta);
         match self {
             Meta::Local { master, sessions, .. } => {
-                opened(sessions, caller).await;
-                master.read(caller, verb).await
+                let reading = async {
+                    opened(sessions, caller).await;
+                    master.read(caller, verb).await
+                };
+                waiting(|| awaited(sessions), reading).await
             }
             Meta::Remote(client) => client.read(caller, verb).await,
         }
@@ -199,6 +206,14 @@ impl Meta {
             Meta::Local { master, .. } => Stats::Local(master.stats()),
             Meta::Remote(client) => Stats::Remote(client.stats()),
         }
+    }
+}
+
+/// As requests in flight name what they wait for.
+fn awaited(sessions: &Option<Arc<Sessions>>) -> Awaited {
+    match sessions {
+        Some(sessions) => sessions.awaited(),
+        None => Awaited::Text("the master in this process".into()),
     }
 }
 

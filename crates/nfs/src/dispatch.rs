@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::stage::Scope;
+use cairn_base::Scope;
 
 use crate::desk::{Client, Desk};
 use crate::limits::{MOUNT, NFS, VERSION};

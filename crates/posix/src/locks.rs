@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::Result;
+use cairn_base::inflight::{Awaited, waiting};
 use cairn_fs::ops::lock::{ReleaseLock, TakeLock, TestLock};
 use cairn_fs::rows::Space;
 use tokio::time::timeout;
@@ -119,11 +120,13 @@ impl Posix {
             }
             let Patience::Until(is_over) = patience else { return Ok(Locked::Busy) };
             // Leases what decides it: so its change is heard of.
-            if self.fs.read(caller, TestLock { ino, lock }).await?.is_none() {
-                continue;
-            }
+            let Some(held) = self.fs.read(caller, TestLock { ino, lock }).await? else { continue };
+            let holder = || match held.session == session {
+                true => Awaited::Text(format!("a lock that process {} has", held.pid)),
+                false => Awaited::Text(format!("a lock that session {} has", held.session)),
+            };
             for _ in 0..LOOKS {
-                if timeout(LOOK, changed.as_mut()).await.is_ok() {
+                if waiting(holder, timeout(LOOK, changed.as_mut())).await.is_ok() {
                     break;
                 }
                 if is_over() {

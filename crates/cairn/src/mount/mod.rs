@@ -35,6 +35,7 @@ use crate::connection::{Connection, Known};
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
+use crate::inflight;
 use crate::node::ThisNode;
 use crate::node::gateway::{self, Opened};
 use crate::output;
@@ -189,6 +190,7 @@ async fn run_mount(args: &Args) -> Result<ExitCode> {
         requests.0.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone());
     let mounted = cairn_fuse::mount(fs.clone(), user, runtime, &at, &options);
     let mounted = mounted.map_err(|error| not_mounted(&at, &error))?;
+    let _inflight = inflight::Serving::start(inflight::Role::Mount, &at);
     output::line(format!("mounted {source} on {}", at.display()))?;
     tracing::info!(source, at = %at.display(), "mounted");
     let ended = serve(mounted, &at, &mut signals, revoked).await;

@@ -18,6 +18,7 @@ use super::files::{self, Files, Near};
 use super::listen;
 use crate::dir::{DataDir, MetaPlace};
 use crate::failure::{Failure, Result};
+use crate::inflight;
 use crate::server::scrub::{self, OnDamage};
 use crate::server::{log, process, signals::Signals};
 
@@ -59,6 +60,7 @@ async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
     let node = ThisNode::open(&args.dir, Role::Chunkserver)?;
     let cluster = node.loaded.identity.cluster();
     let dir = DataDir::of_node(&args.dir, cluster, MetaPlace::Directory, &*node.rng)?;
+    let _inflight = inflight::Serving::start(inflight::Role::Chunkserver, &args.dir);
     let (tcp, address) = args.listen.bind().await?;
     let files = args.files.bind()?;
     let store = open(&dir).await?;

@@ -21,6 +21,7 @@ use super::ThisNode;
 use crate::dir::lock::Lock;
 use crate::disk_cache::DiskCacheArgs;
 use crate::failure::{Failure, Result};
+use crate::inflight;
 use crate::server::{doors, log, mounts, process, signals::Signals};
 
 /// Serve the S3, HTTP and NFS doors of a cluster
@@ -87,6 +88,7 @@ async fn run_gateway(args: &Args) -> Result<ExitCode> {
     let sockets = args.doors.listen()?;
     let node = ThisNode::open(&args.dir, Role::Gateway)?;
     let lock = Lock::take(&args.dir)?;
+    let _inflight = inflight::Serving::start(inflight::Role::Gateway, &args.dir);
     let url = sockets.shown(&doors::http::DOOR).to_owned();
     node.running()?.beat(move || super::this::with_url(beat_of(String::new()), &url));
     let sizes = Sizes {

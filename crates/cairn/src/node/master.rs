@@ -24,6 +24,7 @@ use super::ThisNode;
 use super::listen;
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
+use crate::inflight;
 use crate::metadata::{MetaArgs, Metadata};
 use crate::server::{log, open::require_opened, process, signals::Signals};
 
@@ -64,6 +65,7 @@ async fn run_master(args: &Args) -> Result<ExitCode> {
     let node = ThisNode::open(&args.dir, Role::Master)?;
     let cluster = node.loaded.identity.cluster();
     let dir = DataDir::of_node(&args.dir, cluster, args.meta.place(), &*node.rng)?;
+    let _inflight = inflight::Serving::start(inflight::Role::Master, &args.dir);
     let (tcp, address) = args.listen.bind().await?;
     node.running()?.beat(move || beat_of(address.clone()));
     let secrets = tokio::select! {

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
+use crate::inflight::{Role, Serving};
 pub use args::Args;
 use open::Parts;
 
@@ -37,6 +38,7 @@ async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
     let tls = args.doors.load_tls()?;
     let sockets = args.doors.listen()?;
     let parts = Parts::open(args).await?;
+    let _inflight = Serving::start(Role::Server, &args.dir);
     let is_preset = preset.is_some();
     let new = cairn_doors::admit::ensure_root(&parts.admit, preset).await?;
     let (stop, stopped) = watch::channel(false);

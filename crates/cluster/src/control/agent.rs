@@ -9,6 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
+use cairn_base::inflight::Awaited;
 use cairn_base::waits;
 use cairn_base::{Clock, ClusterMap, Error, NodeId, Pin, Result, Rng, Role};
 use cairn_meta::session::{self, Dialed, Lost};
@@ -124,6 +125,8 @@ pub struct Agent {
     clock: Arc<dyn Clock>,
     /// Where masters were when this node joined.
     addresses: Vec<String>,
+    /// The master that a session was attached to last.
+    found: Mutex<Option<(NodeId, String)>>,
     epoch: Arc<Watched<u64>>,
     loads: Loads,
     /// Others may have taken this node for one that is down.
@@ -193,6 +196,7 @@ impl Agent {
             papers,
             clock,
             addresses,
+            found: Mutex::default(),
             epoch,
             loads,
             away: AtomicBool::new(true),
@@ -422,7 +426,16 @@ impl session::Link for SessionLink {
 impl session::Dialer for Agent {
     async fn dial(&self) -> Result<Dialed> {
         let (peer, recalls) = find_serving(&self.reconnect, &self.recalls, waits::BEAT).await?;
+        let found = &peer.info().authenticated;
+        *self.found.lock() = Some((found.node, found.address.clone()));
         Ok((Arc::new(SessionLink { peer, answer: waits::SESSION_ANSWER }), recalls))
+    }
+
+    fn master(&self) -> Awaited {
+        match &*self.found.lock() {
+            Some((node, address)) => Awaited::Node("master", *node, address.clone()),
+            None => Awaited::Named("master", self.addresses.join(", ").into()),
+        }
     }
 }
 

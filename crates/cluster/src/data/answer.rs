@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_base::inflight::{self, About};
 use cairn_base::limits::BLOCK_BYTES;
-use cairn_base::stage::Scope;
-use cairn_base::{BlockId, ClusterMap, Error, GroupId, Result, Role, Stages};
+use cairn_base::trace::Trace;
+use cairn_base::{BlockId, ClusterMap, Error, GroupId, Result, Role, Scope, Stages};
 use cairn_blocks::Blocks;
 use http::header::{CONNECTION, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -25,8 +26,13 @@ type Answer = Response<Outgoing>;
 
 impl Chunkserver {
     pub(super) async fn answer(&self, peer: &Authenticated, request: Request<Incoming>) -> Answer {
-        let stages = form::trace(request.headers()).map(Stages::start);
-        let mut timed = Scope::new(stages, Box::pin(self.answer_in_time(peer, request)));
+        let trace = form::trace(request.headers());
+        let in_flight = trace.map(|trace| in_flight(trace, peer, &request));
+        let work = Box::pin(self.answer_in_time(peer, request));
+        let mut timed = match (trace, in_flight) {
+            (Some(trace), Some(in_flight)) => Scope::of(Stages::start(trace), in_flight, work),
+            _ => Scope::new(None, work),
+        };
         let answer = (&mut timed).await;
         if let Some(mut stages) = timed.stages {
             stages.settle();
@@ -203,6 +209,18 @@ pub(super) fn stale(map: &ClusterMap, epoch: u64, what: String) -> Refused {
 }
 
 /// Logs what was slow or failed, so that it can be found by its trace.
+fn in_flight(trace: Trace, peer: &Authenticated, request: &Request<Incoming>) -> inflight::Request {
+    let (method, uri, node) = (request.method().clone(), request.uri().clone(), peer.node);
+    let about = move || About {
+        door: "blocks",
+        operation: method.to_string().into(),
+        object: uri.path().to_owned(),
+        client: format!("node {node}"),
+        ..About::default()
+    };
+    inflight::Request::new(Some(trace), about)
+}
+
 fn note(stages: &Stages, status: StatusCode) {
     if stages.total() >= SLOW || status.is_server_error() {
         tracing::warn!(

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_base::inflight::{Awaited, waiting};
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, stage};
 use cairn_blocks::{BlockInfo, Usage};
@@ -64,8 +65,8 @@ impl Pool {
         data: &Bytes,
     ) -> Result<Kept, Refused> {
         let make = || put_request(map.epoch, key, order, Outgoing::Whole(data.clone()));
-        let answered = self.send(map, node, make).await;
-        let (headers, _) = self.finish(node, answered, 0).await?;
+        let putting = async { self.finish(node, self.send(map, node, make).await, 0).await };
+        let (headers, _) = waiting(|| chunkserver(map, node), putting).await?;
         Ok(form::kept(&headers))
     }
 
@@ -79,8 +80,9 @@ impl Pool {
         body: Outgoing,
     ) -> Result<Kept, Refused> {
         let request = put_request(map.epoch, key, order, body);
-        let answered = self.send_once(map, node, request).await;
-        let (headers, _) = self.finish(node, answered, 0).await?;
+        let putting =
+            async { self.finish(node, self.send_once(map, node, request).await, 0).await };
+        let (headers, _) = waiting(|| chunkserver(map, node), putting).await?;
         Ok(form::kept(&headers))
     }
 
@@ -163,7 +165,8 @@ impl Pool {
         within: Duration,
     ) -> Result<Bytes, Refused> {
         let asking = async { self.finish(node, self.send(map, node, make).await, limit).await };
-        let answer = timeout(within, asking).await.unwrap_or_else(|_| Err(late(node, within)));
+        let asking = waiting(|| chunkserver(map, node), timeout(within, asking));
+        let answer = asking.await.unwrap_or_else(|_| Err(late(node, within)));
         answer.map(|(_, bytes)| bytes)
     }
 
@@ -197,6 +200,12 @@ impl Pool {
             epoch: stale.or(form::epoch(&head.headers).ok()).unwrap_or(0),
         })
     }
+}
+
+/// As requests in flight name it.
+fn chunkserver(map: &ClusterMap, node: NodeId) -> Awaited {
+    let address = map.nodes.get(&node).map_or_else(String::new, |node| node.address.clone());
+    Awaited::Node("chunkserver", node, address)
 }
 
 pub(super) fn late(node: NodeId, within: Duration) -> Refused {

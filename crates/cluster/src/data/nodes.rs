@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cairn_base::NodeId;
+use cairn_base::inflight::{Awaited, waiting};
 use cairn_blocks::{Peer, Peers, Spent};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -72,7 +73,8 @@ impl InFlight {
             return Some(turn);
         }
         let _waiting = Timing::start(&self.0.wait);
-        self.0.turns.acquire().await.ok()
+        let full = || Awaited::Text("a connection to a chunkserver: all are in use".into());
+        waiting(full, self.0.turns.acquire()).await.ok()
     }
 
     /// What is read from the node until this is dropped.

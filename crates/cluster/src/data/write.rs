@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::checksum::crc32c;
+use cairn_base::inflight::{Awaited, waiting};
 use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::waits;
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result};
@@ -90,8 +91,9 @@ impl Shared {
                     return Err(Error::Full(all.into()));
                 }
                 Choice::None => {
-                    tried.last = Some(Error::Unavailable(place::missing(&map, sent.wish)));
-                    self.newer(map.epoch).await;
+                    let missing = place::missing(&map, sent.wish);
+                    tried.last = Some(Error::Unavailable(missing.clone()));
+                    waiting(|| Awaited::Text(missing), self.newer(map.epoch)).await;
                     continue;
                 }
                 Choice::Group(_) | Choice::Tried => {

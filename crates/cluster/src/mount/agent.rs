@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use cairn_base::inflight::Awaited;
 use cairn_base::waits;
 use cairn_base::{Result, Rng};
 use cairn_meta::session::{self, Dialed};
@@ -56,5 +57,9 @@ impl session::Dialer for Agent {
                 Err(error)
             }
         }
+    }
+
+    fn master(&self) -> Awaited {
+        Awaited::Named("server", self.place())
     }
 }

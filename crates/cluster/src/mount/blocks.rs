@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use cairn_base::inflight::{Awaited, waiting};
 use cairn_base::waits;
 use cairn_base::{
     BlockId, Error, GroupId, Owner, Redundancy, Result, Rng, SessionId, Stage, stage,
@@ -65,6 +66,11 @@ impl MountBlocks {
         let connections = (0..CONNECTIONS).map(connection).collect();
         let (turn, near) = (AtomicUsize::new(0), Arc::default());
         MountBlocks { connections, turn, agent, near, session: Box::new(session) }
+    }
+
+    /// As requests in flight name it.
+    fn server(&self) -> Awaited {
+        Awaited::Named("server", self.agent.place())
     }
 
     /// From the server's files, if it is on this machine and they may be read.
@@ -195,7 +201,7 @@ impl Blocks for MountBlocks {
         let Wish { group, redundancy } = wish;
         let replicas = redundancy.map_or(0, Redundancy::number);
         let put = Put { session: block.session, group, replicas, block, owner };
-        let asked = self.ask_once(PUT, join(&put, data)?);
+        let asked = waiting(|| self.server(), self.ask_once(PUT, join(&put, data)?));
         wire::decode(&stage::time(Stage::Peer, asked).await?)
     }
 
@@ -208,7 +214,7 @@ impl Blocks for MountBlocks {
             // It may be another one by the next attempt.
             wire::encode(&Get { session: (self.session)(), group, block, start, end })
         };
-        let asked = self.ask(GET, get);
+        let asked = waiting(|| self.server(), self.ask(GET, get));
         let bytes = stage::time(Stage::Peer, asked).await?;
         if bytes.len() == (end - start) as usize {
             return Ok(bytes);
@@ -235,7 +241,8 @@ impl Blocks for MountBlocks {
     }
 
     async fn usage(&self) -> Result<Usage> {
-        let answer = self.ask(SPACE, || Ok(Bytes::new())).await?;
+        let asked = self.ask(SPACE, || Ok(Bytes::new()));
+        let answer = waiting(|| self.server(), asked).await?;
         let Space { live_bytes, free_bytes } = wire::decode(&answer)?;
         Ok(Usage { live_bytes, free_bytes, ..Usage::default() })
     }

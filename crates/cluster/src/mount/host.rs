@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal};
+use cairn_base::inflight::{About, Request as InFlight, within};
 use cairn_base::{
     BlockId, BodyId, BucketId, Error, Party, Redundancy, Result, SessionId, Share, Shares, UserId,
     limits,
@@ -221,12 +222,12 @@ impl Service for MountService {
                     service.line.way.open(&service.host.place, from).await?;
                     Ok(Bytes::new())
                 }
-                PUT => service.put_in_room(payload).await,
+                PUT => within(service.in_flight("PUT", &peer), service.put_in_room(payload)).await,
                 // They wait, and what they hold is counted nowhere.
                 GET | LOCATE if payload.len() > MOUNT_SHORT_BYTES => {
                     Err(Error::TooLarge("a request for a block".into()))
                 }
-                GET => service.get(&payload).await,
+                GET => within(service.in_flight("GET", &peer), service.get(&payload)).await,
                 SPACE => service.space().await,
                 NEAR => service.near(),
                 LOCATE => service.locate(&payload).await,
@@ -253,6 +254,19 @@ impl Service for MountService {
 }
 
 impl MountService {
+    /// A request for a block.
+    fn in_flight(&self, operation: &'static str, peer: &Peer) -> InFlight {
+        let (user, client) = (Some(self.user), peer.info().authenticated.address.clone());
+        let about = move || About {
+            door: "mount",
+            operation: operation.into(),
+            client: client.clone(),
+            user,
+            ..About::default()
+        };
+        InFlight::new(None, about)
+    }
+
     /// Room for what a request holds until it is answered.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::inflight::{About, Request, within};
 use cairn_base::waits;
 use cairn_base::{Error, Party, Result, Share, Shares, UserId};
 use cairn_meta::master::host::{self, Answer, Sessions};
@@ -101,11 +102,21 @@ impl Way {
                 }
             }
             Place::Cluster(agent, mounts) => {
-                let master = self.upstream(agent, mounts, (user, mount)).await?;
-                let vouched = Vouched { user, method: method as u16 };
-                let vouched = join(&VouchedFrom { vouched, origin }, message)?;
-                let method = messages::Method::VouchedFrom as u16;
-                Ok(master.attempt(method, vouched, waits::SLOW_SERVER).await?)
+                let about = move || About {
+                    door: "session",
+                    operation: format!("{method:?}").into(),
+                    user: Some(user),
+                    waits_for: Some("the master".to_owned()),
+                    ..About::default()
+                };
+                let asking = async {
+                    let master = self.upstream(agent, mounts, (user, mount)).await?;
+                    let vouched = Vouched { user, method: method as u16 };
+                    let vouched = join(&VouchedFrom { vouched, origin }, message)?;
+                    let method = messages::Method::VouchedFrom as u16;
+                    Ok(master.attempt(method, vouched, waits::SLOW_SERVER).await?)
+                };
+                within(Request::new(None, about), asking).await
             }
         }
     }

@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::Finding;
-use crate::sample::{Cgroup, Pair, Process, Program};
+use crate::sample::{Cgroup, Pair, Process, Program, Server};
 
 /// A thread that runs, or waits for a core, for more than this share of the time can do no more.
 const FULL: f64 = 0.9;
 /// While so much of the machine does nothing.
 const IDLE: f64 = 0.25;
+const PERIODS: &str = "cairn_cpu_periods_total";
+/// A cgroup that is looked at twice, one after the other, has counted no more periods meanwhile.
+const SAME_PERIODS: f64 = 50.0;
+const REMEDY: &str = "raise or remove the quota (CPUQuota= of systemd, cpu.max, cpu.cfs_quota_us, \
+                      a CPU limit of Kubernetes or Docker)";
 /// Threads of a mount that take the kernel's requests.
 const READER: &str = "fuser-";
 
@@ -49,11 +54,37 @@ fn of(was: &Cgroup, is: &Cgroup, who: &[String], program: Program) -> Option<Fin
             format!("stopped for {:.1} s, summed over cores", stopped.as_secs_f64()),
             shortened(who),
         ],
-        remedy:
-            "raise or remove the quota (CPUQuota= of systemd, cpu.max, cpu.cfs_quota_us, a CPU \
-                 limit of Kubernetes or Docker)"
-                .to_owned(),
+        remedy: REMEDY.to_owned(),
     })
+}
+
+/// Servers that say so themselves, where no process of this machine is in that cgroup: on another
+/// machine, or in a container.
+pub fn throttled_elsewhere(pair: &Pair<'_>) -> Vec<Finding> {
+    let of = |server: Server<'_>| {
+        let all = server.is(PERIODS);
+        let is_here = pair.after.processes.values().any(|process| {
+            let cgroup = process.cgroup.as_ref();
+            cgroup.is_some_and(|cgroup| (cgroup.periods as f64 - all).abs() <= SAME_PERIODS)
+        });
+        let periods = server.grew(PERIODS, &[]);
+        let throttled = server.grew("cairn_cpu_throttled_periods_total", &[]);
+        if is_here || periods <= 0.0 || throttled <= 0.0 {
+            return None;
+        }
+        let stopped = server.grew("cairn_cpu_throttled_seconds_total", &[]);
+        Some(Finding {
+            kind: "cpu quota",
+            cost_percent: (100.0 * throttled / periods).min(100.0),
+            what: format!("the server at {} is stopped by its CPU quota", server.url),
+            evidence: vec![
+                format!("{throttled} of {periods} periods ended with it stopped"),
+                format!("stopped for {stopped:.1} s, summed over cores"),
+            ],
+            remedy: REMEDY.to_owned(),
+        })
+    };
+    pair.servers().filter_map(of).collect()
 }
 
 fn shortened(who: &[String]) -> String {

@@ -21,7 +21,8 @@ use worth::WORTH_PERCENT;
 
 /// All that follows.
 pub fn report(pair: &Pair<'_>) -> Report {
-    let throttled = cpu::throttled(pair);
+    let mut throttled = cpu::throttled(pair);
+    throttled.extend(cpu::throttled_elsewhere(pair));
     // Of the time that is left, others may cost their share.
     let left = 1.0 - throttled.iter().map(|found| found.cost_percent).fold(0.0, f64::max) / 100.0;
     let others = [

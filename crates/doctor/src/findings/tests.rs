@@ -113,6 +113,33 @@ fn a_quota_goes_before_what_it_causes() {
 }
 
 #[test]
+fn a_server_elsewhere_says_that_a_quota_stops_it() {
+    let (mut before, mut after) = quiet();
+    let says = |periods, throttled| {
+        let text = format!(
+            "cairn_cpu_periods_total {periods}\ncairn_cpu_throttled_periods_total {throttled}\n\
+             cairn_cpu_throttled_seconds_total 4.5\n"
+        );
+        vec![node(&text)]
+    };
+    (before.nodes, after.nodes) = (says(1000, 10), says(1100, 70));
+    let report = look(&before, &after);
+    assert_eq!(kinds(&report), ["cpu quota"]);
+    assert_eq!(report.findings[0].cost_percent.round(), 60.0);
+    assert!(report.findings[0].what.contains("http://127.0.0.1:8080"));
+    // Its process is here: that is said once.
+    let with = |periods, throttled| {
+        let cgroup = Cgroup { periods, throttled, path: "/a".into(), ..Cgroup::default() };
+        BTreeMap::from([(7, Process { cgroup: Some(cgroup), ..process(Program::Cairn, "a") })])
+    };
+    (before.processes, after.processes) = (with(1000, 10), with(1101, 70));
+    assert_eq!(kinds(&look(&before, &after)), ["cpu quota"]);
+    (before.processes, after.processes) = (BTreeMap::new(), BTreeMap::new());
+    after.nodes = says(1100, 10);
+    assert!(kinds(&look(&before, &after)).is_empty());
+}
+
+#[test]
 fn a_disk_is_slow_if_a_sync_is() {
     let (mut before, mut after) = quiet();
     let commits = "cairn_meta_batches_total 100\ncairn_meta_commit_us_total 6000000\n";

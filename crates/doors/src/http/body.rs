@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use cairn_base::{Error, Result, Stages, stage};
+use cairn_base::{Error, Result, Stages};
 use cairn_fs::ByteStream;
 use futures_util::{StreamExt, stream};
 use http_body::{Frame, SizeHint};
@@ -74,7 +74,7 @@ impl Streaming {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         let stream = &mut self.stream;
         let polled = match &mut self.pending {
-            Some(pending) => stage::during(&mut pending.stages, || stream.poll_next_unpin(context)),
+            Some(pending) => pending.poll(|| stream.poll_next_unpin(context)),
             None => stream.poll_next_unpin(context),
         };
         let next = match polled {

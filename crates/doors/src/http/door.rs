@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use cairn_base::stage::{self, Scope};
-use cairn_base::{Shares, Stage, Stages};
+use cairn_auth::Caller;
+use cairn_base::inflight::{self, About, Request as InFlight};
+use cairn_base::{Scope, Shares, Stage, Stages, stage};
 use http::header::{CONNECTION, EXPECT};
 use http::{HeaderValue, Method, Request, Response, Version};
 
@@ -61,9 +62,25 @@ impl Door for HttpDoor {
         if let Some(response) = self.inner.answer_now(peer, &request, &mut stages) {
             return Reply::Now(Some(response));
         }
-        let inner = Arc::clone(&self.inner);
+        let (inner, method) = (Arc::clone(&self.inner), request.method().clone());
+        let uri = request.uri().clone();
+        let about = move || About {
+            door: "http",
+            operation: method.to_string().into(),
+            object: uri.path().to_owned(),
+            client: peer.address.to_string(),
+            ..About::default()
+        };
+        let in_flight = InFlight::new(Some(stages.trace), about);
         let answer = Box::pin(async move { inner.answer(peer, request).await });
-        Reply::Later(Scope::new(Some(stages), answer))
+        Reply::Later(Scope::of(stages, in_flight, answer))
+    }
+}
+
+/// Says of the request in flight who asks.
+fn known(caller: &Caller) {
+    if !caller.is_anonymous() {
+        inflight::by(caller.user());
     }
 }
 
@@ -115,6 +132,7 @@ impl Inner {
             Err(refused) => Err(Failure::from(refused)),
             Ok(caller) => {
                 is_anonymous = caller.is_anonymous();
+                known(&caller);
                 match named.and(parsed) {
                     Err(error) => Err(error.into()),
                     Ok(Target::Mount) if upgrade.is_some() => {

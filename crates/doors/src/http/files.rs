@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::LinkKey;
-use cairn_base::stage::{self, Scope};
-use cairn_base::{Clock, Error, Result, Rng, Timestamp};
+use cairn_base::inflight::{About, Request as InFlight};
+use cairn_base::{Clock, Error, Result, Rng, Scope, Timestamp, stage};
 use cairn_fs::{BlockReader, ByteStream};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, ETAG, LAST_MODIFIED, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -65,9 +65,18 @@ impl Door for FilesDoor {
 
     fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
         let stages = self.inner.metrics.observer().begin(request.headers());
-        let inner = Arc::clone(&self.inner);
+        let (inner, method) = (Arc::clone(&self.inner), request.method().clone());
+        let about = move || About {
+            door: "files",
+            operation: method.to_string().into(),
+            // A link opens what it names to whoever has it.
+            object: link::PATH.to_owned(),
+            client: peer.address.to_string(),
+            ..About::default()
+        };
+        let in_flight = InFlight::new(Some(stages.trace), about);
         let answer = Box::pin(async move { inner.answer(peer, request).await });
-        Reply::Later(Scope::new(Some(stages), answer))
+        Reply::Later(Scope::of(stages, in_flight, answer))
     }
 }
 

@@ -7,12 +7,15 @@ mod form;
 mod number;
 mod peers;
 mod process;
+mod throttled;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::Duration;
 
+use cairn_base::inflight::{self, Request};
 use cairn_base::{Stage, Stages};
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats};
 use parking_lot::Mutex;
@@ -174,13 +177,19 @@ pub struct Pending {
     pub status: u16,
     pub stages: Stages,
     pub bytes_out: u64,
+    request: Option<Request>,
 }
 
 impl Pending {
     /// What the reply waits for from here on is the client, if nothing else.
     pub fn new(stats: Arc<VerbStats>, status: u16, mut stages: Stages) -> Pending {
         stages.rest_in(Stage::Send);
-        Pending { stats, status, stages, bytes_out: 0 }
+        Pending { stats, status, stages, bytes_out: 0, request: inflight::current() }
+    }
+
+    /// The reply is worked on while `poll` runs.
+    pub fn poll<T>(&mut self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+        inflight::poll(&mut self.stages, &mut self.request, poll)
     }
 }
 
@@ -289,6 +298,7 @@ impl Metrics {
         }
         registry.register_collector(Box::new(Numbers(numbers)));
         registry.register_collector(Box::new(process::Build));
+        registry.register_collector(Box::new(throttled::Throttled));
         let mut bare = Registry::default();
         bare.register_collector(Box::new(process::Process));
         let mut text = String::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use cairn_base::{Stages, stage};
+use cairn_base::Stages;
 use http_body::{Frame, SizeHint};
 use s3s::{Body, StdError};
 
@@ -36,7 +36,7 @@ impl http_body::Body for Counted {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
         let Counted { body, pending } = &mut *self;
-        let polled = stage::during(&mut pending.stages, || Pin::new(body).poll_frame(context));
+        let polled = pending.poll(|| Pin::new(body).poll_frame(context));
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 pending.bytes_out += frame.data_ref().map_or(0, |data| data.len() as u64);

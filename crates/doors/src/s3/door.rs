@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::stage::{self, Scope};
+use cairn_base::inflight::{self, About, Request as InFlight};
 use cairn_base::waits;
-use cairn_base::{Shares, Stage, Stages};
+use cairn_base::{Scope, Shares, Stage, Stages, stage};
 use cairn_fs::{Fs, party_of};
 use futures_util::future::{Either, Ready, ready};
 use http::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
@@ -162,9 +162,18 @@ impl Door for S3Door {
         if let Some(response) = self.inner.answer_now(&parts, &mut stages) {
             return Either::Left(ready(response));
         }
-        let inner = Arc::clone(&self.inner);
+        let (inner, from) = (Arc::clone(&self.inner), peer.address);
+        let (method, path) = (parts.method.clone(), parts.path.clone());
+        let about = move || About {
+            door: "s3",
+            operation: method.to_string().into(),
+            object: path.clone(),
+            client: from.to_string(),
+            ..About::default()
+        };
+        let in_flight = InFlight::new(Some(stages.trace), about);
         let answer = Box::pin(async move { inner.answer(parts, upload).await });
-        Either::Right(Scope::new(Some(stages), answer))
+        Either::Right(Scope::of(stages, in_flight, answer))
     }
 }
 
@@ -295,6 +304,10 @@ impl Inner {
         let (place, operation) =
             route::resolve(&parts.method, &parts.address, &mut parts.query, copies)?;
         seen.verb = place;
+        inflight::is(operation.name);
+        if !caller.is_anonymous() {
+            inflight::by(caller.user());
+        }
         honoured::check(operation, &parts.headers, self.classes)?;
         owner::check_expected(&self.store.fs, &caller, &parts.address, &parts.headers).await?;
         let decoded = match operation.input {

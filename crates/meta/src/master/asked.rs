@@ -201,6 +201,14 @@ impl Asked {
         self.is_past(since, most)
     }
 
+    /// The sessions that have not done what they were asked, and for how long.
+    pub fn all(&self) -> Vec<(SessionId, Duration)> {
+        let now = self.working.time();
+        let sessions = self.sessions.lock();
+        let since = sessions.iter().filter_map(|(session, one)| Some((*session, one.since()?)));
+        since.map(|(session, since)| (session, now.saturating_sub(since))).collect()
+    }
+
     /// Whether it has not given a directory back for so long: to attach again does not do that.
     pub fn keeps_late(&self, session: SessionId, most: Duration) -> bool {
         let sessions = self.sessions.lock();
@@ -267,6 +275,7 @@ mod tests {
         setup.asked.recalled(ONE, 2);
         setup.pass(4);
         assert!(!setup.asked.is_late(ONE, MOST));
+        assert_eq!(setup.asked.all(), [(ONE, Duration::from_secs(9))]);
         setup.pass(1);
         assert!(setup.asked.is_late(ONE, MOST));
         setup.asked.acknowledged(ONE, 1);

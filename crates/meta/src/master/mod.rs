@@ -289,6 +289,11 @@ impl Master {
         self.owner.shared.asked.is_late(session, most)
     }
 
+    /// The sessions that have not let go of what was recalled, and for how long.
+    pub fn awaited(&self) -> Vec<(SessionId, Duration)> {
+        self.owner.shared.asked.all()
+    }
+
     /// Whether a session has not given a directory back for so long.
     pub fn keeps_late(&self, session: SessionId, most: Duration) -> bool {
         self.owner.shared.asked.keeps_late(session, most)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use cairn_base::inflight::Awaited;
 use cairn_base::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,6 +30,11 @@ pub type Dialed = (Arc<dyn Link>, UnboundedReceiver<Bytes>);
 #[async_trait]
 pub trait Dialer: Send + Sync + 'static {
     async fn dial(&self) -> Result<Dialed>;
+
+    /// The master that it found last, or looks for, as an operator knows it.
+    fn master(&self) -> Awaited {
+        Awaited::Text("the master".into())
+    }
 }
 
 /// Asks the master at the other end, and waits for its answer.

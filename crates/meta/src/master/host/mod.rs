@@ -4,7 +4,10 @@ mod operations;
 mod peer;
 mod sessions;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use cairn_base::inflight::{About, Request, within};
 use cairn_base::{Error, Result};
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -26,7 +29,24 @@ pub enum Answer {
 
 impl Sessions {
     /// Answers one message of a peer.
-    pub async fn handle(&self, peer: &Peer, method: Method, message: &[u8]) -> Result<Answer> {
+    pub async fn handle(
+        self: &Arc<Self>,
+        peer: &Peer,
+        method: Method,
+        message: &[u8],
+    ) -> Result<Answer> {
+        let (client, sessions) = (*peer, Arc::downgrade(self));
+        let about = move || About {
+            door: "session",
+            operation: format!("{method:?}").into(),
+            client: client.to_string(),
+            waits_for: sessions.upgrade().map(|sessions| sessions.name_awaited()),
+            ..About::default()
+        };
+        within(Request::new(None, about), self.answer(peer, method, message)).await
+    }
+
+    async fn answer(&self, peer: &Peer, method: Method, message: &[u8]) -> Result<Answer> {
         let bytes = match method {
             Method::Attach | Method::AttachToReplay => {
                 let hasty = method == Method::AttachToReplay;

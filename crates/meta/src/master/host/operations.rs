@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::{Error, Ino, Result, Timestamp};
+use cairn_auth::{Caller, Principal};
+use cairn_base::{Error, Ino, Result, Timestamp, inflight};
 
 use super::peer::Peer;
 use super::sessions::Sessions;
@@ -33,6 +34,13 @@ pub struct Manner {
     pub ino: Option<Ino>,
 }
 
+/// Says of the request in flight who asks.
+fn known(caller: &Caller) {
+    if let Principal::User(user) = caller.principal() {
+        inflight::by(user);
+    }
+}
+
 impl Sessions {
     pub(super) fn acknowledge(&self, peer: &Peer, message: &Acknowledge) -> Result<Option<()>> {
         let Acknowledge { session, number } = *message;
@@ -53,11 +61,13 @@ impl Sessions {
             self.opened().await;
         }
         let caller = peer.caller(read.caller);
+        known(&caller);
         let lease = read.lease.then_some(read.session);
         let hasty = self.is_hasty(read.session);
         let mount = peer.user.map(|_| read.session);
         let reading = Reading { master: &self.master, caller, lease, hasty, mount };
         let verb = wire::receive(read.verb, &read.fields)?;
+        inflight::is(verb.name());
         let (reply, mut rows) = reading.run(verb).await;
         if let Err(error @ Error::Unavailable(_)) = reply {
             self.master.check_serving()?;
@@ -107,6 +117,7 @@ impl Sessions {
             return Err(Error::Invalid(format!("slot {slot}")));
         }
         let caller = peer.caller(caller);
+        known(&caller);
         let Manner { lease, hasty, ino, is_replay } = manner;
         // Before this is open nobody else holds anything.
         let is_replay = is_replay && !self.opened_now();
@@ -125,7 +136,9 @@ impl Sessions {
             is_replay,
             to_mount,
         };
-        Ok((wire::receive(verb, &fields)?, once))
+        let verb = wire::receive(verb, &fields)?;
+        inflight::is(verb.name());
+        Ok((verb, once))
     }
 
     pub(super) async fn delegate(

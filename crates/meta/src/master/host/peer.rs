@@ -1,7 +1,9 @@
 //! Whose messages and sessions they are.
 
+use std::fmt;
+
 use cairn_auth::{Caller, Origin, RelayedCaller};
-use cairn_base::UserId;
+use cairn_base::{NodeId, UserId};
 
 /// In the number of an owner: it is a mount, and the rest the number of its user.
 const MOUNT: u64 = 1 << 63;
@@ -56,6 +58,19 @@ impl Peer {
             // A uid and groups are claimed as with NFS.
             Some(posix) => caller.with_posix(posix.clone()),
             None => caller,
+        }
+    }
+}
+
+/// As an operator knows it.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Owner::of(self.owner) {
+            Owner::Node(node) => write!(f, "node {}", NodeId(node)),
+            Owner::Mount(_) => match self.origin.source {
+                Some(source) => write!(f, "a mount at {source}"),
+                None => f.write_str("a mount"),
+            },
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::Caller;
+use cairn_base::inflight::Awaited;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Clock, Error, Result, SessionId};
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ use crate::session::{Attach, Attached, Detach, Recall, Renew, Renewed, Replayed}
 
 /// Sessions of mounts that one user has at a time. Each leaves a row.
 pub const SESSIONS_OF_A_USER: usize = 512;
+/// Sessions that are named to whoever asks what is waited for.
+const SHOWN: usize = 3;
 /// Between two looks for sessions that have lapsed, while the end of one is waited for.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long a mount may go on reading a state of before: as long nothing that was deleted since is
@@ -345,6 +348,42 @@ impl Sessions {
         match state.inherited.is_empty() {
             true => state.live.values().map(|one| one.reads_from).min().unwrap_or(u64::MAX),
             false => 0,
+        }
+    }
+
+    /// What requests wait for that this master has not answered, in words: sessions that have not
+    /// acknowledged a recall, if there are any.
+    pub fn awaited(self: &Arc<Self>) -> Awaited {
+        let sessions = Arc::downgrade(self);
+        Awaited::Asked(Arc::new(move || {
+            sessions.upgrade().map_or_else(String::new, |sessions| sessions.name_awaited())
+        }))
+    }
+
+    pub(super) fn name_awaited(&self) -> String {
+        let mut late = self.master.awaited();
+        late.sort_unstable_by_key(|(_, time)| std::cmp::Reverse(*time));
+        let state = self.state.lock();
+        let name = |(session, time): &(SessionId, Duration)| {
+            let owner = state.live.get(session).map(|live| Owner::of(live.peer.owner));
+            let owner = match owner {
+                Some(Owner::Mount(user)) => format!("a mount of user {user}"),
+                Some(Owner::Node(node)) => format!("node {node}"),
+                None => "not attached".to_owned(),
+            };
+            format!("session {session} ({owner}) for {:.1} s", time.as_secs_f64())
+        };
+        match late.len() {
+            0 if !self.open.get() => "sessions that the former master knew".to_owned(),
+            0 => "the master in this process".to_owned(),
+            count => {
+                let shown: Vec<String> = late.iter().take(SHOWN).map(name).collect();
+                let more = match count.saturating_sub(SHOWN) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("recall not acknowledged by {}{more}", shown.join(", "))
+            }
         }
     }
 

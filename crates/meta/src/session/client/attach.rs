@@ -9,6 +9,7 @@ use cairn_base::{Error, Result, SessionId};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::contact::Contact;
 use super::inner::{Forgotten, Inner};
 use super::replay::unserved;
 use crate::session::connection::{Attacher, Attachment};
@@ -24,25 +25,30 @@ const BACKOFF: Duration = Duration::from_millis(100);
 impl Inner {
     /// Keeps the session attached until it is closed.
     pub async fn keep_attached(&self, mut attacher: Attacher) {
+        let mut contact = Contact::default();
         loop {
             tokio::select! {
                 biased;
                 () = self.connection.closed() => return,
-                () = self.attach_and_stay(&mut attacher) => {}
+                () = self.attach_and_stay(&mut attacher, &mut contact) => {}
             }
         }
     }
 
     /// Attaches, and stays so for as long as that goes.
-    async fn attach_and_stay(&self, attacher: &mut Attacher) {
+    async fn attach_and_stay(&self, attacher: &mut Attacher, contact: &mut Contact) {
         match self.attach().await {
             Ok((attachment, recalls)) => {
+                contact.found(self.clock.monotonic(), &self.dialer.master());
                 attacher.attach(&self.connection, attachment.clone());
                 self.stay(&attachment, recalls).await;
                 self.connection.lost(&attachment.link);
+                let why = "the connection was lost";
+                contact.lost(self.clock.monotonic(), &self.dialer.master(), why);
             }
             Err(error) => {
-                tracing::debug!(%error, "no master");
+                let why = error.to_string();
+                contact.lost(self.clock.monotonic(), &self.dialer.master(), &why);
                 attacher.fail(&self.connection, error);
                 sleep(BACKOFF).await;
             }

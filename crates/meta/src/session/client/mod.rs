@@ -9,6 +9,7 @@
 //! ```
 
 mod attach;
+mod contact;
 mod inner;
 mod posting;
 mod read;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
+use cairn_base::inflight::waiting;
 use cairn_base::{Clock, Error, Result, Rng, SessionId};
 use tokio::time::{Instant, timeout};
 
@@ -142,7 +144,8 @@ impl Client {
             self.inner.flush(keeper, keeper.last_number()).await
         };
         let late = |why| Err(Error::Unavailable(format!("not known to be durable: {why}")));
-        self.inner.connection.in_time(Instant::now(), flushed).await.unwrap_or_else(late)
+        let flushed = self.inner.connection.in_time(Instant::now(), flushed);
+        waiting(|| self.inner.dialer.master(), flushed).await.unwrap_or_else(late)
     }
 
     /// How many operations came to nothing that had been said to be done.
@@ -154,13 +157,16 @@ impl Client {
     /// durable. When the outcome is not known, the error says so.
     pub async fn run<V: WireVerb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         let began = Instant::now();
-        let posting = self.inner.post_or_ask(caller, &verb);
-        match self.inner.connection.in_time(began, posting).await {
-            Ok(Some(reply)) => return Ok(reply),
-            Ok(None) => {}
-            Err(why) => return Err(unanswered(false, &why)),
-        }
-        wire::decode(&self.inner.run_in_time(Operation::new(caller, &verb)?, began).await?)
+        let running = async {
+            let posting = self.inner.post_or_ask(caller, &verb);
+            match self.inner.connection.in_time(began, posting).await {
+                Ok(Some(reply)) => return Ok(reply),
+                Ok(None) => {}
+                Err(why) => return Err(unanswered(false, &why)),
+            }
+            wire::decode(&self.inner.run_in_time(Operation::new(caller, &verb)?, began).await?)
+        };
+        waiting(|| self.inner.dialer.master(), running).await
     }
 
     /// As [`Client::run`] if this session may do it by itself: it is done when this returns, for
@@ -197,7 +203,8 @@ impl Client {
         lease: bool,
     ) -> Result<Bytes> {
         let reading = self.inner.read(caller, verb, fields, lease);
-        let read = self.inner.connection.in_time(Instant::now(), reading).await;
+        let reading = self.inner.connection.in_time(Instant::now(), reading);
+        let read = waiting(|| self.inner.dialer.master(), reading).await;
         read.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 

@@ -1,0 +1,383 @@
+//! Requests in flight: what waits in this process just now, since when, and for what.
+//!
+//! A door gives each request that may wait a [`Request`], and polls it within a
+//! [`Scope`](crate::Scope). The request is in the table of this process from the moment when it
+//! first waits, until nobody works on it any more: a request that is answered at once costs no
+//! lock. Code further down says what it waits for with [`waiting`]. Where no request is being
+//! worked on, and where nothing waits, that costs nothing.
+//!
+//! ```text
+//!   door ── Request ──► Scope ── poll: pending ──► table ──► seen(): `cairn inflight`, the log
+//!                         └── waiting("node 3", …) ── pending ──┘
+//! ```
+
+#![expect(clippy::disallowed_methods, reason = "times are reported and decide nothing")]
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use crate::trace::Trace;
+use crate::{NodeId, Stage, UserId, stage};
+
+/// Parts of the table, so that threads seldom wait for each other.
+const SHARDS: usize = 16;
+
+/// What a request is about. It is asked only when somebody looks.
+pub trait Describe: Send + Sync {
+    fn describe(&self) -> About;
+}
+
+impl<F: Fn() -> About + Send + Sync> Describe for F {
+    fn describe(&self) -> About {
+        self()
+    }
+}
+
+/// A request, as its door knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct About {
+    /// As in metrics: `s3`, `fuse`.
+    pub door: &'static str,
+    pub operation: Cow<'static, str>,
+    /// The path, key or inode that it is about; no secret is part of it.
+    pub object: String,
+    /// The user of the store, if the door knows it from the start.
+    pub user: Option<UserId>,
+    /// The machine or node that asks; empty if it is this one.
+    pub client: String,
+    /// The process on this machine that asks.
+    pub process: Option<u32>,
+    /// What all of it waits for, where the door knows that by itself.
+    pub waits_for: Option<String>,
+    /// It waits for as long as somebody else likes, as for a lock: that is no trouble.
+    pub is_patient: bool,
+}
+
+/// Something that is waited for.
+#[derive(Clone)]
+pub enum Awaited {
+    /// A kind of thing, such as `server`, and its name.
+    Named(&'static str, Arc<str>),
+    /// A node of the cluster, with its role and address.
+    Node(&'static str, NodeId, String),
+    Text(String),
+    /// What is known of it when somebody looks.
+    Asked(Arc<dyn Fn() -> String + Send + Sync>),
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Awaited::Named(kind, name) => write!(f, "{kind} {name}"),
+            Awaited::Node(role, node, address) if address.is_empty() => {
+                write!(f, "{role} node {node}")
+            }
+            Awaited::Node(role, node, address) => write!(f, "{role} node {node} at {address}"),
+            Awaited::Text(text) => f.write_str(text),
+            Awaited::Asked(ask) => f.write_str(&ask()),
+        }
+    }
+}
+
+/// A request in flight. Clones are the same request; without the last of them it is over.
+#[derive(Clone)]
+pub struct Request(Arc<Entry<dyn Describe>>);
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Request").field(&self.0.trace).finish()
+    }
+}
+
+struct Entry<D: ?Sized> {
+    trace: Option<Trace>,
+    began: Instant,
+    /// Its number in the table; 0 as long as it has not waited.
+    number: AtomicU64,
+    /// As [`pack`] makes it.
+    stage: AtomicU64,
+    /// The number of its user and one; 0 if that is not known.
+    user: AtomicU64,
+    /// What became known of the operation on its way.
+    operation: OnceLock<&'static str>,
+    waits: Mutex<Vec<Wait>>,
+    about: D,
+}
+
+struct Wait {
+    number: u64,
+    what: Awaited,
+    stage: Option<Stage>,
+    since: Instant,
+}
+
+type Shard = Mutex<BTreeMap<u64, Weak<Entry<dyn Describe>>>>;
+
+static TABLE: [Shard; SHARDS] = [const { Mutex::new(BTreeMap::new()) }; SHARDS];
+/// Numbers of requests and of what they wait for. The first is 1.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+fn next_number() -> u64 {
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
+}
+
+fn shard(number: u64) -> &'static Shard {
+    &TABLE[number as usize % SHARDS]
+}
+
+/// Nothing is left half done under these locks.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<D: ?Sized> Drop for Entry<D> {
+    fn drop(&mut self) {
+        let number = *self.number.get_mut();
+        if number > 0 {
+            locked(shard(number)).remove(&number);
+        }
+    }
+}
+
+/// A stage, and when it began: in the upper 8 bits the stage's number and one, or 0; below them
+/// nanoseconds since the request began.
+fn pack(stage: Option<Stage>, since: Duration) -> u64 {
+    let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX).min((1 << 56) - 1);
+    stage.map_or(0, |stage| stage as u64 + 1) << 56 | nanos
+}
+
+fn unpack(packed: u64) -> (Option<Stage>, Duration) {
+    let stage = (packed >> 56).checked_sub(1).and_then(|at| Stage::ALL.get(at as usize).copied());
+    (stage, Duration::from_nanos(packed & ((1 << 56) - 1)))
+}
+
+impl Request {
+    /// `trace` is none where requests have none.
+    pub fn new(trace: Option<Trace>, about: impl Describe + 'static) -> Request {
+        let entry = Entry {
+            trace,
+            began: Instant::now(),
+            number: AtomicU64::new(0),
+            stage: AtomicU64::new(0),
+            user: AtomicU64::new(0),
+            operation: OnceLock::new(),
+            waits: Mutex::default(),
+            about,
+        };
+        Request(Arc::new(entry))
+    }
+
+    /// It waits, in this stage since then.
+    pub fn wait_in(&self, stage: Option<Stage>, since: Instant) {
+        let since = since.saturating_duration_since(self.0.began);
+        self.0.stage.store(pack(stage, since), Ordering::Relaxed);
+        self.list();
+    }
+
+    fn list(&self) {
+        let own = &self.0.number;
+        if own.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let number = next_number();
+        let relaxed = Ordering::Relaxed;
+        if own.compare_exchange(0, number, relaxed, relaxed).is_ok() {
+            let about: Weak<Entry<dyn Describe>> = Arc::downgrade(&self.0);
+            locked(shard(number)).insert(number, about);
+        }
+    }
+
+    fn note(&self, what: Awaited) -> Noted {
+        let number = next_number();
+        let wait = Wait { number, what, stage: stage::deepest(), since: Instant::now() };
+        locked(&self.0.waits).push(wait);
+        self.list();
+        Noted { request: self.clone(), number }
+    }
+
+    fn seen(&self, now: Instant) -> Seen {
+        let entry = &self.0;
+        let mut about = entry.about.describe();
+        if let Some(operation) = entry.operation.get() {
+            about.operation = Cow::Borrowed(operation);
+        }
+        let user = entry.user.load(Ordering::Relaxed).checked_sub(1);
+        about.user = user.map(UserId).or(about.user);
+        let (own, since) = unpack(entry.stage.load(Ordering::Relaxed));
+        // Whoever is asked for a name may take locks of its own.
+        let waits: Vec<_> = locked(&entry.waits)
+            .iter()
+            .map(|wait| (wait.stage, wait.what.clone(), now.saturating_duration_since(wait.since)))
+            .collect();
+        let stages = waits.iter().filter_map(|(stage, ..)| *stage).chain(own);
+        let age = now.saturating_duration_since(entry.began);
+        Seen {
+            number: entry.number.load(Ordering::Relaxed),
+            trace: entry.trace,
+            stage: stages.max_by_key(|stage| *stage as usize),
+            age,
+            stage_age: age.saturating_sub(since),
+            waits: waits
+                .iter()
+                .map(|(_, what, time)| (what.to_string(), *time))
+                .chain(about.waits_for.take().map(|what| (what, age.saturating_sub(since))))
+                .collect(),
+            about,
+        }
+    }
+}
+
+/// A request in flight, as somebody saw it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// No other request of this process has it.
+    pub number: u64,
+    pub trace: Option<Trace>,
+    pub about: About,
+    /// The deepest that it is in.
+    pub stage: Option<Stage>,
+    /// How long ago it began.
+    pub age: Duration,
+    /// How long it has been in that stage, or in none.
+    pub stage_age: Duration,
+    /// What it waits for, and for how long; the first is what it came to first.
+    pub waits: Vec<(String, Duration)>,
+}
+
+/// All requests of this process that wait, the oldest first.
+pub fn seen() -> Vec<Seen> {
+    let mut requests = Vec::new();
+    for shard in &TABLE {
+        let listed = locked(shard);
+        // Ended by whoever drops them here, once the lock is free.
+        requests.extend(listed.values().filter_map(Weak::upgrade).map(Request));
+    }
+    let now = Instant::now();
+    let mut all: Vec<Seen> = requests.iter().map(|request| request.seen(now)).collect();
+    all.sort_by_key(|seen| std::cmp::Reverse(seen.age));
+    all
+}
+
+thread_local! {
+    /// That this thread works on just now.
+    static CURRENT: RefCell<Option<Request>> = const { RefCell::new(None) };
+}
+
+/// The request that is being worked on: for a task that works on a part of it.
+pub fn current() -> Option<Request> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Makes `request` the one that is worked on while `poll` runs; `None` leaves it as it is.
+pub fn during<T>(request: &mut Option<Request>, poll: impl FnOnce() -> T) -> T {
+    if request.is_none() {
+        return poll();
+    }
+    let before = CURRENT.replace(request.take());
+    let _restored = Restored { before, request };
+    poll()
+}
+
+/// Puts back what was, also after a panic.
+struct Restored<'a> {
+    before: Option<Request>,
+    request: &'a mut Option<Request>,
+}
+
+impl Drop for Restored<'_> {
+    fn drop(&mut self) {
+        *self.request = CURRENT.replace(self.before.take());
+    }
+}
+
+/// The request that is being worked on is by this user.
+pub fn by(user: UserId) {
+    CURRENT.with_borrow(|current| {
+        if let Some(request) = current {
+            request.0.user.store(user.0.saturating_add(1), Ordering::Relaxed);
+        }
+    });
+}
+
+/// The operation of the request that is being worked on, once it is known. The first one stays.
+pub fn is(operation: &'static str) {
+    CURRENT.with_borrow(|current| {
+        if let Some(request) = current {
+            let _ = request.0.operation.set(operation);
+        }
+    });
+}
+
+/// Waits, as the request that is being worked on says until it is dropped.
+struct Noted {
+    request: Request,
+    number: u64,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        locked(&self.request.0.waits).retain(|wait| wait.number != self.number);
+    }
+}
+
+/// Runs `future`; whenever that waits, the request that is being worked on says for what.
+pub async fn waiting<F: Future>(what: impl FnOnce() -> Awaited, future: F) -> F::Output {
+    let mut future = pin!(future);
+    let (mut what, mut noted) = (Some(what), None);
+    std::future::poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if polled.is_pending()
+            && let Some(request) = what.is_some().then(current).flatten()
+            && let Some(what) = what.take()
+        {
+            noted = Some(request.note(what()));
+        }
+        if polled.is_ready() {
+            noted = None;
+        }
+        polled
+    })
+    .await
+}
+
+/// Works on a request that is not timed.
+pub async fn within<F: Future>(request: Request, future: F) -> F::Output {
+    let (mut future, began) = (pin!(future), request.0.began);
+    let mut request = Some(request);
+    std::future::poll_fn(|context| {
+        let polled = during(&mut request, || future.as_mut().poll(context));
+        if polled.is_pending()
+            && let Some(request) = &request
+        {
+            request.wait_in(None, began);
+        }
+        polled
+    })
+    .await
+}
+
+/// As [`stage::during`], of a request that says where it waits whenever it does.
+pub fn poll<T>(
+    stages: &mut stage::Stages,
+    request: &mut Option<Request>,
+    poll: impl FnOnce() -> Poll<T>,
+) -> Poll<T> {
+    let polled = during(request, || stage::during(stages, poll));
+    if polled.is_pending()
+        && let Some(request) = request
+    {
+        let (stage, since) = stages.rests();
+        request.wait_in(stage, since);
+    }
+    polled
+}
+
+#[cfg(test)]
+mod tests;

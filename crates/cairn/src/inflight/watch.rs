@@ -1,0 +1,119 @@
+//! Warns of what waits for long, while it does: first after [`FIRST`], then whenever it has waited
+//! for twice as long as at the last warning.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use cairn_base::Stage;
+use cairn_base::inflight::Seen;
+
+use super::form::{Flight, millis};
+
+/// Waiting in one stage for so long is worth a warning.
+const FIRST: Duration = Duration::from_secs(10);
+/// Warnings of one look. There are as many requests as there are clients, and they mostly wait for
+/// the same thing.
+const MOST: usize = 10;
+
+/// What was warned of.
+#[derive(Default)]
+pub struct Watch {
+    /// By the number of the request: how long it has to wait for the next warning.
+    next: HashMap<u64, Duration>,
+}
+
+impl Watch {
+    /// Those of all requests in flight of which it is time to warn.
+    fn due<'a>(&mut self, seen: &'a [Seen]) -> Vec<&'a Seen> {
+        let mut due = Vec::new();
+        let mut next = HashMap::new();
+        for one in seen.iter().filter(|one| is_worth(one) && one.stage_age >= FIRST) {
+            let mut at = self.next.get(&one.number).copied().unwrap_or(FIRST);
+            if one.stage_age >= at {
+                due.push(one);
+                while one.stage_age >= at {
+                    at = at.saturating_mul(2);
+                }
+            }
+            next.insert(one.number, at);
+        }
+        // What goes on, or is over, begins anew.
+        self.next = next;
+        due
+    }
+
+    /// Logs what there is to be warned of.
+    pub fn warn(&mut self, seen: &[Seen]) {
+        let due = self.due(seen);
+        for one in due.iter().take(MOST) {
+            let flight = Flight::of(one);
+            tracing::warn!(
+                trace = flight.trace,
+                door = flight.door,
+                operation = flight.operation,
+                object = flight.object,
+                who = flight.who(),
+                stage = flight.stage,
+                waited_ms = millis(one.stage_age),
+                waits_for = flight.awaited(),
+                "a request waits"
+            );
+        }
+        if due.len() > MOST {
+            tracing::warn!(requests = due.len() - MOST, "more requests wait");
+        }
+    }
+}
+
+/// Waiting for the client, or for a lock that somebody has, is nothing to be warned of.
+fn is_worth(seen: &Seen) -> bool {
+    !seen.about.is_patient && !matches!(seen.stage, Some(Stage::Send | Stage::Receive))
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::inflight::About;
+
+    use super::*;
+
+    fn seen(number: u64, stage: Stage, seconds: u64) -> Seen {
+        Seen {
+            number,
+            trace: None,
+            about: About::default(),
+            stage: Some(stage),
+            age: Duration::from_secs(1000),
+            stage_age: Duration::from_secs(seconds),
+            waits: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn it_is_warned_of_what_waits_at_doubling_intervals() {
+        let mut watch = Watch::default();
+        let mut warned = Vec::new();
+        for second in 0..=100 {
+            let all = [seen(7, Stage::Meta, second)];
+            warned.extend(watch.due(&all).iter().map(|_| second));
+        }
+        assert_eq!(warned, [10, 20, 40, 80]);
+        // The clock of this process stood still.
+        assert_eq!(watch.due(&[seen(7, Stage::Meta, 1000)]).len(), 1);
+        assert_eq!(watch.due(&[seen(7, Stage::Meta, 1001)]).len(), 0);
+    }
+
+    #[test]
+    fn what_goes_on_is_no_trouble() {
+        let mut watch = Watch::default();
+        for stage in [Stage::Send, Stage::Receive] {
+            assert!(watch.due(&[seen(1, stage, 99)]).is_empty());
+        }
+        let mut patient = seen(1, Stage::Meta, 99);
+        patient.about.is_patient = true;
+        assert!(watch.due(&[patient]).is_empty());
+        assert_eq!(watch.due(&[seen(1, Stage::Peer, 15)]).len(), 1);
+        // It has gone on, and waits again.
+        assert!(watch.due(&[seen(1, Stage::Peer, 1)]).is_empty());
+        assert_eq!(watch.due(&[seen(1, Stage::Peer, 11), seen(2, Stage::Peer, 11)]).len(), 2);
+    }
+}

@@ -1,0 +1,37 @@
+//! The request that a thread has taken from the kernel: who asks, and about what. For those that
+//! are in flight.
+
+use std::cell::Cell;
+
+use cairn_base::Ino;
+use fuser::{INodeNo, Request};
+
+/// A request of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The process; 0 if it has no number here.
+    pub process: u32,
+    pub uid: u32,
+    /// The inode, or the directory of the name.
+    pub ino: Ino,
+}
+
+thread_local! {
+    static TAKEN: Cell<Asked> = const { Cell::new(Asked { process: 0, uid: 0, ino: Ino(0) }) };
+}
+
+impl Asked {
+    pub fn new(request: &Request, ino: INodeNo) -> Asked {
+        Asked { process: request.pid(), uid: request.uid(), ino: Ino(ino.0) }
+    }
+
+    /// This thread answers it from here on.
+    pub fn take(self) {
+        TAKEN.set(self);
+    }
+
+    /// That this thread took last.
+    pub fn taken() -> Asked {
+        TAKEN.get()
+    }
+}

@@ -1,0 +1,29 @@
+//! Says in the log that the master was lost and found: once each, by name.
+
+use std::time::Duration;
+
+use cairn_base::inflight::Awaited;
+
+/// Whether the session has a master.
+#[derive(Default)]
+pub struct Contact {
+    /// Since when it has none, once that was said.
+    lost: Option<Duration>,
+}
+
+impl Contact {
+    /// There is no master at `now`, by a monotonic clock, because of `why`.
+    pub fn lost(&mut self, now: Duration, master: &Awaited, why: &str) {
+        if self.lost.is_none() {
+            self.lost = Some(now);
+            tracing::warn!(%master, why, "the server does not answer: it is looked for");
+        }
+    }
+
+    pub fn found(&mut self, now: Duration, master: &Awaited) {
+        if let Some(lost) = self.lost.take() {
+            let gone_ms = now.saturating_sub(lost).as_millis() as u64;
+            tracing::info!(%master, gone_ms, "the server answers again");
+        }
+    }
+}
