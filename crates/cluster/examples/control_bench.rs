@@ -1,7 +1,7 @@
 //! A running master, asked over the network: `control_bench DIR [SECONDS]`, where DIR is that of a
 //! gateway that has joined and does not run. Measures lookups that the master answers (nothing is
 //! leased) and durable creates, in one directory and in a thousand.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::path::Path;
 use std::sync::Arc;

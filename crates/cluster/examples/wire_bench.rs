@@ -2,7 +2,7 @@
 //!
 //! `wire_bench [SECONDS]` measures 1, 64 and 1,024 in flight, each with calls that are answered at
 //! once and with calls that are not. It starts itself again as the server.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::io::{BufRead, Write};
 use std::process::{Command, Stdio};

@@ -2,6 +2,7 @@
 //! memtable]`, or the engine on PostgreSQL, `engine_bench postgres://… [seconds]`, in a new
 //! database. Prints F (4 KiB write + fdatasync a second into a written file, one at a time)
 //! before and after each measurement, since it wanders.
+#![allow(clippy::disallowed_methods)]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -68,7 +68,7 @@ impl Place {
     pub fn listen(&self) -> io::Result<UnixListener> {
         let (_directory, path) = self.short()?;
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             _ => UnixListener::bind(&path),
         }
     }

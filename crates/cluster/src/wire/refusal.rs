@@ -38,10 +38,9 @@ pub(super) async fn refuse(
     let mut piece = [0; 4096];
     let answered = async {
         // A client of HTTP takes an answer for one only after it has asked.
-        stream.read(&mut piece).await?;
+        let mut read = stream.read(&mut piece).await?;
         stream.write_all(&answer).await?;
         stream.shutdown().await?;
-        let mut read = 0;
         while read < READ_BYTES {
             match stream.read(&mut piece).await? {
                 0 => break,

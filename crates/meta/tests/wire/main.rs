@@ -3,6 +3,7 @@
 //! `verbs/` has a file for each number that a verb ever had, `sessions/` one for each method,
 //! `rows/` one for each kind of row. A test that finds another text says what to do. Where there
 //! is something new to be written down: `CAIRN_GOLDEN=write cargo test -p cairn-meta --test wire`.
+#![allow(clippy::unwrap_used)]
 
 mod rows;
 mod sessions;
