@@ -234,7 +234,8 @@ async fn set_rest(
         mode: None,
         uid: wanted.uid.filter(|uid| *uid != made.uid),
         gid: wanted.gid.filter(|gid| *gid != made.gid),
-        size: wanted.size.filter(|size| made.kind == Kind::File && *size != made.size),
+        // New files are empty. What this one has by now may be of later calls.
+        size: wanted.size.filter(|size| made.kind == Kind::File && *size != 0),
         ..wanted
     };
     match rest == Changes::default() {

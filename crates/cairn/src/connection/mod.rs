@@ -183,7 +183,7 @@ impl Server {
         body: Outgoing<'_>,
         kind: Option<&str>,
     ) -> Result<Reply> {
-        let mut request = Request::builder().method(method).uri(path);
+        let mut request = Request::builder().method(method).uri(below(&self.base, path));
         request = request.header("accept", "*/*").header("user-agent", AGENT);
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization.expose().as_str());
@@ -297,5 +297,22 @@ impl Reply {
             404 => Failure::not_found(text),
             _ => Failure::new(text),
         }
+    }
+}
+
+/// The target of a request: a proxy may have the server below a path.
+fn below(base: &str, path: &str) -> String {
+    let (_, rest) = base.split_once("://").unwrap_or_default();
+    format!("{}{path}", rest.find('/').map_or("", |at| &rest[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_may_be_below_a_path() {
+        assert_eq!(below("http://host:8080", "/storage/b"), "/storage/b");
+        assert_eq!(below("https://host/store", "/storage/b"), "/store/storage/b");
     }
 }

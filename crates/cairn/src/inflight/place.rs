@@ -2,11 +2,11 @@
 //! run-time files, and is found by the path alone, since the mount may not answer.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,11 @@ impl Place {
         let (_directory, path) = self.short()?;
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => UnixListener::bind(&path),
+            _ => {
+                let listener = UnixListener::bind(&path)?;
+                fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+                Ok(listener)
+            }
         }
     }
 

@@ -27,6 +27,11 @@ pub const KEPT_NS: i64 = 180_000_000_000;
 /// Rows looked at in one [`ForgetCalls`].
 const PAGE: usize = 500;
 
+/// Calls from before are forgotten.
+fn since(context: &Context) -> i64 {
+    context.now.0.saturating_sub(KEPT_NS)
+}
+
 /// A call of a client, and a step of what is done for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CallId {
@@ -45,8 +50,9 @@ impl CallId {
         keys::calls(self.client, u16::from_be_bytes([first, second]) % Calls::SETS)
     }
 
-    fn find<'a>(&self, calls: &'a Calls) -> Option<&'a DoneCall> {
-        calls.done.iter().find(|done| done.checksum == self.checksum)
+    fn find<'a>(&self, calls: &'a Calls, context: &Context) -> Option<&'a DoneCall> {
+        let since = since(context);
+        calls.done.iter().find(|done| done.checksum == self.checksum && done.time.0 >= since)
     }
 }
 
@@ -119,7 +125,7 @@ impl<V: Callable> Verb for ForCall<V> {
             return Err(Stop::Miss);
         }
         let mut calls = calls?.unwrap_or_default();
-        let before = self.call.find(&calls).copied();
+        let before = self.call.find(&calls, context).copied();
         if let Some(done) = before.filter(|done| done.step >= self.call.step) {
             return Ok(Once::Before(done.ino));
         }
@@ -129,7 +135,7 @@ impl<V: Callable> Verb for ForCall<V> {
             // What was made stays what the call is about.
             let ino = before.map_or(ino, |before| before.ino);
             let done = DoneCall { checksum, time: context.now, step, ino };
-            calls.add(done, context.now.0.saturating_sub(KEPT_NS));
+            calls.add(done, since(context));
             store(view, key, &calls);
         }
         Ok(Once::Done(reply))
@@ -146,9 +152,9 @@ impl Verb for FindCall {
     type Reply = bool;
     const NAME: &'static str = "find_call";
 
-    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<bool, Stop> {
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
         let calls = load::<Calls>(view, &self.call.key())?.unwrap_or_default();
-        Ok(self.call.find(&calls).is_some_and(|done| done.step >= self.call.step))
+        Ok(self.call.find(&calls, context).is_some_and(|done| done.step >= self.call.step))
     }
 }
 
@@ -169,9 +175,12 @@ impl Verb for ForgetCalls {
         let (start, end) = keys::calls_after(self.after.as_ref());
         let rows = view.scan(&start, &end, PAGE)?;
         let next = (rows.len() == PAGE).then(|| rows.last().map(|(key, _)| key.clone())).flatten();
-        let since = context.now.0.saturating_sub(KEPT_NS);
+        let since = since(context);
         for (key, row) in rows {
-            if Calls::decode(&row)?.done.iter().all(|done| done.time.0 < since) {
+            // A row that is damaged tells nothing.
+            let is_wanted = Calls::decode(&row)
+                .is_ok_and(|calls| calls.done.iter().any(|done| done.time.0 >= since));
+            if !is_wanted {
                 view.delete(key);
             }
         }

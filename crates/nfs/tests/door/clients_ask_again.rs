@@ -114,15 +114,21 @@ fn a_call_that_comes_again_later_undoes_nothing() {
         for call in &calls {
             fine(one.ask(call).await, "first");
         }
+        let new = both(&name("new"), &Args::new().number(0).size(0));
+        let new = call(700, (NFS, 3, 8), (0, 0), &new);
+        fine(one.ask(&new).await, "first");
         for file in ["removed", "moved"] {
             one.create(&top, file).await.unwrap();
         }
         one.mkdir(&top, "directory").await.unwrap();
         let (cut, _) = one.lookup(&top, "cut").await.unwrap();
         one.write(&cut, 0, b"written since", 2).await.unwrap();
-        for call in &calls {
+        let (file, _) = one.lookup(&top, "new").await.unwrap();
+        one.write(&file, 0, b"written since", 2).await.unwrap();
+        for call in calls.iter().chain([&new]) {
             fine(other.ask(call).await, "again");
         }
+        assert_eq!(other.read(&file, 0, 100).await.unwrap().0, b"written since");
         for kept in ["removed", "moved", "elsewhere", "directory"] {
             other.lookup(&top, kept).await.unwrap();
         }

@@ -184,7 +184,7 @@ mod what_was_found_once_is_not_found_again {
 /// Those that are known to be found, each with a seed that finds it.
 const FOUND: [(Bug, u64); 17] = [
     (Bug::AckBeforeAll, 3),
-    (Bug::StaleEpochAccepted, 160),
+    (Bug::StaleEpochAccepted, 289),
     (Bug::SkippedFsync, 2),
     (Bug::ChecksumUnchecked, 143),
     (Bug::InSyncBeforeCompare, 2),
@@ -197,7 +197,7 @@ const FOUND: [(Bug, u64); 17] = [
     (Bug::LiveSessionReaped, 1),
     (Bug::GcWithoutGrace, 5),
     (Bug::HangUpGivesUp, 4),
-    (Bug::ReplaysForgotten, 82),
+    (Bug::ReplaysForgotten, 209),
     (Bug::UnsettledShown, 22),
     (Bug::DelegationIgnored, MAKING + 10),
 ];
