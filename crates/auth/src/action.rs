@@ -24,7 +24,7 @@ use Holder::{Root, User, With, WithOrPublic};
 
 macro_rules! actions {
     ($($(#[$doc:meta])* $action:ident, $name:literal, $holder:expr;)*) => {
-        /// What somebody wants to do. New ones go to the end: some are sent, as numbers.
+        /// An action. New ones go to the end: some are sent, as numbers.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum Action {

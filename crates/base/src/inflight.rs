@@ -1,4 +1,4 @@
-//! Requests in flight: what waits in this process just now, since when, and for what.
+//! Requests in flight: those that wait in this process now, since when, and for what.
 //!
 //! A door gives each request that may wait a [`Request`], and polls it within a
 //! [`Scope`](crate::Scope). The request is in the table of this process from the moment when it

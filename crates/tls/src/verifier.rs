@@ -1,4 +1,4 @@
-//! Verifies handshakes; on certificates somebody else decides.
+//! Verifies handshakes. The traits here decide on certificates.
 
 use std::fmt;
 use std::sync::Arc;

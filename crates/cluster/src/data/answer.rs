@@ -208,7 +208,7 @@ pub(super) fn stale(map: &ClusterMap, epoch: u64, what: String) -> Refused {
     Refused { error: Error::Conflict(text), node: None, stale: epoch < map.epoch, epoch: map.epoch }
 }
 
-/// Logs what was slow or failed, so that it can be found by its trace.
+/// The request, for the table of requests in flight.
 fn in_flight(trace: Trace, peer: &Authenticated, request: &Request<Incoming>) -> inflight::Request {
     let (method, uri, node) = (request.method().clone(), request.uri().clone(), peer.node);
     let about = move || About {
@@ -221,6 +221,7 @@ fn in_flight(trace: Trace, peer: &Authenticated, request: &Request<Incoming>) ->
     inflight::Request::new(Some(trace), about)
 }
 
+/// Logs requests that were slow or failed, so that they can be found by their traces.
 fn note(stages: &Stages, status: StatusCode) {
     if stages.total() >= SLOW || status.is_server_error() {
         tracing::warn!(
