@@ -26,6 +26,7 @@ mod object;
 mod write;
 
 mod append;
+mod changed;
 mod file;
 mod layout;
 mod multipart;
@@ -35,8 +36,9 @@ pub use cairn_blocks::{Peer, Peers, Spent};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};
+pub use changed::Changed;
 pub use digest::{Digester, Digests, combine_checksums, hex};
-pub use file::{Changed, FileWriter, PACKED_RUNS, Piece, Uploaded};
+pub use file::{FileWriter, PACKED_RUNS, Piece, Uploaded};
 pub use fs::{Config, Fs, end_own_sessions};
 pub use gc::GcReport;
 pub use layout::{BlockReader, Layout};

@@ -12,7 +12,7 @@ use crate::rpc::{self, Call, Reply};
 use crate::status::Done;
 use crate::watch::{self, Ended};
 use crate::xdr::{Reader, Writer};
-use crate::{data, inodes, list, mount, names, portmap, removes, space};
+use crate::{files, inodes, listing, mount, names, portmap, removes, space};
 
 const PORTMAP: u32 = 100_000;
 const PORTMAP_VERSION: u32 = 2;
@@ -28,9 +28,9 @@ const READDIRPLUS: u32 = 17;
 pub fn reply_bytes(call: &Call) -> usize {
     let arguments = call.arguments.clone();
     let wanted = match (call.program, call.procedure) {
-        (NFS, READ) => data::read_bytes(arguments),
-        (NFS, READDIR) => list::list_bytes(arguments, false),
-        (NFS, READDIRPLUS) => list::list_bytes(arguments, true),
+        (NFS, READ) => files::read_bytes(arguments),
+        (NFS, READDIR) => listing::list_bytes(arguments, false),
+        (NFS, READDIRPLUS) => listing::list_bytes(arguments, true),
         _ => Ok(0),
     };
     REPLY_BYTES + wanted.unwrap_or(0) as usize
@@ -96,8 +96,8 @@ async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
         3 => (names::lookup(desk, client, arguments, result).await, 1),
         4 => (inodes::access(desk, client, arguments, result).await, 1),
         5 => (inodes::readlink(desk, client, arguments, result).await, 1),
-        READ => (data::read(desk, client, arguments, result).await, 1),
-        7 => (data::write(desk, client, arguments, result).await, 2),
+        READ => (files::read(desk, client, arguments, result).await, 1),
+        7 => (files::write(desk, client, arguments, result).await, 2),
         8 => (names::create(desk, client, arguments, result).await, 2),
         9 => (names::mkdir(desk, client, arguments, result).await, 2),
         10 => (names::symlink(desk, client, arguments, result).await, 2),
@@ -106,12 +106,12 @@ async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
         13 => (removes::rmdir(desk, client, arguments, result).await, 2),
         14 => (removes::rename(desk, client, arguments, result).await, 4),
         15 => (names::link(desk, client, arguments, result).await, 3),
-        READDIR => (list::readdir(desk, client, arguments, result).await, 1),
-        READDIRPLUS => (list::readdirplus(desk, client, arguments, result).await, 1),
+        READDIR => (listing::readdir(desk, client, arguments, result).await, 1),
+        READDIRPLUS => (listing::readdirplus(desk, client, arguments, result).await, 1),
         18 => (space::fsstat(desk, client, arguments, result).await, 1),
         19 => (space::fsinfo(desk, client, arguments, result).await, 1),
         20 => (space::pathconf(desk, client, arguments, result).await, 1),
-        21 => (data::commit(desk, client, arguments, result).await, 2),
+        21 => (files::commit(desk, client, arguments, result).await, 2),
         _ => return rpc::no_procedure(call.xid),
     };
     done.unwrap_or_else(|refusal| refusal.reply(call.xid, absent))

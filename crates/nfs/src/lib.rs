@@ -33,9 +33,9 @@ mod replies;
 
 mod desk;
 
-mod data;
+mod files;
 mod inodes;
-mod list;
+mod listing;
 mod mount;
 mod names;
 mod removes;

@@ -20,8 +20,8 @@ use crate::load::{self, Pace, Plan, Sample};
 use crate::report::{Axis, Key, Named};
 use crate::session::{Case, Output, Session};
 use crate::values::{self, human_size};
-use store::{Hand, Store};
-use work::{Op, Order, S3Work, noise_bytes};
+use store::{Hand, Store, targets};
+use work::{Op, Order, Removal, S3Work, noise_bytes, parse_mix};
 
 /// Connections that prepare and clean up.
 const HELPERS: usize = 16;
@@ -130,24 +130,6 @@ struct Bench<'a> {
     noise: Bytes,
     prefix: String,
     mix: Vec<(Op, f64)>,
-}
-
-fn parse_mix(text: &str) -> Result<Vec<(Op, f64)>> {
-    let wrong = || Error::usage(format!("--mix {text:?}: write it as in get=70,put=30"));
-    let parts = text.split(',').map(|part| {
-        let (name, weight) = part.split_once('=').ok_or_else(wrong)?;
-        let op = match name {
-            "put" => Op::Put,
-            "get" => Op::Get,
-            "head" => Op::Head,
-            "list" => Op::List,
-            "delete" => Op::Delete,
-            _ => return Err(wrong()),
-        };
-        let weight: f64 = weight.parse().map_err(|_| wrong())?;
-        (weight > 0.0 && weight.is_finite()).then_some((op, weight)).ok_or_else(wrong)
-    });
-    parts.collect()
 }
 
 impl Args {
@@ -517,26 +499,4 @@ impl Bench<'_> {
 /// Where the objects of a load in parts are.
 fn folder(kind: Kind) -> String {
     format!("{kind:?}").to_lowercase()
-}
-
-fn targets(stores: &[Store]) -> Vec<Target> {
-    stores.iter().map(|store| store.target.clone()).collect()
-}
-
-/// Deletes keys.
-struct Removal {
-    store: Store,
-    keys: Vec<String>,
-}
-
-impl load::Work for Removal {
-    fn request(&self, number: u64, _: usize) -> Option<http::Request<http_body_util::Full<Bytes>>> {
-        let key = self.keys.get(usize::try_from(number).ok()?)?;
-        let action = self.store.bucket.delete_object(self.store.keys(), key);
-        self.store.request(http::Method::DELETE, &action, Bytes::new())
-    }
-
-    fn expects(&self, status: http::StatusCode) -> bool {
-        status.is_success() || status == http::StatusCode::NOT_FOUND
-    }
 }

@@ -185,3 +185,8 @@ fn tags<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
         Some(inside)
     })
 }
+
+/// Where the stores are.
+pub fn targets(stores: &[Store]) -> Vec<Target> {
+    stores.iter().map(|store| store.target.clone()).collect()
+}

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::store::Store;
 use crate::distribution::Distribution;
+use crate::error::{Error, Result};
 use crate::load::Work;
 
 /// How far bodies of the same bytes begin from each other.
@@ -169,5 +170,42 @@ impl Work for S3Work {
 
     fn expects(&self, status: StatusCode) -> bool {
         status.is_success()
+    }
+}
+
+/// The weights of `get=70,put=30`.
+pub fn parse_mix(text: &str) -> Result<Vec<(Op, f64)>> {
+    let wrong = || Error::usage(format!("--mix {text:?}: write it as in get=70,put=30"));
+    let parts = text.split(',').map(|part| {
+        let (name, weight) = part.split_once('=').ok_or_else(wrong)?;
+        let op = match name {
+            "put" => Op::Put,
+            "get" => Op::Get,
+            "head" => Op::Head,
+            "list" => Op::List,
+            "delete" => Op::Delete,
+            _ => return Err(wrong()),
+        };
+        let weight: f64 = weight.parse().map_err(|_| wrong())?;
+        (weight > 0.0 && weight.is_finite()).then_some((op, weight)).ok_or_else(wrong)
+    });
+    parts.collect()
+}
+
+/// Deletes keys.
+pub struct Removal {
+    pub store: Store,
+    pub keys: Vec<String>,
+}
+
+impl Work for Removal {
+    fn request(&self, number: u64, _: usize) -> Option<Request<Full<Bytes>>> {
+        let key = self.keys.get(usize::try_from(number).ok()?)?;
+        let action = self.store.bucket.delete_object(self.store.keys(), key);
+        self.store.request(Method::DELETE, &action, Bytes::new())
+    }
+
+    fn expects(&self, status: StatusCode) -> bool {
+        status.is_success() || status == StatusCode::NOT_FOUND
     }
 }

@@ -5,7 +5,8 @@ use cairn_base::{BodyId, Error, Ino, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
-use super::namespace::{check_key, no_object, open_bucket_for, retain_body};
+use super::key_names::check_key;
+use super::namespace::{no_object, open_bucket_for, retain_body};
 use super::open_object::find;
 use super::put_object::{Placement, PutReply};
 use super::tags::load_tags;

@@ -5,9 +5,10 @@ use cairn_base::{BucketId, Error};
 use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Current};
+use super::key_names::{check_key, split_key};
 use super::namespace::{
-    Step, check_key, drop_directory, drop_link, load, load_inode, open_bucket, open_bucket_for,
-    remove_entry, split_key, store, walk,
+    Step, drop_directory, drop_link, load, load_inode, open_bucket, open_bucket_for, remove_entry,
+    store, walk,
 };
 use crate::rows::{Entry, Kind, Tally};
 use crate::{Context, Stop, Verb, View, keys};

@@ -9,9 +9,9 @@ use cairn_auth::Action;
 use cairn_base::{BucketId, Error, Ino, SessionId, UploadId, limits};
 use serde::{Deserialize, Serialize};
 
+use super::key_names::{check_key, check_names};
 use super::namespace::{
-    Opened, check_key, check_names, count_uploads, load, next_ino, open_bucket_for, release_body,
-    store, was_given,
+    Opened, count_uploads, load, next_ino, open_bucket_for, release_body, store, was_given,
 };
 use super::put_object::{NewContent, publish_content};
 use super::tags::check_tags;

@@ -165,52 +165,6 @@ pub fn require_session(view: &mut View<'_>, session: SessionId) -> Result<(), St
     }
 }
 
-/// Checks an object's key: not empty, not too long, no NUL.
-pub fn check_key(key: &str) -> Result<(), Error> {
-    if key.is_empty() {
-        return Err(Error::Invalid("an object's key must not be empty".into()));
-    }
-    if key.len() > limits::KEY_BYTES {
-        let what = format!("key of {} bytes; at most {}", key.len(), limits::KEY_BYTES);
-        return Err(Error::TooLarge(what));
-    }
-    if key.contains('\0') {
-        return Err(Error::Invalid("an object's key must not contain NUL".into()));
-    }
-    Ok(())
-}
-
-/// Checks the names in a key against what the bucket may hold: one of kind `posix` takes only what
-/// POSIX can show. `a//b`, `x/` and `..` are keys for S3 alone.
-pub fn check_names(bucket: &Bucket, key: &str) -> Result<(), Error> {
-    if bucket.kind == BucketKind::S3 {
-        return Ok(());
-    }
-    match key.split('/').find(|name| !is_shown(name.as_bytes())) {
-        None => Ok(()),
-        Some(name) => {
-            let (bucket, most) = (&bucket.name, limits::NAME_BYTES);
-            let what = "the names in its keys are 1 to";
-            Err(Error::Invalid(format!(
-                "name {name:?}: bucket {bucket} is of kind posix, {what} {most} bytes and not . or .."
-            )))
-        }
-    }
-}
-
-/// Whether POSIX can show a name: S3 has names that it cannot.
-pub fn is_shown(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && name.len() <= limits::NAME_BYTES
-}
-
-/// The directories on the way to an object, and its name in the last of them: `a/b/c` is `c` in
-/// `a`, `b`; `x/` is the empty name in `x`; `a//b` is `b` in `a` and the empty name in it.
-pub fn split_key(key: &str) -> (Vec<&str>, &str) {
-    let mut parts: Vec<&str> = key.split('/').collect();
-    let name = parts.pop().unwrap_or_default();
-    (parts, name)
-}
-
 /// A directory on the way to an object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {

@@ -5,9 +5,9 @@ use cairn_base::{BucketId, Error, Ino};
 use serde::{Deserialize, Serialize};
 
 use super::edit::leaf_extents;
+use super::key_names::{check_key, split_key};
 use super::namespace::{
-    Opened, authorize_in, check_key, load, load_inode, no_object, open_bucket_for, open_bucket_of,
-    split_key, walk,
+    Opened, authorize_in, load, load_inode, no_object, open_bucket_for, open_bucket_of, walk,
 };
 use super::posix::{READ, check_mode, find_inode};
 use crate::rows::{Content, Entry, Extent, Inode, Kind};

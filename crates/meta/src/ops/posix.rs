@@ -4,7 +4,8 @@ use cairn_auth::{Action, Posix, Resource};
 use cairn_base::{Error, Ino, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
-use super::namespace::{entry_key, is_shown, load, load_inode, open_bucket_of, store};
+use super::key_names::is_shown;
+use super::namespace::{entry_key, load, load_inode, open_bucket_of, store};
 use crate::keys::{self, Attribute};
 use crate::rows::{BucketKind, Entry, Inode, Kind, Row, Tally};
 use crate::{Context, Stop, View};

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::body::check_block;
 use super::conditions::{Conditions, Current};
+use super::key_names::{check_key, check_names, split_key};
 use super::namespace::{
-    Opened, add_entry, check_key, check_names, count_usage, drop_link, load, load_inode, new_inode,
-    next_ino, no_bucket, open_bucket, open_bucket_for, require_session, split_key, store,
-    store_extents, walk_or_make,
+    Opened, add_entry, count_usage, drop_link, load, load_inode, new_inode, next_ino, no_bucket,
+    open_bucket, open_bucket_for, require_session, store, store_extents, walk_or_make,
 };
 use super::posix::without_privileges;
 use super::tags::store_tags;

@@ -6,7 +6,8 @@ use cairn_base::{BucketId, Error, Ino, limits};
 use serde::{Deserialize, Serialize};
 
 use super::buckets::{cursor, named_by};
-use super::namespace::{is_shown, load, load_known};
+use super::key_names::is_shown;
+use super::namespace::{load, load_known};
 use super::posix::{Directory, READ, SEARCH, check_mode, open_directory, present};
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally};
 use crate::{Context, Stop, Verb, View, keys};

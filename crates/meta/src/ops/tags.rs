@@ -4,7 +4,8 @@ use cairn_auth::Action;
 use cairn_base::{Error, Ino, limits};
 use serde::{Deserialize, Serialize};
 
-use super::namespace::{check_key, no_object, open_bucket_for, store};
+use super::key_names::check_key;
+use super::namespace::{no_object, open_bucket_for, store};
 use super::open_object::find;
 use crate::rows::{Inode, ObjectAttributes};
 use crate::{Context, Stop, Verb, View, keys};

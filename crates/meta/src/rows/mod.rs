@@ -11,9 +11,11 @@ mod credentials;
 mod directory;
 mod export;
 mod extents;
+mod freed;
 mod inode;
 mod locks;
 mod sent;
+mod session;
 mod upload;
 
 pub use acl::{Acl, Named};
@@ -25,11 +27,13 @@ pub use calls::{Calls, DoneCall};
 pub use cluster::Grant;
 pub use counter::{Counter, decode_number, encode_number};
 pub use credentials::{AccessKey, Token, User};
-pub use directory::{Drain, Draining, Entry, Freed, Reserved, Session, SessionState, Slot, Tally};
+pub use directory::{Entry, Tally};
 pub use export::{Export, Squash};
 pub use extents::{Extent, Extents, Place};
+pub use freed::{Drain, Draining, Freed};
 pub use inode::{Content, Inode, Kind};
 pub use locks::{Lock, Locks, Space};
+pub use session::{Reserved, Session, SessionState, Slot};
 pub use upload::{Part, Upload};
 
 use bytes::Bytes;

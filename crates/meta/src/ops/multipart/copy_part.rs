@@ -9,8 +9,9 @@ use super::{UploadName, check_part_number, store_part};
 use crate::ops::conditions::{Conditions, Current};
 use crate::ops::copy_object::SourceState;
 use crate::ops::edit::{DEPTH, extents_between};
+use crate::ops::key_names::check_key;
 use crate::ops::namespace::{
-    check_key, chunk_of, no_object, open_bucket_for, require_session, retain_body, store_extents,
+    chunk_of, no_object, open_bucket_for, require_session, retain_body, store_extents,
 };
 use crate::ops::open_object::find;
 use crate::rows::{Checksum, Content, Extent, Extents, Part, Place};

@@ -1,0 +1,135 @@
+//! Rows of a session: its state, the numbers of inodes that only it gives, and its last replies.
+
+use bytes::Bytes;
+use cairn_base::codec::{Fields, Writer};
+use cairn_base::{Ino, Result, Timestamp};
+
+use super::{FORMAT, Row, unexpected, unzigzag, zigzag};
+
+/// How far a session is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SessionState {
+    #[default]
+    Live,
+    /// Ended: nothing it wrote will be published any more. Its orphans are still to be reaped.
+    Ended,
+    /// Ended, and its orphans are gone.
+    Reaped,
+}
+
+/// A session: the row `s <session>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Session {
+    pub state: SessionState,
+    pub started: Timestamp,
+    /// Who alone may attach it; 0 for the process that the master is in.
+    pub owner: u64,
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Session {
+    fn encode(&self) -> Bytes {
+        let state = match self.state {
+            SessionState::Live => 1,
+            SessionState::Ended => 2,
+            SessionState::Reaped => 3,
+        };
+        let mut writer = Writer::new(FORMAT);
+        writer.number(1, state).number(2, zigzag(self.started.0));
+        if self.owner != 0 {
+            writer.number(3, self.owner);
+        }
+        writer.raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Session> {
+        let mut session = Session::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => {
+                    session.state = match field.number()? {
+                        1 => SessionState::Live,
+                        2 => SessionState::Ended,
+                        3 => SessionState::Reaped,
+                        other => return Err(unexpected("session", other)),
+                    }
+                }
+                2 => session.started = Timestamp(unzigzag(field.number()?)),
+                3 => session.owner = field.number()?,
+                _ => field.keep(&mut session.unknown),
+            }
+        }
+        Ok(session)
+    }
+}
+
+/// Numbers of inodes that nobody but a session gives to an inode: the row `j <session>`. Apart from
+/// the session's own row, on which all hangs that the session does.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reserved {
+    /// The first and the end of each range, the oldest first.
+    pub ranges: Vec<(Ino, Ino)>,
+    pub unknown: Vec<u8>,
+}
+
+impl Reserved {
+    pub fn has(&self, ino: Ino) -> bool {
+        self.ranges.iter().any(|(first, end)| (*first..*end).contains(&ino))
+    }
+}
+
+impl Row for Reserved {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        for (first, end) in &self.ranges {
+            writer.number(1, first.0).number(2, end.0);
+        }
+        writer.raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Reserved> {
+        let (mut reserved, mut first) = (Reserved::default(), Ino(0));
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => first = Ino(field.number()?),
+                2 => reserved.ranges.push((first, Ino(field.number()?))),
+                _ => field.keep(&mut reserved.unknown),
+            }
+        }
+        Ok(reserved)
+    }
+}
+
+/// The last operation of a slot that changed anything: the row `q <session> <slot>`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Slot {
+    pub sequence: u64,
+    /// As it was sent to the session.
+    pub reply: Bytes,
+    pub unknown: Vec<u8>,
+}
+
+impl Row for Slot {
+    fn encode(&self) -> Bytes {
+        let mut writer = Writer::new(FORMAT);
+        writer.number(1, self.sequence).bytes(2, &self.reply).raw(&self.unknown);
+        writer.finish()
+    }
+
+    fn decode(row: &Bytes) -> Result<Slot> {
+        let mut slot = Slot::default();
+        let mut fields = Fields::open(row, FORMAT)?;
+        while let Some(field) = fields.next_field()? {
+            match field.tag {
+                1 => slot.sequence = field.number()?,
+                2 => slot.reply = field.value.clone(),
+                _ => field.keep(&mut slot.unknown),
+            }
+        }
+        Ok(slot)
+    }
+}
