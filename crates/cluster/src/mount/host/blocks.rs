@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_auth::Action;
 use cairn_base::{BlockId, Error, Party, Redundancy, Result, SessionId, Share, limits};
-use cairn_blocks::{Blocks, Wish};
+use cairn_blocks::Wish;
 use cairn_meta::wire;
 use tokio::sync::OwnedSemaphorePermit;
 
