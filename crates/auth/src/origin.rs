@@ -58,11 +58,12 @@ impl Serialize for CredentialId {
 impl<'de> Deserialize<'de> for CredentialId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CredentialId, D::Error> {
         let id = <&str>::deserialize(deserializer)?;
-        CredentialId::new(id).ok_or_else(|| serde::de::Error::custom("id of a credential"))
+        CredentialId::new(id)
+            .ok_or_else(|| serde::de::Error::custom("not the id of an access key or token"))
     }
 }
 
-/// What besides caller, action and resource may decide.
+/// The facts that may decide besides caller, action and resource.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessContext<'a> {
     pub origin: &'a Origin,

@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::UserId;
 
-/// What counts as one where room is shared.
+/// The party among which shared room is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Party {
     User(UserId),
@@ -44,7 +44,7 @@ impl Party {
 pub struct Shares {
     /// All the room there is.
     room: u64,
-    /// What one party may take of it.
+    /// The most that one party may take of it.
     most: u64,
     state: Mutex<State>,
 }
@@ -58,7 +58,7 @@ struct State {
     turns: VecDeque<Party>,
     /// Shares that wait for more, the eldest first.
     growing: VecDeque<Ask>,
-    /// What was granted and not fetched yet.
+    /// Grants that were not fetched yet.
     granted: HashSet<u64>,
     /// The share that gets more than there is.
     leader: Option<u64>,
@@ -155,7 +155,7 @@ impl Shares {
             || self.is_short(&state)
     }
 
-    /// What is taken in all.
+    /// The amount that is taken in all.
     pub fn taken(&self) -> u64 {
         self.state().taken
     }
@@ -364,7 +364,7 @@ impl Drop for Take {
 }
 
 impl Share {
-    /// Waits for more. What one share grows to must be bounded: see above.
+    /// Waits for more. The size to which one share grows must be bounded: see above.
     pub async fn grow(&mut self, amount: u64) {
         let amount = amount.min(self.of.most);
         let more = Take {

@@ -58,11 +58,11 @@ pub struct Args {
     output: Output,
 }
 
-/// What is asked, and whom.
+/// The requests of a load, and their target.
 #[derive(clap::Args)]
 pub struct Asking {
-    /// What to ask for, with credentials if need be: http://USER:PASSWORD@HOST/. `{number}` in the
-    /// path is the number of the request
+    /// The URL to request, with credentials if needed: http://USER:PASSWORD@HOST/. `{number}` in
+    /// the path is the number of the request
     url: String,
     /// How the URL is named in results
     #[arg(long, value_name = "NAME", default_value = "target")]
@@ -173,7 +173,14 @@ impl Asking {
     pub fn work(&self, target: &Target, keep_alive: bool) -> Result<Fixed> {
         let mut headers = HeaderMap::new();
         let host = HeaderValue::from_str(&target.authority());
-        headers.insert(HOST, host.map_err(|_| Error::usage("the host is not a header"))?);
+        headers.insert(
+            HOST,
+            host.map_err(|_| {
+                Error::usage(
+                    "the host of the target cannot be sent as a Host header: check the target",
+                )
+            })?,
+        );
         headers.insert(USER_AGENT, HeaderValue::from_static("cairn-bench"));
         if !keep_alive {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -196,7 +203,9 @@ impl Asking {
     /// Asks once, so that no senseless run begins.
     pub fn check(&self, client: &Client, connector: &TlsConnector, target: &Target) -> Result<()> {
         let work = self.work(target, false)?;
-        let request = work.request(0, 0).ok_or_else(|| Error::usage("nothing to ask"))?;
+        let request = work
+            .request(0, 0)
+            .ok_or_else(|| Error::usage("the target has no path to request: give one"))?;
         let reply = load::ask(target, connector, client.timeout, request, 0)?;
         let status = reply.head.status;
         if status.is_success() || status.is_redirection() || self.any_status {
@@ -319,7 +328,8 @@ fn remove(asking: &Asking, plan: &Plan, count: u64) -> Result<()> {
             true
         }
     }
-    let target = plan.endpoints.first().ok_or_else(|| Error::failed("no target"))?;
+    let target =
+        plan.endpoints.first().ok_or_else(|| Error::failed("no target is left to measure"))?;
     let work = Removal(asking.work(target, true)?.method(Method::DELETE), count);
     load::run_always(&Plan {
         work: Arc::new(work),

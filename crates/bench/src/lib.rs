@@ -46,7 +46,7 @@ pub use error::{Error, Result};
 pub use fs::Scratch;
 pub use machine::cores;
 
-/// What there is to measure.
+/// The kinds of benchmarks.
 #[derive(Subcommand)]
 pub enum Command {
     Http(Box<closed::Args>),

@@ -1,5 +1,5 @@
-//! `cairn bench null`: a server that does nothing, to see what a client can do at most, or does
-//! it as slowly as it is told, to see whether a client measures that.
+//! `cairn bench null`: a server that does nothing, which shows the most that a client can do. It
+//! can also do nothing at a given slowness, which shows whether a client measures that.
 
 use std::convert::Infallible;
 use std::io;
@@ -164,7 +164,7 @@ impl Null {
 impl Drop for Null {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
-        // Whoever waits for connections sees it.
+        // Tasks that wait for connections see it.
         let _ = TcpStream::connect(self.address);
     }
 }

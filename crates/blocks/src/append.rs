@@ -32,7 +32,7 @@ pub(crate) struct Draft<'a> {
     pub sequence: Option<u64>,
 }
 
-/// What a record is good for: on a full disk, the reserve is for what frees space.
+/// The purpose of a record: on a full disk, the reserve is for records that free space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     Put,
@@ -41,7 +41,7 @@ enum Class {
 }
 
 impl Class {
-    /// What such a record must leave of a reserve.
+    /// The bytes that such a record must leave of a reserve.
     fn spared(self, reserve_bytes: u64) -> u64 {
         if self == Class::Move { reserve_bytes / 8 } else { 0 }
     }
@@ -87,7 +87,8 @@ struct Writing<'a> {
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            self.shared.poison(self.log, &std::io::Error::other("a writer was interrupted"));
+            self.shared
+                .poison(self.log, &std::io::Error::other("a write to the segment was interrupted"));
         }
     }
 }
@@ -144,8 +145,8 @@ impl Shared {
     }
 
     /// Reserves space for a record and writes it. An error: there was no space to be had, and
-    /// nothing was written. What comes after goes to the outcome that `make` returns, given
-    /// segment, offset and sequence.
+    /// nothing was written. The result goes to the outcome that `make` returns, given segment,
+    /// offset and sequence.
     pub(crate) fn append(
         self: &Arc<Self>,
         draft: &Draft<'_>,
@@ -209,7 +210,7 @@ impl Shared {
         let mut writer = self.writer.lock();
         loop {
             if writer.closed {
-                return Err(Error::Unavailable("the store of blocks is closed".to_owned()));
+                return Err(Error::Unavailable("the block store is closed".to_owned()));
             }
             if let Some(log) =
                 writer.active.as_ref().filter(|log| fits(log, footprint, class)).cloned()
@@ -218,7 +219,9 @@ impl Shared {
                 let make = |offset| make(log.number, offset, sequence);
                 // Only poison can come between, and the writer is told by a failed reservation.
                 let Some(room) = log.reserve(footprint, make) else {
-                    return Err(Error::Unavailable("a segment failed just now".to_owned()));
+                    return Err(Error::Unavailable(
+                        "a segment failed while a block was written to it".to_owned(),
+                    ));
                 };
                 writer.next_sequence += u64::from(draft.sequence.is_none());
                 return Ok((room, sequence));
@@ -298,7 +301,9 @@ impl Shared {
         let needed = RECORDS_OFFSET + footprint;
         let bytes = self.config.segment_bytes.max(needed).min(left - left / 32) / ALIGN * ALIGN;
         if bytes < needed.max(self.least_bytes()) {
-            return Err(Error::Full(format!("{left} bytes of the disk are left for blocks")));
+            return Err(Error::Full(format!(
+                "{left} bytes are left on the disk for blocks, too few for another segment"
+            )));
         }
         self.create_log(bytes, false)
     }
@@ -316,7 +321,7 @@ impl Shared {
         let (free, bytes) = (self.disk.free_bytes()?, self.config.reserve_bytes);
         if free < bytes {
             return Err(Error::Full(format!(
-                "{free} bytes of the disk are free, {bytes} kept back"
+                "{free} bytes are free on the disk, and {bytes} are reserved"
             )));
         }
         self.writer.lock().reserve_bytes = files::ensure_reserve(&*self.disk, bytes)?;
@@ -327,9 +332,13 @@ impl Shared {
         let number = {
             let mut writer = self.writer.lock();
             let number = writer.next_segment;
-            writer.next_segment = number
-                .checked_add(1)
-                .ok_or_else(|| Error::Full("all segment numbers are used up".to_owned()))?;
+            writer.next_segment = number.checked_add(1).ok_or_else(|| {
+                Error::Full(
+                    "the block store has used all segment numbers: \
+                    move its blocks to a new node or store"
+                        .to_owned(),
+                )
+            })?;
             number
         };
         let (file, salt) = files::create_segment(&*self.disk, &self.config, number, bytes)?;

@@ -58,7 +58,7 @@ pub trait Blocks: Send + Sync + 'static {
     /// How they are best used.
     fn manner(&self) -> Manner;
 
-    /// What was counted besides what is used.
+    /// Counters, in addition to the usage.
     fn counted(&self) -> Counted;
 }
 
@@ -67,14 +67,15 @@ pub trait Blocks: Send + Sync + 'static {
 pub struct Manner {
     /// For how long a write is tried again, as another block, if it could not be done just now.
     pub patience: Duration,
-    /// What `get` returns is in this machine's memory anyway, or soon: a copy is of no use.
+    /// The bytes that `get` returns are in this machine's memory anyway, or soon: a copy is of no
+    /// use.
     pub is_near: bool,
 }
 
-/// What a store of blocks has counted since this process began.
+/// The counters of a block store since this process began.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// What was asked of other nodes, where blocks are on others.
+    /// The requests to other nodes, where blocks are on others.
     pub peers: Peers,
     /// How a disk in front of them fares, if there is one.
     pub kept: Option<KeptStats>,
@@ -107,7 +108,7 @@ pub struct Peers {
     pub nodes: Vec<Peer>,
 }
 
-/// One of them.
+/// The counters of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     pub node: NodeId,
@@ -129,7 +130,7 @@ pub struct Spent {
     pub time: Duration,
 }
 
-/// What is used of a disk and how it fares.
+/// The usage of a disk, and its health.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     pub blocks: u64,

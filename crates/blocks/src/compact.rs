@@ -47,7 +47,7 @@ struct Candidate {
     used_bytes: u64,
 }
 
-/// What must leave a segment before it can go.
+/// The records that must leave a segment before the segment can be deleted.
 #[derive(Default)]
 struct Living {
     blocks: Vec<BlockEntry>,
@@ -82,7 +82,7 @@ impl Store {
                 Err(Error::Full(_)) => report.full = true,
                 Err(error) => return Err(error),
             }
-            // What was freed goes to the reserve first: the next segment may need it.
+            // Freed space goes to the reserve first: the next segment may need it.
             let _ = shared.ensure_reserve();
         }
         if !dry_run && shared.ensure_reserve().is_err() {

@@ -23,7 +23,7 @@ impl Shared {
         let mut graves = Vec::new();
         {
             let state = self.state.read();
-            // What cannot be read may hold the block too, and may be readable next time.
+            // An unreadable segment may hold the block too, and may be readable next time.
             let damaged = state.segments.iter().filter(|(_, segment)| segment.damaged);
             let dark: Vec<u32> = damaged
                 .map(|(number, _)| *number)

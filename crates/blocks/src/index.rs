@@ -54,7 +54,7 @@ pub(crate) struct Index {
     groups: BTreeMap<GroupId, GroupUsage>,
 }
 
-/// What the blocks of a group take.
+/// The space that the blocks of a group take.
 #[derive(Default)]
 struct GroupUsage {
     blocks: u64,

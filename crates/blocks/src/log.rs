@@ -17,7 +17,7 @@ use crate::format::hint::Entry;
 use crate::format::record::Place;
 use crate::format::segment::RECORDS_OFFSET;
 
-/// What becomes true when a record is durable.
+/// The change that takes effect when a record is durable.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Put(Entry),
@@ -95,14 +95,14 @@ impl LogState {
     }
 }
 
-/// What a writer may write where.
+/// The room that a writer has reserved.
 pub(crate) struct Room {
     pub log: Arc<Log>,
     pub offset: u64,
     pub synced: u64,
 }
 
-/// What the syncer shall do next about a log.
+/// The next step of the syncer for a log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Nothing,
@@ -203,7 +203,7 @@ impl Log {
         self.state.lock().closed
     }
 
-    /// What is due, and up to where it is written.
+    /// The step that is due, and up to where bytes are written.
     pub(crate) fn begin_sync(&self) -> (Next, u64) {
         let mut state = self.state.lock();
         state.queued = false;

@@ -78,7 +78,7 @@ impl Found {
         read: ReadAt<'_>,
         buffers: Option<&Buffers>,
     ) -> Result<Bytes> {
-        let waits = || Error::Unavailable(format!("block {}", self.key.block));
+        let waits = || Error::Unavailable(format!("block {} waits for its disk", self.key.block));
         self.read(range, read, buffers)?.ok_or_else(waits)
     }
 
@@ -140,15 +140,16 @@ impl Found {
 
     fn check_head(&self, head: &[u8]) -> Result<()> {
         let header = RecordHeader::decode_at(head, self.place);
-        let header = header.ok_or_else(|| self.corrupt("bad bytes", "its record header"))?;
+        let header = header
+            .ok_or_else(|| self.corrupt("bytes that are no header", "the record's header"))?;
         let ours = header.kind == Kind::Block
             && (header.key, header.owner, header.length) == (self.key, self.owner, self.length);
         if !ours {
             let got = format!("the header of block {}", header.key.block);
-            return Err(self.corrupt(&got, "its own"));
+            return Err(self.corrupt(&got, "the header of this block"));
         }
         if crc32c(&head[HEADER_BYTES..]) != header.table_crc {
-            return Err(self.corrupt("a bad checksum table", "that of the record"));
+            return Err(self.corrupt("a damaged checksum table", "that of the record"));
         }
         Ok(())
     }
@@ -157,7 +158,7 @@ impl Found {
         if record::verify(table, first as usize, data) || is_planted(Bug::ChecksumUnchecked) {
             return Ok(());
         }
-        Err(self.corrupt("data with another crc32c", "that in the table"))
+        Err(self.corrupt("data with another CRC-32C", "the CRC-32C in the checksum table"))
     }
 
     fn corrupt(&self, got: &str, expected: &str) -> Error {

@@ -18,7 +18,7 @@ use crate::scan::{self, Scan};
 use crate::shared::{Shared, Writer};
 use crate::state::{Segment, State};
 
-/// What opening a store found.
+/// The findings of opening a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenReport {
     pub segments: u64,
@@ -50,7 +50,10 @@ pub(crate) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<(Shared, OpenR
     let names = disk.list()?;
     let highest = names.iter().filter_map(|name| number_of(name)).max();
     let next_segment = match highest {
-        Some(u32::MAX) => return Err(Error::Full("all segment numbers are used up".to_owned())),
+        Some(u32::MAX) => return Err(Error::Full(
+            "the block store has used all segment numbers: move its blocks to a new node or store"
+                .to_owned(),
+        )),
         Some(highest) => highest + 1,
         None => 1,
     };

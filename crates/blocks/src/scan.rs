@@ -12,7 +12,7 @@ const WINDOW_BYTES: u64 = 128 << 10;
 /// After a failed read, the pieces that are tried one by one.
 const PIECE_BYTES: usize = 4096;
 
-/// What a segment holds.
+/// The contents of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub entries: Vec<Entry>,
@@ -26,8 +26,8 @@ pub(crate) struct Scan {
     pub torn: u64,
 }
 
-/// Reads the segment. What was written last may be in the page cache only and is synced, so that
-/// all in `entries` is durable. What is below `known_durable` is so already.
+/// Reads the segment. The last bytes may be in the page cache only and are synced, so that all in
+/// `entries` is durable. Bytes below `known_durable` are durable already.
 pub(crate) fn scan(
     file: &dyn DiskFile,
     place: Place,

@@ -1,4 +1,4 @@
-//! What the parts of a store share.
+//! The state that the parts of a store share.
 
 #![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
 
@@ -45,10 +45,10 @@ pub(crate) struct Writer {
     pub pending: HashSet<Key>,
 }
 
-/// Who syncs.
+/// The task or thread that syncs.
 pub(crate) enum Syncer {
     Threads(Sender<Arc<Log>>),
-    /// Whoever has a turn.
+    /// Any writer that has a turn.
     Turns(Mutex<VecDeque<Arc<Log>>>),
 }
 

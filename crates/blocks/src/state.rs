@@ -1,4 +1,4 @@
-//! What the store knows of its segments and blocks, behind one lock.
+//! The store's segments and blocks, behind one lock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl State {
     pub(crate) fn settle(&mut self, segment: u32, outcome: &Outcome) {
         match outcome {
             Outcome::Put(Entry::Block(entry)) => {
-                // One that it takes the place of needs a tombstone, too, when the block goes.
+                // A record that it replaces needs a tombstone, too, when the block is deleted.
                 let former = self.index.get(entry.key).map(|(location, _)| location.segment);
                 if let Some(former) = former.filter(|former| *former != segment) {
                     self.add_stray(entry.key, former);

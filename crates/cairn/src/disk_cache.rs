@@ -17,7 +17,7 @@ pub struct DiskCacheArgs {
     /// restart
     #[arg(long, value_name = "DIR")]
     disk_cache: Option<PathBuf>,
-    /// What that may take, MiB
+    /// The most that the disk cache may take, MiB
     #[arg(long, value_name = "N", default_value_t = 10 << 10, requires = "disk_cache")]
     #[arg(value_parser = clap::value_parser!(u64).range(256..1 << 32))]
     disk_cache_mib: u64,

@@ -17,13 +17,13 @@ use crate::output;
 
 /// Find out what slows a running store
 ///
-/// Looks at servers and at this machine for a while, and prints what costs time, the most costly
-/// first, with evidence and what to do; and what holds the rest back. Run it while the store is as
-/// slow as you wonder about: it measures nothing by itself.
+/// Looks at servers and at this machine for a while. Prints the findings that cost time, the most
+/// costly first, with evidence and remedy, and then the limit of the rest. Run it while the store
+/// is as slow as you wonder about: it measures nothing by itself.
 ///
-/// Servers are asked for /metrics: they answer root, and requests from their own machine. What the
-/// kernel knows (quotas, threads, disks, losses) is looked at on this machine only: run it where
-/// the server is. Costs are estimates of the share of time or throughput.
+/// Servers are asked for /metrics: they answer root, and requests from their own machine. Facts of
+/// the kernel (quotas, threads, disks, losses) are collected on this machine only: run it where the
+/// server is. Costs are estimates of the share of time or throughput.
 #[derive(clap::Args)]
 #[command(after_help = "Environment:
   CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN, of root: for servers on other machines
@@ -51,7 +51,7 @@ pub struct Args {
     connection: Connection,
 }
 
-/// What is looked at.
+/// The target of the examination.
 struct Patient {
     servers: Vec<(String, Server)>,
     mounts: Vec<PathBuf>,

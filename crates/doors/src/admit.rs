@@ -1,4 +1,4 @@
-//! Who is asking: from credentials on the wire to a `Caller`, before anything else is looked at.
+//! Admission: from credentials on the wire to a `Caller`, before anything else is looked at.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// What `Authorization` says. It has no `Debug`: it holds secrets.
+/// The contents of `Authorization`. It has no `Debug`: it holds secrets.
 enum Presented {
     Token { id: String, whole: Secret<String> },
     Basic { id: String, secret: Secret<String> },
@@ -76,7 +76,7 @@ impl Admit {
         (!headers.contains_key(AUTHORIZATION)).then(|| anonymous(peer))
     }
 
-    /// Who sent a request with these headers. Without `Authorization` that is nobody in
+    /// The sender of a request with these headers. Without `Authorization` that is nobody in
     /// particular; with one that is wrong in any way it is an error, never nobody. Right ones are
     /// never refused or held up for wrong ones that came before.
     pub async fn caller(&self, headers: &HeaderMap, peer: Peer) -> Result<Caller, Refused> {

@@ -44,8 +44,8 @@ impl Drop for InProgress {
     }
 }
 
-/// A stream whose pulse beats with every byte that the other end takes. What it sends does not
-/// count: a client that trickles its headers is not alive.
+/// A stream whose pulse beats with every byte that the other end takes. Its sending does not count:
+/// a client that trickles its headers is not alive.
 pub(crate) struct Watched<T> {
     stream: T,
     pulse: Arc<Pulse>,

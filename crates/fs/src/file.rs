@@ -32,7 +32,7 @@ const COMPACTIONS: u32 = 4;
 /// Rounds of losing against other writers before the caller is told to try again.
 const TRIES: u32 = 16;
 
-/// What of the metadata must be asked for again.
+/// The part of the metadata that must be asked for again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Changed {
     /// Anything.
@@ -100,7 +100,7 @@ struct Target {
     is_spare: bool,
 }
 
-/// What is written to a file at once.
+/// The piece that is written to a file at once.
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// At most [`limits::INLINE_BYTES`].
@@ -185,7 +185,9 @@ impl Fs {
                 }
             }
         }
-        Err(Error::Unavailable(format!("appending to inode {ino}: too many appenders at once")))
+        Err(Error::Unavailable(format!(
+            "appending to inode {ino}: too many clients append to it at once"
+        )))
     }
 
     /// Cuts a file, or extends it by a hole.
@@ -298,8 +300,8 @@ impl Fs {
         Ok(done)
     }
 
-    /// Rewrites a chunk of a file that has too many extents, in runs of a block. What was changed
-    /// meanwhile stays as it is.
+    /// Rewrites a chunk of a file that has too many extents, in runs of a block. Bytes that were
+    /// changed meanwhile stay as they are.
     pub async fn compact_chunk(&self, caller: &Caller, ino: Ino, chunk: u32) -> Result<()> {
         let Some((body, extents)) = self.read(caller, ReadChunk { ino, chunk }).await? else {
             return Ok(());

@@ -217,8 +217,8 @@ fn awaited(sessions: &Option<Arc<Sessions>>) -> Awaited {
     }
 }
 
-/// Waits until no session can show what was before. What the store does by itself is nothing that
-/// a session reads.
+/// Waits until no session can show what was before. The store's own work is nothing that a session
+/// reads.
 async fn opened(sessions: &Option<Arc<Sessions>>, caller: &Caller) {
     if let Some(sessions) = sessions
         && caller.principal() != Principal::System

@@ -10,7 +10,7 @@ use crate::rows::Content;
 use crate::shown::Shown;
 use crate::{Stop, Verb};
 
-/// What a mount may use a verb for.
+/// The use that a mount may make of a verb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// Nothing: it is for nodes.
@@ -19,7 +19,7 @@ pub enum Use {
     Run,
 }
 
-/// What an operation names that must be of the session that sends it.
+/// The ids in an operation that must be of the session that sends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Own {
     pub session: Option<SessionId>,
@@ -48,10 +48,12 @@ pub fn check<V: Mounted>(verb: &V, session: SessionId, wanted: Use) -> Result<()
     let Own { session: named, spare } = verb.own();
     if let Some(named) = named.filter(|named| *named != session) {
         // It lapsed while this was on its way: what it wrote is written once more, in this one.
-        return Err(Error::Unavailable(format!("this is session {session}, not {named}")));
+        return Err(Error::Unavailable(format!(
+            "the mount has session {session} now, and the operation is of session {named}"
+        )));
     }
     if let Some(spare) = spare.filter(|spare| spare.session != session) {
-        return Err(Error::Denied(format!("body {spare} is not of session {session}")));
+        return Err(Error::Denied(format!("body {spare} does not belong to session {session}")));
     }
     Ok(())
 }
@@ -65,7 +67,7 @@ impl<V: Callable> Mounted for ForCall<V> {
     }
 
     fn show(&self, _: &mut Shown<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
-        Err(Error::Denied(format!("{} for a call is not for a mount", Self::NAME)).into())
+        Err(Error::Denied(format!("operation {} for a call is not for a mount", Self::NAME)).into())
     }
 }
 
@@ -80,7 +82,7 @@ macro_rules! never {
             }
 
             fn show(&self, _: &mut Shown<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
-                Err(Error::Denied(format!("{} is not for a mount", Self::NAME)).into())
+                Err(Error::Denied(format!("operation {} is not for a mount", Self::NAME)).into())
             }
         })*
     };

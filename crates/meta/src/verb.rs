@@ -1,4 +1,4 @@
-//! What an operation is.
+//! The trait of operations.
 
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Resource, authorize, is_allowed};
@@ -7,7 +7,7 @@ use cairn_base::{Result, Timestamp};
 use crate::needs::Declared;
 use crate::{Stop, View};
 
-/// What an operation is told besides its own fields.
+/// The inputs of an operation besides its own fields.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub caller: Caller,

@@ -102,7 +102,7 @@ impl Heard {
             return Ok(());
         }
         Err(Error::Io(std::io::Error::other(
-            "done, not durable, and lost: see the log of the mount",
+            "a change that was answered before it was durable is lost: see the log of the mount",
         )))
     }
 }

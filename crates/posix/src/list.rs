@@ -99,7 +99,7 @@ impl Posix {
     /// `Invalid` where they were not.
     pub fn list_entry(&self, page: &Page, name: Name<'_>) -> Result<Entry> {
         let Some(inode) = name.listed.inode.clone() else {
-            return Err(Error::Invalid("an entry that was listed without its attributes".into()));
+            return Err(Error::Invalid("the entry was listed without its attributes".into()));
         };
         let entry = self.entry((name.listed.ino, inode), page.moment, page.keeps);
         // Who keeps no names has not listed them to keep attributes.
@@ -174,7 +174,9 @@ impl Posix {
             } else if at < end {
                 // Back to where a page began.
                 let found = listing.page_with(at);
-                found.ok_or_else(|| Error::Invalid(format!("position {at}")))?
+                found.ok_or_else(|| {
+                    Error::Invalid(format!("position {at} is in no page of this listing"))
+                })?
             } else if listing.next.is_some() {
                 (end, listing.next.clone())
             } else {

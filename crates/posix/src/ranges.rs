@@ -44,7 +44,9 @@ impl Posix {
         Answer::later(async move {
             let (node, caller) = (&handle.node, who.caller(&posix.user));
             let end = offset.checked_add(length);
-            let end = end.ok_or_else(|| Error::TooLarge("a file".into()))?;
+            let end = end.ok_or_else(|| {
+                Error::TooLarge("the range ends beyond the size that a file may have".into())
+            })?;
             node.flush(|bytes| posix.dirt.less(bytes)).await?;
             let (fs, ino) = (&posix.fs, node.ino);
             match allocation {

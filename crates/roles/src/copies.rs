@@ -1,5 +1,5 @@
-//! What a chunkserver does so that each of its groups is whole here: it catches up with the other
-//! members, heals blocks that do not check out, and forgets groups it is no longer in.
+//! The work of a chunkserver so that each of its groups is whole here. It catches up with the other
+//! members, heals blocks that fail their checksum, and forgets groups it is no longer in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -248,8 +248,8 @@ impl Copies {
     }
 }
 
-/// What may not be wanted any more. A block that was copied may have been deleted while the member
-/// that had it was away: now that two have it, neither would find that out.
+/// Blocks that may not be wanted any more. A block that was copied may have been deleted while the
+/// member that had it was away: now that two have it, neither would find that out.
 fn doubtful(report: &repair::Report) -> Vec<(BlockId, Owner)> {
     [&report.extra[..], &report.copied].concat()
 }

@@ -1,6 +1,6 @@
-//! What a process does by itself, for ever: it looks who is up, ends sessions that have lapsed,
-//! collects garbage, compacts segments. All of it gives way to requests: one step at a time, with
-//! rests in between.
+//! The duties of a process, repeated until it ends: it looks which nodes are up, ends sessions that
+//! have lapsed, collects garbage, compacts segments. All of it gives way to requests: one step at a
+//! time, with rests in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,8 @@ pub async fn collect_garbage(fs: Fs, pace: Pace) {
 async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
     let caller = Caller::system();
     let drains = fs.read(&caller, ListDrains { after: None, limit: DRAINS }).await?;
-    // What is being put together waits for its upload; behind many of them there may be more.
+    // A body that is being put together waits for its upload; behind many of them there may be
+    // more.
     let is_waiting = |drain: &Drain| matches!(drain, Drain::Prepared { .. });
     if drains.len() == DRAINS || drains.iter().any(|(_, drain)| !is_waiting(drain)) {
         return Ok(true);

@@ -81,7 +81,7 @@ impl MasterNode {
     /// ([`Settings::is_alone`]) this ends, with the reason, when it serves no longer.
     ///
     /// # Errors
-    /// What kept it from serving the first time, if that does not pass.
+    /// The error that kept it from serving the first time, if that does not pass.
     pub async fn take_turns<S: Source>(&self, source: &S) -> Result<String, S::Failure> {
         let mut has_served = false;
         loop {

@@ -8,7 +8,7 @@ use cairn_cluster::control::{Agent, NodeView};
 use cairn_cluster::data::{MapSource, Pool, Replicated};
 use cairn_cluster::wire::{Dial, Terms};
 
-/// Who a node is, whom it knows, and the seams by which it reaches the world.
+/// The identity of a node, its view of the others, and the seams by which it reaches the world.
 #[derive(Clone)]
 pub struct Node {
     pub terms: Terms,
@@ -51,7 +51,7 @@ impl Node {
 /// Asks for the keys of the cluster that `agent`'s node may have, until a master serves.
 ///
 /// # Errors
-/// What the master has against it.
+/// The secrets that the master has for it.
 pub async fn secrets(agent: &Agent) -> Result<Secrets> {
     loop {
         match agent.call(Method::Secrets, &()).await {
@@ -61,7 +61,7 @@ pub async fn secrets(agent: &Agent) -> Result<Secrets> {
     }
 }
 
-/// What every beat says of a node that others reach at `address`, or that none reaches.
+/// The beat of a node that others reach at `address`, or that none reaches.
 pub fn beat_of(address: String) -> Beat {
     Beat { address, weight: 1, version: env!("CARGO_PKG_VERSION").into(), ..Beat::default() }
 }

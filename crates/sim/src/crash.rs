@@ -10,7 +10,7 @@ use crate::SECTOR_BYTES;
 use crate::inode::{Inode, Sector};
 use crate::state::State;
 
-/// What may be found of `state` after a power cut, as [`crate::Snapshot::crash_image`] says.
+/// A possible state of `state` after a power cut, as [`crate::Snapshot::crash_image`] says.
 pub(crate) fn crashed(state: &State, seed: u64) -> State {
     let rng = SeededRng::new(seed ^ 0xC0FF_EE00_DEAD_BEEF);
     let chances = Chances::draw(&rng);

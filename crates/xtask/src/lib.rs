@@ -9,6 +9,7 @@ pub mod supply;
 mod tokens;
 
 pub mod arrows;
+pub mod errors;
 pub mod used;
 
 pub mod floors;

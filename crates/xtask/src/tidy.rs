@@ -1,4 +1,4 @@
-//! What no compiler checks.
+//! Checks that no compiler makes.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ const DIRECTIONS: [(&str, &[&str]); 17] = [
     ("xtask", &[]),
 ];
 
-/// What a crate must never depend on, and why.
+/// The packages that a crate must never depend on, and why.
 const ABSENCES: [(&str, &[&str], &str); 11] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),

@@ -15,14 +15,14 @@ use crate::values;
 pub use loads::{Load, Sizes};
 pub use scratch::Scratch;
 
-/// What a file takes besides its bytes, at most.
+/// The most that a file takes besides its bytes.
 const FILE_BYTES: u64 = 8192;
 
 /// Files: written, read, made, listed, removed and served
 ///
 /// Works in a directory of its own below DIR, which it removes. Writers sync each file before they
-/// close it; before files are read in sequence or at random, the kernel is asked to forget them;
-/// files are served from whatever remembers them.
+/// close it. Before files are read in sequence or at random, the kernel is asked to forget them.
+/// Files are served from whatever remembers them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn bench fs /mnt/cairn/bench --beside /var/tmp
@@ -39,7 +39,7 @@ pub struct Args {
     /// Another one, with a name
     #[arg(long, value_name = "NAME=DIR")]
     compare: Vec<String>,
-    /// What to measure
+    /// Loads to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "write,read,random-read,random-write,small,serve")]
     loads: Vec<Kind>,
@@ -120,7 +120,7 @@ impl Args {
         })
     }
 
-    /// What is on the disk at most, of one directory.
+    /// The most that is on the disk at once, for one directory.
     fn needed_bytes(&self) -> u64 {
         let most = self.threads.iter().copied().max().unwrap_or(1) as u64;
         let small = self.serve_sizes.first().map_or(0, |size| size + FILE_BYTES);

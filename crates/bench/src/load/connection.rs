@@ -1,4 +1,4 @@
-//! What one connection does until its load ends.
+//! The loop of one connection until its load ends.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(3);
 /// Later than planned by more than this is late.
 const LATE: Duration = Duration::from_millis(1);
 
-/// What all connections of a load share.
+/// The state that all connections of a load share.
 pub struct Shared {
     pub plan: Plan,
     pub start: Instant,

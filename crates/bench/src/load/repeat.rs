@@ -25,7 +25,7 @@ pub struct Repeat {
 /// Tallies that the hands share: one each would take a second to make for a thousand hands.
 const TALLIES: usize = 8;
 
-/// What the hands share.
+/// The state that all threads share.
 struct Shared {
     next: AtomicU64,
     most: u64,
@@ -53,7 +53,7 @@ impl Repeat {
                     let mut hand = Hand::new(&shared, me);
                     while let Some(number) = hand.next() {
                         hand.did(act(number).await);
-                        // What is never waited for must not keep the others from their turn.
+                        // Work that never waits must not keep the others from their turn.
                         tokio::task::consume_budget().await;
                     }
                     hand.broken
@@ -62,7 +62,9 @@ impl Repeat {
             .collect();
         let mut broken = None;
         for task in tasks {
-            broken = broken.or(task.await.map_err(|_| Error::failed("a task failed"))?);
+            broken = broken.or(task.await.map_err(|_| {
+                Error::failed("a task of the client panicked: see its message above")
+            })?);
         }
         Ok(shared.sample(&mark, broken))
     }
@@ -84,7 +86,9 @@ impl Repeat {
                 })
                 .collect();
             let joined = hands.into_iter().map(|hand| hand.join());
-            joined.collect::<Result<Vec<_>, _>>().map_err(|_| Error::failed("a thread failed"))
+            joined.collect::<Result<Vec<_>, _>>().map_err(|_| {
+                Error::failed("a thread of the client panicked: see its message above")
+            })
         })?;
         Ok(shared.sample(&mark, broken.into_iter().flatten().next()))
     }

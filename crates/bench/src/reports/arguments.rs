@@ -1,4 +1,4 @@
-//! What is asked for on the command line.
+//! The options on the command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,9 +10,10 @@ use crate::values;
 
 /// Repeat five public reports on storage systems, with Cairn and with its peers
 ///
-/// Each scenario starts what it measures on this machine, in a directory of its own below --dir,
-/// and removes it: clusters of Cairn, and nginx, lighttpd, GlusterFS and PostgreSQL where they are
-/// installed. Mounts and CPU quotas need root; what cannot be had is named in the tables.
+/// Each scenario starts the systems that it measures on this machine, in a directory of its own
+/// below --dir, and removes them: clusters of Cairn, and nginx, lighttpd, GlusterFS and PostgreSQL
+/// where they are installed. Mounts and CPU quotas need root; what cannot be had is named in the
+/// tables.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn bench reports --dir /var/tmp --html reports.html --markdown reports.md

@@ -1,6 +1,6 @@
-//! Small files, served from file systems and by HTTP. The report served the same 430-byte and 93 KB
-//! files from a local file system, an NFS server and Gluster, through FUSE (18 times slower) and
-//! NFS, with 100 notifications a file.
+//! Small files, served from file systems and by HTTP. The report served the same files of 430 bytes
+//! and 93 KB from a local file system, an NFS server and Gluster. Gluster was served through FUSE
+//! (18 times slower) and NFS, with 100 notifications a file.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,6 +1,6 @@
-//! A store behind an HTTP service and a TLS gateway. The report found throughput that fell off a
-//! cliff at 5 clients, because a CPU quota throttled what was between the store and its database,
-//! and two metadata calls for each read.
+//! A store behind an HTTP service and a TLS gateway. The report found throughput that collapsed at
+//! 5 clients. A CPU quota throttled the component between the store and its database, and each read
+//! made two metadata calls.
 
 use http::Method;
 

@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<()> {
         [] => Name::value_variants().to_vec(),
         some => Name::value_variants().iter().copied().filter(|name| some.contains(name)).collect(),
     };
-    // Whatever is to be saved is made sure of before anything is measured.
+    // Output files are opened before anything is measured.
     let saved = [&args.json, &args.html, &args.markdown];
     saved.into_iter().flatten().try_for_each(|path| writable(path))?;
     let needed = names.iter().map(|name| (script(*name).needs)(args)).max().unwrap_or(0);

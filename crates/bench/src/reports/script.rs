@@ -1,4 +1,4 @@
-//! What all scenarios have.
+//! The parts that all scenarios share.
 
 use super::arguments::Args;
 use super::lab::Lab;
@@ -6,11 +6,11 @@ use crate::error::Result;
 use crate::report::{Report, Section};
 use crate::session::Session;
 
-/// What makes a scenario.
+/// A scenario.
 pub struct Script {
     pub title: &'static str,
     pub about: &'static str,
-    /// What of [`Report::kind`] its loads are.
+    /// The [`Report::kind`] of its loads.
     pub kind: &'static str,
     /// Bytes on the disk, about.
     pub needs: fn(&Args) -> u64,

@@ -45,7 +45,7 @@ pub const CAIRN: &str = "Cairn mount";
 pub struct Place {
     pub name: String,
     pub path: PathBuf,
-    /// Who works for it.
+    /// The processes that work for it.
     pub pids: Vec<u32>,
 }
 
@@ -124,7 +124,9 @@ pub fn beside(lab: &Lab, session: &mut Session) -> Result<Vec<(String, Scratch)>
     for (name, directory) in &lab.args.sizes.beside {
         let taken = made.iter().any(|(known, _): &(String, Scratch)| known == name);
         if taken || [LOCAL, CAIRN].contains(&name.as_str()) {
-            return Err(Error::usage(format!("--beside {name}: there is one already: rename it")));
+            return Err(Error::usage(format!(
+                "--beside {name}: the name is taken: use another name"
+            )));
         }
         session.target(name, directory.display());
         made.push((name.clone(), scratch(lab, directory)?));
@@ -179,7 +181,7 @@ fn sections(args: &Args, report: &Report) -> Vec<Section> {
     found
 }
 
-/// What so many are of one.
+/// The throughput of this number as a multiple of one.
 fn scaled(cells: &[&Cell], count: f64) -> String {
     let of = |count: f64| {
         let found = cells.iter().find(|cell| cell.key.axis.value == count);

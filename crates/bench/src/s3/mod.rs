@@ -62,7 +62,7 @@ pub struct Args {
     /// Use this bucket instead of a new one
     #[arg(long)]
     bucket: Option<String>,
-    /// What to measure
+    /// Operations to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "put,get,head,list,delete")]
     ops: Vec<Kind>,
@@ -76,7 +76,7 @@ pub struct Args {
     /// Objects that are there to be read, listed and deleted
     #[arg(long, value_name = "N", default_value = "200", value_parser = values::count)]
     objects: usize,
-    /// What `mixed` is made of
+    /// The mixture of `mixed`
     #[arg(long, value_name = "OP=WEIGHT,...", default_value = "get=70,put=20,head=5,delete=5")]
     mix: String,
     /// Bytes of the object of `multipart` and `ranged`
@@ -116,7 +116,7 @@ struct Contender {
     has_own_bucket: bool,
 }
 
-/// What a load is of.
+/// The kind of a load.
 #[derive(Clone)]
 enum Load {
     Single(Kind, String, Distribution),
@@ -421,7 +421,7 @@ impl Bench<'_> {
             let filling = Order::Only(Op::Put, Some(count));
             let work = Arc::new(self.work(stores, filling, &folder, sizes));
             let prefix = work.prefix.clone();
-            // What is read stays until the end.
+            // Objects that are read stay until the end.
             if kind == Kind::Delete || self.hand(&stores[0]).list(&prefix)?.is_empty() {
                 load::run_always(&Plan { endpoints: targets(stores), ..self.plan(work) })
                     .map_err(|error| Error::failed(format!("objects to read: {error}")))?;

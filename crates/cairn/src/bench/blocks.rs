@@ -20,23 +20,23 @@ use tokio::runtime::Runtime;
 
 use super::failed::failed;
 
-/// What is written to be read, at most: bytes and blocks.
+/// The most that is written to be read: bytes and blocks.
 const READ_BYTES: u64 = 64 << 20;
 const READ_BLOCKS: u64 = 10_000;
 
 /// Cairn's blocks alone, beside files
 ///
-/// *put* writes blocks, each durable when it is answered; its measure is as many threads that each
-/// append as much to a file of their own and sync it each time. *get* reads what was just written,
-/// most likely from the memory of the kernel, and verifies its checksums; its measure is a pread.
-/// Works in a directory of its own below DIR, which it removes.
+/// *put* writes blocks, each durable when it is answered. The measure beside it is as many threads
+/// that each append as much to a file of their own and sync it each time. *get* reads what was just
+/// written, most likely from the memory of the kernel, and verifies its checksums; its measure is a
+/// pread. Works in a directory of its own below DIR, which it removes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn bench blocks /var/tmp
   cairn bench blocks /srv/disk2 --loads put --sizes 64k,4m --in-flight 1,4,16 --html disk2.html")]
 pub struct Args {
     dir: PathBuf,
-    /// What to measure
+    /// Loads to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "put,get")]
     loads: Vec<Load>,
@@ -68,7 +68,7 @@ enum Load {
     Get,
 }
 
-/// Who does it.
+/// The system under load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Target {
     Files,

@@ -24,9 +24,10 @@ static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// Cairn's doors alone: a server whose metadata is in memory and whose blocks are nowhere
 ///
-/// It answers as `cairn server` does, so that any client can measure what the doors cost; but
-/// what is put is forgotten (contents of up to 16 KiB are kept in memory), and who gets it is
-/// given as many zeros. Everything is gone when it ends. Its memory grows with what is created.
+/// It answers as `cairn server` does, so that any client can measure what the doors cost. It
+/// forgets the objects that are put, and answers a GET with as many zeros. Only contents of up to
+/// 16 KiB are kept, in memory. Everything is gone when it ends. Its memory grows with what is
+/// created.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:

@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 use super::failed::failed;
 use crate::metadata;
 
-/// What is written to the disk beside it, in turns.
+/// The size of the writes to the disk that are measured beside it, in turns.
 const PROBE_BYTES: u64 = 64 << 20;
 const PROBE_BLOCK: usize = 4096;
 const NEEDED_BYTES: u64 = 1 << 30;
@@ -48,8 +48,8 @@ pub struct Args {
     #[arg(long, value_name = "URL", env = "CAIRN_META", hide_env_values = true)]
     #[arg(value_parser = metadata::secret)]
     meta: Option<Secret<String>>,
-    /// What to measure: lookups of names that are in memory, of names that are nowhere, creates in
-    /// one directory, creates in a thousand
+    /// Loads to measure: lookups of names that are in memory, lookups of names that do not exist,
+    /// creates in one directory, creates in a thousand
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "lookup,miss,create,create-spread")]
     loads: Vec<Load>,
@@ -208,7 +208,11 @@ impl Store {
                         match found.await {
                             Err(cairn_base::Error::NotFound(_)) => {}
                             Err(error) => return Err(failed(error)),
-                            Ok(_) => return Err(Error::failed("found what is not there")),
+                            Ok(_) => {
+                                return Err(Error::failed(
+                                    "a lookup found an object that was never made",
+                                ));
+                            }
                         }
                     }
                     Load::Create | Load::CreateSpread => {
@@ -249,7 +253,7 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        // Who wants to know has called `remove`.
+        // A caller that wants to know has called `remove`.
         let _ = self.remove();
     }
 }

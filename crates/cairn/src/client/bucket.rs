@@ -53,7 +53,7 @@ enum Command {
         /// Cache-Control for objects that have none of their own; empty for none
         #[arg(long, value_name = "VALUE")]
         cache_control: Option<String>,
-        /// What a user may do from now on: read, write, admin, all or none
+        /// A user's rights from now on: read, write, admin, all or none
         #[arg(long, value_name = "USER:RIGHTS")]
         grant: Option<String>,
         /// In a cluster: replicas of what is written from now on, 1 to 5; 0 for as many as usual

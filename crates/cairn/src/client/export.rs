@@ -54,7 +54,7 @@ Examples:
 
 #[derive(clap::Args)]
 struct Add {
-    /// What clients mount as /BUCKET[/PATH], and reach nothing beyond
+    /// The directory that clients mount as /BUCKET[/PATH]; they reach nothing beyond
     #[arg(value_name = "BUCKET[/PATH]")]
     bucket: String,
     /// A network that clients may be in, such as 10.0.0.0/8, or an address; several are fine
@@ -69,7 +69,7 @@ struct Add {
     /// Let clients change nothing
     #[arg(long)]
     read_only: bool,
-    /// Whose uid and gid become those of --squash-to
+    /// The users whose uid and gid become those of --squash-to
     #[arg(long, value_enum, default_value_t = Squash::Root)]
     squash: Squash,
     /// Whom squashed clients are taken for
@@ -139,7 +139,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::Remove { bucket } => {
             let (bucket, path) = place_of(bucket)?;
             if path.is_some() {
-                return Err(Failure::usage(format!("a bucket has one export: remove {bucket}")));
+                return Err(Failure::usage(format!(
+                    "a bucket has one export: name the bucket alone, {bucket}"
+                )));
             }
             let bucket = escape(bucket);
             args.connection.open()?.send("DELETE", &format!("/admin/exports/{bucket}"))?;

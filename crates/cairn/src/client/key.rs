@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         Command::Rm { id } => {
             if id.is_empty() {
-                return Err(Failure::usage("an empty id: see cairn key ls"));
+                return Err(Failure::usage("the id is empty: `cairn key ls` lists the keys"));
             }
             server.send("DELETE", &format!("/admin/keys/{}", escape(id)))?;
         }

@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })?;
     // A bucket may be empty; of a prefix that is nowhere the name is wrong.
     if !found && !under.key.is_empty() {
-        return Err(Failure::not_found(format!("{prefix}: nothing is there")));
+        return Err(Failure::not_found(format!("{prefix}: there is no such object or prefix")));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -104,7 +104,7 @@ fn put_directory(args: &Args, server: &Server, target: &Address) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a directory holds.
+/// The contents of a directory.
 #[derive(Default)]
 struct Found {
     files: u64,

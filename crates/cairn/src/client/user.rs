@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::Enable { name } => (name, false),
     };
     if name.is_empty() {
-        return Err(Failure::usage("an empty name: see cairn user ls"));
+        return Err(Failure::usage("the name is empty: `cairn user ls` lists the users"));
     }
     let change = serde_json::json!({ "disabled": disabled });
     server.send_json("PATCH", &format!("/admin/users/{}", escape(name)), &change)?;

@@ -36,7 +36,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let status = reach::status(dir)?;
     let map = &status.map;
     if !map.nodes.contains_key(node) {
-        return Err(Error::NotFound(format!("node {node}")).into());
+        return Err(Error::NotFound(format!(
+            "node {node}: `cairn cluster status` lists the nodes"
+        ))
+        .into());
     }
     let to_move = groups(map);
     if args.dry_run {

@@ -20,7 +20,9 @@ pub struct NodeArgs {
 
 fn node(text: &str) -> Result<NodeId, String> {
     let number = u64::from_str_radix(text, 16);
-    number.map(NodeId).map_err(|_| format!("{text:?} is not the number of a node"))
+    number.map(NodeId).map_err(|_| {
+        format!("{text:?} is not the number of a node: `cairn cluster status` lists them")
+    })
 }
 
 pub fn undrain(args: &NodeArgs) -> Result<ExitCode> {

@@ -56,14 +56,19 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let preset = welcome::preset()?;
     let minimum = args.minimum.unwrap_or(args.replicas.min(2));
     if minimum > args.replicas {
-        return Err(Failure::usage("--minimum is more than --replicas"));
+        return Err(Failure::usage(format!(
+            "--minimum {minimum} is more than --replicas {}: use at most that",
+            args.replicas
+        )));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rng: Arc<dyn Rng> = Arc::new(RealRng);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
     let shown = args.dir.display();
     if args.dir.join("cluster.toml").exists() {
-        return Err(Failure::new(format!("{shown}: is a node of a cluster already")));
+        return Err(Failure::new(format!(
+            "{shown}: is a node of a cluster already: choose another directory"
+        )));
     }
     let dir = DataDir::open_or_create(&args.dir, args.meta.place(), &*rng)?;
     let seal = dir.seal_key(&*rng)?;

@@ -18,7 +18,7 @@ use crate::failure::Result;
 /// Make a cluster of many machines, let nodes in, look at it
 ///
 /// Commands that ask the cluster take the directory of one of its nodes: they speak as that node.
-/// What changes the cluster needs the directory of a master.
+/// Commands that change the cluster need the directory of a master.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400

@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// What a replica of each group takes: that which has most.
+/// The size of a replica of each group: the largest one.
 fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
     let mut bytes = BTreeMap::new();
     for (group, size) in status.nodes.iter().flat_map(|node| &node.groups) {

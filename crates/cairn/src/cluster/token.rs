@@ -23,7 +23,7 @@ use crate::output;
 pub struct Args {
     /// The directory of a master
     dir: PathBuf,
-    /// What the new node may be; may be given several times
+    /// A role that the new node may have; may be given several times
     #[arg(long, value_name = "ROLE", required = true)]
     #[arg(value_parser = ["master", "chunkserver", "gateway"])]
     role: Vec<String>,
@@ -56,8 +56,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ThisNode::open(&args.dir, Role::Master)?.loaded.identity.authority().clone()
     };
     let token = JoinToken::new(&authority, addresses, roles, &RealRng)?;
-    let lasts = i64::try_from(Duration::from_secs(args.expires).as_nanos())
-        .map_err(|_| Failure::usage("--expires is too long"))?;
+    let lasts = i64::try_from(Duration::from_secs(args.expires).as_nanos()).map_err(|_| {
+        Failure::usage(format!("--expires {} s is too long: use less", args.expires))
+    })?;
     let expires = Timestamp(RealClock::default().now().0.saturating_add(lasts));
     let grant = token.grant(expires);
     reach::issue(&args.dir, token.id, &grant)?;

@@ -27,7 +27,7 @@ use tokio_rustls::TlsConnector;
 /// Connections that wait to be used again, and for how long.
 const IDLE: usize = 64;
 const IDLE_TIME: Duration = Duration::from_secs(15);
-/// What is sent is read in pieces of this length, bytes.
+/// Bodies are read for sending in pieces of this length, bytes.
 const PIECE: usize = 64 << 10;
 /// Pieces that wait to be sent.
 const PIECES: usize = 4;
@@ -47,7 +47,7 @@ struct Shared {
     idle: Mutex<Vec<(SendRequest<Sent>, Instant)>>,
 }
 
-/// What goes with a request.
+/// The body that is sent with a request.
 pub enum Outgoing<'a> {
     Nothing,
     Bytes(Bytes),
@@ -217,7 +217,7 @@ where
 }
 
 fn late(_: tokio::time::error::Elapsed) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
+    io::Error::new(io::ErrorKind::TimedOut, "the server did not answer in time")
 }
 
 /// With what it comes from, in words.

@@ -24,11 +24,11 @@ use profile::Profile;
 
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 const JSON: &str = "application/json";
-/// What is read of a reply that is not an object, bytes.
+/// The most that is read of a reply that is not an object, bytes.
 const REPLY_BYTES: u64 = 64 << 20;
-/// What is read of why a request failed, bytes.
+/// The most that is read of the reason why a request failed, bytes.
 const FAILURE_BYTES: u64 = 1 << 20;
-/// What a command calls itself.
+/// The name of a command in requests.
 pub const AGENT: &str = concat!("cairn/", env!("CARGO_PKG_VERSION"));
 
 /// Which server, and as whom.
@@ -69,7 +69,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whose certificates are taken.
+    /// The authorities whose certificates are accepted.
     pub fn trust(&self) -> Result<Trust> {
         let Some(path) = &self.ca else { return Ok(Trust::Public) };
         let pem = fs::read(path).map_err(|error| Failure::file(path, &error))?;
@@ -117,7 +117,7 @@ impl Connection {
     }
 }
 
-/// What the environment says; nothing if that is empty.
+/// The value of a variable of the environment; nothing if that is empty.
 fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -207,7 +207,7 @@ impl Server {
     }
 }
 
-/// What a connection ended with, and what to do about it.
+/// The error that ended a connection, and its remedy.
 pub fn in_words(error: &str) -> String {
     let known = [
         ("InvalidContentType", "no TLS is spoken there: begin the address with http://"),
@@ -244,7 +244,7 @@ impl Reply {
     pub fn json<T: DeserializeOwned>(self) -> Result<T> {
         let bytes = self.bytes(REPLY_BYTES)?;
         let read = serde_json::from_slice(&bytes);
-        read.map_err(|error| Failure::new(format!("the server's reply: {error}")))
+        read.map_err(|error| Failure::new(format!("the server's reply cannot be read: {error}")))
     }
 
     /// All of it as text; what is none is replaced.
@@ -258,7 +258,7 @@ impl Reply {
         let read = body.take(limit + 1).read_to_end(&mut bytes);
         match read {
             Ok(read) if read as u64 <= limit => Ok(bytes),
-            Ok(_) => Err(Failure::new(format!("the server's reply: more than {limit} bytes"))),
+            Ok(_) => Err(Failure::new(format!("the server's reply is longer than {limit} bytes"))),
             Err(error) => Err(Failure::new(format!("the server's reply: {error}"))),
         }
     }

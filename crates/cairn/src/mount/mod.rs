@@ -50,8 +50,8 @@ const WORKERS: usize = 4;
 
 /// Mount a store as a file system
 ///
-/// SERVER is the URL of the HTTP door of a `cairn server`, or of a gateway of a cluster: several of
-/// these, with commas between them, if another one is to be used when one is gone. The mount shows
+/// SERVER is the URL of the HTTP door of a `cairn server`, or of a gateway of a cluster. With
+/// several URLs, separated by commas, the mount uses another one when one is gone. The mount shows
 /// the buckets that the user of the access key may see, each as a directory; that user's rights
 /// hold, and mode bits of files besides. Unmount it with `umount MOUNTPOINT`.
 ///
@@ -151,10 +151,15 @@ impl Args {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.node.is_some() && args.places.len() == 2 {
-        return Err(Failure::usage("either SERVER or --node: the node knows its cluster"));
+        return Err(Failure::usage(
+            "SERVER and --node exclude each other: leave out SERVER, since the node knows \
+                its cluster",
+        ));
     }
     if args.low_latency && !rustix::process::geteuid().is_root() {
-        return Err(Failure::usage("--low-latency: only root may keep processors awake"));
+        return Err(Failure::usage(
+            "--low-latency: only root may keep processors awake: run as root, or leave it out",
+        ));
     }
     point::check(args.mount_point(), args.nonempty)?;
     match (args.foreground, args.supervise) {
@@ -243,7 +248,8 @@ async fn serve(
         () = revoked => {
             // That user may not write the dirty data back any more.
             unmount(at, UnmountFlags::DETACH).map_err(|error| Failure::file(at, &error.into()))?;
-            return Err(Failure::new("the credentials of this mount hold no longer: it ends"));
+            return Err(Failure::new("the credentials of this mount have been revoked, so \
+                the mount ends"));
         }
         () = signals.stop(None) => {
             tracing::info!("unmounting");
@@ -263,7 +269,9 @@ async fn serve(
     };
     match served {
         Ok(served) => Ok(served?),
-        Err(_) => Err(Failure::new("the mount ended by itself: mount it again")),
+        Err(_) => {
+            Err(Failure::new("the mount ended unexpectedly: see the log, and mount it again"))
+        }
     }
 }
 
@@ -285,7 +293,7 @@ async fn reach_server(args: &Args) -> Result<Reached> {
     let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
         (Arc::new(RealClock::default()), Arc::new(RealRng));
     let dialer = HttpDialer::new(servers(args)?)?;
-    // What is wrong with the address or the credentials is said now.
+    // An error in the address or the credentials is reported now.
     let user = dialer.user().await?;
     let addresses = dialer.addresses();
     let source = addresses.join(",");
@@ -327,7 +335,12 @@ async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached>
     };
     let mut headers = HeaderMap::new();
     let value = HeaderValue::from_str(authorization.expose());
-    headers.insert(AUTHORIZATION, value.map_err(|_| Failure::new("credentials of odd letters"))?);
+    headers.insert(
+        AUTHORIZATION,
+        value.map_err(|_| {
+            Failure::new("CAIRN_KEY or CAIRN_SECRET has characters that cannot be sent: check them")
+        })?,
+    );
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let user = admit.caller(&headers, Peer { address, tls: false }).await;
     let user = user.map_err(not_admitted)?;
@@ -355,7 +368,9 @@ fn not_mounted(at: &Path, error: &std::io::Error) -> Failure {
 fn not_admitted(refused: Refused) -> Failure {
     match refused {
         Refused::Failed(error) => Failure::from(error),
-        Refused::Credentials => Failure::new("the credentials are not those of a user"),
+        Refused::Credentials => {
+            Failure::new("the credentials are unknown or expired: check CAIRN_KEY and CAIRN_SECRET")
+        }
     }
 }
 

@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the mount says.
+/// The report of the mount.
 pub fn read(at: &Path) -> Result<String> {
     let mut text = vec![0; STATS_BYTES];
     let length = getxattr(at, "user.cairn.stats", &mut text[..]).map_err(|error| match error {

@@ -188,7 +188,9 @@ fn url(url: &str) -> Result<String, String> {
     if fits && url.len() <= 255 {
         return Ok(url.trim_end_matches('/').into());
     }
-    Err(format!("{url:?} is not http://HOST, https://HOST:PORT or the like"))
+    Err(format!(
+        "{url:?} is not a URL of scheme and host: use http://HOST, https://HOST:PORT or the like"
+    ))
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub struct Args {
     log: log::LogArgs,
 }
 
-/// What a gateway may use.
+/// The resources that a gateway may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     pub cache_mib: u64,
@@ -131,7 +131,10 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     let told = cairn_roles::secrets(&node.agent).await?;
     let (Some(seal), Some(links)) = (told.seal.map(Secret::new), told.links.map(Secret::new))
     else {
-        return Err(Failure::new("the master gives no keys to this node"));
+        return Err(Failure::new(
+            "the master gives this node no keys of the cluster: was it joined with the role \
+                gateway?",
+        ));
     };
     let handles = HandleKey::derive(&seal);
     let (seal, links) = (SealKey::new(&seal), LinkKey::new(&links));

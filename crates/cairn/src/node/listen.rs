@@ -23,7 +23,8 @@ impl ListenArgs {
     pub async fn bind(&self) -> Result<(TcpListener, String)> {
         let listen = self.listen;
         let bound = TcpListener::bind(listen).await;
-        let listener = bound.map_err(|error| Failure::new(format!("{listen}: {error}")))?;
+        let listener =
+            bound.map_err(|error| Failure::new(format!("--listen {listen}: {error}")))?;
         let local = listener.local_addr()?;
         match &self.address {
             Some(address) => Ok((listener, address.clone())),

@@ -105,7 +105,7 @@ async fn run_master(args: &Args) -> Result<ExitCode> {
 }
 
 fn ended_alone(reason: String) -> Result<()> {
-    Err(Failure::new(format!("the master stopped: {reason}")))
+    Err(Failure::new(format!("the master stopped: {reason}: start it again")))
 }
 
 /// The keys of the cluster: those in the directory, or, the first time, those of the master that
@@ -116,7 +116,10 @@ async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
         tracing::info!("asking the master that serves for the keys of the cluster");
         let told = cairn_roles::secrets(&node.agent).await?;
         let (Some(seal), Some(authority)) = (told.seal, told.authority) else {
-            return Err(Failure::new("the master that serves gives no keys to this node"));
+            return Err(Failure::new(
+                "the master that serves gives this node no keys of the cluster: was it \
+                    joined with the role master?",
+            ));
         };
         node.directory.keep_authority(&node.loaded.identity, &Secret::new(authority))?;
         if dir.seal_bytes()?.is_none() {
@@ -182,7 +185,7 @@ impl Stored<'_> {
         };
         match tokio::task::block_in_place(|| opened.has_store(self.dir))? {
             true => Ok(opened),
-            false => Err(opened.foreign("has no metadata of this cluster")),
+            false => Err(opened.foreign("holds no metadata of this cluster")),
         }
     }
 }

@@ -46,7 +46,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     sound: bool,
@@ -116,7 +116,10 @@ fn verify_engine(path: &Path, report: &mut Report) -> Result<()> {
     let dir = DataDir::open(path, MetaPlace::Directory)?;
     let disk = FrozenDisk::open(&dir.meta());
     let verified = embedded::verify(&disk, &embedded::Config::default()).map_err(|error| {
-        let text = format!("{}: {error}: restore the metadata", dir.meta().display());
+        let text = format!(
+            "{}: {error}: restore the metadata from a dump (cairn meta load)",
+            dir.meta().display()
+        );
         Failure::new(text)
     })?;
     report.unclean = verified.repaired;
@@ -180,7 +183,7 @@ fn check_secrets(snapshot: &dyn Snapshot, dir: &DataDir, report: &mut Report) ->
         start = [last, &b"\0"[..]].concat().into();
         for (row, value) in &page {
             let id = String::from_utf8_lossy(row.get(2..).unwrap_or_default()).into_owned();
-            // One that cannot be read is a finding of the rows already.
+            // A key that cannot be read is a finding of the rows already.
             let Ok(access_key) = AccessKey::decode(value) else { continue };
             sealed += 1;
             if key.open(&id, &access_key.sealed).is_err() {

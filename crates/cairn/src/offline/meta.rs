@@ -40,8 +40,8 @@ enum Command {
 /// Write one consistent state of all metadata to a file
 ///
 /// Of a running server, asked through its HTTP door as root, unless DIR or a database is named.
-/// Blocks are not part of it: a copy of the metadata fits the blocks as they were at that moment
-/// or later, as long as nothing was collected since; back up the data directory after it.
+/// Blocks are not part of it. A copy of the metadata fits the blocks as they were at that moment or
+/// later, as long as nothing was collected since. So back up the data directory after it.
 #[derive(clap::Args)]
 #[command(allow_missing_positional = true)]
 #[command(after_help = "Examples:
@@ -240,7 +240,7 @@ fn load(args: &LoadArgs) -> Result<()> {
     Ok(())
 }
 
-/// What is done with a dump, and told how far it is.
+/// The use of a dump, which is told how far the reading is.
 type Reading<'a> =
     dyn FnMut(&mut dyn Read, &mut dyn FnMut(u64)) -> cairn_base::Result<Summary> + 'a;
 

@@ -14,8 +14,8 @@ use crate::metadata::MetaArgs;
 /// lost if it is killed instead.
 ///
 /// Without TLS anybody on the way can read what is sent. Beyond this machine that is allowed, as
-/// there may be a proxy or a trusted network, but the server warns of it: S3 clients send no
-/// secret, clients of the HTTP door do.
+/// there may be a proxy or a trusted network. The server warns of it: S3 clients send no secret,
+/// but clients of the HTTP door do.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Environment:
@@ -43,7 +43,7 @@ pub struct Args {
     pub(super) accept_lossy_failover: bool,
     #[command(flatten)]
     pub(super) doors: doors::DoorArgs,
-    /// What an acknowledged write has reached
+    /// The storage that an acknowledged write has reached
     #[arg(long, value_enum, default_value_t = Durability::Sync)]
     pub(super) durability: Durability,
     /// Memory for blocks that are read often, MiB

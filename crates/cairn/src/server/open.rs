@@ -46,7 +46,7 @@ impl Parts {
         let format = Format { cluster: dir.format.cluster_number() };
         let (cluster, _) = master.run(&Caller::system(), format).await?;
         if cluster != dir.format.cluster_number() {
-            return Err(metadata.foreign("is the metadata of another store"));
+            return Err(metadata.foreign("holds the metadata of another store"));
         }
         require_opened(&dir, &master, &seal).await?;
         let Metadata { engine, embedded, .. } = metadata;
@@ -130,7 +130,7 @@ async fn open_both(dir: &DataDir, args: &Args) -> Result<(Metadata, Store)> {
     tracing::info!(blocks = report.blocks, segments = report.segments, "store opened");
     let (metadata, has_store) = metadata?;
     if !has_store && report.blocks > 0 {
-        return Err(metadata.foreign("has no metadata, but there are blocks"));
+        return Err(metadata.foreign("has no metadata, but the directory has blocks"));
     }
     Ok((metadata, blocks))
 }

@@ -156,7 +156,7 @@ async fn due(end: Instant, stop: &mut watch::Receiver<bool>) {
 
 type Answer<R> = Result<Response<R>, Status>;
 
-/// What one peer asks.
+/// The requests of one peer.
 #[derive(Clone)]
 struct Asked {
     control: ControlService,
@@ -172,7 +172,9 @@ impl Asked {
         let pin = controller.keeper.current().pin(node);
         match pin.is_some_and(|pin| roles.iter().any(|role| pin.roles.contains(*role))) {
             true => Ok(controller),
-            false => Err(Error::Denied(format!("node {node} may not {to}"))),
+            false => Err(Error::Denied(format!(
+                "node {node} may not {to}: its roles in the cluster map do not allow it"
+            ))),
         }
     }
 

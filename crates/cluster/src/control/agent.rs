@@ -30,7 +30,7 @@ use crate::wire::{Dial, Peer, Reconnect, Retry, Service, Terms};
 /// Between two beats.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// What a node knows of the others: the map, and until it has one the masters it joined by.
+/// A node's view of the others: the map, and the masters it joined by until it has a map.
 pub struct NodeView {
     known: Vec<KnownNode>,
     map: ArcSwap<ClusterMap>,
@@ -149,7 +149,9 @@ impl Agent {
         let terms = Terms::new(identity.cluster(), identity.node(), role);
         let addresses = loaded.addresses.clone();
         if addresses.is_empty() {
-            return Err(Error::Invalid("the address of no master is known".into()));
+            return Err(Error::Invalid(
+                "the directory names no address of a master: join again with a new token".into(),
+            ));
         }
         let papers = Some(Papers { identity, directory, remembered: Arc::default() });
         Ok(Agent::over(dialer, terms, addresses, papers, view, clock, rng))
@@ -262,7 +264,7 @@ impl Agent {
         self.reconnect.set_addresses(addresses);
     }
 
-    /// Asks the master that serves. What it is asked may be done twice.
+    /// Asks the master that serves. A request may be carried out twice.
     pub async fn call<M: Serialize, R: DeserializeOwned>(
         &self,
         method: Method,
@@ -295,9 +297,9 @@ impl Agent {
         }
     }
 
-    /// A connection of its own to the master that serves, over which recalls come: apart from that
-    /// of this node, so that neither waits for the other, and the end of one is not that of the
-    /// other.
+    /// A connection of its own to the master that serves, over which recalls come. It is apart from
+    /// that of this node, so that neither waits for the other, and the end of one is not that of
+    /// the other.
     ///
     /// # Errors
     /// `Unavailable` if no master serves within `patience`.
@@ -367,7 +369,9 @@ impl MapSource for Agent {
         let map = self.view.map();
         match map.epoch >= epoch {
             true => Ok(map),
-            false => Err(Error::Unavailable(format!("no master has a map of epoch {epoch}"))),
+            false => Err(Error::Unavailable(format!(
+                "no reachable master has the cluster map of epoch {epoch}"
+            ))),
         }
     }
 }
@@ -375,7 +379,7 @@ impl MapSource for Agent {
 /// Takes recalls for the session of this node.
 #[derive(Clone, Default)]
 pub struct Recalls {
-    /// Whose connection they come over, and where they go.
+    /// The session whose connection they come over, and where they go.
     to: Arc<Mutex<Option<UnboundedSender<Bytes>>>>,
 }
 

@@ -93,13 +93,13 @@ impl Controller {
             Method::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
             Method::Extra => self.extra(wire::decode(message)?).await,
             Method::Recall | Method::Vouched | Method::VouchedFrom => {
-                Err(Error::NotImplemented(format!("{method:?} of a master")))
+                Err(Error::NotImplemented(format!("a master does not take the call {method:?}")))
             }
         }
     }
 
-    /// The map, as nobody else may have changed it: a master whose lease has run out does not know
-    /// that, and who follows an old map deletes blocks that it should keep.
+    /// The map, if nobody else can have changed it. A master whose lease has run out does not know
+    /// that, and a node that follows an old map deletes blocks that it should keep.
     fn map(&self) -> Result<Arc<ClusterMap>> {
         let map = self.keeper.current();
         self.master.check_serving()?;
@@ -133,7 +133,7 @@ impl Controller {
     }
 
     fn certify(&self, peer: &PeerInfo) -> Result<Bytes> {
-        let none = || Error::Denied("it has shown no certificate".into());
+        let none = || Error::Denied("the node has shown no certificate".into());
         let shown = peer.authenticated.certificate.as_ref().ok_or_else(none)?;
         let renewed = self.desk.renew(peer.authenticated.node, shown)?;
         Ok(Bytes::copy_from_slice(&renewed))
@@ -157,7 +157,7 @@ impl Controller {
     async fn extra(&self, extra: Extra) -> Result<Bytes> {
         let Extra { group, blocks: candidates } = extra;
         if candidates.len() > EXTRA_BLOCKS {
-            return Err(Error::TooLarge(format!("more than {EXTRA_BLOCKS} blocks")));
+            return Err(Error::TooLarge(format!("a call names more than {EXTRA_BLOCKS} blocks")));
         }
         let free = FreeOrphans { group, candidates, dry_run: false };
         let orphans = self.master.run(&Caller::system(), free).await?;
@@ -268,7 +268,7 @@ impl Controller {
         let edited = self.keeper.edit(|map| {
             for (id, node) in &mut map.nodes {
                 let quiet = silent.get(id).is_some_and(|time| *time >= silence);
-                // One that was up is so until it was silent for long.
+                // A node that was up counts as up until it was silent for long.
                 node.is_up = !quiet && (node.is_up || is_heard.contains(id));
             }
             let is_up = |id: &NodeId| map.nodes.get(id).is_some_and(|node| node.is_up);
@@ -311,7 +311,9 @@ fn says_the_same(known: &cairn_base::map::Node, beat: &Beat) -> bool {
 fn introduce(map: &mut ClusterMap, node: NodeId, beat: &Beat) -> Result<()> {
     const TEXT: usize = 255;
     if beat.address.len() > TEXT || beat.url.len() > TEXT || beat.zone.len() > TEXT {
-        return Err(Error::Invalid(format!("node {node}: an address longer than {TEXT} bytes")));
+        return Err(Error::Invalid(format!(
+            "node {node}: its address, URL or zone is longer than {TEXT} bytes"
+        )));
     }
     let unknown = || Error::NotFound(format!("node {node}"));
     let known = map.nodes.get_mut(&node).ok_or_else(unknown)?;

@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 20;
 pub struct Keeper {
     master: Master,
     current: ArcSwap<ClusterMap>,
-    /// What this node goes by when it lets others in.
+    /// The view that this node uses when it lets others in.
     view: Arc<NodeView>,
 }
 
@@ -40,7 +40,11 @@ impl Keeper {
     /// Reads the map: operations other than edits change it too.
     pub async fn load(&self) -> Result<Arc<ClusterMap>> {
         let row = self.master.read(&Caller::system(), GetMap).await?;
-        let missing = || Error::NotFound("there is no cluster map: cairn cluster init".into());
+        let missing = || {
+            Error::NotFound(
+                "there is no cluster map: make the cluster with `cairn cluster init`".into(),
+            )
+        };
         let map = Arc::new(ClusterMap::decode(&row.ok_or_else(missing)?)?);
         self.offer(Arc::clone(&map));
         Ok(map)
@@ -84,7 +88,7 @@ impl Keeper {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Unavailable("the cluster map changes too fast".into()))
+        Err(Error::Unavailable("the cluster map was changed by others at each attempt".into()))
     }
 }
 
@@ -98,7 +102,9 @@ impl MapSource for Keeper {
         let map = self.current();
         match map.epoch >= epoch {
             true => Ok(map),
-            false => Err(Error::Unavailable(format!("no map of epoch {epoch} yet"))),
+            false => Err(Error::Unavailable(format!(
+                "this master has no cluster map of epoch {epoch} yet"
+            ))),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What nodes and masters say to each other, besides sessions (`cairn_meta::session`, with methods
-//! of their own numbers). Messages are postcard. `docs/protocol.md` lists them.
+//! Messages between nodes and masters, besides sessions (`cairn_meta::session`, with methods of
+//! their own numbers). Messages are postcard. `docs/protocol.md` lists them.
 
 use bytes::Bytes;
 use cairn_auth::Origin;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Blocks in one message about blocks.
 pub const EXTRA_BLOCKS: usize = 500;
 
-/// What can be asked; the number is what crosses the network. 18, 23 and 24 were used.
+/// The calls; the number is what crosses the network. 18, 23 and 24 were used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Method {
@@ -45,11 +45,14 @@ impl Method {
         let all =
             [Recall, Serves, Beat, Map, Secrets, Certify, CaughtUp, Extra, Vouched, VouchedFrom];
         let found = all.into_iter().find(|method| *method as u16 == number);
-        found.ok_or_else(|| Error::NotImplemented(format!("method {number} of a node")))
+        found.ok_or_else(|| {
+            Error::NotImplemented(format!("nodes of this version do not know method {number}"))
+        })
     }
 }
 
-/// Whose message a gateway brings: the user whose credentials the mount has shown there.
+/// The origin of a message that a gateway brings: the user whose credentials the mount has shown
+/// there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Vouched {
     pub user: UserId,

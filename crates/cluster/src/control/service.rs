@@ -1,4 +1,4 @@
-//! What a master answers over connections, whether it serves or stands by.
+//! The answers of a master over connections, whether it serves or stands by.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -83,7 +83,7 @@ impl Service for ControlService {
     }
 }
 
-/// What a node wants.
+/// The request of a node.
 enum Asked {
     /// Something of a session: its own, or that of a mount.
     Session {
@@ -129,7 +129,7 @@ async fn converse(
 ) -> Result<Bytes> {
     let info = peer.info();
     if info.role != Role::Gateway {
-        return Err(Error::Denied(format!("a {} has no session", info.role)));
+        return Err(Error::Denied(format!("a {} has no session; only gateways have", info.role)));
     }
     let from = match mount {
         Some((user, origin)) => host::Peer::mount(user).from(origin),

@@ -38,8 +38,9 @@ pub struct Chunkserver {
     pub(super) pool: Arc<Pool>,
     pub(super) running: Running,
     pub(super) copying: Copying,
-    /// Room for blocks that are being received, one for each place in a chain: who waits for the
-    /// next in its chain waits for room of a later place only, so that no two wait for each other.
+    /// Room for blocks that are being received, one for each place in a chain. A block that waits
+    /// for the next node of its chain waits for room of a later place only, so that no two wait for
+    /// each other.
     pub(super) puts: [Semaphore; CHAIN_NODES],
     pub(super) gets: Arc<Semaphore>,
     pub(super) healed: AtomicU64,
@@ -149,7 +150,8 @@ impl Chunkserver {
                 }
                 _ = ticks.tick() => {
                     if !moved.swap(false, Ordering::Relaxed) {
-                        return Err(Error::Unavailable(format!("idle for {DATA_IDLE:?}")));
+                        return Err(Error::Unavailable(format!("the connection was idle for \
+                            {DATA_IDLE:?}")));
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! What a client knows of the nodes it asks: how much it has asked of each, how long they took, and
+//! A client's record of the nodes it asks: how much it has asked of each, how long they took, and
 //! which failed.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::limits::SUSPECT;
 
-/// What is known of a chunkserver beside the map.
+/// The load of a chunkserver, which the map does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeLoad {
     pub free_bytes: u64,
@@ -77,7 +77,7 @@ impl InFlight {
         waiting(full, self.0.turns.acquire()).await.ok()
     }
 
-    /// What is read from the node until this is dropped.
+    /// Counts a read from the node until it is dropped.
     pub(super) fn reading(&self) -> Timing<'_> {
         Timing::start(&self.0.read)
     }

@@ -1,10 +1,10 @@
-//! The server's side. What a mount asks is asked by its user: where its session is, the caller is
-//! made from who proved to be at the other end here; a mount can say only for which uid and groups
-//! it asks.
+//! The server's side. A mount's requests are made as its user. Where its session is, the caller is
+//! made from the identity proved at the other end here. A mount can say only for which uid and
+//! groups it asks.
 //!
-//! A mount is trusted with nothing: it runs the verbs that POSIX needs and no others, publishes
-//! blocks of its own session only, and reads only blocks that it was told of, in buckets that its
-//! user may read now. What replies and rows show is decided where its session is
+//! A mount is trusted with nothing. It runs the verbs that POSIX needs and no others, and publishes
+//! blocks of its own session only. It reads only blocks that it was told of, in buckets that its
+//! user may read now. The contents of replies and rows are decided where its session is
 //! (`meta/src/mounts.rs`).
 
 use std::future::Future;
@@ -182,11 +182,11 @@ impl MountHost {
         is_near: bool,
     ) -> Result<()> {
         let Principal::User(user) = caller.principal() else {
-            return Err(Error::Denied("a mount of no user".into()));
+            return Err(Error::Denied("a mount needs the credentials of a user".into()));
         };
         let _connected = self.connections.take_now(Party::User(user), 1).ok_or_else(|| {
             let text = format!(
-                "no place for another connection of a mount of this user: there are \
+                "too many connections of mounts of this user: the server takes \
                  {MOUNT_CONNECTIONS}, a quarter of them for other users",
             );
             Error::Unavailable(text)
@@ -225,7 +225,7 @@ impl Service for MountService {
                 PUT => within(service.in_flight("PUT", &peer), service.put_in_room(payload)).await,
                 // They wait, and what they hold is counted nowhere.
                 GET | LOCATE if payload.len() > MOUNT_SHORT_BYTES => {
-                    Err(Error::TooLarge("a request for a block".into()))
+                    Err(Error::TooLarge("a request for a block is longer than it can be".into()))
                 }
                 GET => within(service.in_flight("GET", &peer), service.get(&payload)).await,
                 SPACE => service.space().await,
@@ -293,7 +293,10 @@ impl MountService {
         let user = Party::User(self.user);
         let Some(held) = self.host.held.take_now(user, bytes as u64) else {
             peer.close();
-            return Err(Error::Unavailable("too many requests of this user wait".into()));
+            return Err(Error::Unavailable(
+                "the requests of this user's mounts that wait use all the memory that one user may"
+                    .into(),
+            ));
         };
         let running = shares.take(user, (bytes * MOUNT_ASKED_TIMES) as u64).await;
         Ok(Some([held, running]))
@@ -415,7 +418,7 @@ impl MountService {
             }
             _ => None,
         };
-        let stops = |_| Error::Unavailable("the server stops".into());
+        let stops = |_| Error::Unavailable("the server is stopping".into());
         let room = Arc::clone(&self.line.reads).acquire_owned().await.map_err(stops)?;
         let bytes = self.ask(peer, Method::Read, payload).await?;
         let answer = match wire::decode(&bytes)? {
@@ -496,10 +499,11 @@ impl MountService {
         let (put, data) = split::<Put>(payload)?;
         self.check_session(put.session)?;
         if put.block.session != put.session {
-            return Err(Error::Denied(format!("block {} is of another session", put.block)));
+            return Err(Error::Denied(format!("block {} belongs to another session", put.block)));
         }
         if data.is_empty() || data.len() > limits::BLOCK_BYTES {
-            return Err(Error::Invalid(format!("a block of {} bytes", data.len())));
+            let (len, most) = (data.len(), limits::BLOCK_BYTES);
+            return Err(Error::Invalid(format!("a block of {len} bytes; must be 1 to {most}")));
         }
         let granted = self.host.rights.may_write_somewhere(&self.line.caller).await?;
         let by = (self.user, put.session);
@@ -518,7 +522,12 @@ impl MountService {
         let granted = self.check_read_of(session, block).await?;
         let length =
             end.checked_sub(start).filter(|length| *length as usize <= limits::BLOCK_BYTES);
-        let length = length.ok_or_else(|| Error::Invalid(format!("bytes {start} to {end}")))?;
+        let length = length.ok_or_else(|| {
+            let most = limits::BLOCK_BYTES;
+            Error::Invalid(format!(
+                "bytes {start} to {end} of a block; must be 1 to {most} of them"
+            ))
+        })?;
         let room = self.room(length).await?;
         let bytes = self.host.blocks.read(granted, group, block, start..end).await?;
         Ok(Bytes::from_owner(Held { bytes, _room: room }))
@@ -527,7 +536,7 @@ impl MountService {
     /// Room for so many bytes, until they are sent.
     async fn room(&self, bytes: u32) -> Result<(OwnedSemaphorePermit, Share)> {
         let kib = bytes.div_ceil(1 << 10);
-        let closed = |_| Error::Unavailable("the server stops".into());
+        let closed = |_| Error::Unavailable("the server is stopping".into());
         // That of the connection first: one that reads nothing takes no more than its own.
         let own = Arc::clone(&self.line.unsent).acquire_many_owned(kib).await.map_err(closed)?;
         Ok((own, self.host.unsent.take(Party::User(self.user), bytes.into()).await))
@@ -558,7 +567,9 @@ impl MountService {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Denied(format!("block {block}: open the file again")))
+        Err(Error::Denied(format!(
+            "block {block} is in no file that this mount has read: open the file again"
+        )))
     }
 
     async fn space(&self) -> Result<Bytes> {
@@ -579,7 +590,7 @@ fn refused(error: Error) -> Result<Bytes> {
     wire::encode(&Reply::<()>::Failed(error))
 }
 
-/// What was answered, if it was not refused.
+/// The answer, if it was not refused.
 fn done<T: DeserializeOwned>(answer: &[u8]) -> Result<Option<T>> {
     Ok(match wire::decode(answer)? {
         Reply::Done(done) => Some(done),

@@ -1,5 +1,5 @@
 //! Blocks of a server on the same machine, read from its files: the bytes do not cross a socket.
-//! Whatever goes wrong here, the server is asked for the bytes instead.
+//! After any failure here, the server is asked for the bytes instead.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ const PLACES: usize = 4096;
 const FAILURES: u32 = 4;
 const REST: Duration = Duration::from_secs(10);
 
-/// What is known of the server's files.
+/// The mount's knowledge of the server's files.
 #[derive(Default)]
 pub struct Near {
     state: Mutex<State>,

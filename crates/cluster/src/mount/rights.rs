@@ -1,4 +1,4 @@
-//! What the user of a mount may do in a bucket, as it is now.
+//! The rights of a mount's user in a bucket, as they are now.
 
 use std::collections::HashMap;
 use std::sync::Arc;

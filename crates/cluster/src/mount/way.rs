@@ -1,6 +1,6 @@
 //! The way of one mount to the master that answers its session: it may be in this process, or the
 //! one of a cluster that serves. There each mount has a connection of its own, which ends with the
-//! mount's, and the mount's with it: so the mount attaches again, as a gateway does, whichever of
+//! mount's, and the mount's with it. So the mount attaches again, as a gateway does, whichever of
 //! the two was lost, and no mount waits for the requests of another.
 
 use std::sync::Arc;

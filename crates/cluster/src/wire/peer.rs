@@ -21,7 +21,7 @@ use super::outbox::{Outbox, Payload};
 use super::slots::{Freed, Slots};
 use crate::limits::PAYLOAD_BYTES;
 
-/// Who is at the other end of a connection.
+/// The identity at the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     pub authenticated: Authenticated,
@@ -96,7 +96,7 @@ impl Peer {
     /// peer allows. Dropping the future does not take the request back.
     ///
     /// # Errors
-    /// What the peer answers. `Unavailable` if no answer came in time or the connection ended: its
+    /// The answer of the peer. `Unavailable` if no answer came in time or the connection ended: its
     /// text says whether the outcome is unknown or the request was not sent. `TooLarge`.
     pub async fn call(&self, method: u16, payload: Bytes, timeout: Duration) -> Result<Bytes> {
         Ok(self.attempt(method, payload, timeout).await?)
@@ -131,9 +131,9 @@ impl Peer {
         state.ended.is_none() && state.leaving.is_none() && !state.end_asked
     }
 
-    /// Tells the peer to send no more requests here, because of `reason`. What it sent is still
-    /// answered; the peer ends the connection when it has all answers. Whoever does not want to
-    /// wait for that calls [`Peer::close`] later.
+    /// Tells the peer to send no more requests here, because of `reason`. Its requests are still
+    /// answered; the peer ends the connection when it has all answers. A caller that does not want
+    /// to wait for that calls [`Peer::close`] later.
     pub fn go_away(&self, reason: &Error) {
         let mut state = self.shared.state.lock();
         if state.ended.is_some() {
@@ -157,10 +157,10 @@ impl Peer {
     }
 }
 
-/// What a connection's driver and its callers share.
+/// The state that a connection's driver and its callers share.
 pub(super) struct Shared {
     pub info: PeerInfo,
-    /// What the peer allows to be outstanding.
+    /// The most that the peer allows to be outstanding.
     window: Window,
     calls: Semaphore,
     bytes: Semaphore,
@@ -202,7 +202,7 @@ impl Shared {
             let text = format!("a request of {} bytes, at most {PAYLOAD_BYTES}", payload.len());
             return Err(Error::TooLarge(text));
         }
-        // What exceeds the whole window waits until nothing else is outstanding.
+        // A call that exceeds the whole window waits until nothing else is outstanding.
         let cost = ((HEADER_BYTES + payload.len()) as u32).min(self.window.bytes);
         let (call, bytes) = match (self.calls.try_acquire(), self.bytes.try_acquire_many(cost)) {
             (Ok(call), Ok(bytes)) => (call, bytes),
@@ -225,7 +225,8 @@ impl Shared {
     fn no_room(&self) -> Error {
         let Window { calls, .. } = self.window;
         Error::Unavailable(format!(
-            "{}: {calls} calls or their bytes outstanding for too long; this one was not sent",
+            "{}: {calls} calls, or their bytes, have waited for answers for too long; this \
+                call was not sent",
             self.info
         ))
     }

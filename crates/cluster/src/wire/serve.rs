@@ -56,7 +56,7 @@ type Slot = OwnedSemaphorePermit;
 /// The next connection, once there is a slot for it. Its handshake takes a place of its own when it
 /// begins, and not before.
 async fn next(listener: &dyn Listen, slots: &Arc<Semaphore>) -> Result<(Handshake, Slot)> {
-    let closed = |_| Error::Unavailable("stopped".into());
+    let closed = |_| Error::Unavailable("the node is stopping".into());
     let slot = Arc::clone(slots).acquire_owned().await.map_err(closed)?;
     Ok((listener.accept().await?, slot))
 }
@@ -82,7 +82,7 @@ impl<S: Service> Shared<S> {
             _ = peer.closed() => return Ok(()),
             _ = stop => {}
         }
-        peer.go_away(&Error::Unavailable("this node stops".into()));
+        peer.go_away(&Error::Unavailable("this node is stopping".into()));
         if timeout(self.drain, peer.closed()).await.is_err() {
             tracing::warn!(peer = %peer.info(), "requests unanswered at the stop");
             peer.close();

@@ -1,6 +1,6 @@
 //! The calls of one side that wait for their answers, each in a slot.
 //!
-//! A slot stays taken until its answer has come, also when nobody waits for it any more: so an
+//! A slot stays taken until its answer has come, also when nobody waits for it any more. So an
 //! answer always finds its slot, and the other side never holds more requests than it allows.
 
 use std::task::{Poll, Waker};
@@ -43,7 +43,7 @@ pub struct Slots {
     outstanding: usize,
 }
 
-/// What an answer gives back to the window.
+/// The part of the window that an answer gives back.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     pub calls: usize,
@@ -103,8 +103,7 @@ impl Slots {
         Ok(())
     }
 
-    /// What became of the call `id`, for the one who waits for it; a slot whose answer was taken
-    /// is free.
+    /// The result of the call `id`, for its waiting caller; a slot whose answer was taken is free.
     pub fn poll(&mut self, id: u64, waker: &Waker) -> Poll<Result<Bytes>> {
         let (index, slot) = self.slot(id).expect("who waits has a slot");
         match std::mem::replace(&mut slot.phase, Phase::Free) {

@@ -1,5 +1,5 @@
 //! `golden/` has each message between nodes, and its answer, as text: one file for each method, and
-//! for each that was one. What is new is written down by
+//! for each that was one. New messages are written by
 //! `CAIRN_GOLDEN=write cargo test -p cairn-cluster --test it messages_stay`. Messages of sessions
 //! are those of `cairn-meta`.
 

@@ -332,7 +332,7 @@ async fn what_one_mount_does_is_seen_by_another_at_another_gateway() {
 async fn who_asks_is_who_the_gateway_vouches_for() {
     let world = World::new().await;
     let other = world.mount(OTHER, &["g1"]).await;
-    // Whatever the mount says.
+    // The claims of the mount do not matter.
     for claimed in [Caller::verified(UserId::ROOT), Caller::system(), Caller::verified(OTHER)] {
         let made = other.client.run(&claimed, world.made("a")).await;
         assert!(matches!(made, Err(Error::Denied(_))), "{made:?}");

@@ -32,7 +32,7 @@ fn forged(node: NodeId, role: Role, versions: (u16, u16), refused: Option<&Error
     [&MAGIC[..], &low, &high, &(body.len() as u32).to_le_bytes(), &body].concat()
 }
 
-/// What a hello refuses with.
+/// The refusal in a hello.
 async fn refusal(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<Error> {
     let mut head = [0; 16];
     stream.read_exact(&mut head).await.unwrap();
@@ -143,7 +143,7 @@ async fn who_is_dialed_with_other_versions_is_left_in_words() {
     assert!(matches!(denied, Err(Error::Denied(text)) if text == "not you"));
 }
 
-/// What is read over a connection that was dialed for `protocol`, after a word of this side.
+/// The bytes read over a connection that was dialed for `protocol`, after a word of this side.
 async fn asks_for(protocol: &[u8], node: &Node, address: &str, word: &[u8]) -> Vec<u8> {
     let dialer = TlsDialer::speaking(protocol, node.trust.clone()).unwrap();
     let mut link = dialer.dial(address).await.unwrap();

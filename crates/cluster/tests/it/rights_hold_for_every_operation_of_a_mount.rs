@@ -1,5 +1,5 @@
-//! Every verb, by every method of a session, for every sort of user, at a server and at a gateway:
-//! no reply and no row has anything of what the user may not read.
+//! Every verb is run by every method of a session, for every sort of user, at a server and at a
+//! gateway. No reply and no row has anything that the user may not read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ use crate::support::{denied, ends};
 const LONG: Duration = Duration::from_secs(60);
 /// By which the blocks of the hidden bucket are published.
 const PLANTER: SessionId = SessionId(0xfeed);
-/// What is in the hidden bucket, and its name.
+/// The contents of the hidden bucket, and its name.
 const MARKERS: [&str; 5] = ["MARK-INLINE", "MARK-TARGET", "MARK-XATTR", "MARK-META", "mark-bucket"];
 const IN_A_BLOCK: &[u8] = b"MARK-BLOCK";
 
@@ -264,7 +264,7 @@ impl Raw {
         raw
     }
 
-    /// What it holds would have to be recalled, from nobody.
+    /// Its leases would have to be recalled, from nobody.
     async fn detach(self) {
         let detach = wire::encode(&Detach { session: self.session }).unwrap();
         let answer = self.call(Method::Detach, detach).await.unwrap();
@@ -441,7 +441,7 @@ fn changes(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)
     ]
 }
 
-/// What was found where it must not be, and what was found at all.
+/// Markers found where they must not be, and markers found at all.
 #[derive(Default)]
 struct Findings {
     rows: usize,
@@ -662,7 +662,7 @@ async fn sessions_of_a_user_are_limited() {
     }
     let one_more = SESSIONS_OF_A_USER as u64;
     assert!(!attach(&peer, one_more).await);
-    // One that comes again is no other one.
+    // A session that attaches again is the same one.
     assert!(attach(&peer, 0).await);
     assert!(attach(&host::Peer::mount(UserId(10)), one_more).await);
     let detach = Detach { session: SessionId(0x4000) };

@@ -1,4 +1,4 @@
-//! Looking at this machine. What is not there or may not be read is left out.
+//! Looking at this machine. Files that are missing or may not be read are left out.
 
 #[deny(clippy::indexing_slicing)]
 mod cgroup;

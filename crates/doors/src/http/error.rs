@@ -96,7 +96,7 @@ fn status_of(error: &Error) -> StatusCode {
     }
 }
 
-/// The reply to a request that failed. Who came without credentials is asked for some where it
+/// The reply to a request that failed. A caller without credentials is asked for some where it
 /// would be denied.
 pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
     match failure {
@@ -125,8 +125,10 @@ pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
 fn store(error: &Error, id: &str) -> Response<Body> {
     let status = status_of(error);
     let text = match error {
-        Error::Corrupt { .. } => "stored bytes do not check out; see the server's log".to_owned(),
-        Error::Io(_) => "input/output error; see the server's log".to_owned(),
+        Error::Corrupt { .. } => {
+            "stored bytes fail their checksum: see the server's log".to_owned()
+        }
+        Error::Io(_) => "an input/output error of the server: see its log".to_owned(),
         other => other.to_string(),
     };
     // That a feature is not there is nothing that went wrong here.

@@ -119,7 +119,10 @@ impl Inner {
         let path = uri.path();
         let token = path.strip_prefix(link::PATH);
         if token.is_none() && !["/healthz", "/metrics"].contains(&path) {
-            return Err(Error::NotFound("this path: here are only files with a link".into()).into());
+            return Err(Error::NotFound(
+                "this path: this door serves only links of redirects".into(),
+            )
+            .into());
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Failure::Method { allow: METHODS });
@@ -179,7 +182,7 @@ impl Source for Linked {
     fn validators(&self, etag: &str, headers: &mut HeaderMap) {
         headers.insert(ETAG, headers::quoted(etag));
         headers.insert(LAST_MODIFIED, headers::http_date(self.link.modified));
-        // What a page links to must not learn under which link it was fetched.
+        // A site that a page links to must not learn under which link the page was fetched.
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         if let Some(value) = self.link.headers.get(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, value.clone());

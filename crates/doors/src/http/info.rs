@@ -52,7 +52,7 @@ impl Where {
     }
 }
 
-/// Who links to what, for an object whose links `maker` makes.
+/// The links of an object's blocks, as `maker` makes them.
 pub async fn info(
     maker: &Maker<'_>,
     object: &Object,
@@ -62,7 +62,9 @@ pub async fn info(
     let as_xml = wants_xml(query, headers)?;
     let Some(layout) = object.layout(limits::INFO_EXTENTS).await? else {
         let most = limits::INFO_EXTENTS;
-        return Err(Error::TooLarge(format!("download-info: more than {most} blocks")));
+        return Err(Error::TooLarge(format!(
+            "download-info: the object has more than {most} blocks: download it without"
+        )));
     };
     let etag = object.etag();
     let whole = maker.link(layout.clone(), etag.clone()).and_then(Where::new);

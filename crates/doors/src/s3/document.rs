@@ -7,7 +7,7 @@ use s3s::{Body, S3Error};
 use super::error::SIZE;
 use super::xml::{DECLARATION, escape};
 
-/// What a document says beside code and message.
+/// The fields of a document beside code and message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Field {
     Key,
@@ -66,7 +66,7 @@ const DOCUMENTS: &[(&str, &str, &[Field])] = &[
     ("EntityTooSmall", "Your proposed upload is smaller than the minimum allowed size", &[]),
 ];
 
-/// What of a request its error document tells.
+/// The parts of a request that its error document tells.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     pub(super) resource: String,

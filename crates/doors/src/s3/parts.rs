@@ -27,7 +27,7 @@ impl Parts {
         self.headers.contains_key(EXPECT)
     }
 
-    /// What an error document tells of this request.
+    /// The parts that an error document tells of this request.
     pub(super) fn told(&self) -> Told {
         let mut names = self.headers.keys().map(HeaderName::as_str);
         let of_source = names.any(|name| name.starts_with("x-amz-copy-source-if-"));

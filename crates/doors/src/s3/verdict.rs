@@ -1,4 +1,4 @@
-//! Who sent a request, decided before anything else about it is.
+//! The sender of a request, decided before anything else about the request is.
 //!
 //! This is the only place where a request becomes a [`Caller`], and where the [`Mode`] its body is
 //! read in is made.
@@ -22,7 +22,7 @@ const STREAMING_SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 const STREAMING_SIGNED_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
 const STREAMING_UNSIGNED_TRAILER: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 
-/// What was found.
+/// The result.
 pub(super) struct Verdict {
     pub(super) caller: Caller,
     pub(super) mode: Mode,
@@ -43,7 +43,7 @@ impl Verifier {
         Verifier { admit, clock, region, keys: KeyCache::new(1024) }
     }
 
-    /// What a request claims, as far as that can be told from the request alone.
+    /// A request's claim, as far as it can be told from the request alone.
     pub(super) fn claim(&self, request: &Request<'_>) -> S3Result<Option<Claim>> {
         Claim::parse(request, self.clock.now(), &self.region)
     }
@@ -208,7 +208,10 @@ fn mode(word: &str, signer: Option<ChunkSigner>) -> S3Result<Mode> {
         STREAMING_UNSIGNED_TRAILER => Ok(chunked(None, true)),
         STREAMING_SIGNED | STREAMING_SIGNED_TRAILER => match signer {
             Some(signer) => Ok(chunked(Some(signer), word == STREAMING_SIGNED_TRAILER)),
-            None => Err(refuse(S3ErrorCode::AccessDenied, "signed chunks of an unsigned request")),
+            None => Err(refuse(
+                S3ErrorCode::AccessDenied,
+                "the request has signed chunks, but is not signed itself",
+            )),
         },
         _ if word.starts_with("STREAMING-AWS4-ECDSA") => {
             Err(not_implemented("only AWS4-HMAC-SHA256 is implemented"))

@@ -126,7 +126,7 @@ fn connections_that_are_silent_make_way() {
         assert!(begun.elapsed() < Duration::from_secs(60), "all are answered");
         let mut connection = client.connect();
         connection.send(&client.head("GET", "/healthz", &[], None));
-        // One that a busy machine keeps from sending in time is silent, too.
+        // A stranger that a busy machine keeps from sending in time is silent, too.
         answered += u32::from(connection.try_reply("GET").is_some_and(|reply| reply.status == 200));
     }
 }

@@ -227,7 +227,7 @@ impl Mode {
     }
 }
 
-/// What is not as it should be.
+/// The part that is wrong.
 #[derive(Clone, Default)]
 pub struct Lie {
     pub algorithm: Option<&'static str>,

@@ -35,7 +35,7 @@ impl Weighter<Bytes, Slot> for Weigh {
     }
 }
 
-/// What a reader finds.
+/// The result of a look into the cache.
 pub enum Cached {
     Row(Option<Bytes>),
     /// Changed by a batch after the one asked for.

@@ -50,12 +50,17 @@ impl DelegateOp {
         };
         let quotas = found[3].as_ref().map(Usage::decode).transpose()?.unwrap_or_default();
         if !is_so || quotas.quota_objects > 0 || quotas.quota_bytes > 0 {
-            return Err(Error::Conflict(format!("inode {directory} is not delegated")).into());
+            return Err(
+                Error::Conflict(format!("inode {directory} cannot be delegated now")).into()
+            );
         }
         let (start, end) = keys::entries_from(directory, b"");
         let entries = view.scan(&start, &end, DELEGATED_ENTRIES + 1)?;
         if entries.len() > DELEGATED_ENTRIES {
-            return Err(Error::TooLarge(format!("entries of inode {directory}")).into());
+            return Err(Error::TooLarge(format!(
+                "inode {directory} has more than {DELEGATED_ENTRIES} entries"
+            ))
+            .into());
         }
         self.entries = entries.into_iter().map(|(key, _)| key).collect();
         Ok(rows.into_iter().zip(found).take(3).collect())

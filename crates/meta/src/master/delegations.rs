@@ -1,10 +1,10 @@
 //! Directories that one session fills by itself: docs/decisions/0016.
 //!
 //! While a session holds a directory, nobody else sees its tally or its entries, nor changes its
-//! inode or the bucket that it is in: an operation of somebody else that would is put off, before
-//! it has any effect, and the session is asked to give the directory back. It does so when all that
-//! it has done there by itself has run. What it made is known to nobody else before that, and what
-//! it does by itself changes nothing else.
+//! inode or its bucket. Such an operation of another session is put off, before it has any effect,
+//! and the holder is asked to give the directory back. It does so when all that it has done there
+//! by itself has run. Inodes that it made are known to nobody else before that, and its posted
+//! operations change nothing else.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -29,7 +29,7 @@ pub struct Delegations {
     /// Directories that a session made and nobody else has looked into.
     fresh: HashMap<Ino, SessionId>,
     held: BTreeMap<Ino, Held>,
-    /// Those that were not asked for, by the numbers of their delegations.
+    /// Delegations whose return was not requested, by their numbers.
     unasked: BTreeMap<u64, Ino>,
     /// The files that were made by themselves in those that are held, with the directories.
     files: HashMap<Ino, Ino>,
@@ -37,7 +37,7 @@ pub struct Delegations {
     unasked_files: usize,
     /// How many were ever held.
     last: u64,
-    /// What the operation that runs now met.
+    /// The delegations that the operation that runs now met.
     met: RefCell<Met>,
     unsettled: Arc<Unsettled>,
     asked: Arc<Asked>,
@@ -134,8 +134,8 @@ impl Delegations {
         *self.met.get_mut() = Met::default();
     }
 
-    /// What an operation of `by` has to wait for that has run, and would make these changes, if
-    /// anything: one of several. If it need not wait, it is over.
+    /// The session that an operation of `by`, which has run and would make these changes, has to
+    /// wait for, if any: one of several. If it need not wait, it is over.
     pub fn obstacle(
         &mut self,
         changes: &Changes,
@@ -177,7 +177,7 @@ impl Delegations {
         }
     }
 
-    /// Whether nobody but a session knows the inodes, entries and tallies among these rows: they
+    /// Whether nobody but a session knows the inodes, entries and tallies among these rows. They
     /// are of directories that it holds, or of files that it made there by itself, `made` just now.
     pub fn are_own<'a>(
         &self,
@@ -216,7 +216,7 @@ impl Delegations {
         self.ask(directory)
     }
 
-    /// What to ask a session for so that it gives back all that it holds.
+    /// The directories to ask a session for so that it gives back all that it holds.
     pub fn ask_for_all(&mut self, session: SessionId) -> Vec<Ask> {
         let of = self.held.iter().filter(|(_, held)| held.session == session);
         let directories: Vec<Ino> = of.map(|(directory, _)| *directory).collect();

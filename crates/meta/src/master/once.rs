@@ -35,8 +35,8 @@ pub struct Once<'a> {
     pub released: Vec<Bytes>,
     /// Whether rows that it changed are leased with the reply.
     pub lease: bool,
-    /// Whether it is answered when it has run, if it may be: the session runs it again if it is
-    /// lost, and gives the number of the inode that it made.
+    /// Whether it is answered when it has run, if that is allowed. Then the session runs it again
+    /// if it is lost, and gives the number of the inode that it made.
     pub hasty: bool,
     pub ino: Option<Ino>,
     /// When the session ran it by itself, if it did.
@@ -47,10 +47,10 @@ pub struct Once<'a> {
     pub to_mount: bool,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 pub struct Executed {
     pub reply: Result<Bytes>,
-    /// What it changed, where that is leased.
+    /// The rows that it changed, where those are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
     /// The inode that it made.
     pub ino: Option<Ino>,
@@ -229,7 +229,7 @@ impl Op for OnceOp {
     }
 
     fn grant(&mut self) -> Option<Grant> {
-        // Who was answered already gets no rows any more.
+        // A caller that was answered already gets no rows any more.
         self.sender.as_ref()?;
         let keys: Vec<Bytes> = self.rows.iter().map(|(key, _)| key.clone()).collect();
         (!keys.is_empty()).then_some(Grant { session: self.session, keys })

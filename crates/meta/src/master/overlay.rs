@@ -30,7 +30,7 @@ struct Order {
     unsorted: Vec<Bytes>,
 }
 
-/// What one batch put in.
+/// The rows that one batch put in.
 struct Tally {
     batch: u64,
     rows: usize,
@@ -58,8 +58,8 @@ impl Overlay {
         self.bytes
     }
 
-    /// Who changed a row in a batch after `durable`, and was answered early; `Some(None)` if it was
-    /// not, `None` if the row was not changed since.
+    /// The session that changed a row in a batch after `durable`, and was answered early;
+    /// `Some(None)` if it was not, `None` if the row was not changed since.
     pub fn changed_by(&self, key: &Bytes, durable: u64) -> Option<Option<SessionId>> {
         self.rows.get(key).filter(|pending| pending.batch > durable).map(|pending| pending.by)
     }

@@ -180,7 +180,7 @@ fn on_rows(
     }
 }
 
-/// What came of an operation on a snapshot, and the rows it read one by one.
+/// The result of an operation on a snapshot, and the rows it read one by one.
 struct Snapped {
     batch: u64,
     rows: Rows,
@@ -197,7 +197,7 @@ fn on_snapshot(engine: &dyn Engine, mut context: Context, verb: &dyn AnyVerb) ->
         Ok(reply) => Ok(reply),
         Err(Stop::Fail(error)) => Err(error),
         Err(Stop::Miss) => Err(source.failed.take().unwrap_or_else(|| {
-            Error::Invalid(format!("{} stops for want of nothing", verb.name()))
+            Error::Invalid(format!("operation {} stopped without missing a row", verb.name()))
         })),
     };
     Ok(Snapped { batch, rows: source.rows.take(), result })

@@ -49,7 +49,7 @@ impl LeasedRead {
                 shown.rows(&mut self.rows, false)?;
                 Err(missing)
             }
-            // Who is denied something gets no rows of it.
+            // A caller that is denied something gets no rows of it.
             Err(stop) => {
                 self.rows.clear();
                 Err(stop)

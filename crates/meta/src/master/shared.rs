@@ -1,4 +1,4 @@
-//! What all threads of a master share.
+//! The state that all threads of a master share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -59,7 +59,7 @@ pub struct Shared {
     pub asked: Arc<Asked>,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
-    /// What it takes to answer from memory, if anything.
+    /// The lease that is needed to answer from memory, if any.
     lease: Option<Arc<Lease>>,
     failure: OnceLock<String>,
     failed: Watched<bool>,
@@ -168,7 +168,7 @@ impl Shared {
         self.failed.set(true);
     }
 
-    /// What an operation is told that gets no other answer.
+    /// The error for an operation that gets no other answer.
     pub fn gone(&self) -> Error {
         Error::Unavailable(match self.failure() {
             Some(reason) => reason.to_owned(),

@@ -1,7 +1,7 @@
 //! The cluster map and join tokens.
 //!
-//! What a change of the map means is decided by those who make it (`cluster`); here is seen to it
-//! that it follows the map that they had before them, and that it is a map.
+//! The meaning of a change of the map is decided by the code that makes it (`cluster`). Here it is
+//! checked that the change follows the map that was there before, and that it is a map.
 
 use bytes::Bytes;
 use cairn_base::map::Node;
@@ -126,7 +126,7 @@ impl Verb for RedeemToken {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<NodeId, Stop> {
         let key = keys::join_token(self.id);
         view.get_all(&[key.clone(), keys::map()])?;
-        let unknown = || Error::Denied("join token: it is not known here".into());
+        let unknown = || Error::Denied("join token: this cluster did not issue it".into());
         let Grant { mut grant, unknown: kept } = load::<Grant>(view, &key)?.ok_or_else(unknown)?;
         let roles = Roles::from_bits(self.roles);
         let hash = TokenHash::from_bytes(self.hash);
@@ -137,7 +137,10 @@ impl Verb for RedeemToken {
         let former = load_map(view)?;
         let former = former.ok_or_else(|| Error::Invalid("there is no cluster map".into()))?;
         if former.nodes.values().any(|node| node.pin.key == applicant.key) {
-            return Err(Error::Exists("a node with this key has joined before".into()).into());
+            return Err(Error::Exists(
+                "a node with this key has joined before: join from a new directory".into(),
+            )
+            .into());
         }
         let mut map = former.clone();
         let node = NodeId(map.next_node);

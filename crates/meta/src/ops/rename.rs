@@ -13,7 +13,7 @@ use super::rmdir::check_empty;
 use crate::rows::{Entry, Inode};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// What becomes of something that has the new name already.
+/// The treatment of an entry that has the new name already.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum RenameMode {
     /// It goes, if it may be replaced: a file by a file, an empty directory by a directory.
@@ -104,7 +104,8 @@ fn check_move(
         above = parent;
         parent = load_inode(view, above)?.parent;
     }
-    Err(Error::Invalid("a directory cannot move into itself or below".into()).into())
+    Err(Error::Invalid("a directory cannot be moved into itself or a directory below it".into())
+        .into())
 }
 
 /// Removes what has the new name, if POSIX lets the moved thing replace it.

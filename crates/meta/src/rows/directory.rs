@@ -46,7 +46,7 @@ impl Row for Entry {
     }
 }
 
-/// What of a directory changes with every child: the row `t <ino>`.
+/// The properties of a directory that change with every child: the row `t <ino>`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Entries of all kinds.
@@ -100,7 +100,7 @@ pub enum SessionState {
 pub struct Session {
     pub state: SessionState,
     pub started: Timestamp,
-    /// Who alone may attach it; 0 for the process that the master is in.
+    /// The node that alone may attach it; 0 for the process that the master is in.
     pub owner: u64,
     pub unknown: Vec<u8>,
 }
@@ -212,7 +212,7 @@ impl Row for Slot {
     }
 }
 
-/// What is to be drained, and how.
+/// The thing to be drained, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Drain {
     /// A body nobody refers to any more: free its blocks, drop its references, delete its rows.

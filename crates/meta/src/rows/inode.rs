@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Acl, FORMAT, ObjectAttributes, Row, array, narrow, unexpected, unzigzag, zigzag};
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Kind {
     #[default]
@@ -83,12 +83,12 @@ pub struct Inode {
     pub content: Content,
     /// How many extended attributes its `x` rows hold.
     pub xattr_count: u32,
-    /// Who may do what beyond the mode; there is none where the mode says it all. Its owner, mask
-    /// and others are those of the mode.
+    /// The rights beyond the mode; there is no list where the mode says it all. Its owner, mask and
+    /// others are those of the mode.
     pub acl: Option<Box<Acl>>,
     /// Of a directory: the list that what is made in it begins with.
     pub default_acl: Option<Box<Acl>>,
-    /// What S3 and HTTP know of it beyond POSIX.
+    /// The attributes of S3 and HTTP beyond POSIX.
     pub object: Option<Box<ObjectAttributes>>,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,

@@ -66,7 +66,7 @@ impl Connection {
         found.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 
-    /// What comes of `work`, which began at `began`, or why whoever waits for it is to wait no
+    /// The result of `work`, which began at `began`, or the reason why its caller must wait no
     /// longer.
     pub async fn in_time<R>(
         &self,

@@ -17,7 +17,7 @@ use super::slots::Taken;
 /// Beyond so many the master is asked what is durable.
 const MANY: usize = 256;
 
-/// One of them.
+/// A kept operation.
 pub struct Kept {
     pub operation: Arc<Operation>,
     /// Kept as well: the master finds by it that the operation has run.
@@ -46,7 +46,7 @@ impl Kept {
         let posted = RunPosted { session, operations };
         let answer =
             call::<_, Vec<Result<Executed, Error>>>(link, Method::RunPosted, &posted).await?;
-        let nothing = || Err(Error::Invalid("an answer to nothing".into()));
+        let nothing = || Err(Error::Invalid("the master sent no answer for the operation".into()));
         Ok(answer.map(|mut ran| ran.pop().unwrap_or_else(nothing)))
     }
 }
@@ -60,7 +60,7 @@ impl State {
     }
 }
 
-/// What is kept, in the order in which it was executed.
+/// The kept operations, in the order in which they were executed.
 #[derive(Default)]
 pub struct Keeper {
     state: Mutex<State>,
@@ -92,7 +92,8 @@ impl Keeper {
         (state.attachment, std::mem::take(&mut state.kept).into_values().collect())
     }
 
-    /// What could not be sent again, or was and is no more known to have been executed.
+    /// Puts back operations that could not be sent again, or were and are no more known to have
+    /// been executed.
     pub fn put_back(&self, rest: impl Iterator<Item = Arc<Kept>>) {
         let mut state = self.state.lock();
         let kept = std::mem::take(&mut state.kept).into_values().chain(rest);
@@ -169,7 +170,7 @@ impl Keeper {
     ) -> Result<Reply<ReadReply>, Lost> {
         if let Reply::Done(Executed { serial, ino, progress, .. }) = &answer {
             if *serial > 0 && !self.keep(attachment, *serial, ran, *ino) {
-                return Err(Lost("another master may not know of it".into()));
+                return Err(Lost("the master may have been replaced meanwhile".into()));
             }
             self.note(attachment, *progress);
         }
@@ -184,7 +185,7 @@ impl Keeper {
         }
     }
 
-    /// What the master of an attachment says of them.
+    /// Takes note of the progress that the master of an attachment reports.
     pub fn note(&self, attachment: u64, progress: Progress) {
         let mut state = self.state.lock();
         if state.attachment != attachment {

@@ -1,4 +1,4 @@
-//! What a session and a master say to each other.
+//! Messages between a session and a master.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// How long a session lives without renewal, by default.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// What can be asked of a master; the number is what crosses the network, where those of
-/// `cairn_cluster::control` do so as well.
+/// The calls to a master; the number is what crosses the network, together with those of
+/// `cairn_cluster::control`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Method {
@@ -62,7 +62,9 @@ impl Method {
             14 => Ok(Method::Delegate),
             15 => Ok(Method::RunPosted),
             25 => Ok(Method::GiveBack),
-            other => Err(Error::NotImplemented(format!("method {other} of a master"))),
+            other => Err(Error::NotImplemented(format!(
+                "masters of this version do not know method {other}"
+            ))),
         }
     }
 }
@@ -130,7 +132,7 @@ pub struct Read {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ReadReply {
     pub reply: Result<Bytes>,
-    /// What it was made of or changed, where it is leased.
+    /// The rows that it was made of or changed, where those are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
 }
 
@@ -156,8 +158,8 @@ pub struct Change {
     pub released: Vec<Bytes>,
 }
 
-/// Runs a verb as [`Change`] does, or as [`Run`] where nothing was let go of, and is answered when
-/// it has run: the session keeps it until it is durable, and sends it again after it attached.
+/// Runs a verb as [`Change`] does, or as [`Run`] where nothing was released, and is answered when
+/// it has run. The session keeps it until it is durable, and sends it again after it attached.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Execute {
     pub change: Change,
@@ -168,7 +170,7 @@ pub struct Execute {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Executed {
     pub reply: Bytes,
-    /// What it changed, where it is leased.
+    /// The rows that it changed, where those are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
     /// The inode that it made.
     pub ino: Option<Ino>,
@@ -194,7 +196,7 @@ pub struct Delegated {
     pub number: u64,
     /// The keys of all its entries.
     pub entries: Vec<Bytes>,
-    /// What an operation needs that fills it, leased.
+    /// The rows that an operation needs that fills it, leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
 }
 
@@ -206,7 +208,7 @@ pub struct RunPosted {
     pub operations: Vec<Posted>,
 }
 
-/// One of them.
+/// A posted operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Posted {
     pub execute: Execute,
@@ -229,7 +231,7 @@ pub struct Flush {
     pub serial: u64,
 }
 
-/// What became of operations that were executed.
+/// The progress of operations that were executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
     /// Those up to this serial are durable, or came to nothing.

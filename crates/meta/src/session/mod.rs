@@ -13,7 +13,7 @@
 //!                ─── Renew, every third of a lease ►
 //! ```
 //!
-//! What is sent is defined here, and carried by whoever implements [`Link`] and [`Dialer`]. The
+//! The messages are defined here, and carried by implementors of [`Link`] and [`Dialer`]. The
 //! promise: a row in [`client`] is what the master would answer now, or the row is not used. It
 //! rests on three things. The executor grants and recalls in the order of operations
 //! (`master/leases.rs`). A change is acknowledged only when those who hold it have let go. And who

@@ -79,7 +79,7 @@ impl Step {
     }
 }
 
-/// What a caller hears that waits no longer for an answer.
+/// The error for a caller that waits no longer for an answer.
 pub fn unanswered(is_sent: bool, why: &str) -> Error {
     let what = if is_sent { "outcome unknown" } else { "not done" };
     Error::Unavailable(format!("{what}: {why}"))

@@ -1,4 +1,4 @@
-//! Who is shown which rows.
+//! The rows that each user is shown.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ fn that_there_is_no_inode_is_kept_by_no_mount() {
     }
 }
 
-/// Whatever a mount keeps of the root, those who make buckets or lock it do not wait for.
+/// Clients that make buckets or lock the root do not wait, whatever a mount keeps of it.
 #[test]
 fn what_buckets_change_of_the_root_is_kept_by_no_mount() {
     let mut all = rows(Visibility::Public);

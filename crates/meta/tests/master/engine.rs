@@ -13,7 +13,7 @@ pub type Rows = BTreeMap<Bytes, Bytes>;
 type Plan = Box<dyn Fn(u64) -> Fate + Send + Sync>;
 type Witness = Box<dyn Fn(&Rows) + Send + Sync>;
 
-/// What happens to a commit.
+/// The fate of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Fine,
@@ -77,7 +77,7 @@ impl TestEngine {
         self.state.lock().held = true;
     }
 
-    /// Those that wait go on, and later ones do not wait.
+    /// Commits that wait go on, and later ones do not wait.
     pub fn release(&self) {
         self.state.lock().held = false;
         self.changed.notify_all();

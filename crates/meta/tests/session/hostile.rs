@@ -171,7 +171,7 @@ impl Mount {
         wire::decode(&self.leased(verb).await.reply.unwrap()).unwrap()
     }
 
-    /// What it is told, and may keep.
+    /// The answer to it, which it may keep.
     async fn leased<V: WireVerb>(&mut self, verb: V) -> ReadReply {
         let (session, caller) = (self.session, root().to_relayed());
         let fields = wire::encode(&verb).unwrap();
@@ -224,7 +224,7 @@ impl Mount {
         RunPosted { session: self.session, operations }
     }
 
-    /// What becomes of an operation that it has run by itself.
+    /// The outcome of an operation that it has run by itself.
     async fn run_posted(&mut self, posted: &RunPosted) -> Result<Executed> {
         // Time stands still: no session ends.
         let ran = self.ask::<_, Vec<Result<Executed>>>(Method::RunPosted, posted);

@@ -47,7 +47,7 @@ async fn doors_beside_the_master_wait_too() {
     let verb = || GetBucket { name: "none".into() };
     assert!(meta.read_now(&caller(), &verb()).is_none());
     assert!(timeout(Duration::from_millis(50), meta.read(&caller(), verb())).await.is_err());
-    // What the store does by itself goes on: sessions come by it.
+    // The store's own work goes on: sessions come by it.
     meta.read(&system, ListSessions { after: None, limit: 9 }).await.unwrap();
 
     while !sessions.opened_now() {

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 /// The lease of sessions in these tests.
 pub const LEASE: Duration = Duration::from_millis(800);
 
-/// What can be reached: whoever serves, and whether messages of a peer arrive.
+/// The reachable parts: the master that serves, and whether messages of a peer arrive.
 pub struct Net {
     pub engine: Arc<Memory>,
     /// The disk of the master that serves.
@@ -45,7 +45,7 @@ pub struct Net {
 pub struct Cut {
     /// No message passes, in no direction.
     pub silent: AtomicBool,
-    /// Whoever dials is told that its credentials are refused.
+    /// A client that dials is told that its credentials are refused.
     pub refused: AtomicBool,
     /// Of so many calls one loses its answer, and the connection with it; 0 is never.
     pub lose_one_in: AtomicU64,
@@ -107,7 +107,7 @@ impl Net {
         self.client_with(peer, client::Config::default()).await
     }
 
-    /// One that is told that things are done when they have run.
+    /// A client that is told that things are done when they have run.
     pub async fn hasty_client(self: &Arc<Net>, peer: u64) -> (Client, Arc<Cut>) {
         self.client_with(peer, client::Config { hasty: true, ..client::Config::default() }).await
     }
@@ -123,7 +123,7 @@ impl Net {
     }
 }
 
-/// What a master commits to.
+/// The disk that a master commits to.
 pub struct Disk {
     engine: Arc<Memory>,
     state: Mutex<DiskState>,

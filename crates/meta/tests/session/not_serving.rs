@@ -54,7 +54,7 @@ impl Engine for Leased {
     }
 }
 
-/// What a master is asked, all that it answers from memory among it.
+/// The requests to a master, among them all that it answers from memory.
 struct Rig {
     master: Master,
     sessions: Arc<Sessions>,

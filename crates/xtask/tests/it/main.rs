@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use xtask::arrows::Sources;
+use xtask::errors::in_text;
 use xtask::floors::{check_module, check_sources, floors};
 use xtask::supply::{check_metadata, is_allowed};
 use xtask::tidy::{check, check_manifest, check_text};
@@ -138,4 +139,42 @@ fn a_dependency_that_no_path_begins_with_is_found() {
     assert_eq!(unused(&packages, text), ["serde", "time"]);
     let in_tests = "#[cfg(test)]\nmod tests { use serde::Serialize; use time; }";
     assert_eq!(unused(&packages, in_tests), ["http-body", "md-5"]);
+}
+
+#[test]
+fn texts_of_errors_are_found_and_other_texts_are_not() {
+    let source = r#"
+        use std::fmt; // Error::Invalid("in a comment")
+        fn open(name: &str) -> Result<File> {
+            tracing::warn!(name, "a line of the log");
+            let bad = |why: &str| Error::Invalid(format!("{name}: {why}"));
+            let found = "a text of its own";
+            if name.is_empty() {
+                return Err(bad("it is \
+                    empty"));
+            }
+            find(name).ok_or_else(|| Error::NotFound(format!("file {name}")))?;
+            assert!(found.len() > 1, "a text of an assertion");
+            Err(Error::Corrupt { what: "its head".into(), got: 3 })
+        }
+        impl fmt::Display for ReadError {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "cannot read {}", self.0)
+            }
+        }
+        impl fmt::Display for Name { fn fmt(&self) { write!(f, "name {}", self.0) } }
+        fn late() -> io::Error { io::Error::other("too late") }
+        #[cfg(test)]
+        mod tests { fn f() { Error::Invalid("in a test") } }
+    "#;
+    let found: Vec<String> = in_text(source).iter().map(ToString::to_string).collect();
+    let expected = [
+        "5: [Error::Invalid] {name}: {why}",
+        "8: [bad] it is empty",
+        "11: [Error::NotFound] file {name}",
+        "13: [Error::Corrupt] its head",
+        "17: cannot read {}",
+        "21: [Error::other] too late",
+    ];
+    assert_eq!(found, expected);
 }

@@ -70,7 +70,7 @@ impl<'a> Lab<'a> {
         Ok(path)
     }
 
-    /// What has ended by itself until now.
+    /// The processes that have ended unexpectedly until now.
     pub fn fallen(&self) -> Vec<String> {
         self.fallen.borrow().clone()
     }

@@ -1,4 +1,4 @@
-//! What a door is: its options, how it is bound, and what it has behind it.
+//! A door: its options, how it is bound, and what it has behind it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,13 +39,13 @@ pub struct DoorArgs {
     pub(super) domain: Vec<String>,
     #[command(flatten)]
     pub(super) nfs: NfsArgs,
-    /// What becomes of S3 storage classes other than STANDARD that clients ask for: refused, or
-    /// taken and kept as STANDARD
+    /// The treatment of S3 storage classes other than STANDARD: refused, or taken and kept as
+    /// STANDARD
     #[arg(long, value_name = "refuse|standard", value_parser = storage_classes)]
     #[arg(default_value = "refuse")]
     pub(super) s3_storage_classes: Classes,
-    /// What becomes of the bucket ACL public-read, which lets anybody list a bucket at S3, and read
-    /// all its objects here: refused, or accepted
+    /// The treatment of the bucket ACL public-read, which lets anybody list a bucket at S3, and
+    /// read all its objects here: refused, or accepted
     #[arg(long, value_name = "refuse|accept", value_parser = public_acl)]
     #[arg(default_value = "refuse")]
     pub(super) s3_public_acl: PublicAcl,
@@ -98,7 +98,7 @@ pub(super) struct Bound {
 pub(super) type Serve = Box<dyn FnOnce(TcpListener, &mut Behind<'_>) -> Result<Served> + Send>;
 pub(super) type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What all doors have behind them.
+/// The parts that all doors have behind them.
 pub(super) struct Behind<'a> {
     pub(super) fs: &'a Fs,
     pub(super) admit: &'a Arc<Admit>,
@@ -108,7 +108,7 @@ pub(super) struct Behind<'a> {
     pub(super) stopped: &'a watch::Receiver<bool>,
 }
 
-/// What doors offer where they can.
+/// Functions that doors offer where they can.
 #[derive(Default)]
 pub struct Offers {
     /// For the handles of files that the NFS door gives.

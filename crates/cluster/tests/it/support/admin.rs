@@ -85,7 +85,7 @@ impl Office {
         self.client_within(PATIENCE, node, addresses)
     }
 
-    /// One that asks for so long while no master serves it.
+    /// A client that asks for this long while no master serves it.
     fn client_within(&self, within: Duration, node: &Node, addresses: &[&str]) -> AdminClient {
         let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
         AdminClient::new(node.trust.clone(), addresses, within).unwrap()

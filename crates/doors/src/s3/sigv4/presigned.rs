@@ -93,7 +93,7 @@ pub(crate) fn payload_of<'a>(request: &Request<'a>) -> S3Result<Option<&'a str>>
     let header = content_sha256(request.headers)?;
     match (request.query.get(CONTENT_SHA256), header) {
         (Some(query), Some(header)) if query != header => {
-            Err(bad("X-Amz-Content-Sha256 is another one in the query than in the header"))
+            Err(bad("X-Amz-Content-Sha256 has different values in the query and in the header"))
         }
         (Some(hash), _) | (None, Some(hash)) => Ok(Some(hash)),
         (None, None) => Ok(None),

@@ -61,7 +61,7 @@ fn told(error: Error) -> S3Error {
 fn conditions(object: &ObjectIdentifier) -> S3Result<Conditions> {
     check_version_id(object.version_id.as_deref())?;
     if object.last_modified_time.is_some() {
-        return Err(not_implemented("LastModifiedTime of an object to delete"));
+        return Err(not_implemented("deleting an object by its LastModifiedTime"));
     }
     let if_size = match object.size.map(u64::try_from) {
         None => None,

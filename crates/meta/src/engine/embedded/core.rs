@@ -24,7 +24,7 @@ use super::{inserter, reserve};
 /// The longest that a commit is held back while there is room for it.
 const PACE_MAX: Duration = Duration::from_millis(50);
 
-/// What a commit may wait for: a stalled checkpoint's reason.
+/// The reason for which a commit may wait: that of a stalled checkpoint.
 #[derive(Clone, Debug)]
 pub enum Stall {
     Full(String),
@@ -40,7 +40,7 @@ impl Stall {
     }
 }
 
-/// What only the one who commits changes.
+/// State that only the committer changes.
 pub struct Writer {
     pub log: Log,
     pub fence: Fence,
@@ -64,7 +64,7 @@ pub struct Writer {
     pub inserter: Option<Inserter>,
 }
 
-/// What readers see.
+/// The state that readers see.
 pub struct View {
     pub fence: Fence,
     pub tables: Arc<Tables>,
@@ -119,7 +119,7 @@ impl Core {
                 Ok(fence)
             }
             Err(CommitError::Failed(error) | CommitError::Poisoned(error)) => Err(error),
-            Err(error) => Err(Error::Unavailable(format!("take-over: {error:?}"))),
+            Err(error) => Err(Error::Unavailable(format!("taking over the metadata: {error:?}"))),
         }
     }
 
@@ -162,7 +162,7 @@ impl Core {
         if !self.config.background {
             if self.over_limit(&writer) {
                 drop(writer);
-                // What stops it is kept in the writer and reported to later commits.
+                // An error that stops it is kept in the writer and reported to later commits.
                 let _ = self.checkpoint();
             }
         } else if first || self.over_limit(&writer) {
@@ -306,7 +306,9 @@ impl Core {
         if slot.table.is_none() {
             slot.table = Some(Table::open(&slot.file, self.config.cache_bytes)?);
         }
-        slot.table.as_mut().ok_or_else(|| Error::Unavailable("the table of rows".into()))
+        slot.table
+            .as_mut()
+            .ok_or_else(|| Error::Unavailable("the table of rows is not open".into()))
     }
 
     /// Readers see `cold` from here on; `done`: with all that was frozen.

@@ -62,7 +62,7 @@ pub fn create_file(disk: &dyn Disk, segment: u32, segment_bytes: u64) -> Result<
 }
 
 impl Log {
-    /// Opens the files that `mark` speaks of. What is in them is for `recover` to find out.
+    /// Opens the files that `mark` speaks of. Their contents are for `recover` to find out.
     ///
     /// # Errors
     /// `Corrupt` where one is missing or has another length.
@@ -116,7 +116,7 @@ impl Log {
         if bytes > self.segment_bytes {
             let limit = self.segment_bytes;
             return Err(Error::TooLarge(format!(
-                "a batch of {bytes} bytes; a file of the log holds {limit}"
+                "a batch of {bytes} bytes; must be at most {limit}, the size of a log file"
             )));
         }
         Ok(bytes)
@@ -131,8 +131,8 @@ impl Log {
         self.segments[(self.current + 1) % self.segments.len()].last <= checkpointed
     }
 
-    /// No record may be written before all up to now are in the table: what an earlier process
-    /// left must not be followed by ours, since it may not be durable.
+    /// No record may be written before all up to now are in the table. Records of an earlier
+    /// process may not be durable, so ours must not follow them.
     pub fn occupy(&mut self) {
         self.offset = self.segment_bytes;
         let last = self.sequence;

@@ -65,8 +65,8 @@ impl fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// Opens the engine on `disk`; makes its files where there are none. What an earlier process
-    /// committed is there again; what it was committing may be.
+    /// Opens the engine on `disk`; makes its files where there are none. All commits of an earlier
+    /// process are there again; a commit that was under way may be.
     ///
     /// # Errors
     /// `Corrupt` where acknowledged rows cannot be read, `Invalid` for files of a newer version,
@@ -161,7 +161,7 @@ impl Engine for Embedded {
     }
 }
 
-/// Recovers what is on `disk`. What was in the log is left frozen, to be checkpointed before
+/// Recovers what is on `disk`. The records of the log are left frozen, to be checkpointed before
 /// anything is appended.
 fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
     let file = create::open_rows(&*disk, &config)?;

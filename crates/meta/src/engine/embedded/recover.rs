@@ -11,7 +11,7 @@ use super::memtable::Memtable;
 use super::record::{Kind, parse_rows};
 use super::reserve::Load;
 
-/// What the log holds beyond the table of rows.
+/// The contents of the log beyond the table of rows.
 pub struct Recovered {
     pub rows: Memtable,
     pub load: Load,
@@ -21,8 +21,8 @@ pub struct Recovered {
     pub previous: u32,
 }
 
-/// Replays the records after `mark` up to the first that is missing or does not check out: that
-/// one was being written when the machine or the process stopped, and was not acknowledged.
+/// Replays the records after `mark` up to the first that is missing or fails its checksum. That
+/// record was being written when the machine or the process stopped, and was not acknowledged.
 ///
 /// # Errors
 /// `Corrupt` where a later record is there: a record is written only once all before it are

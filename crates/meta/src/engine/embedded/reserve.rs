@@ -17,7 +17,7 @@ pub const SUSPECT: &str = "suspect";
 
 /// A changed row may have a page of the table copied, and a share of those above it.
 const ROW_COPY_BYTES: u64 = 8 << 10;
-/// What every checkpoint writes.
+/// The bytes that every checkpoint writes.
 const CHECKPOINT_BYTES: u64 = 128 << 10;
 
 /// Rows in memory that a checkpoint is to move.
@@ -41,7 +41,7 @@ impl Load {
     }
 }
 
-/// What is known of the space on the disk.
+/// The known space on the disk.
 pub struct Space {
     reserve_bytes: u64,
     /// The reserve is there.

@@ -11,7 +11,7 @@ const SETTINGS: &str = "SELECT current_setting('server_version_num'), current_se
 
 const OLDEST_VERSION: u32 = 130_000;
 
-/// Who is not told how a standby is attached sees no state: then it counts as asynchronous.
+/// A user that may not see how a standby is attached sees no state: then it counts as asynchronous.
 /// Backups and logical replication take nobody's place.
 const STANDBYS: &str = "SELECT count(*) FROM pg_stat_replication AS standby \
      WHERE coalesce(sync_state, 'async') = 'async' AND state IS DISTINCT FROM 'backup' \
@@ -31,7 +31,10 @@ pub fn check_settings(shown: &str, link: &Link) -> Result<Result<()>, Fault> {
 
 fn check_row(shown: &str, row: Option<&Row>) -> Result<()> {
     let Some(row) = row else {
-        return Err(Error::Unavailable(format!("{}: no settings", shown)));
+        return Err(Error::Unavailable(format!(
+            "{}: the database did not report its settings",
+            shown
+        )));
     };
     let unfit = |why: &str| Err(Error::Invalid(format!("{}: {why}", shown)));
     let version: u32 = text(row, 0).parse().unwrap_or(0);

@@ -139,7 +139,10 @@ impl Renewer {
         let rows = link.query_within(limit, &target.sql.fence, &[]).map_err(failed)?;
         let (found, _) = fence_of(&target, &rows)?;
         if found.epoch == self.epoch {
-            return Err(Error::Unavailable(format!("{}: renewal refused", target.shown())));
+            return Err(Error::Unavailable(format!(
+                "{}: the lease could not be renewed",
+                target.shown()
+            )));
         }
         self.lease.fence(format!(
             "another master took over: the engine is at epoch {}, this master at {}",

@@ -13,12 +13,12 @@ use super::errors::text;
 use super::tls::Tls;
 use super::url::Url;
 
-/// What takes longer than this will not be answered.
+/// A request that takes longer than this will not be answered.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub type Params<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
-/// What went wrong with a request.
+/// The fault of a request.
 #[derive(Debug)]
 pub enum Fault {
     /// The server answered with an error; its transaction is over, the connection works.
@@ -40,7 +40,7 @@ impl Fault {
         }
     }
 
-    /// What a caller hears, who asked the database that is `shown` so.
+    /// The error for a caller that asked the database, which is called `shown`.
     pub fn at(self, shown: &str) -> Error {
         match self {
             Fault::Lost { text, .. } => Error::Unavailable(format!("{shown}: {text}")),

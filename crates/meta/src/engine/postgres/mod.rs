@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A commit is a single statement, and so a transaction of its own, sent and answered in one round
-//! trip: it moves the fence, and only if that was as expected it changes rows. Nothing depends on
-//! the session: no named statements, no settings beyond a transaction, no locks of a session. So
+//! trip. It moves the fence, and only if the fence was as expected it changes rows. Nothing depends
+//! on the session: no named statements, no settings beyond a transaction, no locks of a session. So
 //! it works through a pooler that gives each transaction another connection.
 //!
 //! docs/format-postgres.md says what is stored, docs/decisions/0003 why.

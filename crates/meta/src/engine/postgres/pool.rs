@@ -75,7 +75,7 @@ impl Pool {
         self.changed.notify_one();
     }
 
-    /// One that was taken will not come back.
+    /// A permit that was taken will not come back.
     pub fn forget(&self) {
         self.state.lock().links -= 1;
         self.changed.notify_one();

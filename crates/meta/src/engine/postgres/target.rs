@@ -30,7 +30,7 @@ impl Target {
         let tls = Tls::new(&url.trust)?;
         let Config { patience, lease, .. } = *config;
         if lease.is_zero() {
-            return Err(Error::Invalid("the lease of a master must be longer than nothing".into()));
+            return Err(Error::Invalid("the lease of a master is 0: must be longer".into()));
         }
         Ok(Target { url, tls, patience, lease, sql })
     }

@@ -143,9 +143,9 @@ impl Writer {
         }
     }
 
-    /// Makes sure that a commit of unknown outcome is done or never will be. It may still be on
-    /// its way, in the network, in a pooler or in a process of the database: raising the number
-    /// of the attempt waits until it has let go of the fence, or else it comes too late.
+    /// Makes sure that a commit of unknown outcome is done or never will be. It may still be on its
+    /// way, in the network, in a pooler or in a process of the database. Raising the number of the
+    /// attempt waits until it has released the fence, or else it comes too late.
     fn settle(&mut self) -> Result<()> {
         let Some(epoch) = self.doubt else { return Ok(()) };
         let (target, attempt) = (Arc::clone(&self.target), self.attempt + 1);

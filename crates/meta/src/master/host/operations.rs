@@ -1,4 +1,4 @@
-//! What sessions ask for: reads, operations, once each, and directories.
+//! The requests of sessions: reads, operations, once each, and directories.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const VERIFIES: [u16; 2] = [FindAccessKey::NUMBER, FindToken::NUMBER];
 /// How an operation is run and answered.
 #[derive(Default)]
 pub struct Manner {
-    /// What it changed is leased with the reply.
+    /// The rows that it changed are leased with the reply.
     pub lease: bool,
     /// The session keeps it until it is durable.
     pub hasty: bool,
@@ -55,8 +55,8 @@ impl Sessions {
         if !self.is_attached(peer, read.session) {
             return Ok(None);
         }
-        // What the former master committed last may not be let go of yet by a session that has not
-        // come here: it would go on answering from before what is read here.
+        // A session that has not come here may not have released yet the rows that the former
+        // master committed last: it would go on answering from before the state that is read here.
         if !VERIFIES.contains(&read.verb) {
             self.opened().await;
         }
@@ -114,7 +114,7 @@ impl Sessions {
         let Change { run, released } = change;
         let Run { session, slot, sequence, caller, verb, fields } = run;
         if slot >= keys::SLOTS {
-            return Err(Error::Invalid(format!("slot {slot}")));
+            return Err(Error::Invalid(format!("slot {slot}; must be less than {}", keys::SLOTS)));
         }
         let caller = peer.caller(caller);
         known(&caller);
@@ -154,7 +154,7 @@ impl Sessions {
         self.master.delegate(delegate, peer.user()).await.map(Some)
     }
 
-    /// Those that come after one that fails run all the same.
+    /// Operations that come after one that fails run all the same.
     pub(super) async fn run_posted(
         &self,
         peer: &Peer,
@@ -173,7 +173,9 @@ impl Sessions {
         let take = |posted: Posted| {
             let Posted { execute: Execute { change, ino }, time } = posted;
             if change.run.session != session {
-                return Err(Error::Invalid("an operation of another session".into()));
+                return Err(Error::Invalid(
+                    "the message has an operation of another session".into(),
+                ));
             }
             let lease = !is_replay && !change.released.is_empty();
             let manner = Manner { lease, is_replay, hasty: true, ino };
@@ -222,7 +224,7 @@ impl Sessions {
     }
 }
 
-/// What is sent of an operation that has run.
+/// The message about an operation that has run.
 fn executed(ran: master::Executed) -> Result<Executed> {
     let master::Executed { reply, mut rows, ino, serial } = ran;
     rows.retain(is_leased);

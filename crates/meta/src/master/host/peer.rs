@@ -1,4 +1,4 @@
-//! Whose messages and sessions they are.
+//! The owner of messages and sessions.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ const MOUNT: u64 = 1 << 63;
 /// Of a node, which says of each caller how that one came.
 const NOWHERE: Origin = Origin { source: None, tls: false, credential: None };
 
-/// Who sends a message, as established by the connection it comes over.
+/// The sender of a message, as established by its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// Of its sessions: nobody else may speak for them.
@@ -40,8 +40,9 @@ impl Peer {
         Peer { origin, ..self }
     }
 
-    /// Over this connection. What comes late over another one is of a session that is attached
-    /// elsewhere by now: a recall that it acknowledges is not the one that was sent last.
+    /// Over this connection. A message that comes late over another connection is of a session that
+    /// is attached elsewhere by now: a recall that it acknowledges is not the one that was sent
+    /// last.
     pub const fn over(self, connection: u64) -> Peer {
         Peer { connection, ..self }
     }
@@ -75,7 +76,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Whose session it is.
+/// The owner of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     Node(u64),

@@ -47,12 +47,12 @@ struct State {
     /// When those that an earlier master knew lapse: these times, too, are those in which this
     /// master has worked. Nobody lapses because of its disk.
     inherited: BTreeMap<SessionId, Inherited>,
-    /// Those that are about to be attached, and when they lapse if that comes to nothing.
+    /// Sessions that are about to be attached, and when they lapse if that fails.
     opening: BTreeMap<SessionId, Inherited>,
-    /// Those that have lapsed and are not ended yet.
+    /// Sessions that have lapsed and are not ended yet.
     ending: BTreeSet<SessionId>,
-    /// Those that are attached and send again what they keep, and when they lapse if they go on
-    /// with that.
+    /// Sessions that are attached and send again the operations they keep, and when they lapse if
+    /// they go on with that.
     replaying: BTreeMap<SessionId, Duration>,
 }
 
@@ -73,13 +73,13 @@ struct Inherited {
 }
 
 struct Live {
-    /// Who attached it, and over which connection: nobody else may speak for it.
+    /// The peer that attached it, and the connection: nobody else may speak for it.
     peer: Peer,
     /// When its last renewal was answered, by the monotonic clock; and by the time of the master.
     renewed: Duration,
     counted: Duration,
     reads_from: u64,
-    /// What it is to read no state before, and since when by the time of the master.
+    /// The batch before which it must read no state, and since when by the time of the master.
     due: (u64, Duration),
     /// It keeps operations until they are durable.
     hasty: bool,
@@ -141,13 +141,13 @@ impl Sessions {
             }
             let (renewed, counted) = (self.clock.monotonic(), self.master.working_time());
             let reads_from = self.master.durable_batch();
-            // One that comes again is due what it was due.
+            // A session that comes again is due as before.
             let due = state.live.get(&session).map_or((reads_from, counted), |live| live.due);
             let live = Live { peer: *peer, renewed, counted, reads_from, due, hasty };
             state.live.insert(session, live);
             let was_inherited = state.inherited.remove(&session).is_some();
-            // Before this is open, all others wait until it has sent everything again. One that is
-            // new has nothing to send, and one that comes again has no more time than it had.
+            // Before this is open, all others wait until it has sent everything again. A new
+            // session has nothing to send, and one that comes again has no more time than it had.
             if hasty && (was_inherited || self.open.get()) {
                 state.replaying.insert(session, counted + self.lease);
             }
@@ -183,15 +183,15 @@ impl Sessions {
         let inherited = state.inherited.get(&session).map(|one| one.owner);
         match live.map(|peer| peer.owner).or(inherited) {
             Some(owner) if owner != peer.owner => {
-                return Err(Error::Denied(format!("session {session} is another node's")));
+                return Err(Error::Denied(format!("session {session} belongs to another node")));
             }
             _ => {}
         }
         match live {
             // It is late: the session has been attached elsewhere since this was sent.
-            Some(live) if live.connection > peer.connection => {
-                Err(Error::Unavailable(format!("session {session} has a later connection")))
-            }
+            Some(live) if live.connection > peer.connection => Err(Error::Unavailable(format!(
+                "session {session} is attached by a later connection"
+            ))),
             _ => Ok(()),
         }
     }
@@ -351,8 +351,8 @@ impl Sessions {
         }
     }
 
-    /// What requests wait for that this master has not answered, in words: sessions that have not
-    /// acknowledged a recall, if there are any.
+    /// The reason for which requests wait that this master has not answered, in words: sessions
+    /// that have not acknowledged a recall, if there are any.
     pub fn awaited(self: &Arc<Self>) -> Awaited {
         let sessions = Arc::downgrade(self);
         Awaited::Asked(Arc::new(move || {

@@ -91,7 +91,9 @@ impl Inner {
                     session = SessionId(self.rng.next_u64());
                 }
                 Ok(Reply::Failed(error)) => return Err(error),
-                Ok(Reply::NotAttached) => return Err(unserved("it attaches nobody")),
+                Ok(Reply::NotAttached) => {
+                    return Err(unserved("the master did not attach the session"));
+                }
                 Ok(Reply::NotServing(why)) => return Err(unserved(&why)),
                 Err(Lost(why)) => return Err(unserved(&why)),
             }

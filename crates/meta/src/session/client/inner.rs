@@ -56,7 +56,7 @@ pub enum Forgotten<'a> {
     Changing(&'a [Bytes]),
     /// It has, if it ever will: what was read meanwhile may be from before.
     Changed,
-    /// What is read just now is not leased.
+    /// The rows that are read just now are not leased.
     Unleased,
     All,
 }

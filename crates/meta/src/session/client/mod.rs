@@ -132,8 +132,8 @@ impl Client {
         self.inner.lease.settled()
     }
 
-    /// Waits until all that was run before is durable. What came to nothing after all counts as
-    /// [lost](Client::lost).
+    /// Waits until all that was run before is durable. An operation that failed after all counts as
+    /// [lost].
     ///
     /// # Errors
     /// `Unavailable` if that is not known after some time.
@@ -143,7 +143,9 @@ impl Client {
             self.inner.posts.drained().await;
             self.inner.flush(keeper, keeper.last_number()).await
         };
-        let late = |why| Err(Error::Unavailable(format!("not known to be durable: {why}")));
+        let late = |why| {
+            Err(Error::Unavailable(format!("whether all changes are durable is not known: {why}")))
+        };
         let flushed = self.inner.connection.in_time(Instant::now(), flushed);
         waiting(|| self.inner.dialer.master(), flushed).await.unwrap_or_else(late)
     }
@@ -169,9 +171,9 @@ impl Client {
         waiting(|| self.inner.dialer.master(), running).await
     }
 
-    /// As [`Client::run`] if this session may do it by itself: it is done when this returns, for
-    /// whoever asks this session; for everybody else when they ask, and it has run by then. `None`:
-    /// use that. Never blocks.
+    /// As [`Client::run`] if this session may do it by itself. It is done when this returns for
+    /// callers that ask this session. For all others it is done when they ask, since it has run by
+    /// then. `None`: use that. Never blocks.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         self.inner.post(caller, verb)
     }
@@ -239,7 +241,7 @@ impl Client {
         if let Err(error) = self.flush().await {
             tracing::error!(%error, "what was done last may be LOST");
         }
-        // Who ends holds nothing that it would have to give back.
+        // A session that ends holds nothing that it would have to give back.
         self.inner.posts.begin();
         let attachment = self.inner.connection.close();
         let Some(Attachment { session, link, .. }) = attachment else { return };

@@ -1,4 +1,5 @@
-//! What a session does by itself, and sends later: docs/decisions/0016-delegated-directories.md.
+//! The operations that a session runs on its own, and sends later:
+//! docs/decisions/0016-delegated-directories.md.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,7 +81,8 @@ impl Inner {
         {
             let inner = Arc::clone(self);
             let asking = tokio::spawn(async move { inner.ask_in_turn(directory).await });
-            // The answer hangs on the disk there. What is done in the directory meanwhile ends it.
+            // The answer hangs on the disk there. An operation of others in the directory ends it
+            // meanwhile.
             if timeout(ASKED, asking).await.is_err() {
                 self.posts.refused(directory);
             }
@@ -189,7 +191,7 @@ impl Inner {
             let give_back = GiveBack { session: *session, directories };
             match call::<_, ()>(&**link, Method::GiveBack, &give_back).await? {
                 Reply::Done(()) => {}
-                _ => return Err(Lost("directories were not given back".into())),
+                _ => return Err(Lost("the master did not take directories back".into())),
             }
         }
         match batch.is_empty() {
@@ -222,10 +224,12 @@ impl Inner {
                 let failed = |_: &Arc<Post>| Err(Error::Invalid(error.to_string()));
                 batch.iter().map(failed).collect()
             }
-            Reply::NotAttached | Reply::NotServing(_) => return Err(Lost("not served".into())),
+            Reply::NotAttached | Reply::NotServing(_) => {
+                return Err(Lost("the master does not serve".into()));
+            }
         };
         if !keeper.keep_posted(attachment, &batch, &ran) {
-            return Err(Lost("another master may not know of it".into()));
+            return Err(Lost("the master may have been replaced meanwhile".into()));
         }
         let (wrong, lost) = self.posts.confirm(&self.rows, mark, &batch, ran);
         if lost > 0 {

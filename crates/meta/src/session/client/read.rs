@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 3;
 /// lease of a session that has died.
 const SOON_PERCENT: u32 = 3;
 
-/// What leased rows say.
+/// The answer of leased rows.
 pub enum Leased<T> {
     Reply(Result<T>),
     /// Rows are missing.
@@ -100,7 +100,9 @@ impl Inner {
             return None;
         }
         let reply = match read {
-            Ok(_) if changes => Err(Error::Invalid(format!("{name} is no read"))),
+            Ok(_) if changes => Err(Error::Invalid(format!(
+                "operation {name} changes rows, so it cannot be run as a read"
+            ))),
             Ok(()) => Ok((view.take_trace(), mark.number())),
             Err(Stop::Fail(error)) => Err(error),
             Err(Stop::Miss) => {

@@ -81,7 +81,9 @@ impl Inner {
                 }
                 Ok(Reply::NotAttached | Reply::NotServing(_)) | Err(_) => {
                     keeper.put_back(kept);
-                    return Err(unserved("it was lost while operations were sent again"));
+                    return Err(unserved(
+                        "the connection was lost while operations were sent again",
+                    ));
                 }
             }
             kept.next();
@@ -93,14 +95,14 @@ impl Inner {
             }
             if self.send_batch(keeper, (session, attachment, link), batch).await.is_err() {
                 keeper.put_back(std::iter::empty());
-                return Err(unserved("it was lost while operations were sent for the first time"));
+                return Err(unserved("the connection was lost while posted operations were sent"));
             }
         }
         match call::<_, ()>(link, Method::Replayed, &Replayed { session }).await {
             Ok(Reply::Done(())) => Ok(attachment),
             _ => {
                 keeper.put_back(std::iter::empty());
-                Err(unserved("it was lost after operations were sent again"))
+                Err(unserved("the connection was lost after operations were sent again"))
             }
         }
     }

@@ -23,7 +23,7 @@ impl Source for Local<'_> {
             return Some(changed.row.clone());
         }
         match key.first() {
-            // What is counted counts for nothing here.
+            // Counters count for nothing here.
             Some(b'n') => return Some(None),
             // The number that is given was the next one before.
             Some(b'c') => return self.ino.map(|_| Some(encode_number(u64::MAX))),

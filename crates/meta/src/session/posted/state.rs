@@ -1,4 +1,4 @@
-//! What a session has done by itself, and what it holds for that.
+//! The operations that a session has run on its own, and the directories that it holds for that.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -20,16 +20,16 @@ pub struct Post {
     /// When it was run here.
     pub time: Timestamp,
     pub number: u64,
-    /// What it changed.
+    /// The rows that it changed.
     pub keys: Vec<Bytes>,
 }
 
 #[derive(Default)]
 pub struct State {
-    /// Those that are not known to have run, the oldest first.
+    /// Operations that are not known to have run, the oldest first.
     pub queue: VecDeque<Arc<Post>>,
     pub last: u64,
-    /// What they left.
+    /// The rows that they left.
     pub rows: HashMap<Bytes, Changed>,
     pub held: BTreeMap<Ino, Directory>,
     /// Inodes that were made here and are known to nobody else, and the directories of their names.

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 /// How a snapshot ends. Nobody waits for that, so one from before a plan may come after it.
 const UNAWAITED: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
 
-/// What happens to one connection, that through which something is sent next.
+/// The fate of one connection, that through which something is sent next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
     Nothing,
@@ -17,16 +17,16 @@ pub enum Plan {
     CutToServer(usize),
     /// Cut when so many bytes have passed towards the client, and another would.
     CutToClient(usize),
-    /// What the client sends next is kept, and the client cut off.
+    /// The next request of the client is kept, and the client cut off.
     Keep,
 }
 
-/// What was kept of one connection.
+/// The request that was kept of one connection.
 struct Kept {
     connection: usize,
     server: TcpStream,
     sent: Vec<u8>,
-    /// What the server says until it has no more to say.
+    /// The bytes of the server until it has no more to say.
     answer: Vec<u8>,
     ended: bool,
 }

@@ -37,7 +37,7 @@ struct State {
     faults: u64,
 }
 
-/// What a standby saw last.
+/// The state that a standby saw last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     beats: u64,

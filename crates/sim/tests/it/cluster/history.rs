@@ -1,5 +1,5 @@
-//! What clients saw, and whether one order of all operations explains it (Wing and Gong's search
-//! with Lowe's memory of what was tried).
+//! The history that clients saw, and whether one order of all operations explains it (Wing and
+//! Gong's search with Lowe's memory of tried states).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,7 +20,8 @@ pub struct History {
     pub violations: Vec<String>,
     /// Sessions may have been lost: freed blocks may be gone before who reads them knows.
     pub disturbed: bool,
-    /// What was done and is not durable may be lost: with its session, or by a commit that failed.
+    /// A change that is done and not durable may be lost: with its session, or by a commit that
+    /// failed.
     pub forgetful: bool,
     /// Bits were flipped on purpose.
     pub flipped: bool,
@@ -35,7 +36,7 @@ struct Call {
     outcome: Outcome,
 }
 
-/// What a key holds.
+/// The contents of a key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct State {
     exists: bool,
@@ -61,7 +62,7 @@ impl History {
         self.directories
     }
 
-    /// What was used.
+    /// The keys that were used.
     pub fn keys(&self) -> Vec<String> {
         self.calls.keys().cloned().collect()
     }
@@ -175,7 +176,7 @@ fn step(state: &State, call: &Call, forgetful: bool) -> Option<State> {
 
 /// Whether one order explains all of them.
 fn check(calls: &[Call], forgetful: bool) -> Result<(), String> {
-    // What is not known of a read says nothing.
+    // A read with an unknown result says nothing.
     let useful = |call: &&Call| call.op != Op::Get || call.ended != u64::MAX;
     let calls: Vec<&Call> = calls.iter().filter(useful).collect();
     let words = calls.len().div_ceil(64).max(1);
@@ -210,7 +211,7 @@ fn check(calls: &[Call], forgetful: bool) -> Result<(), String> {
                 next.push((known, call.ended, (done, after, count + usize::from(known))));
             }
         }
-        // What ended first is tried first, what is not known last.
+        // The operation that ended first is tried first, unknown ones last.
         next.sort_by_key(|(known, ended, _)| (*known, std::cmp::Reverse(*ended)));
         stack.extend(next.into_iter().map(|(.., state)| state));
     }

@@ -65,7 +65,7 @@ async fn mount(agent: &Agent, kind: Kind, rng: &SeededRng, lease: Duration) -> R
     if kind == Kind::Keeping {
         mount.keep(rng).await?;
     }
-    // What every file that is made changes: it is to keep nobody from giving a directory back.
+    // The rows that every new file changes: it must keep nobody from giving a directory back.
     let files = Lookup { parent: Ino::ROOT, name: FILES.into() };
     if let Some((ino, _)) = mount.read(files).await? {
         mount.read(Statfs { ino }).await?;

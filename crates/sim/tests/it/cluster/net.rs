@@ -29,7 +29,7 @@ pub fn address_of(node: NodeId) -> String {
     format!("host-{}:7400", node.0)
 }
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     Wire,
@@ -79,7 +79,7 @@ struct Pipe {
     from: NodeId,
     to: NodeId,
     arrived: VecDeque<Bytes>,
-    /// What met a cut, and what came after.
+    /// The messages that met a cut, and the later ones.
     held: VecDeque<Event>,
     /// Written and not read.
     pending: usize,
