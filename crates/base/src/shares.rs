@@ -46,11 +46,11 @@ pub struct Shares {
     room: u64,
     /// The most that one party may take of it.
     most: u64,
-    state: Mutex<State>,
+    state: Mutex<SharesState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SharesState {
     taken: u64,
     /// Only those that hold or wait for something.
     parties: HashMap<Party, Account>,
@@ -95,7 +95,7 @@ impl Shares {
         Arc::new(Shares { room: room.max(1), most, state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SharesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,25 +119,25 @@ impl Shares {
     }
 
     /// Whether it can be had without passing by others that wait.
-    fn is_free(&self, state: &State, party: Party, amount: u64) -> bool {
+    fn is_free(&self, state: &SharesState, party: Party, amount: u64) -> bool {
         let waits = |account: &Account| !account.waiting.is_empty();
         self.fits(state, party, amount)
             && !state.parties.get(&party).is_some_and(waits)
             && !self.is_short(state)
     }
 
-    fn fits(&self, state: &State, party: Party, amount: u64) -> bool {
+    fn fits(&self, state: &SharesState, party: Party, amount: u64) -> bool {
         state.taken.saturating_add(amount) <= self.room && self.is_due(state, party, amount)
     }
 
     /// Whether the party may have so much more.
-    fn is_due(&self, state: &State, party: Party, amount: u64) -> bool {
+    fn is_due(&self, state: &SharesState, party: Party, amount: u64) -> bool {
         let taken = state.parties.get(&party).map_or(0, |account| account.taken);
         taken.saturating_add(amount) <= self.most
     }
 
     /// Whether anybody waits who has not taken its part: for want of room.
-    fn is_short(&self, state: &State) -> bool {
+    fn is_short(&self, state: &SharesState) -> bool {
         let is_due = |ask: &Ask| self.is_due(state, ask.party, ask.amount);
         state.growing.iter().any(is_due)
             || state.turns.iter().any(|party| {
@@ -161,7 +161,7 @@ impl Shares {
     }
 
     /// Grants what can be granted, and says whom to wake.
-    fn settle(&self, state: &mut State) -> Vec<Waker> {
+    fn settle(&self, state: &mut SharesState) -> Vec<Waker> {
         let mut woken = Vec::new();
         let mut at = 0;
         while let Some(ask) = state.growing.get(at) {
@@ -200,7 +200,7 @@ impl Shares {
         woken
     }
 
-    fn wake(&self, mut state: MutexGuard<'_, State>) {
+    fn wake(&self, mut state: MutexGuard<'_, SharesState>) {
         let woken = self.settle(&mut state);
         drop(state);
         woken.into_iter().for_each(Waker::wake);
@@ -216,7 +216,7 @@ impl Shares {
     }
 }
 
-impl State {
+impl SharesState {
     fn next_id(&mut self) -> u64 {
         self.next += 1;
         self.next

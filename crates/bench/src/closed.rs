@@ -32,7 +32,7 @@ const NUMBER: &str = "{number}";
   cairn bench http http://10.0.0.1/x --tls on,off --tls-port 443 --keep-alive on,off
   cairn bench http http://10.0.0.1:8080/x --compare nginx=http://10.0.0.2/x --html result.html
   cairn bench http 'http://10.0.0.1:8080/storage/b/put-{number}' --method PUT --body 1m -H 'Author...'")]
-pub struct Args {
+pub struct HttpArgs {
     #[command(flatten)]
     pub asking: Asking,
     /// Connections at the same time
@@ -271,7 +271,7 @@ pub fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &HttpArgs) -> Result<()> {
     let connector = args.client.connector()?;
     let targets = args.asking.targets()?;
     if args.tls.contains(&true) && args.tls_port.is_none() {
@@ -340,7 +340,7 @@ fn remove(asking: &Asking, plan: &Plan, count: u64) -> Result<()> {
     })
 }
 
-impl Args {
+impl HttpArgs {
     fn plan(
         &self,
         target: &Target,

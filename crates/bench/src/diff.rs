@@ -22,7 +22,7 @@ const UNKNOWN: f64 = 0.10;
 #[command(after_help = "Examples:
   cairn bench http http://127.0.0.1:8080/x --json before.json
   cairn bench diff before.json after.json --strict")]
-pub struct Args {
+pub struct DiffArgs {
     old: PathBuf,
     new: PathBuf,
     /// Exit code 1 if anything is worse
@@ -37,7 +37,7 @@ enum Verdict {
     Worse,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &DiffArgs) -> Result<()> {
     let (old, new) = (Report::load(&args.old)?, Report::load(&args.new)?);
     if old.kind != new.kind {
         let text = format!("a result of bench {} and one of bench {}", old.kind, new.kind);

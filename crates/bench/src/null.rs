@@ -41,7 +41,7 @@ const BACKLOG: i32 = 4096;
   cairn bench null --listen 127.0.0.1:9090 --body 155k
   cairn bench null --listen 127.0.0.1:9090 --latency 10ms..50ms
   cairn bench null --listen 127.0.0.1:9090 --latency '10ms*99+200ms*1' --stall-every 1000")]
-pub struct Args {
+pub struct NullArgs {
     /// Address and port; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     listen: SocketAddr,
@@ -90,10 +90,10 @@ pub struct Record {
 /// A null server that runs; it ends when this is dropped.
 pub struct Null {
     pub address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<NullState>,
 }
 
-struct State {
+struct NullState {
     manner: Manner,
     start: Instant,
     requests: AtomicU64,
@@ -103,7 +103,7 @@ struct State {
     is_over: AtomicBool,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &NullArgs) -> Result<()> {
     let manner = Manner {
         latency: args.latency.clone(),
         body: Bytes::from(vec![b'0'; usize::try_from(args.body).unwrap_or(usize::MAX)]),
@@ -127,7 +127,7 @@ impl Null {
         rustix::net::listen(&listener, BACKLOG)?;
         let address = listener.local_addr()?;
         let threads = manner.threads.max(1);
-        let state = Arc::new(State {
+        let state = Arc::new(NullState {
             manner,
             start: Instant::now(),
             requests: AtomicU64::new(0),
@@ -170,7 +170,7 @@ impl Drop for Null {
 }
 
 /// Gives each thread every so many-th connection.
-fn accept(state: &State, listener: &TcpListener, threads: &[UnboundedSender<TcpStream>]) {
+fn accept(state: &NullState, listener: &TcpListener, threads: &[UnboundedSender<TcpStream>]) {
     for thread in threads.iter().cycle() {
         let accepted = listener.accept();
         if state.is_over.load(Ordering::Relaxed) {
@@ -184,7 +184,7 @@ fn accept(state: &State, listener: &TcpListener, threads: &[UnboundedSender<TcpS
     }
 }
 
-fn serve(state: &Arc<State>, mut streams: UnboundedReceiver<TcpStream>) {
+fn serve(state: &Arc<NullState>, mut streams: UnboundedReceiver<TcpStream>) {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
     let local = LocalSet::new();
@@ -199,7 +199,7 @@ fn serve(state: &Arc<State>, mut streams: UnboundedReceiver<TcpStream>) {
     });
 }
 
-async fn converse(state: Arc<State>, stream: TcpStream) -> io::Result<()> {
+async fn converse(state: Arc<NullState>, stream: TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     let stream = tokio::net::TcpStream::from_std(stream)?;
@@ -212,7 +212,7 @@ async fn converse(state: Arc<State>, stream: TcpStream) -> io::Result<()> {
     served.map_err(io::Error::other)
 }
 
-impl State {
+impl NullState {
     async fn answer(
         &self,
         alarm: &mut Alarm,

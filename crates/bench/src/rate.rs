@@ -28,7 +28,7 @@ const MISSING: f64 = 0.01;
   cairn bench rate http://127.0.0.1:8080/storage/photos/cat.jpg --rates 1000,2000,4000
   cairn bench rate http://10.0.0.1/x --from 1000 --to 64000 --target p99=20ms --html ramp.html
   cairn bench rate http://10.0.0.1/x --rates 5000 --compare nginx=http://10.0.0.2/x")]
-pub struct Args {
+pub struct RateArgs {
     #[command(flatten)]
     asking: Asking,
     /// Requests a second, one step after another
@@ -98,7 +98,7 @@ impl Goal {
     }
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &RateArgs) -> Result<()> {
     let connector = args.client.connector()?;
     let rates = args.steps()?;
     let targets = args.asking.targets()?;
@@ -137,7 +137,7 @@ pub fn run(args: &Args) -> Result<()> {
     session.end()
 }
 
-impl Args {
+impl RateArgs {
     fn steps(&self) -> Result<Vec<f64>> {
         if !self.rates.is_empty() {
             let mut rates = self.rates.clone();

@@ -8,12 +8,12 @@ use cairn_base::{Error, Owner, Result};
 
 use crate::config::Durability;
 use crate::files::{self, RESERVE};
-use crate::format::hint::{BlockEntry, Entry, Hint};
+use crate::format::hint::{BlockEntry, Hint, HintEntry};
 use crate::format::record::{self, Kind, RecordHeader};
 use crate::format::segment::RECORDS_OFFSET;
 use crate::format::{ALIGN, Key};
-use crate::log::{Done, Log, Outcome, Room, copy_error, finish};
-use crate::shared::Shared;
+use crate::log::{Done, Log, LogRoom, Outcome, copy_error, finish};
+use crate::shared::StoreShared;
 use crate::state::{Segment, position};
 
 const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
@@ -79,7 +79,7 @@ impl Draft<'_> {
 
 /// Poisons the segment if the writer does not come to its end.
 struct Writing<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<StoreShared>,
     log: &'a Arc<Log>,
     finished: bool,
 }
@@ -93,7 +93,7 @@ impl Drop for Writing<'_> {
     }
 }
 
-impl Shared {
+impl StoreShared {
     /// Writes a block; `done` is called when it is acknowledged or was refused. Blocks.
     /// `over` what there is of it, else it must be new.
     pub(crate) fn put(
@@ -123,7 +123,7 @@ impl Shared {
         let draft = Draft { kind: Kind::Block, key, owner, data, sequence: None };
         let refused = answer.clone();
         let begun = self.append(&draft, |_, offset, sequence| {
-            let entry = Entry::Block(draft.entry(offset, sequence));
+            let entry = HintEntry::Block(draft.entry(offset, sequence));
             (Outcome::Put(entry), Box::new(answer))
         });
         if let Err(error) = begun {
@@ -182,7 +182,7 @@ impl Shared {
         Ok(())
     }
 
-    fn written(self: &Arc<Self>, room: &Room, footprint: u64) {
+    fn written(self: &Arc<Self>, room: &LogRoom, footprint: u64) {
         let (log, unsynced_bytes) = (&room.log, self.config.unsynced_bytes);
         let end = room.offset + footprint;
         let (tell, acknowledged) = match self.config.durability {
@@ -205,7 +205,7 @@ impl Shared {
         draft: &Draft<'_>,
         footprint: u64,
         make: impl FnOnce(u32, u64, u64) -> (Outcome, Done),
-    ) -> Result<(Room, u64)> {
+    ) -> Result<(LogRoom, u64)> {
         let class = draft.class();
         let mut writer = self.writer.lock();
         loop {
@@ -373,7 +373,7 @@ impl Shared {
                 segment.log = None;
             }
             for flight in &flights {
-                if let (Outcome::Put(Entry::Block(entry)), Some(_)) =
+                if let (Outcome::Put(HintEntry::Block(entry)), Some(_)) =
                     (&flight.outcome, &flight.done)
                 {
                     state.add_stray(entry.key, log.number);

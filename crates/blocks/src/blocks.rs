@@ -105,12 +105,12 @@ pub struct Peers {
     /// Requests that one of them has from here at the same time, at most, each over a connection
     /// of its own.
     pub connections: u64,
-    pub nodes: Vec<Peer>,
+    pub nodes: Vec<NodeCounts>,
 }
 
 /// The counters of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub struct NodeCounts {
     pub node: NodeId,
     /// From asking for bytes of a block to having them, or to not wanting them any more.
     pub read: Spent,

@@ -48,7 +48,8 @@ mod kept;
 mod scrub;
 
 pub use blocks::{
-    BlockInfo, BlockPlace, Blocks, Counted, KeptStats, Manner, Peer, Peers, Spent, Usage, Wish,
+    BlockInfo, BlockPlace, Blocks, Counted, KeptStats, Manner, NodeCounts, Peers, Spent, Usage,
+    Wish,
 };
 pub use compact::CompactReport;
 pub use config::{Config, Durability};

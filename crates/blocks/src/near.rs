@@ -14,12 +14,12 @@ use crate::blocks::BlockPlace;
 use crate::buffers::Buffers;
 use crate::files::segment_name;
 use crate::format::Key;
-use crate::format::record::Place;
+use crate::format::record::RecordPlace;
 use crate::read::Found;
 
 /// Where a block lies that was found.
 pub(crate) fn place_of(found: &Found) -> BlockPlace {
-    let Found { place: Place { segment, salt, offset }, owner, length, .. } = *found;
+    let Found { place: RecordPlace { segment, salt, offset }, owner, length, .. } = *found;
     BlockPlace { segment, salt, offset, owner, length }
 }
 
@@ -77,5 +77,11 @@ impl NearBlocks {
 
 fn found(file: &Arc<dyn DiskFile>, key: Key, place: BlockPlace) -> Found {
     let BlockPlace { segment, salt, offset, owner, length } = place;
-    Found { file: Arc::clone(file), place: Place { segment, salt, offset }, key, owner, length }
+    Found {
+        file: Arc::clone(file),
+        place: RecordPlace { segment, salt, offset },
+        key,
+        owner,
+        length,
+    }
 }

@@ -12,9 +12,9 @@ use cairn_base::{DiskFile, Error, Owner, Result};
 
 use crate::buffers::{Buffer, Buffers};
 use crate::format::Key;
-use crate::format::record::{self, HEADER_BYTES, Kind, Place, RecordHeader};
+use crate::format::record::{self, HEADER_BYTES, Kind, RecordHeader, RecordPlace};
 use crate::index::Location;
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 
 /// If the wanted data begin so near to the record's header, one read gets both.
 const NEAR_BYTES: u64 = 64 << 10;
@@ -25,20 +25,20 @@ pub(crate) type ReadAt<'a> = &'a dyn Fn(&mut [u8], u64) -> std::io::Result<bool>
 /// A record as the index knows it.
 pub(crate) struct Found {
     pub file: Arc<dyn DiskFile>,
-    pub place: Place,
+    pub place: RecordPlace,
     pub key: Key,
     pub owner: Owner,
     pub length: u32,
 }
 
-impl Shared {
+impl StoreShared {
     pub(crate) fn find(&self, key: Key) -> Result<Found> {
         let state = self.state.read();
         let missing = || Error::NotFound(format!("block {} of group {}", key.block, key.group));
         let (location, owner) = state.index.get(key).ok_or_else(missing)?;
         let Location { segment, length, .. } = location;
         let (file, salt) = state.file(segment).ok_or_else(missing)?;
-        let place = Place { segment, salt, offset: location.offset() };
+        let place = RecordPlace { segment, salt, offset: location.offset() };
         Ok(Found { file, place, key, owner, length })
     }
 

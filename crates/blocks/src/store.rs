@@ -15,7 +15,7 @@ use crate::index::Location;
 use crate::log::Log;
 use crate::near::place_of;
 use crate::recover::OpenReport;
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 
 /// A read up to this long is tried on the caller's thread first, bytes. Copying and verifying so
 /// much takes as long as handing it to another thread.
@@ -25,7 +25,7 @@ const INLINE_READ_BYTES: usize = 128 << 10;
 /// what is said to block.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<StoreShared>,
     report: OpenReport,
 }
 

@@ -35,7 +35,7 @@ Examples:
   cairn doctor http://10.0.0.5:8080 http://10.0.0.6:8080 --seconds 30
   cairn doctor /mnt/cairn http://127.0.0.1:8080
   cairn doctor /srv/cairn-gateway --json | jq '.findings[0]'")]
-pub struct Args {
+pub struct DoctorArgs {
     /// URLs of HTTP doors, or directories: of a node of a cluster, for all of its gateways, of a
     /// server on this machine, or of a mount [default: http://127.0.0.1:8080]
     #[arg(value_name = "URL-OR-DIR")]
@@ -61,7 +61,7 @@ struct Patient {
     begun: Instant,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let patient = Patient::find(args)?;
     let before = patient.look();
     std::thread::sleep(Duration::from_secs(args.seconds));
@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Patient {
-    fn find(args: &Args) -> Result<Patient> {
+    fn find(args: &DoctorArgs) -> Result<Patient> {
         let mut urls: Vec<Option<String>> = Vec::new();
         let (mut node, mut mounts) = (None, Vec::new());
         for target in &args.targets {

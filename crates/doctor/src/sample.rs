@@ -90,7 +90,7 @@ pub struct Host {
     pub segments_sent: u64,
     pub segments_resent: u64,
     /// Network devices by name, without the loopback.
-    pub links: BTreeMap<String, Link>,
+    pub links: BTreeMap<String, NetworkDevice>,
 }
 
 /// The work of a disk; milliseconds of requests are summed over them.
@@ -106,7 +106,7 @@ pub struct DiskTimes {
 
 /// A network device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Link {
+pub struct NetworkDevice {
     /// Sent and received.
     pub bytes: u64,
     /// Megabits a second, where the device says so.

@@ -33,7 +33,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::limits::{self, Limits};
 use crate::metrics::{Connections, Handshake};
-use crate::pulse::{Pulse, Watched};
+use crate::pulse::{Pulse, PulsedStream};
 use crate::tls::Tls;
 use crate::upload::Upload;
 
@@ -41,30 +41,30 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub struct Remote {
     pub address: SocketAddr,
     pub tls: bool,
 }
 
 /// The trait for doors, which answer requests. Also any
-/// `Fn(Peer, Request<Upload>) -> impl Future<Output = Response>`.
+/// `Fn(Remote, Request<Upload>) -> impl Future<Output = Response>`.
 pub trait Door: Clone + Send + Sync + 'static {
     type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
     type Reply: Future<Output = Response<Self::Body>> + Send + 'static;
 
-    fn call(&self, peer: Peer, request: Request<Upload>) -> Self::Reply;
+    fn call(&self, peer: Remote, request: Request<Upload>) -> Self::Reply;
 }
 
 impl<F, R, B> Door for F
 where
-    F: Fn(Peer, Request<Upload>) -> R + Clone + Send + Sync + 'static,
+    F: Fn(Remote, Request<Upload>) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Body = B;
     type Reply = R;
 
-    fn call(&self, peer: Peer, request: Request<Upload>) -> R {
+    fn call(&self, peer: Remote, request: Request<Upload>) -> R {
         self(peer, request)
     }
 }
@@ -108,7 +108,7 @@ pub async fn serve<D: Door>(
 ) {
     let limits = serving.limits.clone();
     let slots = Arc::new(Semaphore::new(limits.connections));
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ServeShared {
         door,
         serving,
         slots: Arc::clone(&slots),
@@ -175,7 +175,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-struct Shared<D> {
+struct ServeShared<D> {
     door: D,
     serving: Serving,
     slots: Arc<Semaphore>,
@@ -183,11 +183,11 @@ struct Shared<D> {
     shutdown: watch::Receiver<bool>,
 }
 
-impl<D: Door> Shared<D> {
+impl<D: Door> ServeShared<D> {
     async fn connect(&self, stream: TcpStream, address: SocketAddr) -> Result<(), BoxError> {
         stream.set_nodelay(true)?;
         let limits = &self.serving.limits;
-        let peer = Peer { address, tls: self.serving.tls.is_some() };
+        let peer = Remote { address, tls: self.serving.tls.is_some() };
         let Some(tls) = &self.serving.tls else {
             let is_http2 = self.while_unwanted(begins_http2(&stream)).await??;
             return self.converse(stream, is_http2, peer).await;
@@ -258,12 +258,12 @@ impl<D: Door> Shared<D> {
         self.slots.available_permits() == 0
     }
 
-    async fn converse<T>(&self, stream: T, is_http2: bool, peer: Peer) -> Result<(), BoxError>
+    async fn converse<T>(&self, stream: T, is_http2: bool, peer: Remote) -> Result<(), BoxError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let pulse = Arc::new(Pulse::default());
-        let io = Watched::new(TokioIo::new(stream), Arc::clone(&pulse));
+        let io = PulsedStream::new(TokioIo::new(stream), Arc::clone(&pulse));
         let (door, limits) = (self.door.clone(), self.serving.limits.clone());
         let beats = Arc::clone(&pulse);
         let service = service_fn(move |request: Request<Incoming>| {

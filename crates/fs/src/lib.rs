@@ -31,7 +31,7 @@ mod layout;
 mod multipart;
 
 pub use cache::{PIECE_BYTES, Stats};
-pub use cairn_blocks::{Peer, Peers, Spent};
+pub use cairn_blocks::{NodeCounts, Peers, Spent};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};

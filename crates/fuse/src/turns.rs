@@ -35,7 +35,7 @@ thread_local! {
 
 pub struct Turns {
     kernel: Arc<Kernel>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TurnsState>>,
     free: Arc<Condvar>,
     /// Threads that take requests.
     threads: usize,
@@ -49,14 +49,14 @@ pub struct Turns {
 }
 
 #[derive(Default)]
-struct State {
+struct TurnsState {
     is_taken: bool,
     waiting: usize,
 }
 
 /// A thread has the turn until this is dropped: at the latest when it ends.
 struct Turn {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TurnsState>>,
     free: Arc<Condvar>,
 }
 

@@ -7,7 +7,7 @@ use cairn_base::{BodyId, Error, Result, SessionId};
 use crate::ops::for_call::{Callable, ForCall};
 use crate::ops::*;
 use crate::rows::Content;
-use crate::shown::Shown;
+use crate::shown::ShownToMount;
 use crate::{Stop, Verb};
 
 /// The use that a mount may make of a verb.
@@ -34,7 +34,7 @@ pub trait Mounted: Verb {
     fn own(&self) -> Own;
 
     /// Takes out of a reply what its caller may not see.
-    fn show(&self, shown: &mut Shown<'_, '_>, reply: &mut Self::Reply) -> Result<(), Stop>;
+    fn show(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut Self::Reply) -> Result<(), Stop>;
 }
 
 /// Whether a mount may use `verb` so, in this session.
@@ -66,7 +66,7 @@ impl<V: Callable> Mounted for ForCall<V> {
         Own::default()
     }
 
-    fn show(&self, _: &mut Shown<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
+    fn show(&self, _: &mut ShownToMount<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
         Err(Error::Denied(format!("operation {} for a call is not for a mount", Self::NAME)).into())
     }
 }
@@ -81,7 +81,7 @@ macro_rules! never {
                 Own::default()
             }
 
-            fn show(&self, _: &mut Shown<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
+            fn show(&self, _: &mut ShownToMount<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
                 Err(Error::Denied(format!("operation {} is not for a mount", Self::NAME)).into())
             }
         })*
@@ -101,7 +101,7 @@ macro_rules! mounted {
 
             fn show(
                 &self,
-                shown: &mut Shown<'_, '_>,
+                shown: &mut ShownToMount<'_, '_>,
                 reply: &mut Self::Reply,
             ) -> Result<(), Stop> {
                 let show: Show<Self> = $show;
@@ -111,14 +111,14 @@ macro_rules! mounted {
     };
 }
 
-type Show<V> = fn(&V, &mut Shown<'_, '_>, &mut <V as Verb>::Reply) -> Result<(), Stop>;
+type Show<V> = fn(&V, &mut ShownToMount<'_, '_>, &mut <V as Verb>::Reply) -> Result<(), Stop>;
 
 fn none<V>(_: &V) -> Own {
     Own::default()
 }
 
 /// The reply tells nothing of what is in the bucket, or the verb has decided on the right to read.
-fn all<V: Verb>(_: &V, _: &mut Shown<'_, '_>, _: &mut V::Reply) -> Result<(), Stop> {
+fn all<V: Verb>(_: &V, _: &mut ShownToMount<'_, '_>, _: &mut V::Reply) -> Result<(), Stop> {
     Ok(())
 }
 

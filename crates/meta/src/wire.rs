@@ -20,7 +20,7 @@ use crate::needs::{Declared, Needs};
 use crate::ops::for_call::ForCall;
 use crate::ops::*;
 use crate::rows::{Extent, Place};
-use crate::shown::Shown;
+use crate::shown::ShownToMount;
 use crate::{Stop, Verb};
 
 /// A verb that can be sent to a master, and whose reply can be sent back.
@@ -39,7 +39,7 @@ pub trait ReceivedVerb: AnyVerb {
     fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()>;
 
     /// As [`Mounted::show`].
-    fn show_any(&self, shown: &mut Shown<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop>;
+    fn show_any(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop>;
 
     fn encode_reply(&self, reply: &AnyReply) -> Result<Bytes>;
 }
@@ -69,7 +69,7 @@ impl<V: WireVerb> ReceivedVerb for V {
         mounts::check(self, session, wanted)
     }
 
-    fn show_any(&self, shown: &mut Shown<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop> {
+    fn show_any(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop> {
         match reply.downcast_mut::<V::Reply>() {
             Some(reply) => self.show(shown, reply),
             None => unreachable!("not a reply of {}", V::NAME),

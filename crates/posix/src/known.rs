@@ -36,13 +36,13 @@ struct One {
     /// The last one of the names in it.
     names_changed: u64,
     /// What the kernel was told last.
-    shown: Option<Shown>,
+    shown: Option<ShownToKernel>,
     /// When it was told of the entries of a directory, and until when it keeps that.
     listed: Option<(Moment, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Shown {
+struct ShownToKernel {
     size: u64,
     mtime: Timestamp,
     /// What the mtime was in truth.
@@ -159,7 +159,7 @@ impl Known {
         let Some(one) = shard.get_mut(&ino.0) else { return };
         let Inode { size, data_change, mtime: true_mtime, .. } = *inode;
         let names_at = one.names_changed.max(self.all.load(Ordering::SeqCst));
-        let hides = |shown: Shown| match inode.kind {
+        let hides = |shown: ShownToKernel| match inode.kind {
             Kind::Directory if shown.names_at < names_at => shown.mtime == true_mtime,
             Kind::Directory => shown.true_mtime == true_mtime && shown.mtime != true_mtime,
             _ => {
@@ -179,7 +179,7 @@ impl Known {
         // Of what it asked for before a change, the kernel takes no answer.
         if self.last_change(one) <= moment.0 {
             let (mtime, at) = (inode.mtime, moment);
-            one.shown = Some(Shown { size, mtime, true_mtime, data_change, names_at, at });
+            one.shown = Some(ShownToKernel { size, mtime, true_mtime, data_change, names_at, at });
         }
     }
 

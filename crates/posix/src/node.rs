@@ -40,14 +40,14 @@ pub struct Node {
     pub ino: Ino,
     fs: Fs,
     writer: FileWriter,
-    state: Mutex<State>,
+    state: Mutex<NodeState>,
     pub locks: Held,
     /// Held by the one that writes back.
     writing_back: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
+struct NodeState {
     dirty: Runs,
     /// Runs on their way, under what is dirty.
     frozen: Arc<Frozen>,
@@ -73,7 +73,7 @@ struct State {
     last: Option<Last>,
 }
 
-impl State {
+impl NodeState {
     /// So many bytes are dirty no more.
     fn uncount(&self, bytes: u64) {
         if let Some(account) = &self.account {
@@ -107,7 +107,7 @@ impl Node {
             ino,
             fs: fs.clone(),
             writer: fs.writer(ino),
-            state: Mutex::new(State { change, ..State::default() }),
+            state: Mutex::new(NodeState { change, ..NodeState::default() }),
             locks: Held::default(),
             writing_back: tokio::sync::Mutex::new(()),
         }

@@ -18,12 +18,12 @@ const DIRECTORIES: usize = 1 << 12;
 
 #[derive(Default)]
 pub struct Whole {
-    state: Mutex<State>,
+    state: Mutex<WholeState>,
     hasher: RandomState,
 }
 
 #[derive(Default)]
-struct State {
+struct WholeState {
     /// Hashes of names: two with the same are taken for one, and asked for.
     directories: HashMap<Ino, HashSet<u64>>,
     names: usize,
@@ -38,7 +38,7 @@ impl Whole {
             return;
         }
         if state.directories.len() >= DIRECTORIES {
-            *state = State::default();
+            *state = WholeState::default();
         }
         state.directories.insert(directory, HashSet::new());
     }
@@ -51,7 +51,7 @@ impl Whole {
             state.names += 1;
         }
         if state.names > NAMES {
-            *state = State::default();
+            *state = WholeState::default();
         }
     }
 
@@ -71,7 +71,7 @@ impl Whole {
     }
 
     pub fn end_all(&self) {
-        *self.state.lock() = State::default();
+        *self.state.lock() = WholeState::default();
     }
 }
 

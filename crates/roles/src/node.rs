@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::{Clock, Error, NodeId, Result, Rng};
-use cairn_cluster::control::messages::{Beat, Method, Secrets};
+use cairn_cluster::control::messages::{Beat, ControlMethod, Secrets};
 use cairn_cluster::control::{Agent, NodeView};
 use cairn_cluster::data::{MapSource, Pool, Replicated};
 use cairn_cluster::wire::{Dial, Terms};
@@ -54,7 +54,7 @@ impl Node {
 /// The secrets that the master has for it.
 pub async fn secrets(agent: &Agent) -> Result<Secrets> {
     loop {
-        match agent.call(Method::Secrets, &()).await {
+        match agent.call(ControlMethod::Secrets, &()).await {
             Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
             told => return told,
         }

@@ -10,6 +10,7 @@ mod tokens;
 
 pub mod arrows;
 pub mod errors;
+pub mod glossary;
 pub mod used;
 
 pub mod floors;

@@ -28,7 +28,7 @@ const FILE_BYTES: u64 = 8192;
   cairn bench fs /mnt/cairn/bench --beside /var/tmp
   cairn bench fs /mnt/gluster --compare nfs=/mnt/nfs --compare local=/var/tmp --html fs.html
   cairn bench fs /mnt/cairn/bench --loads write,read --threads 1,2,4,8 --size 1g")]
-pub struct Args {
+pub struct FsArgs {
     dir: PathBuf,
     /// How DIR is named in results
     #[arg(long, value_name = "NAME", default_value = "target")]
@@ -87,7 +87,7 @@ enum Kind {
     Serve,
 }
 
-impl Args {
+impl FsArgs {
     fn directories(&self) -> Result<Vec<(String, PathBuf)>> {
         let mut found = vec![(self.name.clone(), self.dir.clone())];
         found.extend(self.beside.iter().map(|dir| ("beside".to_owned(), dir.clone())));
@@ -146,7 +146,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &FsArgs) -> Result<()> {
     let sizes = args.sizes()?;
     if let Some(pid) = Processes::of(&args.pid).missing() {
         return Err(Error::usage(format!("--pid {pid}: no such process: look it up with ps")));

@@ -26,7 +26,7 @@ pub struct Repeat {
 const TALLIES: usize = 8;
 
 /// The state that all threads share.
-struct Shared {
+struct RepeatShared {
     next: AtomicU64,
     most: u64,
     began: Instant,
@@ -93,8 +93,8 @@ impl Repeat {
         Ok(shared.sample(&mark, broken.into_iter().flatten().next()))
     }
 
-    fn begin(&self) -> (Arc<Shared>, Mark) {
-        let shared = Shared {
+    fn begin(&self) -> (Arc<RepeatShared>, Mark) {
+        let shared = RepeatShared {
             next: AtomicU64::new(0),
             most: self.most,
             tallies: Default::default(),
@@ -105,7 +105,7 @@ impl Repeat {
     }
 }
 
-impl Shared {
+impl RepeatShared {
     fn sample(&self, mark: &Mark, broken: Broken) -> Sample {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
         let mut tally = Tally::default();
@@ -126,7 +126,7 @@ impl Shared {
 }
 
 struct Hand<'a> {
-    shared: &'a Shared,
+    shared: &'a RepeatShared,
     tally: &'a Mutex<Tally>,
     /// When it last ended something, and so began the next.
     at: Instant,
@@ -137,14 +137,14 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    fn new(shared: &Shared, me: usize) -> Hand<'_> {
+    fn new(shared: &RepeatShared, me: usize) -> Hand<'_> {
         let tally = &shared.tallies[me % TALLIES];
         Hand { shared, tally, at: Instant::now(), is_first: true, broken: None }
     }
 
     /// The number of what is to be done next.
     fn next(&mut self) -> Option<u64> {
-        let Shared { next, most, began, duration, .. } = self.shared;
+        let RepeatShared { next, most, began, duration, .. } = self.shared;
         let is_first = mem::take(&mut self.is_first);
         let is_over = self.at - *began >= *duration && !is_first;
         if is_over || self.broken.is_some() || stop::is_stopped() {

@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 use tokio_rustls::TlsConnector;
 
-use super::connection::{Shared, Worker};
+use super::connection::{LoadShared, Worker};
 use super::tally::{Sample, Tally};
 use super::{Pace, Plan};
 use crate::client::{self, Exchange, Target};
@@ -48,7 +48,7 @@ pub fn run_always(plan: &Plan) -> Result<()> {
 
 fn run_unless(plan: &Plan, is_stopped: fn() -> bool) -> Result<Sample> {
     assert!(!plan.endpoints.is_empty() && plan.connections > 0 && plan.threads > 0);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(LoadShared {
         plan: plan.clone(),
         start: Instant::now() + HEAD_START,
         next: AtomicU64::new(0),
@@ -114,7 +114,7 @@ fn endpoint(connection: usize, endpoints: usize) -> usize {
 }
 
 /// The connections `thread`, `thread + threads`, …
-fn run_thread(shared: &Arc<Shared>, thread: usize, threads: usize) -> Result<Tally> {
+fn run_thread(shared: &Arc<LoadShared>, thread: usize, threads: usize) -> Result<Tally> {
     // Otherwise the kernel lets timers be late by 50 us. Where it may not be set, they are.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
     runtime()?.block_on(async {

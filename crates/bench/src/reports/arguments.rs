@@ -20,7 +20,7 @@ use crate::values;
   cairn bench reports --only gateway,redirects --seconds 5 --rounds 3
   cairn bench reports --only files --beside nfs=/mnt/nfs
   cairn bench reports --only scaling --object 10g --part 64m --threads 1,8,32 --share 100")]
-pub struct Args {
+pub struct ReportsArgs {
     /// Only these of the scenarios
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
     pub only: Vec<Name>,
@@ -128,7 +128,7 @@ impl Name {
     }
 }
 
-impl Args {
+impl ReportsArgs {
     pub fn check(&self) -> Result<()> {
         let sizes = &self.sizes;
         if sizes.part > sizes.object {

@@ -31,9 +31,9 @@ use lab::Lab;
 use page::Done;
 use script::Script;
 
-pub use arguments::Args;
+pub use arguments::ReportsArgs;
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &ReportsArgs) -> Result<()> {
     args.check()?;
     let names = match args.only.as_slice() {
         [] => Name::value_variants().to_vec(),
@@ -74,7 +74,7 @@ fn script(name: Name) -> &'static Script {
 }
 
 /// Runs one scenario to its end, whatever that is, and removes what it has made.
-fn perform(args: &Args, name: Name) -> Result<Done> {
+fn perform(args: &ReportsArgs, name: Name) -> Result<Done> {
     let (script, began) = (script(name), Instant::now());
     let mut session = Session::of_scenario(script.kind)?;
     let lab = Lab::new(args, (script.needs)(args))?;
@@ -94,7 +94,7 @@ fn perform(args: &Args, name: Name) -> Result<Done> {
 }
 
 /// Adds what a scenario found to the result of all.
-fn merge(args: &Args, whole: &mut Report, done: &Done) {
+fn merge(args: &ReportsArgs, whole: &mut Report, done: &Done) {
     let (name, script, report) = (done.name.text(), script(done.name), &done.report);
     let within = |what: &str| format!("{name}: {what}");
     whole.scenarios.push(Scenario {
@@ -132,7 +132,7 @@ fn merge(args: &Args, whole: &mut Report, done: &Done) {
 }
 
 /// Saves what there is, so that it is there also if all ends in the next scenario.
-fn save(args: &Args, whole: &Report, done: &[Done]) -> Result<()> {
+fn save(args: &ReportsArgs, whole: &Report, done: &[Done]) -> Result<()> {
     if let Some(path) = &args.json {
         whole.save(path)?;
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::arguments::Args;
+use super::arguments::ReportsArgs;
 use super::ask::{Asked, make_bucket, plan, put};
 use super::lab::{Cluster, Lab, Lighttpd, Nginx, Threads, wait};
 use super::script::{Script, peer};
@@ -153,7 +153,7 @@ fn ramp(lab: &Lab, session: &mut Session, fronts: &[Front]) -> Result<()> {
     Ok(())
 }
 
-fn sections(_: &Args, report: &Report) -> Vec<Section> {
+fn sections(_: &ReportsArgs, report: &Report) -> Vec<Section> {
     let mut rows = Vec::new();
     let mut highest = Vec::new();
     for (target, cells) in by_target(report, WHAT) {

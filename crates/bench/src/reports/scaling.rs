@@ -4,7 +4,7 @@
 use clap::Parser as _;
 use http::Method;
 
-use super::arguments::Args;
+use super::arguments::ReportsArgs;
 use super::ask::{Asked, Paths, make_bucket, plan, put};
 use super::lab::{Cluster, Gateway, Lab, Quota};
 use super::script::Script;
@@ -49,7 +49,7 @@ const WARM_UPS: usize = 2;
 #[derive(clap::Parser)]
 struct Line {
     #[command(flatten)]
-    args: s3::Args,
+    args: s3::S3Args,
 }
 
 fn run(lab: &Lab, session: &mut Session) -> Result<()> {
@@ -127,7 +127,7 @@ fn command(
     gateways: &[Gateway],
     origins: &[String],
     options: &[&str],
-) -> Result<s3::Args> {
+) -> Result<s3::S3Args> {
     let (key, secret) = lab.credentials();
     let duration = format!("{}ms", lab.args.seconds.as_millis());
     let (rounds, half) = (lab.args.rounds.to_string(), lab.args.seconds.as_millis() / 2);
@@ -143,8 +143,8 @@ fn command(
     Ok(parsed.args)
 }
 
-fn sections(args: &Args, report: &Report) -> Vec<Section> {
-    let Args { sizes, .. } = args;
+fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
+    let ReportsArgs { sizes, .. } = args;
     let mut found = Vec::new();
     for (start, title) in [
         ("multipart PUT", "multipart PUT"),

@@ -1,6 +1,6 @@
 //! The parts that all scenarios share.
 
-use super::arguments::Args;
+use super::arguments::ReportsArgs;
 use super::lab::Lab;
 use crate::error::Result;
 use crate::report::{Report, Section};
@@ -13,9 +13,9 @@ pub struct Script {
     /// The [`Report::kind`] of its loads.
     pub kind: &'static str,
     /// Bytes on the disk, about.
-    pub needs: fn(&Args) -> u64,
+    pub needs: fn(&ReportsArgs) -> u64,
     pub run: fn(&Lab, &mut Session) -> Result<()>,
-    pub sections: fn(&Args, &Report) -> Vec<Section>,
+    pub sections: fn(&ReportsArgs, &Report) -> Vec<Section>,
 }
 
 /// Starts a peer; where it is not there, the result says why.

@@ -42,7 +42,7 @@ const BODY_MAX: u64 = 1 << 30;
   cairn bench s3 http://10.0.0.1:9000 --ops multipart,ranged --object 10g --parts 64m -c 1,8,32
   cairn bench s3 http://g1:9000 http://g2:9000 http://g3:9000 --scale --ops head
   cairn bench s3 http://10.0.0.1:9000 --compare minio=http://KEY:SECRET@10.0.0.2:9000")]
-pub struct Args {
+pub struct S3Args {
     #[arg(required = true)]
     endpoints: Vec<String>,
     /// How the endpoints are named in results
@@ -125,7 +125,7 @@ enum Load {
 
 /// All that loads need.
 struct Bench<'a> {
-    args: &'a Args,
+    args: &'a S3Args,
     connector: TlsConnector,
     noise: Bytes,
     prefix: String,
@@ -150,7 +150,7 @@ fn parse_mix(text: &str) -> Result<Vec<(Op, f64)>> {
     parts.collect()
 }
 
-impl Args {
+impl S3Args {
     fn contenders(&self, bucket: &str) -> Result<Vec<Contender>> {
         let mut lists = vec![(self.name.clone(), self.endpoints.clone())];
         for text in &self.compare {
@@ -200,7 +200,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &S3Args) -> Result<()> {
     let prepared = Prepared::new(args)?;
     let mut session = Session::begin("s3", prepared.shown(), &args.output)?;
     prepared.begin()?;
@@ -217,7 +217,7 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    pub fn new(args: &'a Args) -> Result<Prepared<'a>> {
+    pub fn new(args: &'a S3Args) -> Result<Prepared<'a>> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let own = format!("cairn-bench-{}-{}", std::process::id(), since.as_secs());
         let bucket = args.bucket.clone().unwrap_or_else(|| own.clone());

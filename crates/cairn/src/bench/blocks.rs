@@ -34,7 +34,7 @@ const READ_BLOCKS: u64 = 10_000;
 #[command(after_help = "Examples:
   cairn bench blocks /var/tmp
   cairn bench blocks /srv/disk2 --loads put --sizes 64k,4m --in-flight 1,4,16 --html disk2.html")]
-pub struct Args {
+pub struct BlocksBenchArgs {
     dir: PathBuf,
     /// Loads to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
@@ -75,7 +75,7 @@ enum Target {
     Blocks,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &BlocksBenchArgs) -> Result<()> {
     stop::listen();
     if args.sizes.iter().any(|size| !(1..=BLOCK_BYTES as u64).contains(size)) {
         return Err(Error::usage("--sizes: a block has 1 byte to 4m"));

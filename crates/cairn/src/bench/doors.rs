@@ -34,19 +34,19 @@ static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
   cairn bench doors --s3 127.0.0.1:9100 --http 127.0.0.1:8100
   CAIRN_ROOT_KEY=bench CAIRN_ROOT_SECRET=... cairn bench doors
   CAIRN_KEY=... CAIRN_SECRET=... cairn bench s3 http://127.0.0.1:9100 --compare full=http://127.0.0.1:9000")]
-pub struct Args {
+pub struct DoorsBenchArgs {
     #[command(flatten)]
     doors: doors::DoorArgs,
     #[command(flatten)]
     log: log::LogArgs,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &DoorsBenchArgs) -> Result<ExitCode> {
     let preset = welcome::preset()?;
     process::run(&args.log, serve(args, preset))
 }
 
-async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
+async fn serve(args: &DoorsBenchArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
     let tls = args.doors.load_tls()?;
     let sockets = args.doors.listen()?;

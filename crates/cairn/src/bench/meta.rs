@@ -42,7 +42,7 @@ const FILES: u64 = 10_000;
   cairn bench meta /var/tmp
   cairn bench meta /var/tmp --loads create --in-flight 1,64,1024 --json creates.json
   CAIRN_META=postgres://cairn@db/cairn cairn bench meta /var/tmp")]
-pub struct Args {
+pub struct MetaBenchArgs {
     dir: PathBuf,
     /// A PostgreSQL database to keep the metadata in, instead of DIR
     #[arg(long, value_name = "URL", env = "CAIRN_META", hide_env_values = true)]
@@ -91,7 +91,7 @@ impl Load {
     }
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &MetaBenchArgs) -> Result<()> {
     stop::listen();
     let (disk, master) = ("disk", "master");
     let named = |name: &str, target: String| Named { name: name.to_owned(), target };

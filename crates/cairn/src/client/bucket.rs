@@ -19,7 +19,7 @@ use crate::output;
   cairn bucket set photos --grant alice:read,write
   cairn bucket set photos --quota 500g
   cairn bucket ls --json")]
-pub struct Args {
+pub struct BucketArgs {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -112,7 +112,7 @@ struct Grant<'a> {
     rights: &'a str,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &BucketArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     match &args.command {
         Command::Create { name, visibility } => {

@@ -20,7 +20,7 @@ use crate::output;
   cairn export add music --client 192.168.7.4 --client fd00::/8 --as alice --read-only
   cairn export list
   cairn export remove photos")]
-pub struct Args {
+pub struct ExportArgs {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -110,7 +110,7 @@ struct Exports {
     exports: Vec<Export>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &ExportArgs) -> Result<ExitCode> {
     match &args.command {
         Command::Add(add) => {
             let (bucket, path) = place_of(&add.bucket)?;

@@ -16,7 +16,7 @@ use crate::output;
 #[command(after_help = "Examples:
   cairn gc --dry-run
   cairn gc --json")]
-pub struct Args {
+pub struct GcArgs {
     /// Only say what there is to collect
     #[arg(long)]
     dry_run: bool,
@@ -36,7 +36,7 @@ struct Report {
     blocks_unknown: u64,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &GcArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     let path = if args.dry_run { "/admin/gc?dry_run=1" } else { "/admin/gc" };
     let report: Report = server.send_order(path)?.json()?;

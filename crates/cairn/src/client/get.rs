@@ -31,7 +31,7 @@ static PARTS: AtomicU64 = AtomicU64::new(0);
   cairn get photos/2024/cat.jpg
   cairn get photos/2024/cat.jpg - | file -
   cairn get -r www/ site")]
-pub struct Args {
+pub struct GetArgs {
     /// BUCKET/KEY, or with -r BUCKET/PREFIX
     source: String,
     /// A file or directory, or - for stdout [default: the current directory]
@@ -53,7 +53,7 @@ struct Job {
     file: PathBuf,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &GetArgs) -> Result<ExitCode> {
     process::write_for_caller();
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
     if args.recursive {
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn get_all(args: &Args, source: &Address, target: &Path) -> Result<ExitCode> {
+fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> {
     let server = args.connection.open()?;
     fs::create_dir_all(target).map_err(|error| Failure::file(target, &error))?;
     let left = Left::default();

@@ -19,7 +19,7 @@ use crate::output;
   cairn key create alice
   cairn key token alice --expires 30d
   cairn key create root --dir /srv/cairn   (server stopped: when root's keys are lost)")]
-pub struct Args {
+pub struct KeyArgs {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -102,7 +102,7 @@ struct Keys {
     keys: Vec<Key>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &KeyArgs) -> Result<ExitCode> {
     if let Command::Create { user, dir: Some(dir), meta, json } = &args.command {
         show_key(&offline::key::create(dir, meta, user)?, *json)?;
         return Ok(ExitCode::SUCCESS);

@@ -14,7 +14,7 @@ use crate::output;
   cairn ls
   cairn ls photos/2024/
   cairn ls -r --json photos | jq .size")]
-pub struct Args {
+pub struct LsArgs {
     /// BUCKET or BUCKET/PREFIX; without it, all buckets
     prefix: Option<String>,
     /// All objects, however deep
@@ -27,7 +27,7 @@ pub struct Args {
     connection: Connection,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &LsArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     let Some(prefix) = &args.prefix else {
         super::bucket::list(&server, args.json)?;

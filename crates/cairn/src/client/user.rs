@@ -17,7 +17,7 @@ use crate::output;
   cairn user ls
   cairn user disable alice
   cairn user enable alice")]
-pub struct Args {
+pub struct UserArgs {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -58,7 +58,7 @@ struct Users {
     users: Vec<User>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &UserArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     let (name, disabled) = match &args.command {
         Command::Ls { json } => {

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   cairn cluster drain /srv/cairn-master 4 --dry-run
   cairn cluster drain /srv/cairn-master 4 --wait")]
-pub struct Args {
+pub struct DrainArgs {
     #[command(flatten)]
     of: NodeArgs,
     /// Show how much would be moved, and move nothing
@@ -30,7 +30,7 @@ pub struct Args {
     wait: bool,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &DrainArgs) -> Result<ExitCode> {
     let NodeArgs { dir, node } = &args.of;
     let groups = |map: &ClusterMap| map.groups.values().filter(|one| one.has(*node)).count() as u64;
     let status = reach::status(dir)?;

@@ -34,7 +34,7 @@ Examples:
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400 \\
       --meta postgres://cairn:password@db/cairn --replicas 3 --minimum 2")]
-pub struct Args {
+pub struct InitArgs {
     /// The directory of the first master: missing or empty
     dir: PathBuf,
     /// Under which host:port other nodes will reach this master
@@ -52,7 +52,7 @@ pub struct Args {
     minimum: Option<u8>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &InitArgs) -> Result<ExitCode> {
     let preset = welcome::preset()?;
     let minimum = args.minimum.unwrap_or(args.replicas.min(2));
     if minimum > args.replicas {
@@ -132,7 +132,7 @@ async fn fill(
     Ok(())
 }
 
-fn show(credential: &NewCredential, args: &Args) -> Result<()> {
+fn show(credential: &NewCredential, args: &InitArgs) -> Result<()> {
     let (id, secret, dir) = (&credential.id, credential.secret.expose(), args.dir.display());
     let address = &args.address;
     let text = Secret::new(format!(

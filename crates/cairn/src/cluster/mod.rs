@@ -25,27 +25,27 @@ use crate::failure::Result;
   cairn cluster token /srv/cairn-master --role chunkserver
   cairn cluster join /srv/cairn-disk TOKEN        (on the new node)
   cairn cluster status /srv/cairn-master")]
-pub struct Args {
+pub struct ClusterArgs {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    Init(init::Args),
-    Token(token::Args),
-    Join(join::Args),
-    Status(status::Args),
-    Drain(drain::Args),
+    Init(init::InitArgs),
+    Token(token::TokenArgs),
+    Join(join::JoinArgs),
+    Status(status::StatusArgs),
+    Drain(drain::DrainArgs),
     /// Take a drain back
     Undrain(edit::NodeArgs),
     /// Forget a node that was drained, or that held no blocks: it is no longer let in
     Remove(edit::NodeArgs),
-    Rebalance(rebalance::Args),
+    Rebalance(rebalance::RebalanceArgs),
     Replicas(edit::ReplicasArgs),
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
     match &args.command {
         Command::Init(args) => init::run(args),
         Command::Token(args) => token::run(args),

@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   cairn cluster rebalance /srv/cairn-master --dry-run
   cairn cluster rebalance /srv/cairn-master")]
-pub struct Args {
+pub struct RebalanceArgs {
     /// The directory of a master
     dir: PathBuf,
     /// Show what would be moved, and move nothing
@@ -35,7 +35,7 @@ pub struct Args {
     dry_run: bool,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &RebalanceArgs) -> Result<ExitCode> {
     let status = reach::status(&args.dir)?;
     let map = &status.map;
     let bytes = bytes_by_group(&status);

@@ -20,7 +20,7 @@ use crate::output;
 #[command(after_help = "Examples:
   cairn cluster token /srv/cairn-master --role chunkserver
   cairn cluster token /srv/cairn-master --role gateway --expires 3600")]
-pub struct Args {
+pub struct TokenArgs {
     /// The directory of a master
     dir: PathBuf,
     /// A role that the new node may have; may be given several times
@@ -33,7 +33,7 @@ pub struct Args {
     expires: u64,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &TokenArgs) -> Result<ExitCode> {
     let roles: cairn_base::Result<Roles> =
         args.role.iter().map(|role| role.parse::<Role>()).collect();
     let roles = roles?;

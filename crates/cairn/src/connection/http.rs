@@ -34,9 +34,9 @@ const PIECES: usize = 4;
 
 /// One server.
 #[derive(Clone)]
-pub struct Client(Arc<Shared>);
+pub struct Client(Arc<HttpShared>);
 
-struct Shared {
+struct HttpShared {
     runtime: Runtime,
     host: String,
     port: u16,
@@ -79,7 +79,7 @@ impl Client {
         let runtime = runtime.map_err(|error| error.to_string())?;
         let host_header = host_header(&host, port);
         let idle = Mutex::default();
-        Ok(Client(Arc::new(Shared { runtime, host, port, host_header, tls, within, idle })))
+        Ok(Client(Arc::new(HttpShared { runtime, host, port, host_header, tls, within, idle })))
     }
 
     /// Sends a request, whose URI is a path, and waits for the head of its reply.
@@ -164,7 +164,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl HttpShared {
     async fn exchange(
         &self,
         mut request: Request<Sent>,

@@ -271,7 +271,7 @@ impl Reply {
 
     fn failure(self) -> Failure {
         #[derive(serde::Deserialize)]
-        struct Shown {
+        struct ShownError {
             message: String,
         }
         let status = self.response.status();
@@ -283,7 +283,7 @@ impl Reply {
             return Failure::new(text);
         }
         let shown = self.bytes(FAILURE_BYTES).ok();
-        let shown = shown.and_then(|bytes| serde_json::from_slice::<Shown>(&bytes).ok());
+        let shown = shown.and_then(|bytes| serde_json::from_slice::<ShownError>(&bytes).ok());
         let text = match shown {
             Some(shown) => shown.message,
             None => match status.as_u16() {

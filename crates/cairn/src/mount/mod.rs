@@ -21,7 +21,7 @@ use cairn_cluster::mount::{Agent, MountBlocks};
 use cairn_cluster::wire::Dial;
 use cairn_doors::admit::Refused;
 use cairn_doors::http::until_revoked;
-use cairn_doors::serve::Peer;
+use cairn_doors::serve::Remote;
 use cairn_fs::Fs;
 use cairn_fuse::{Mounted, Options};
 use cairn_meta::Meta;
@@ -71,7 +71,7 @@ Examples:
   cairn mount https://g1.example.org:8080,https://g2.example.org:8080 /mnt/cairn
   cairn mount --node /srv/cairn-mount /mnt/cairn
   umount /mnt/cairn")]
-pub struct Args {
+pub struct MountArgs {
     /// The server or gateways, if it is not that of --server, and where to mount it
     #[arg(value_names = ["SERVER", "MOUNTPOINT"], num_args = 1..=2, required = true)]
     places: Vec<String>,
@@ -125,7 +125,7 @@ pub struct Args {
     log: log::LogArgs,
 }
 
-impl Args {
+impl MountArgs {
     fn mount_point(&self) -> &Path {
         Path::new(self.places.last().map_or("", |place| place.as_str()))
     }
@@ -149,7 +149,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &MountArgs) -> Result<ExitCode> {
     if args.node.is_some() && args.places.len() == 2 {
         return Err(Failure::usage(
             "SERVER and --node exclude each other: leave out SERVER, since the node knows \
@@ -179,7 +179,7 @@ struct Reached {
     _locks: [Option<Lock>; 2],
 }
 
-async fn run_mount(args: &Args) -> Result<ExitCode> {
+async fn run_mount(args: &MountArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let reached = tokio::select! {
         reached = reach(args) => reached?,
@@ -275,7 +275,7 @@ async fn serve(
     }
 }
 
-async fn reach(args: &Args) -> Result<Reached> {
+async fn reach(args: &MountArgs) -> Result<Reached> {
     match &args.node {
         None => reach_server(args).await,
         Some(dir) => reach_cluster(args, dir, args.connection.known()?).await,
@@ -283,13 +283,13 @@ async fn reach(args: &Args) -> Result<Reached> {
 }
 
 /// Where the server is: any of several gateways, if that is so.
-fn servers(args: &Args) -> Result<Vec<Known>> {
+fn servers(args: &MountArgs) -> Result<Vec<Known>> {
     let Some(named) = args.server() else { return Ok(vec![args.connection.known()?]) };
     let one = |url: &str| args.connection.clone().at(Some(url.to_owned())).known();
     named.split(',').map(one).collect()
 }
 
-async fn reach_server(args: &Args) -> Result<Reached> {
+async fn reach_server(args: &MountArgs) -> Result<Reached> {
     let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
         (Arc::new(RealClock::default()), Arc::new(RealRng));
     let dialer = HttpDialer::new(servers(args)?)?;
@@ -319,7 +319,7 @@ async fn reach_server(args: &Args) -> Result<Reached> {
 }
 
 /// As a gateway with one door more: it verifies the credentials by itself.
-async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached> {
+async fn reach_cluster(args: &MountArgs, dir: &Path, known: Known) -> Result<Reached> {
     let node = ThisNode::open(dir, Role::Gateway)?;
     let own = Lock::take(dir)?;
     node.running()?.beat(move || cairn_roles::beat_of(String::new()));
@@ -342,7 +342,7 @@ async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached>
         })?,
     );
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let user = admit.caller(&headers, Peer { address, tls: false }).await;
+    let user = admit.caller(&headers, Remote { address, tls: false }).await;
     let user = user.map_err(not_admitted)?;
     authorize(&user, Action::Mount, Resource::Store, &user.context(fs.clock().now()))?;
     let source = format!("cairn:{}", node.loaded.identity.cluster());

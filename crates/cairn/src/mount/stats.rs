@@ -19,12 +19,12 @@ const STATS_BYTES: usize = 64 << 10;
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   cairn stats /mnt/cairn")]
-pub struct Args {
+pub struct StatsArgs {
     /// Where it is mounted
     mountpoint: PathBuf,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &StatsArgs) -> Result<ExitCode> {
     output::line(read(&args.mountpoint)?.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -31,7 +31,7 @@ use crate::server::{log, process, signals::Signals};
 #[command(after_help = "Examples:
   cairn chunkserver /srv/disk1/cairn --listen 10.0.0.2:7400 --zone rack1
   cairn chunkserver /srv/disk1/cairn --listen 10.0.0.2:7400 --http 10.0.0.2:8081")]
-pub struct Args {
+pub struct ChunkserverArgs {
     /// The directory of this node
     dir: PathBuf,
     #[command(flatten)]
@@ -51,11 +51,11 @@ pub struct Args {
     log: log::LogArgs,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
     process::run(&args.log, run_chunkserver(args))
 }
 
-async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
+async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Chunkserver)?;
     let cluster = node.loaded.identity.cluster();

@@ -33,7 +33,7 @@ use crate::server::{doors, log, mounts, process, signals::Signals};
 #[command(after_help = "Example:
   cairn gateway /srv/cairn-gateway --s3 0.0.0.0:9000 --http 0.0.0.0:8080 \\
       --tls-cert fullchain.pem --tls-key privkey.pem")]
-pub struct Args {
+pub struct GatewayArgs {
     /// The directory of this node
     dir: PathBuf,
     #[command(flatten)]
@@ -78,11 +78,11 @@ pub struct Opened {
     pub lock: Option<Lock>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
     process::run(&args.log, run_gateway(args))
 }
 
-async fn run_gateway(args: &Args) -> Result<ExitCode> {
+async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let tls = args.doors.load_tls()?;
     let sockets = args.doors.listen()?;

@@ -39,7 +39,7 @@ use crate::server::{log, open::require_opened, process, signals::Signals};
   cairn master /srv/cairn-master --listen 10.0.0.1:7400
   cairn master /srv/cairn-master --listen 10.0.0.1:7400 \\
       --meta postgres://cairn:password@db/cairn")]
-pub struct Args {
+pub struct MasterArgs {
     /// The directory of this node
     dir: PathBuf,
     #[command(flatten)]
@@ -56,11 +56,11 @@ pub struct Args {
     log: log::LogArgs,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &MasterArgs) -> Result<ExitCode> {
     process::run(&args.log, run_master(args))
 }
 
-async fn run_master(args: &Args) -> Result<ExitCode> {
+async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Master)?;
     let cluster = node.loaded.identity.cluster();
@@ -134,7 +134,7 @@ async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
 
 /// The metadata of a master: in its directory, or in a database that it shares.
 struct Stored<'a> {
-    args: &'a Args,
+    args: &'a MasterArgs,
     node: &'a ThisNode,
     dir: &'a DataDir,
     seal: Option<[u8; 32]>,

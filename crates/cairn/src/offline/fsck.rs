@@ -33,7 +33,7 @@ const PAGE: usize = 1000;
 #[command(after_help = "Examples:
   cairn fsck /srv/cairn
   cairn fsck --quick --json /srv/cairn | jq .damaged")]
-pub struct Args {
+pub struct FsckArgs {
     /// The data directory
     dir: PathBuf,
     #[command(flatten)]
@@ -87,7 +87,7 @@ struct Finding {
     what: String,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &FsckArgs) -> Result<ExitCode> {
     let mut report = Report::default();
     if args.meta.place() == MetaPlace::Directory {
         verify_engine(&args.dir, &mut report)?;

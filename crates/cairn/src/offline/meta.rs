@@ -26,7 +26,7 @@ const BUFFER: usize = 256 << 10;
 #[command(after_help = "Examples:
   cairn meta dump /backup/metadata.dump
   cairn meta load /backup/metadata.dump /srv/cairn")]
-pub struct Args {
+pub struct MetaCommandArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -78,7 +78,7 @@ struct LoadArgs {
     meta: MetaArgs,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &MetaCommandArgs) -> Result<ExitCode> {
     match &args.command {
         Command::Dump(args) => dump(args)?,
         Command::Load(args) => load(args)?,

@@ -21,7 +21,7 @@ use crate::output;
 #[command(after_help = "Examples:
   cairn scrub /srv/cairn
   cairn scrub --json /srv/cairn")]
-pub struct Args {
+pub struct ScrubArgs {
     /// The data directory
     dir: PathBuf,
     #[command(flatten)]
@@ -40,7 +40,7 @@ struct Report {
     damaged: Vec<Damaged>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &ScrubArgs) -> Result<ExitCode> {
     let store = Frozen::open(&args.dir, &args.meta)?;
     let bar = output::count_bar(store.blocks.usage_now()?.blocks, "blocks");
     let scrubbed = scrub(&store.blocks, &bar)?;

@@ -33,7 +33,7 @@ Examples:
       --tls-cert fullchain.pem --tls-key privkey.pem --domain s3.example.org
   cairn server /srv/cairn --nfs 0.0.0.0:2049 --nfs-client 10.0.0.0/8
   CAIRN_ROOT_KEY=admin CAIRN_ROOT_SECRET=... cairn server /data --log-format json")]
-pub struct Args {
+pub struct ServerArgs {
     /// The data directory
     pub(super) dir: PathBuf,
     #[command(flatten)]

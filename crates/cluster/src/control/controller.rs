@@ -16,8 +16,8 @@ use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 
 use super::edit::Edit;
-use super::keeper::Keeper;
-use super::messages::{Beat, Beaten, CaughtUp, EXTRA_BLOCKS, Extra, Method, Secrets};
+use super::keeper::MapKeeper;
+use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
 use super::plan::{Patience, plan};
 use super::status::{NodeStatus, SessionStatus, Status};
 use crate::identity::{Desk, Tokens};
@@ -48,7 +48,7 @@ impl Default for Settings {
 pub struct Controller {
     pub master: Master,
     pub sessions: Arc<Sessions>,
-    pub keeper: Arc<Keeper>,
+    pub keeper: Arc<MapKeeper>,
     pub desk: Arc<Desk>,
     /// This node.
     pub node: NodeId,
@@ -70,7 +70,7 @@ impl Controller {
     pub fn new(
         node: NodeId,
         (master, sessions): (Master, Arc<Sessions>),
-        keeper: Arc<Keeper>,
+        keeper: Arc<MapKeeper>,
         desk: Arc<Desk>,
         secrets: Secrets,
         clock: Arc<dyn Clock>,
@@ -82,17 +82,22 @@ impl Controller {
     }
 
     /// Answers what a node asks for.
-    pub async fn handle(&self, peer: &PeerInfo, method: Method, message: &[u8]) -> Result<Bytes> {
+    pub async fn handle(
+        &self,
+        peer: &PeerInfo,
+        method: ControlMethod,
+        message: &[u8],
+    ) -> Result<Bytes> {
         let node = peer.authenticated.node;
         match method {
-            Method::Serves => Ok(Bytes::new()),
-            Method::Beat => wire::encode(&self.beat(peer, wire::decode(message)?).await?),
-            Method::Map => Ok(self.map()?.encode()),
-            Method::Secrets => wire::encode(&self.secrets_of(peer.authenticated.roles)),
-            Method::Certify => self.certify(peer),
-            Method::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
-            Method::Extra => self.extra(wire::decode(message)?).await,
-            Method::Recall | Method::Vouched | Method::VouchedFrom => {
+            ControlMethod::Serves => Ok(Bytes::new()),
+            ControlMethod::Beat => wire::encode(&self.beat(peer, wire::decode(message)?).await?),
+            ControlMethod::Map => Ok(self.map()?.encode()),
+            ControlMethod::Secrets => wire::encode(&self.secrets_of(peer.authenticated.roles)),
+            ControlMethod::Certify => self.certify(peer),
+            ControlMethod::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
+            ControlMethod::Extra => self.extra(wire::decode(message)?).await,
+            ControlMethod::Recall | ControlMethod::Vouched | ControlMethod::VouchedFrom => {
                 Err(Error::NotImplemented(format!("a master does not take the call {method:?}")))
             }
         }

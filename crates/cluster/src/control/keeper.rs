@@ -17,18 +17,18 @@ use crate::identity::Tokens;
 const ATTEMPTS: usize = 20;
 
 /// Keeps the map of a master.
-pub struct Keeper {
+pub struct MapKeeper {
     master: Master,
     current: ArcSwap<ClusterMap>,
     /// The view that this node uses when it lets others in.
     view: Arc<NodeView>,
 }
 
-impl Keeper {
+impl MapKeeper {
     /// # Errors
     /// `NotFound` if the metadata is not that of a cluster.
-    pub async fn start(master: Master, view: Arc<NodeView>) -> Result<Arc<Keeper>> {
-        let keeper = Keeper { master, current: ArcSwap::default(), view };
+    pub async fn start(master: Master, view: Arc<NodeView>) -> Result<Arc<MapKeeper>> {
+        let keeper = MapKeeper { master, current: ArcSwap::default(), view };
         keeper.load().await?;
         Ok(Arc::new(keeper))
     }
@@ -93,9 +93,9 @@ impl Keeper {
 }
 
 #[async_trait]
-impl MapSource for Keeper {
+impl MapSource for MapKeeper {
     fn current(&self) -> Arc<ClusterMap> {
-        Keeper::current(self)
+        MapKeeper::current(self)
     }
 
     async fn at_least(&self, epoch: u64) -> Result<Arc<ClusterMap>> {
@@ -110,7 +110,7 @@ impl MapSource for Keeper {
 }
 
 #[async_trait]
-impl Tokens for Keeper {
+impl Tokens for MapKeeper {
     async fn issue(&self, id: TokenId, grant: JoinGrant) -> Result<()> {
         let (hash, roles) = (grant.hash.to_bytes(), grant.roles.bits());
         let issue = IssueToken { id, hash, roles, expires: grant.expires };

@@ -12,7 +12,7 @@ pub const EXTRA_BLOCKS: usize = 500;
 /// The calls; the number is what crosses the network. 18, 23 and 24 were used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
-pub enum Method {
+pub enum ControlMethod {
     /// From the master to a session: a recall, encoded.
     Recall = 6,
     /// Answered with nothing by the master that serves, with an error by any other.
@@ -32,14 +32,14 @@ pub enum Method {
     /// A message of the session of a mount: [`Vouched`] and the message as it is, joined; answered
     /// as the message is. Recalls come over the same connection.
     Vouched = 26,
-    /// As [`Method::Vouched`], with [`VouchedFrom`]. The former is answered to gateways of versions
-    /// before.
+    /// As [`ControlMethod::Vouched`], with [`VouchedFrom`]. The former is answered to gateways of
+    /// versions before.
     VouchedFrom = 27,
 }
 
-impl Method {
-    pub fn from_number(number: u16) -> Result<Method> {
-        use Method::{
+impl ControlMethod {
+    pub fn from_number(number: u16) -> Result<ControlMethod> {
+        use ControlMethod::{
             Beat, CaughtUp, Certify, Extra, Map, Recall, Secrets, Serves, Vouched, VouchedFrom,
         };
         let all =
@@ -154,8 +154,8 @@ mod tests {
     #[test]
     fn no_number_is_that_of_two_methods() {
         for number in 0..=u16::MAX {
-            let of_sessions = session::Method::from_number(number).is_ok();
-            assert!(!of_sessions || Method::from_number(number).is_err(), "{number}");
+            let of_sessions = session::SessionMethod::from_number(number).is_ok();
+            assert!(!of_sessions || ControlMethod::from_number(number).is_err(), "{number}");
         }
     }
 }

@@ -121,7 +121,7 @@ impl Chunkserver {
 
     async fn converse(self: Arc<Self>, link: Link) -> Result<()> {
         let moved = Arc::new(AtomicBool::new(true));
-        let watched = Watched { stream: link.stream, moved: Arc::clone(&moved) };
+        let watched = WatchedStream { stream: link.stream, moved: Arc::clone(&moved) };
         let mut phase = self.phase.subscribe();
         let (server, peer) = (self, Arc::new(link.peer));
         let service = service_fn(move |request| {
@@ -177,12 +177,12 @@ impl Chunkserver {
 }
 
 /// Notes that bytes go.
-struct Watched {
+struct WatchedStream {
     stream: Box<dyn Stream>,
     moved: Arc<AtomicBool>,
 }
 
-impl Watched {
+impl WatchedStream {
     fn note<T>(&self, polled: Poll<T>) -> Poll<T> {
         if polled.is_ready() {
             self.moved.store(true, Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WatchedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -202,7 +202,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WatchedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

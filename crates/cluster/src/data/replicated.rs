@@ -26,10 +26,10 @@ const CLEANUPS: usize = 16;
 /// not be used again: what is left of it is being deleted.
 #[derive(Clone)]
 pub struct Replicated {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ReplicatedShared>,
 }
 
-pub(super) struct Shared {
+pub(super) struct ReplicatedShared {
     pub map: Arc<dyn MapSource>,
     pub pool: Arc<Pool>,
     pub nodes: Nodes,
@@ -57,7 +57,7 @@ impl Replicated {
         connections: usize,
     ) -> Replicated {
         let (nodes, cleanups) = (Nodes::new(connections), Arc::new(Semaphore::new(CLEANUPS)));
-        Replicated { shared: Arc::new(Shared { map, pool, nodes, loads, rng, cleanups }) }
+        Replicated { shared: Arc::new(ReplicatedShared { map, pool, nodes, loads, rng, cleanups }) }
     }
 
     /// Nodes that failed just now, and are avoided.
@@ -66,7 +66,7 @@ impl Replicated {
     }
 }
 
-impl Shared {
+impl ReplicatedShared {
     /// The nodes to ask for a block, the best first.
     pub(super) fn order(&self, map: &ClusterMap, group: GroupId) -> Vec<NodeId> {
         let members = map.groups.get(&group).map(|group| &group.members[..]).unwrap_or_default();

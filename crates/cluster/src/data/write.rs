@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::ask::{Key, late};
 use super::form::{Kept, Order, Refused};
 use super::place::{self, Choice, Choosing};
-use super::replicated::{Shared, said};
+use super::replicated::{ReplicatedShared, said};
 use crate::limits::{HOP, REFRESH, WRITE, WRITE_ATTEMPT, WRITE_ATTEMPTS};
 
 /// A block on its way.
@@ -39,7 +39,7 @@ struct Tried {
     last: Option<Error>,
 }
 
-impl Shared {
+impl ReplicatedShared {
     pub(super) async fn write(
         self: &Arc<Self>,
         wish: Wish,

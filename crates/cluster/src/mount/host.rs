@@ -26,8 +26,8 @@ use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::rows::Extent;
 use cairn_meta::session::{
-    self, Attach, Change, Detach, Execute, Executed, Method, Read, ReadReply, Renew, Renewed,
-    Reply, Run, RunPosted,
+    self, Attach, Change, Detach, Execute, Executed, Read, ReadReply, Renew, Renewed, Reply, Run,
+    RunPosted, SessionMethod,
 };
 use cairn_meta::{Meta, WireVerb, wire};
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ use super::rights::{Granted, Rights};
 use super::told::Told;
 use super::turns::Turns;
 use super::unpublished::Unpublished;
-use super::way::{Place, Way};
+use super::way::{SessionHome, Way};
 use crate::control::{Agent, split};
 use crate::limits::{
     MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_PUT_LEAST_BYTES, MOUNT_PUT_PAUSE,
@@ -57,7 +57,7 @@ const TOLD: Duration = Duration::from_secs(60);
 
 /// Serves the mounts that come in here.
 pub struct MountHost {
-    place: Place,
+    place: SessionHome,
     blocks: Guarded,
     /// The directory that they are in.
     directory: Option<String>,
@@ -131,17 +131,17 @@ impl MountHost {
         directory: Option<&Path>,
     ) -> Arc<MountHost> {
         let directory = directory.and_then(Path::to_str).map(str::to_owned);
-        MountHost::at(Place::Here(sessions), meta, blocks, directory)
+        MountHost::at(SessionHome::Here(sessions), meta, blocks, directory)
     }
 
     /// Of a gateway: sessions are with the master that serves, which takes this node's word for
     /// who the user of a mount is.
     pub fn of_gateway(agent: Arc<Agent>, meta: Meta, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
-        MountHost::at(Place::of_cluster(agent), meta, blocks, None)
+        MountHost::at(SessionHome::of_cluster(agent), meta, blocks, None)
     }
 
     fn at(
-        place: Place,
+        place: SessionHome,
         meta: Meta,
         blocks: Arc<dyn Blocks>,
         directory: Option<String>,
@@ -232,7 +232,7 @@ impl Service for MountService {
                 NEAR => service.near(),
                 LOCATE => service.locate(&payload).await,
                 method => {
-                    let method = Method::from_number(method)?;
+                    let method = SessionMethod::from_number(method)?;
                     let _room = service.room_to_ask(&peer, method, payload.len()).await?;
                     service.converse(&peer, method, payload).await
                 }
@@ -275,17 +275,17 @@ impl MountService {
     async fn room_to_ask(
         &self,
         peer: &Peer,
-        method: Method,
+        method: SessionMethod,
         bytes: usize,
     ) -> Result<Option<[Share; 2]>> {
         let shares = match method {
-            Method::RunPosted => &self.host.posted,
-            Method::Read
-            | Method::Run
-            | Method::Change
-            | Method::Execute
-            | Method::Delegate
-            | Method::Flush => &self.host.asked,
+            SessionMethod::RunPosted => &self.host.posted,
+            SessionMethod::Read
+            | SessionMethod::Run
+            | SessionMethod::Change
+            | SessionMethod::Execute
+            | SessionMethod::Delegate
+            | SessionMethod::Flush => &self.host.asked,
             // Others wait for these, and they hold nothing.
             _ if bytes <= MOUNT_SHORT_BYTES => return Ok(None),
             _ => &self.host.asked,
@@ -302,33 +302,38 @@ impl MountService {
         Ok(Some([held, running]))
     }
 
-    async fn converse(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
+    async fn converse(&self, peer: &Peer, method: SessionMethod, payload: Bytes) -> Result<Bytes> {
         match method {
-            Method::Read => self.read(peer, payload).await,
-            Method::Attach | Method::AttachToReplay => self.attach(peer, method, payload).await,
-            Method::Renew => self.renew(peer, payload).await,
-            Method::Run | Method::Change | Method::Execute | Method::RunPosted => {
+            SessionMethod::Read => self.read(peer, payload).await,
+            SessionMethod::Attach | SessionMethod::AttachToReplay => {
+                self.attach(peer, method, payload).await
+            }
+            SessionMethod::Renew => self.renew(peer, payload).await,
+            SessionMethod::Run
+            | SessionMethod::Change
+            | SessionMethod::Execute
+            | SessionMethod::RunPosted => {
                 let named = self.named(method, &payload)?;
                 let answer = self.ask(peer, method, payload).await?;
                 self.ran(method, named, &answer)?;
                 Ok(answer)
             }
-            Method::Detach => {
+            SessionMethod::Detach => {
                 let Detach { session } = wire::decode(&payload)?;
                 self.line.session.lock().take_if(|current| *current == session);
                 self.host.forget(session, peer.info().connection);
                 self.ask(peer, method, payload).await
             }
-            Method::Acknowledge
-            | Method::Flush
-            | Method::Replayed
-            | Method::Delegate
-            | Method::GiveBack => self.ask(peer, method, payload).await,
+            SessionMethod::Acknowledge
+            | SessionMethod::Flush
+            | SessionMethod::Replayed
+            | SessionMethod::Delegate
+            | SessionMethod::GiveBack => self.ask(peer, method, payload).await,
         }
     }
 
     /// The blocks that operations name, if any are waited for.
-    fn named(&self, method: Method, payload: &[u8]) -> Result<Vec<Named>> {
+    fn named(&self, method: SessionMethod, payload: &[u8]) -> Result<Vec<Named>> {
         let named = |run: Run| {
             let Run { session, verb, fields, .. } = run;
             match self.host.unpublished.has_any(session) {
@@ -337,9 +342,9 @@ impl MountService {
             }
         };
         Ok(match method {
-            Method::Run => vec![named(wire::decode(payload)?)?],
-            Method::Change => vec![named(wire::decode::<Change>(payload)?.run)?],
-            Method::Execute => vec![named(wire::decode::<Execute>(payload)?.change.run)?],
+            SessionMethod::Run => vec![named(wire::decode(payload)?)?],
+            SessionMethod::Change => vec![named(wire::decode::<Change>(payload)?.run)?],
+            SessionMethod::Execute => vec![named(wire::decode::<Execute>(payload)?.change.run)?],
             _ => {
                 let posted: RunPosted = wire::decode(payload)?;
                 let runs = posted.operations.into_iter().map(|one| one.execute.change.run);
@@ -349,16 +354,16 @@ impl MountService {
     }
 
     /// Notes which of the blocks that operations named are published.
-    fn ran(&self, method: Method, named: Vec<Named>, answer: &[u8]) -> Result<()> {
+    fn ran(&self, method: SessionMethod, named: Vec<Named>, answer: &[u8]) -> Result<()> {
         if named.iter().all(|one| one.blocks.is_empty()) {
             return Ok(());
         }
         let replies: Vec<Option<Bytes>> = match method {
-            Method::Run => vec![done::<Bytes>(answer)?],
-            Method::Change => {
+            SessionMethod::Run => vec![done::<Bytes>(answer)?],
+            SessionMethod::Change => {
                 vec![done::<ReadReply>(answer)?.and_then(|reply| reply.reply.ok())]
             }
-            Method::Execute => vec![done::<Executed>(answer)?.map(|ran| ran.reply)],
+            SessionMethod::Execute => vec![done::<Executed>(answer)?.map(|ran| ran.reply)],
             _ => {
                 let ran = done::<Vec<Result<Executed>>>(answer)?.unwrap_or_default();
                 ran.into_iter().map(|ran| ran.ok().map(|ran| ran.reply)).collect()
@@ -376,11 +381,11 @@ impl MountService {
         Ok(())
     }
 
-    async fn ask(&self, peer: &Peer, method: Method, message: Bytes) -> Result<Bytes> {
+    async fn ask(&self, peer: &Peer, method: SessionMethod, message: Bytes) -> Result<Bytes> {
         self.line.way.ask(&self.host.place, (&self.line.caller, peer), method, message).await
     }
 
-    async fn attach(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
+    async fn attach(&self, peer: &Peer, method: SessionMethod, payload: Bytes) -> Result<Bytes> {
         let Attach { session } = wire::decode(&payload)?;
         let (sent, connection) = (Instant::now(), peer.info().connection);
         let answer = self.ask(peer, method, payload).await?;
@@ -397,7 +402,7 @@ impl MountService {
 
     async fn renew(&self, peer: &Peer, payload: Bytes) -> Result<Bytes> {
         let (Renew { session, .. }, sent) = (wire::decode(&payload)?, Instant::now());
-        let answer = self.ask(peer, Method::Renew, payload).await?;
+        let answer = self.ask(peer, SessionMethod::Renew, payload).await?;
         if let Reply::Done(Renewed { .. }) = wire::decode(&answer)? {
             self.host.attached.renew(session, peer.info().connection, sent);
         }
@@ -420,7 +425,7 @@ impl MountService {
         };
         let stops = |_| Error::Unavailable("the server is stopping".into());
         let room = Arc::clone(&self.line.reads).acquire_owned().await.map_err(stops)?;
-        let bytes = self.ask(peer, Method::Read, payload).await?;
+        let bytes = self.ask(peer, SessionMethod::Read, payload).await?;
         let answer = match wire::decode(&bytes)? {
             // It is of no use to who is elsewhere by now, and would be noted for ever.
             _ if *self.line.session.lock() != Some(session) => {

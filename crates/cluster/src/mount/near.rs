@@ -25,11 +25,11 @@ const REST: Duration = Duration::from_secs(10);
 /// The mount's knowledge of the server's files.
 #[derive(Default)]
 pub struct Near {
-    state: Mutex<State>,
+    state: Mutex<NearState>,
 }
 
 #[derive(Default)]
-struct State {
+struct NearState {
     files: Files,
     places: HashMap<Key, BlockPlace>,
     failures: u32,
@@ -51,7 +51,7 @@ impl Near {
         if let Files::Not(Some(until)) = state.files
             && until <= Instant::now()
         {
-            *state = State::default();
+            *state = NearState::default();
         }
         state.files.clone()
     }

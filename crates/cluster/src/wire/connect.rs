@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::driver::{Driver, KeepAlive};
 use super::hello::{self, Hello, VERSION_MAX, Window};
 use super::link::{Authenticated, Link, Stream};
-use super::peer::{Peer, PeerInfo, Shared};
+use super::peer::{Peer, PeerInfo, PeerShared};
 use super::service::Service;
 use crate::limits::HANDSHAKE;
 
@@ -188,7 +188,7 @@ fn start<S: Service>(
         calls: hello.window.calls.min(terms.window.calls),
         bytes: hello.window.bytes.min(terms.window.bytes),
     };
-    let shared = Arc::new(Shared::new(info, theirs));
+    let shared = Arc::new(PeerShared::new(info, theirs));
     let peer = Peer::new(&shared, dialed);
     let driver = Driver::new(stream, shared, service, terms.window, terms.keep_alive);
     tokio::spawn(driver.run());

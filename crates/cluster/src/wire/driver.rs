@@ -22,9 +22,9 @@ use super::frame::{Frame, HEADER_BYTES, Kind, Parser};
 use super::hello::Window;
 use super::link::{self, Stream};
 use super::outbox::Outbox;
-use super::peer::{Peer, Shared};
+use super::peer::{Peer, PeerShared};
 use super::service::Service;
-use super::slots::Freed;
+use super::slots::FreedWindow;
 use crate::limits::{PAYLOAD_BYTES, WRITE_BYTES};
 
 /// Rounds of reading, answering and writing before other tasks of the runtime have their turn.
@@ -49,7 +49,7 @@ impl Default for KeepAlive {
 
 pub(super) struct Driver<S: Service> {
     stream: Box<dyn Stream>,
-    shared: Arc<Shared>,
+    shared: Arc<PeerShared>,
     /// For the service: does not keep the connection open.
     peer: Peer,
     service: S,
@@ -134,7 +134,7 @@ fn poll_boxed<F: Future<Output = Result<Bytes>>>(
 impl<S: Service> Driver<S> {
     pub fn new(
         stream: Box<dyn Stream>,
-        shared: Arc<Shared>,
+        shared: Arc<PeerShared>,
         service: S,
         window: Window,
         keep_alive: KeepAlive,
@@ -255,7 +255,7 @@ impl<S: Service> Driver<S> {
         if self.answers.is_empty() {
             return Ok(());
         }
-        let mut freed = Freed::default();
+        let mut freed = FreedWindow::default();
         {
             let mut state = self.shared.state.lock();
             for (id, answer) in self.answers.drain(..) {
@@ -420,7 +420,7 @@ impl<S: Service> Driver<S> {
     }
 }
 
-impl Shared {
+impl PeerShared {
     /// Whether something is to be sent, by one of several that call.
     fn expects_more(&self) -> bool {
         let state = self.state.lock();

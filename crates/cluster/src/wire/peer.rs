@@ -18,7 +18,7 @@ use super::frame::{HEADER_BYTES, Kind};
 use super::hello::Window;
 use super::link::Authenticated;
 use super::outbox::{Outbox, Payload};
-use super::slots::{Freed, Slots};
+use super::slots::{FreedWindow, OpenCalls};
 use crate::limits::PAYLOAD_BYTES;
 
 /// The identity at the other end of a connection.
@@ -46,7 +46,7 @@ impl fmt::Display for PeerInfo {
 /// not.
 #[derive(Clone)]
 pub struct Peer {
-    shared: Arc<Shared>,
+    shared: Arc<PeerShared>,
     _dialed: Option<Arc<Dialed>>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Debug for Peer {
 }
 
 /// Ends a dialed connection with its last handle.
-struct Dialed(Arc<Shared>);
+struct Dialed(Arc<PeerShared>);
 
 impl Drop for Dialed {
     fn drop(&mut self) {
@@ -83,7 +83,7 @@ impl From<Failed> for Error {
 }
 
 impl Peer {
-    pub(super) fn new(shared: &Arc<Shared>, dialed: bool) -> Peer {
+    pub(super) fn new(shared: &Arc<PeerShared>, dialed: bool) -> Peer {
         let handle = dialed.then(|| Arc::new(Dialed(Arc::clone(shared))));
         Peer { shared: Arc::clone(shared), _dialed: handle }
     }
@@ -158,19 +158,19 @@ impl Peer {
 }
 
 /// The state that a connection's driver and its callers share.
-pub(super) struct Shared {
+pub(super) struct PeerShared {
     pub info: PeerInfo,
     /// The most that the peer allows to be outstanding.
     window: Window,
     calls: Semaphore,
     bytes: Semaphore,
-    pub state: Mutex<State>,
+    pub state: Mutex<PeerState>,
     pub has_ended: Watched<bool>,
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    pub slots: Slots,
+pub(super) struct PeerState {
+    pub slots: OpenCalls,
     pub out: Outbox,
     /// Wakes the driver, if it sleeps.
     pub driver: Option<Waker>,
@@ -182,11 +182,11 @@ pub(super) struct State {
     pub ended: Option<String>,
 }
 
-impl Shared {
-    pub fn new(info: PeerInfo, window: Window) -> Shared {
+impl PeerShared {
+    pub fn new(info: PeerInfo, window: Window) -> PeerShared {
         // A window of nothing would stop everything; a single request may exceed it.
         let window = Window { calls: window.calls.max(1), bytes: window.bytes.max(1) };
-        Shared {
+        PeerShared {
             info,
             window,
             calls: Semaphore::new(window.calls as usize),
@@ -252,7 +252,7 @@ impl Shared {
         let mut state = self.state.lock();
         if state.ended.is_some() || state.leaving.is_some() || state.end_asked {
             drop(state);
-            self.release(Freed { calls: 1, bytes: cost as usize });
+            self.release(FreedWindow { calls: 1, bytes: cost as usize });
             return Err(Failed::NotSent(self.why_not_sent()));
         }
         let id = state.slots.begin(cost, deadline, timeout);
@@ -264,7 +264,7 @@ impl Shared {
     }
 
     /// Gives room back.
-    pub fn release(&self, freed: Freed) {
+    pub fn release(&self, freed: FreedWindow) {
         if freed.calls > 0 {
             self.calls.add_permits(freed.calls);
             self.bytes.add_permits(freed.bytes);
@@ -302,7 +302,7 @@ impl Shared {
 
 /// Waits for the answer to a call that was sent.
 struct Call<'a> {
-    shared: &'a Shared,
+    shared: &'a PeerShared,
     id: u64,
 }
 

@@ -22,7 +22,7 @@ pub async fn serve<S: Service>(
     mut shutdown: watch::Receiver<bool>,
 ) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
-    let shared = Arc::new(Shared { terms, service, drain, shutdown: shutdown.clone() });
+    let shared = Arc::new(ServeShared { terms, service, drain, shutdown: shutdown.clone() });
     loop {
         let accepted = tokio::select! {
             biased;
@@ -61,14 +61,14 @@ async fn next(listener: &dyn Listen, slots: &Arc<Semaphore>) -> Result<(Handshak
     Ok((listener.accept().await?, slot))
 }
 
-struct Shared<S> {
+struct ServeShared<S> {
     terms: Terms,
     service: S,
     drain: Duration,
     shutdown: watch::Receiver<bool>,
 }
 
-impl<S: Service> Shared<S> {
+impl<S: Service> ServeShared<S> {
     async fn converse(&self, handshake: Handshake) -> Result<()> {
         let late = |_| Error::Unavailable(format!("no handshake within {HANDSHAKE:?}"));
         let Some(link) = timeout(HANDSHAKE, handshake).await.map_err(late)?? else {

@@ -197,7 +197,7 @@ pub(crate) async fn dial_to_join(
 /// is a taker for it and, where there is a desk, those that ask to join.
 pub struct TlsListener {
     tcp: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerShared>,
 }
 
 /// The takers of connections that do not use `cairn-wire/1`.
@@ -209,7 +209,7 @@ pub struct Takers {
     pub admin: Option<Taker>,
 }
 
-struct Shared {
+struct ListenerShared {
     trust: Trust,
     wire: Arc<ServerConfig>,
     takers: Vec<(&'static [u8], Arc<ServerConfig>, Taker)>,
@@ -242,7 +242,7 @@ impl TlsListener {
             }
         }
         let (joins, handshakes) = (Shares::new(JOINS as u64), Shares::new(HANDSHAKES as u64));
-        let shared = Shared { trust, wire, takers: taken, join, joins, handshakes };
+        let shared = ListenerShared { trust, wire, takers: taken, join, joins, handshakes };
         Ok(TlsListener { tcp, shared: Arc::new(shared) })
     }
 
@@ -292,7 +292,7 @@ async fn while_unwanted<F: Future>(place: &Share, work: F) -> Result<F::Output> 
     }
 }
 
-impl Shared {
+impl ListenerShared {
     /// A handshake takes its place when the first bytes of a hello have come, and may take less
     /// time while others wait for that place. So a stranger that says nothing is in nobody's way.
     async fn shake(&self, stream: TcpStream, address: SocketAddr) -> Result<Option<Link>> {

@@ -9,7 +9,7 @@ use cairn_base::rng::SeededRng;
 use cairn_base::{
     Error, GroupId, JoinGrant, KeyHash, NodeId, Rng, Role, Roles, Timestamp, TokenHash, TokenId,
 };
-use cairn_cluster::control::messages::{Beat, Copying, Method, StoreState};
+use cairn_cluster::control::messages::{Beat, ControlMethod, Copying, StoreState};
 use cairn_cluster::control::{Edit, Move, Settings, Status};
 use cairn_cluster::identity::Tokens;
 use cairn_cluster::limits::{ADMIN_NODE_CONNECTIONS, ADMIN_REQUEST_BYTES};
@@ -48,7 +48,7 @@ async fn the_status_says_all_of_the_map_and_what_nodes_said_last() {
         groups: vec![(GroupId(1), 10)],
         ..Beat::default()
     };
-    office.tell(&office.chunkserver, Method::Beat, &beat).await;
+    office.tell(&office.chunkserver, ControlMethod::Beat, &beat).await;
     // Every node may ask.
     for node in [&office.master, &office.gateway, &office.chunkserver] {
         let Status { map, nodes, sessions, master, batch } =

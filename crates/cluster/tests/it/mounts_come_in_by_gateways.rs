@@ -14,7 +14,7 @@ use cairn_base::{
 };
 use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 use cairn_cluster::control::messages::Secrets;
-use cairn_cluster::control::{self, ControlService, Controller, Keeper, NodeView, Settings};
+use cairn_cluster::control::{self, ControlService, Controller, MapKeeper, NodeView, Settings};
 use cairn_cluster::mount::{self, MountBlocks, MountHost};
 use cairn_cluster::wire::{Dial, Link, NoService, Peer, accept, connect};
 use cairn_meta::engine::Memory;
@@ -232,7 +232,7 @@ impl World {
         let map = PutMap { map: map_of(&[(MASTER, Role::Master), G1, G2]).encode() };
         master.run(&Caller::system(), map).await.unwrap();
         let sessions = Sessions::start(master.clone(), Arc::clone(&clock), lease).await.unwrap();
-        let keeper = Keeper::start(master.clone(), NodeView::new(Vec::new())).await.unwrap();
+        let keeper = MapKeeper::start(master.clone(), NodeView::new(Vec::new())).await.unwrap();
         let secrets = Secrets { seal: None, authority: None, links: None };
         let controller = Controller::new(
             MASTER,
@@ -418,12 +418,14 @@ async fn what_comes_late_over_a_former_connection_is_not_heard() {
     let session = SessionId(77);
     let attach = async |peer: &Peer| {
         let message = wire::encode(&Attach { session }).unwrap();
-        let answer = peer.call(session::Method::Attach as u16, message, PATIENCE).await.unwrap();
+        let answer =
+            peer.call(session::SessionMethod::Attach as u16, message, PATIENCE).await.unwrap();
         wire::decode::<Reply<Attached>>(&answer).unwrap()
     };
     let renew = async |peer: &Peer| {
         let message = wire::encode(&Renew { session, reads_from: 0 }).unwrap();
-        let answer = peer.call(session::Method::Renew as u16, message, PATIENCE).await.unwrap();
+        let answer =
+            peer.call(session::SessionMethod::Renew as u16, message, PATIENCE).await.unwrap();
         wire::decode::<Reply<Renewed>>(&answer).unwrap()
     };
     let (first, second) = (dial("g1").await, dial("g2").await);

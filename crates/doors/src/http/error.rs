@@ -69,7 +69,7 @@ impl RequestIds {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ShownError<'a> {
     error: &'a str,
     message: &'a str,
     request_id: &'a str,
@@ -162,7 +162,7 @@ fn unauthorized(kind: &str, text: &str, id: &str) -> Response<Body> {
 }
 
 fn json(status: StatusCode, kind: &str, message: &str, id: &str) -> Response<Body> {
-    let shown = Shown { error: kind, message, request_id: id };
+    let shown = ShownError { error: kind, message, request_id: id };
     let mut reply = json_of(status, &shown);
     if let Ok(id) = HeaderValue::try_from(id) {
         reply.headers_mut().insert(X_REQUEST_ID, id);

@@ -21,7 +21,7 @@ use super::seen::{Seen, is_local};
 use super::{Body, Reply, headers, health};
 use crate::host;
 use crate::metrics::{DoorMetrics, Metrics, VerbStats};
-use crate::serve::{Door, Peer};
+use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 
 const METHODS: &str = "GET, HEAD";
@@ -63,7 +63,7 @@ impl Door for FilesDoor {
     type Body = Body;
     type Reply = Reply;
 
-    fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
+    fn call(&self, peer: Remote, request: Request<Upload>) -> Reply {
         let stages = self.inner.metrics.observer().begin(request.headers());
         let (inner, method) = (Arc::clone(&self.inner), request.method().clone());
         let about = move || About {
@@ -81,7 +81,7 @@ impl Door for FilesDoor {
 }
 
 impl Inner {
-    async fn answer(&self, peer: Peer, request: Request<Upload>) -> Response<Body> {
+    async fn answer(&self, peer: Remote, request: Request<Upload>) -> Response<Body> {
         let named = host::check(&request);
         let (parts, upload) = request.into_parts();
         let (method, path) = (&parts.method, parts.uri.path());
@@ -114,7 +114,7 @@ impl Inner {
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
-        peer: Peer,
+        peer: Remote,
     ) -> Result<Response<Body>, Failure> {
         let path = uri.path();
         let token = path.strip_prefix(link::PATH);
@@ -141,7 +141,7 @@ impl Inner {
         token: &str,
         method: &Method,
         headers: &HeaderMap,
-        peer: Peer,
+        peer: Remote,
     ) -> Result<Response<Body>> {
         let link = Link::open(token, &self.key, self.clock.now())?;
         tracing::debug!(peer = %peer.address, %method, bucket = link.bucket, key = link.key);

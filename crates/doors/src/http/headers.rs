@@ -126,9 +126,9 @@ pub fn quoted(etag: &str) -> HeaderValue {
 /// the last that there is lies in 2262.
 pub fn http_date(time: Timestamp) -> HeaderValue {
     const SLOTS: usize = 64;
-    type Slot = Cell<Option<(i64, HeaderValue)>>;
+    type DateCell = Cell<Option<(i64, HeaderValue)>>;
     thread_local! {
-        static KNOWN: [Slot; SLOTS] = const { [const { Cell::new(None) }; SLOTS] };
+        static KNOWN: [DateCell; SLOTS] = const { [const { Cell::new(None) }; SLOTS] };
     }
     let secs = time.secs().max(0);
     KNOWN.with(|known| {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Body;
 use crate::admit::Admit;
-use crate::serve::Peer;
+use crate::serve::Remote;
 use crate::upload::Upload;
 
 /// The protocol that is asked for, with its version.
@@ -65,7 +65,7 @@ pub fn wanted(request: &mut Request<Upload>) -> Option<OnUpgrade> {
 pub fn take(
     admit: &Arc<Admit>,
     mounts: Option<&Mounts>,
-    peer: Peer,
+    peer: Remote,
     (parts, caller): (&Parts, &Caller),
     upgrade: Option<OnUpgrade>,
 ) -> Result<Response<Body>> {

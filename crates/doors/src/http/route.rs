@@ -19,7 +19,7 @@ use super::{
 use crate::limits;
 use crate::metrics::VerbStats;
 use crate::room::Room;
-use crate::serve::Peer;
+use crate::serve::Remote;
 use crate::upload::Upload;
 
 const OBJECT: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
@@ -29,7 +29,7 @@ const READ_ONLY: &str = "GET, HEAD, OPTIONS";
 
 /// A request whose caller is known.
 pub struct Request<'a> {
-    pub peer: Peer,
+    pub peer: Remote,
     pub parts: &'a Parts,
     pub caller: &'a Caller,
     pub stats: &'a VerbStats,

@@ -38,7 +38,7 @@ use crate::admit::{Admit, anonymous};
 use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
 use crate::room::Room;
-use crate::serve::{Door, Peer};
+use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 use crate::{host, limits, timing};
 
@@ -149,7 +149,7 @@ impl Door for S3Door {
     type Body = Body;
     type Reply = Either<Ready<Response<Body>>, Slow>;
 
-    fn call(&self, peer: Peer, request: Request<Upload>) -> Self::Reply {
+    fn call(&self, peer: Remote, request: Request<Upload>) -> Self::Reply {
         let mut stages = self.inner.observer.begin(request.headers());
         let (parts, upload) = match self.inner.take_apart(peer, request) {
             Ok(taken) => taken,
@@ -186,7 +186,7 @@ impl Inner {
 
     fn take_apart(
         &self,
-        peer: Peer,
+        peer: Remote,
         request: Request<Upload>,
     ) -> Result<(Parts, Upload), Box<Response<Body>>> {
         let request_id = self.next_id();

@@ -7,10 +7,10 @@ use super::address::{self, Address};
 use super::document::Told;
 use super::query::Query;
 use super::sigv4;
-use crate::serve::Peer;
+use crate::serve::Remote;
 
 pub(super) struct Parts {
-    pub(super) from: Peer,
+    pub(super) from: Remote,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) host: Vec<u8>,

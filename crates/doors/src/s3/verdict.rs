@@ -16,7 +16,7 @@ use super::payload::{ChunkSigner, Chunked, Mode};
 use super::sigv2;
 use super::sigv4::{Claim, KeyCache, Request, SigningKey, content_sha256, payload_of};
 use crate::admit::{self, Admit};
-use crate::serve::Peer;
+use crate::serve::Remote;
 
 const STREAMING_SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 const STREAMING_SIGNED_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
@@ -49,7 +49,7 @@ impl Verifier {
     }
 
     /// The verdict on a request without credentials.
-    pub(super) fn anonymous(request: &Request<'_>, from: Peer) -> S3Result<Verdict> {
+    pub(super) fn anonymous(request: &Request<'_>, from: Remote) -> S3Result<Verdict> {
         let mode = match content_sha256(request.headers)? {
             None => Mode::Plain,
             Some(word) => mode(word, None)?,
@@ -62,7 +62,7 @@ impl Verifier {
     pub(super) async fn judge(
         &self,
         request: &Request<'_>,
-        from: Peer,
+        from: Remote,
         claim: Claim,
     ) -> S3Result<Verdict> {
         let id = claim.access_key_id.clone();
@@ -75,7 +75,7 @@ impl Verifier {
     /// Counts wrong credentials, and holds the reply to them back if there were many.
     async fn held_back(
         &self,
-        from: Peer,
+        from: Remote,
         id: &str,
         verdict: S3Result<Verdict>,
     ) -> S3Result<Verdict> {
@@ -103,7 +103,7 @@ impl Verifier {
         &self,
         request: &Request<'_>,
         address: &Address,
-        from: Peer,
+        from: Remote,
         claim: sigv2::Claim,
     ) -> S3Result<Verdict> {
         let id = claim.access_key_id.clone();
@@ -116,7 +116,7 @@ impl Verifier {
     fn decide(
         &self,
         request: &Request<'_>,
-        from: Peer,
+        from: Remote,
         claim: Claim,
         found: Option<(SecretKey, UserId)>,
     ) -> S3Result<Verdict> {
@@ -141,7 +141,7 @@ impl Verifier {
 fn decide_version_2(
     request: &Request<'_>,
     address: &Address,
-    from: Peer,
+    from: Remote,
     claim: &sigv2::Claim,
     found: Option<(SecretKey, UserId)>,
 ) -> S3Result<Verdict> {

@@ -5,7 +5,7 @@ use cairn_auth::{Action, Caller};
 use cairn_base::{Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
-use super::op::{Grant, Haste, Op, Ran, Wish, outcome, send};
+use super::op::{DelegationWish, Haste, Op, Ran, RowLease, outcome, send};
 use crate::ops::namespace::authorize_in;
 use crate::rows::{Inode, Row, Usage};
 use crate::session::{Delegate, Delegated};
@@ -78,15 +78,15 @@ impl Op for DelegateOp {
         Haste::Reader(Some(self.delegate.session))
     }
 
-    fn grant(&mut self) -> Option<Grant> {
+    fn grant(&mut self) -> Option<RowLease> {
         let rows = self.rows.as_ref()?.as_ref().ok()?;
         let keys = rows.iter().map(|(key, _)| key.clone()).collect();
-        Some(Grant { session: self.delegate.session, keys })
+        Some(RowLease { session: self.delegate.session, keys })
     }
 
-    fn wish(&self) -> Option<Wish> {
+    fn wish(&self) -> Option<DelegationWish> {
         let Delegate { session, directory, bucket } = self.delegate;
-        Some(Wish { directory, bucket, session })
+        Some(DelegationWish { directory, bucket, session })
     }
 
     fn granted(&mut self, number: u64) {

@@ -15,7 +15,7 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BucketId, Ino, SessionId};
 
 use super::asked::Asked;
-use super::op::{Job, Wish};
+use super::op::{DelegationWish, Job};
 use super::settle::Unsettled;
 use crate::{Changes, keys};
 
@@ -87,7 +87,7 @@ impl Delegations {
     }
 
     /// Whether a wish can be granted, as far as others have to do with the directory.
-    pub fn may_hold(&self, Wish { directory, session, .. }: Wish) -> bool {
+    pub fn may_hold(&self, DelegationWish { directory, session, .. }: DelegationWish) -> bool {
         match self.held.get(&directory) {
             // Asked again, because it was not durable: not if it is to be given back.
             Some(held) => held.session == session && self.unasked.contains_key(&held.number),
@@ -96,7 +96,7 @@ impl Delegations {
     }
 
     /// Grants a wish that can be; the number of the delegation.
-    pub fn hold(&mut self, Wish { directory, bucket, session }: Wish) -> u64 {
+    pub fn hold(&mut self, DelegationWish { directory, bucket, session }: DelegationWish) -> u64 {
         if let Some(held) = self.held.get(&directory) {
             return held.number;
         }
@@ -297,7 +297,7 @@ mod tests {
         let mut delegations = Delegations::new(Arc::default(), asked);
         let (first, second, bucket) = (Ino(2), Ino(3), BucketId(1));
         for (directory, session) in [(first, ONE), (second, TWO)] {
-            delegations.hold(Wish { directory, bucket, session });
+            delegations.hold(DelegationWish { directory, bucket, session });
         }
         for number in 0..FILES as u64 {
             assert_eq!(delegations.made_file(Ino(10 + number), first), None);

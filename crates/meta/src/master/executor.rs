@@ -19,7 +19,7 @@ use super::leases::{Event, Leases};
 use super::op::{Early, Haste, Job, Ran};
 use super::overlay::Overlay;
 use super::pins::Pins;
-use super::shared::Shared;
+use super::shared::MasterShared;
 use super::source::{Inline, Newest, Sight, Uncommitted};
 use crate::{Changes, View, Want, keys};
 
@@ -31,7 +31,7 @@ const HELD_BYTES: usize = 64 << 20;
 const FIRST_OPS: usize = 128;
 
 pub struct Executor {
-    shared: Arc<Shared>,
+    shared: Arc<MasterShared>,
     overlay: Overlay,
     queue: VecDeque<Job>,
     fetched: VecDeque<Fetched>,
@@ -79,7 +79,7 @@ fn not_its_own() -> Error {
 }
 
 impl Executor {
-    pub fn new(shared: Arc<Shared>) -> Executor {
+    pub fn new(shared: Arc<MasterShared>) -> Executor {
         let asked = || Arc::clone(&shared.asked);
         let unsettled = || Arc::clone(&shared.unsettled);
         let leases = Leases::new(shared.config.leases, unsettled(), asked());

@@ -20,13 +20,13 @@ use crate::session::Progress;
 /// Those of all sessions.
 #[derive(Default)]
 pub struct Hasty {
-    state: Mutex<State>,
+    state: Mutex<HastyState>,
     /// All with serials up to this one are over.
     settled: Watched<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct HastyState {
     /// The session that they belong to.
     session: Option<SessionId>,
     last: u64,

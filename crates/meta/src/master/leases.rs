@@ -19,7 +19,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::asked::Asked;
 use super::delegations::Ask;
-use super::op::{Grant, Job};
+use super::op::{Job, RowLease};
 use super::settle::{Settle, Unsettled};
 use crate::keys;
 use crate::session::Recall;
@@ -44,7 +44,7 @@ pub enum Event {
 
 pub struct Leases {
     holders: Holders,
-    sessions: HashMap<SessionId, Session>,
+    sessions: HashMap<SessionId, SessionLeases>,
     /// All grants, the oldest first, and some that are gone.
     order: VecDeque<(Bytes, SessionId)>,
     /// Leases that were not recalled.
@@ -74,7 +74,7 @@ struct Holder {
     recall: Option<u64>,
 }
 
-struct Session {
+struct SessionLeases {
     recalls: UnboundedSender<Recall>,
     sent: u64,
     /// Recalls that were not acknowledged.
@@ -111,7 +111,7 @@ impl Leases {
         match event {
             Event::Attached { session, recalls } => {
                 self.end(session, ready);
-                let fresh = Session { recalls, sent: 0, unacknowledged: VecDeque::new() };
+                let fresh = SessionLeases { recalls, sent: 0, unacknowledged: VecDeque::new() };
                 self.sessions.insert(session, fresh);
             }
             Event::Acknowledged { session, number } => self.acknowledge(session, number, ready),
@@ -228,7 +228,7 @@ impl Leases {
         &mut self,
         changed: impl Iterator<Item = &'a Bytes> + Clone,
         batch: u64,
-        grant: Option<Grant>,
+        grant: Option<RowLease>,
         before: impl Fn(&Bytes) -> Before,
     ) -> Option<Arc<Settle<Job>>> {
         let settle = if self.is_idle() { None } else { self.recall(changed, batch, before) };
@@ -302,8 +302,8 @@ impl Leases {
         state.unacknowledged.push_back(Unacknowledged { recall, waiting });
     }
 
-    fn grant(&mut self, grant: Grant) {
-        let Grant { session, keys } = grant;
+    fn grant(&mut self, grant: RowLease) {
+        let RowLease { session, keys } = grant;
         if !self.sessions.contains_key(&session) {
             return;
         }
@@ -360,7 +360,7 @@ fn is_kept(holders: &Holders, key: &Bytes, session: SessionId) -> bool {
 
 /// `settle` waits for a recall that was sent before.
 fn await_recall(
-    sessions: &mut HashMap<SessionId, Session>,
+    sessions: &mut HashMap<SessionId, SessionLeases>,
     holder: &Holder,
     number: u64,
     settle: &Arc<Settle<Job>>,

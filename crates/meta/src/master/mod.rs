@@ -65,7 +65,7 @@ use tokio::sync::oneshot;
 use committer::Committer;
 use executor::Executor;
 use op::Job;
-use shared::Shared;
+use shared::MasterShared;
 
 use crate::Verb;
 use crate::engine::{Engine, Snapshot};
@@ -82,7 +82,7 @@ pub struct Master {
 }
 
 struct Owner {
-    shared: Arc<Shared>,
+    shared: Arc<MasterShared>,
     /// Hangs up when all threads have ended.
     threads: Mutex<Receiver<()>>,
 }
@@ -94,7 +94,7 @@ impl Master {
     /// Those of the engine; `Io` when a thread cannot be started.
     pub fn start(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, config: Config) -> Result<Master> {
         let fence = engine.take_over()?;
-        let shared = Arc::new(Shared::new(engine, clock, config, fence));
+        let shared = Arc::new(MasterShared::new(engine, clock, config, fence));
         let (alive, threads) = mpsc::channel();
         shared.watch_lease();
         let owner = Owner { shared: Arc::clone(&shared), threads: Mutex::new(threads) };
@@ -327,7 +327,7 @@ impl Drop for Owner {
 
 /// Starts a thread whose panic is the end of the master.
 fn spawn(
-    shared: &Arc<Shared>,
+    shared: &Arc<MasterShared>,
     alive: &Sender<()>,
     name: &'static str,
     body: impl Future<Output = ()> + Send + 'static,
@@ -348,7 +348,7 @@ fn spawn(
 }
 
 struct Guard {
-    shared: Arc<Shared>,
+    shared: Arc<MasterShared>,
     name: &'static str,
     _alive: Sender<()>,
 }

@@ -8,13 +8,13 @@ use cairn_base::{Error, Ino, Result, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Master;
-use super::op::{Grant, Haste, Op, Ran, outcome, send};
+use super::op::{Haste, Op, Ran, RowLease, outcome, send};
 use super::settle::Answered;
 use crate::mounts::Use;
 use crate::ops::mkdir::Mkdir;
 use crate::ops::sessions::{find_reply, keep_reply};
 use crate::rows::{Extent, Extents, Place, Row};
-use crate::shown::Shown;
+use crate::shown::ShownToMount;
 use crate::wire::ReceivedVerb;
 use crate::{Context, Stop, View, WireVerb, keys};
 
@@ -136,7 +136,7 @@ impl OnceOp {
         let mut reply = self.verb.apply_any(view, &self.context)?;
         // Before it is kept for when it is sent again.
         if self.to_mount {
-            self.verb.show_any(&mut Shown::new(view, &self.context), &mut reply)?;
+            self.verb.show_any(&mut ShownToMount::new(view, &self.context), &mut reply)?;
         }
         let reply = self.verb.encode_reply(&reply)?;
         self.made = view.taken_ino();
@@ -155,7 +155,7 @@ impl OnceOp {
                 absent.retain(|(key, _)| !view.changes().contains_key(key));
                 self.rows.append(&mut absent);
                 if self.to_mount {
-                    Shown::new(view, &self.context).rows(&mut self.rows, true)?;
+                    ShownToMount::new(view, &self.context).rows(&mut self.rows, true)?;
                 }
             }
             keep_reply(view, session, slot, sequence, reply.clone());
@@ -228,11 +228,11 @@ impl Op for OnceOp {
         matches!(self.reply, Some(Err(_)))
     }
 
-    fn grant(&mut self) -> Option<Grant> {
+    fn grant(&mut self) -> Option<RowLease> {
         // A caller that was answered already gets no rows any more.
         self.sender.as_ref()?;
         let keys: Vec<Bytes> = self.rows.iter().map(|(key, _)| key.clone()).collect();
-        (!keys.is_empty()).then_some(Grant { session: self.session, keys })
+        (!keys.is_empty()).then_some(RowLease { session: self.session, keys })
     }
 
     fn fail(&mut self, error: Error) {

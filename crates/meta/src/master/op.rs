@@ -23,7 +23,7 @@ pub enum Ran {
 
 /// A directory to be delegated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct DelegationWish {
     pub directory: Ino,
     pub bucket: BucketId,
     pub session: SessionId,
@@ -51,7 +51,7 @@ pub struct Early {
 
 /// A lease that an operation wants for its session once it has run.
 #[derive(Clone, Debug)]
-pub struct Grant {
+pub struct RowLease {
     pub session: SessionId,
     pub keys: Vec<Bytes>,
 }
@@ -67,7 +67,7 @@ pub trait Op: Send {
     }
 
     /// The leases its session gets with the reply.
-    fn grant(&mut self) -> Option<Grant> {
+    fn grant(&mut self) -> Option<RowLease> {
         None
     }
 
@@ -124,7 +124,7 @@ pub trait Op: Send {
     }
 
     /// The directory that its session wants to fill by itself once this has run.
-    fn wish(&self) -> Option<Wish> {
+    fn wish(&self) -> Option<DelegationWish> {
         None
     }
 

@@ -31,7 +31,7 @@ struct Order {
 }
 
 /// The rows that one batch put in.
-struct Tally {
+struct BatchTally {
     batch: u64,
     rows: usize,
     bytes: usize,
@@ -42,7 +42,7 @@ struct Tally {
 pub struct Overlay {
     rows: HashMap<Bytes, Pending, DefaultHashBuilder>,
     order: RefCell<Order>,
-    tallies: VecDeque<Tally>,
+    tallies: VecDeque<BatchTally>,
     /// Rows, at most, that a sweep would drop.
     dead: usize,
     bytes: usize,
@@ -113,7 +113,7 @@ impl Overlay {
                 tally.rows += 1;
                 tally.bytes += bytes;
             }
-            _ => self.tallies.push_back(Tally { batch, rows: 1, bytes }),
+            _ => self.tallies.push_back(BatchTally { batch, rows: 1, bytes }),
         }
     }
 

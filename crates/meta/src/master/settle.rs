@@ -13,7 +13,7 @@ pub type Answered = Box<dyn FnOnce() + Send>;
 /// acknowledged, those of its own and those of operations whose changes it saw.
 pub struct Settle<J> {
     batch: u64,
-    state: Mutex<State<J>>,
+    state: Mutex<SettleState<J>>,
     unsettled: Arc<Unsettled>,
 }
 
@@ -76,7 +76,7 @@ impl Unsettled {
     }
 }
 
-struct State<J> {
+struct SettleState<J> {
     /// Recalls and operations that are not done.
     left: usize,
     /// Operations that saw the changes of this one.
@@ -91,7 +91,7 @@ impl<J> Settle<J> {
     /// Waits for nothing but the caller, who must call [`Settle::done`] once.
     pub fn new(unsettled: Arc<Unsettled>, batch: u64) -> Arc<Settle<J>> {
         unsettled.begin(batch);
-        let state = State { left: 1, followers: Vec::new(), early: None, held: None };
+        let state = SettleState { left: 1, followers: Vec::new(), early: None, held: None };
         Arc::new(Settle { batch, state: Mutex::new(state), unsettled })
     }
 

@@ -42,7 +42,7 @@ impl Durable {
     }
 }
 
-pub struct Shared {
+pub struct MasterShared {
     pub engine: Arc<dyn Engine>,
     pub config: Config,
     pub cache: RowCache,
@@ -67,15 +67,15 @@ pub struct Shared {
     now: AtomicI64,
 }
 
-impl Shared {
+impl MasterShared {
     pub fn new(
         engine: Arc<dyn Engine>,
         clock: Arc<dyn Clock>,
         config: Config,
         fence: Fence,
-    ) -> Shared {
+    ) -> MasterShared {
         let working = Arc::new(Working::new(Arc::clone(&clock), engine.lease()));
-        Shared {
+        MasterShared {
             lease: engine.lease(),
             engine,
             cache: RowCache::new(config.cache_bytes),

@@ -13,7 +13,7 @@ use super::leases::Leases;
 use super::op::Haste;
 use super::overlay::Overlay;
 use super::pins::{Pins, Range};
-use super::shared::Shared;
+use super::shared::MasterShared;
 use crate::engine::Snapshot;
 use crate::{Source, keys};
 
@@ -151,7 +151,7 @@ impl Sight {
 /// A snapshot that is at least as young as what the overlay has let go, and what went wrong with
 /// it.
 pub struct Inline<'a> {
-    shared: &'a Shared,
+    shared: &'a MasterShared,
     snapshot: OnceCell<Box<dyn Snapshot>>,
     reads: RefCell<Option<Reads>>,
 }
@@ -167,7 +167,7 @@ pub struct Reads {
 
 impl<'a> Inline<'a> {
     /// The snapshot is taken when it is needed first.
-    pub fn new(shared: &'a Shared) -> Inline<'a> {
+    pub fn new(shared: &'a MasterShared) -> Inline<'a> {
         Inline { shared, snapshot: OnceCell::new(), reads: RefCell::new(None) }
     }
 

@@ -12,7 +12,7 @@ use cairn_base::{
 use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, store};
-use crate::rows::Grant;
+use crate::rows::IssuedToken;
 use crate::{Context, Stop, Verb, View, keys};
 
 /// The map, encoded; `None` where the store is not a cluster.
@@ -103,7 +103,7 @@ impl Verb for IssueToken {
         let hash = TokenHash::from_bytes(self.hash);
         let roles = Roles::from_bits(self.roles);
         let grant = JoinGrant { hash, roles, expires: self.expires, used: None };
-        store(view, key, &Grant { grant, unknown: Vec::new() });
+        store(view, key, &IssuedToken { grant, unknown: Vec::new() });
         Ok(())
     }
 }
@@ -127,7 +127,8 @@ impl Verb for RedeemToken {
         let key = keys::join_token(self.id);
         view.get_all(&[key.clone(), keys::map()])?;
         let unknown = || Error::Denied("join token: this cluster did not issue it".into());
-        let Grant { mut grant, unknown: kept } = load::<Grant>(view, &key)?.ok_or_else(unknown)?;
+        let IssuedToken { mut grant, unknown: kept } =
+            load::<IssuedToken>(view, &key)?.ok_or_else(unknown)?;
         let roles = Roles::from_bits(self.roles);
         let hash = TokenHash::from_bytes(self.hash);
         let applicant = Applicant { hash, key: KeyHash(self.key), roles };
@@ -150,7 +151,7 @@ impl Verb for RedeemToken {
         map.check()?;
         view.put(keys::map(), map.encode());
         grant.used = Some((applicant.key, node));
-        store(view, key, &Grant { grant, unknown: kept });
+        store(view, key, &IssuedToken { grant, unknown: kept });
         Ok(node)
     }
 }

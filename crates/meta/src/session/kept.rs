@@ -8,8 +8,8 @@ use cairn_base::{Error, Ino, SessionId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::link::{Link, Lost, call};
-use super::messages::{Executed, Method, Progress, ReadReply, Reply, RunPosted};
+use super::link::{Lost, MasterLink, call};
+use super::messages::{Executed, Progress, ReadReply, Reply, RunPosted, SessionMethod};
 use super::operation::Operation;
 use super::posted::Post;
 use super::slots::Taken;
@@ -34,7 +34,7 @@ impl Kept {
     /// Has it run again.
     pub async fn execute(
         &self,
-        link: &dyn Link,
+        link: &dyn MasterLink,
         session: SessionId,
     ) -> Result<Reply<Result<Executed, Error>>, Lost> {
         let run = self.operation.in_slot(session, &self.slot);
@@ -45,13 +45,14 @@ impl Kept {
         let operations = vec![self.operation.to_post(run, self.ino, time)];
         let posted = RunPosted { session, operations };
         let answer =
-            call::<_, Vec<Result<Executed, Error>>>(link, Method::RunPosted, &posted).await?;
+            call::<_, Vec<Result<Executed, Error>>>(link, SessionMethod::RunPosted, &posted)
+                .await?;
         let nothing = || Err(Error::Invalid("the master sent no answer for the operation".into()));
         Ok(answer.map(|mut ran| ran.pop().unwrap_or_else(nothing)))
     }
 }
 
-impl State {
+impl KeptState {
     /// How many are kept then.
     fn keep(&mut self, serial: u64, kept: Kept) -> usize {
         self.number += 1;
@@ -62,13 +63,13 @@ impl State {
 
 /// The kept operations, in the order in which they were executed.
 #[derive(Default)]
-pub struct Keeper {
-    state: Mutex<State>,
+pub struct KeptOperations {
+    state: Mutex<KeptState>,
     many: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct KeptState {
     /// By the serials of the master that the session is attached to.
     kept: BTreeMap<u64, Arc<Kept>>,
     /// Counts attachments: each may be to another master.
@@ -78,7 +79,7 @@ struct State {
     lost: u64,
 }
 
-impl Keeper {
+impl KeptOperations {
     /// Operations of which it turned out that they came to nothing, or that nobody knows.
     pub fn lost(&self) -> u64 {
         self.state.lock().lost

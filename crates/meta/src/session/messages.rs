@@ -13,7 +13,7 @@ pub const LEASE: Duration = Duration::from_secs(10);
 /// `cairn_cluster::control`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
-pub enum Method {
+pub enum SessionMethod {
     /// [`Attach`], answered with [`Attached`].
     Attach = 1,
     /// [`Renew`], answered with [`Renewed`].
@@ -32,8 +32,8 @@ pub enum Method {
     Execute = 10,
     /// [`Flush`], answered with [`Progress`].
     Flush = 11,
-    /// As [`Method::Attach`], by a session that executes: nobody else is answered before its
-    /// [`Method::Replayed`].
+    /// As [`SessionMethod::Attach`], by a session that executes: nobody else is answered before its
+    /// [`SessionMethod::Replayed`].
     AttachToReplay = 12,
     /// [`Replayed`], answered with nothing.
     Replayed = 13,
@@ -45,23 +45,23 @@ pub enum Method {
     GiveBack = 25,
 }
 
-impl Method {
-    pub fn from_number(number: u16) -> Result<Method> {
+impl SessionMethod {
+    pub fn from_number(number: u16) -> Result<SessionMethod> {
         match number {
-            1 => Ok(Method::Attach),
-            2 => Ok(Method::Renew),
-            3 => Ok(Method::Read),
-            4 => Ok(Method::Run),
-            5 => Ok(Method::Acknowledge),
-            8 => Ok(Method::Detach),
-            9 => Ok(Method::Change),
-            10 => Ok(Method::Execute),
-            11 => Ok(Method::Flush),
-            12 => Ok(Method::AttachToReplay),
-            13 => Ok(Method::Replayed),
-            14 => Ok(Method::Delegate),
-            15 => Ok(Method::RunPosted),
-            25 => Ok(Method::GiveBack),
+            1 => Ok(SessionMethod::Attach),
+            2 => Ok(SessionMethod::Renew),
+            3 => Ok(SessionMethod::Read),
+            4 => Ok(SessionMethod::Run),
+            5 => Ok(SessionMethod::Acknowledge),
+            8 => Ok(SessionMethod::Detach),
+            9 => Ok(SessionMethod::Change),
+            10 => Ok(SessionMethod::Execute),
+            11 => Ok(SessionMethod::Flush),
+            12 => Ok(SessionMethod::AttachToReplay),
+            13 => Ok(SessionMethod::Replayed),
+            14 => Ok(SessionMethod::Delegate),
+            15 => Ok(SessionMethod::RunPosted),
+            25 => Ok(SessionMethod::GiveBack),
             other => Err(Error::NotImplemented(format!(
                 "masters of this version do not know method {other}"
             ))),

@@ -13,7 +13,7 @@
 //!                ─── Renew, every third of a lease ►
 //! ```
 //!
-//! The messages are defined here, and carried by implementors of [`Link`] and [`Dialer`]. The
+//! The messages are defined here, and carried by implementors of [`MasterLink`] and [`Dialer`]. The
 //! promise: a row in [`client`] is what the master would answer now, or the row is not used. It
 //! rests on three things. The executor grants and recalls in the order of operations
 //! (`master/leases.rs`). A change is acknowledged only when those who hold it have let go. And who
@@ -33,5 +33,5 @@ mod slots;
 mod step;
 mod unknown;
 
-pub use link::{Dialed, Dialer, Link, Lost};
+pub use link::{Dialed, Dialer, Lost, MasterLink};
 pub use messages::*;

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use sources::{Local, Over};
-use state::{Changed, Directory, State};
+use state::{Changed, Directory, PostedState};
 
 use super::messages::{Delegated, Executed};
 use super::operation::Operation;
@@ -46,7 +46,7 @@ const OWN: usize = 1 << 16;
 
 #[derive(Default)]
 pub struct Posts {
-    state: RwLock<State>,
+    state: RwLock<PostedState>,
     /// Whether anything is known here that is not among the leased rows.
     has_rows: AtomicBool,
     /// All numbered so or less have run, or are lost.

@@ -36,7 +36,7 @@ enum Sight {
 }
 
 /// Decides for one caller, in the view of one operation.
-pub struct Shown<'a, 'v> {
+pub struct ShownToMount<'a, 'v> {
     view: &'a mut View<'v>,
     context: &'a Context,
     sights: HashMap<BucketId, Sight>,
@@ -46,10 +46,10 @@ pub struct Shown<'a, 'v> {
     bodies: Vec<BodyId>,
 }
 
-impl<'a, 'v> Shown<'a, 'v> {
-    pub fn new(view: &'a mut View<'v>, context: &'a Context) -> Shown<'a, 'v> {
+impl<'a, 'v> ShownToMount<'a, 'v> {
+    pub fn new(view: &'a mut View<'v>, context: &'a Context) -> ShownToMount<'a, 'v> {
         let (sights, directories) = (HashMap::new(), HashMap::new());
-        Shown { view, context, sights, directories, bodies: Vec::new() }
+        ShownToMount { view, context, sights, directories, bodies: Vec::new() }
     }
 
     fn sight(&mut self, bucket: BucketId) -> Result<Sight, Stop> {

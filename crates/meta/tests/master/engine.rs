@@ -29,7 +29,7 @@ pub enum Fate {
 }
 
 #[derive(Default)]
-struct State {
+struct EngineState {
     rows: Arc<Rows>,
     fence: Fence,
     /// Fates of the next commits, then all are fine.
@@ -47,7 +47,7 @@ struct State {
 /// Rows in a map; a snapshot is a clone that is shared until the next commit.
 #[derive(Default)]
 pub struct TestEngine {
-    state: Mutex<State>,
+    state: Mutex<EngineState>,
     changed: Condvar,
     /// Fate by the number of the commit, if not in the list.
     plan: Option<Plan>,
@@ -109,7 +109,7 @@ impl TestEngine {
         (*self.state.lock().rows).clone()
     }
 
-    fn fate(&self, state: &mut State) -> Fate {
+    fn fate(&self, state: &mut EngineState) -> Fate {
         match (state.fates.pop_front(), &self.plan) {
             (Some(fate), _) => fate,
             (None, Some(plan)) => plan(state.begun),
@@ -117,7 +117,7 @@ impl TestEngine {
         }
     }
 
-    fn apply(&self, state: &mut State, changes: Vec<Change>) {
+    fn apply(&self, state: &mut EngineState, changes: Vec<Change>) {
         let rows = Arc::make_mut(&mut state.rows);
         for (key, row) in changes {
             match row {

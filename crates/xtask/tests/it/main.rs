@@ -5,6 +5,7 @@ use std::path::Path;
 use xtask::arrows::Sources;
 use xtask::errors::in_text;
 use xtask::floors::{check_module, check_sources, floors};
+use xtask::glossary::{Types, check_glossary, check_types, defined};
 use xtask::supply::{check_metadata, is_allowed};
 use xtask::tidy::{check, check_manifest, check_text};
 use xtask::used::unused;
@@ -177,4 +178,41 @@ fn texts_of_errors_are_found_and_other_texts_are_not() {
         "21: [Error::other] too late",
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_word_without_a_definition_and_a_definition_without_a_use_are_found() {
+    let glossary =
+        "# Glossary\n\n- **lease, grant** (of a row): until it is recalled.\n- **cold**: x";
+    let found = |texts: &str, special: &[&str]| check_glossary(glossary, texts, special);
+    assert!(found("A Lease is a grant. It is cold.", &["lease", "grant"]).is_empty());
+    let undefined = "docs/glossary.md does not define `recall`";
+    assert_eq!(found("leases, grants, cold", &["grant", "recall"]), [undefined]);
+    let unused = "docs/glossary.md defines `cold`, which nothing uses";
+    assert_eq!(found("leases and grants", &[]), [unused]);
+}
+
+#[test]
+fn a_type_that_is_several_things_is_listed_in_the_glossary() {
+    let several = "## Names that the code uses for several things";
+    let glossary = |listed: &str| format!("- **lease**: until.\n\n{several}\n\n{listed}");
+    let types = |all: &[(&str, &str)]| {
+        let mut types = Types::new();
+        for (name, file) in all {
+            types.entry((*name).to_owned()).or_default().insert((*file).to_owned());
+        }
+        types
+    };
+    let two = types(&[("Lease", "crates/meta/src/a.rs"), ("Lease", "crates/meta/src/b.rs")]);
+    assert!(check_types(&glossary("- `meta::a::Lease`: one of two"), &two).is_empty());
+    assert_eq!(check_types(&glossary(""), &two).len(), 1);
+    let beside = types(&[("Lease", "crates/meta/src/a.rs"), ("Lease", "crates/bench/src/b.rs")]);
+    assert!(check_types(&glossary(""), &beside).is_empty());
+    let gone = "docs/glossary.md lists `Gone`, and there is no such type";
+    assert_eq!(check_types(&glossary("`meta::Gone`, not `gone`"), &types(&[])), [gone]);
+    let bare = types(&[("State", "crates/fs/src/a.rs")]);
+    assert_eq!(check_types(&glossary(""), &bare), ["crates/fs/src/a.rs: `State` of what?"]);
+    let source =
+        "pub struct One<T>(T);\nenum Two {}\nimpl A for B { type Out = u8; }\n// struct Three";
+    assert_eq!(defined(source), ["One", "Two"]);
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use tokio_rustls::TlsConnector;
 
-use super::super::arguments::Args;
+use super::super::arguments::ReportsArgs;
 use super::system::{program, run};
 use crate::client::{Tls, connector};
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ const KEY: &str = "CAIRNBENCHREPORTS001";
 const SECRET_BYTES: usize = 20;
 
 pub struct Lab<'a> {
-    pub args: &'a Args,
+    pub args: &'a ReportsArgs,
     /// Trusts any certificate.
     pub connector: TlsConnector,
     pub secret: String,
@@ -33,7 +33,7 @@ pub struct Lab<'a> {
 
 impl<'a> Lab<'a> {
     /// A place with room for so many bytes.
-    pub fn new(args: &'a Args, needed: u64) -> Result<Lab<'a>> {
+    pub fn new(args: &'a ReportsArgs, needed: u64) -> Result<Lab<'a>> {
         let cairn = program(args.cairn.as_deref())?;
         let remedy = "free some, give another --dir, or smaller --object, --file or --seconds";
         let work = Scratch::with_remedy(&args.dir, needed, remedy)?;

@@ -44,7 +44,7 @@ impl ChunkSigner {
     }
 }
 
-enum State {
+enum ChunkState {
     Line(Vec<u8>),
     Data {
         left: u64,
@@ -59,7 +59,7 @@ enum State {
 
 /// Decodes one body.
 pub(crate) struct Chunked {
-    state: State,
+    state: ChunkState,
     signer: Option<ChunkSigner>,
     has_trailer: bool,
     trailers: Vec<(String, String)>,
@@ -76,7 +76,7 @@ fn bad_trailer(what: &'static str) -> s3s::S3Error {
 impl Chunked {
     /// `signer` where chunks are signed; `has_trailer` where trailers may follow.
     pub(crate) fn new(signer: Option<ChunkSigner>, has_trailer: bool) -> Chunked {
-        let state = State::Line(Vec::new());
+        let state = ChunkState::Line(Vec::new());
         Chunked { state, signer, has_trailer, trailers: Vec::new() }
     }
 
@@ -84,13 +84,13 @@ impl Chunked {
     pub(crate) fn decode(&mut self, input: &mut Bytes) -> S3Result<Option<Bytes>> {
         while !input.is_empty() {
             match &mut self.state {
-                State::Line(line) => {
+                ChunkState::Line(line) => {
                     if take_line(line, input)? {
                         let line = std::mem::take(line);
                         self.begin_chunk(&line)?;
                     }
                 }
-                State::Data { left, hash, .. } => {
+                ChunkState::Data { left, hash, .. } => {
                     let len = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                     let data = input.split_to(len);
                     *left -= len as u64;
@@ -102,17 +102,17 @@ impl Chunked {
                     }
                     return Ok(Some(data));
                 }
-                State::Break(seen) => {
+                ChunkState::Break(seen) => {
                     if input[0] != b"\r\n"[*seen] {
                         return Err(garbled("a chunk is longer than its head says"));
                     }
                     input.advance(1);
                     *seen += 1;
                     if *seen == 2 {
-                        self.state = State::Line(Vec::new());
+                        self.state = ChunkState::Line(Vec::new());
                     }
                 }
-                State::End(rest) => {
+                ChunkState::End(rest) => {
                     if rest.len() + input.len() > TRAILER_BYTES {
                         return Err(bad_trailer("the trailers are too long"));
                     }
@@ -139,17 +139,17 @@ impl Chunked {
             return Err(refuse(S3ErrorCode::SignatureDoesNotMatch, what));
         }
         let hash = self.signer.as_ref().map(|_| digest::Context::new(&SHA256));
-        self.state = State::Data { left, signature: signature.to_owned(), hash };
+        self.state = ChunkState::Data { left, signature: signature.to_owned(), hash };
         if left == 0 {
             self.end_chunk()?;
-            self.state = State::End(Vec::new());
+            self.state = ChunkState::End(Vec::new());
         }
         Ok(())
     }
 
     fn end_chunk(&mut self) -> S3Result<()> {
-        let State::Data { signature, hash, .. } =
-            std::mem::replace(&mut self.state, State::Break(0))
+        let ChunkState::Data { signature, hash, .. } =
+            std::mem::replace(&mut self.state, ChunkState::Break(0))
         else {
             return Ok(());
         };
@@ -162,7 +162,7 @@ impl Chunked {
 
     /// At the end of the input: whether all of it came, and its trailers.
     pub(crate) fn finish(&mut self) -> S3Result<()> {
-        let State::End(rest) = &self.state else {
+        let ChunkState::End(rest) = &self.state else {
             let what = "the body ends before its last chunk";
             return Err(refuse(S3ErrorCode::IncompleteBody, what));
         };

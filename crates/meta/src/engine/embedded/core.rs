@@ -16,7 +16,7 @@ use super::log::Log;
 use super::mark::Mark;
 use super::memtable::Memtable;
 use super::record::Kind;
-use super::reserve::{Load, Space};
+use super::reserve::{DiskSpace, Load};
 use super::table::{Cold, Table};
 use super::tables::Tables;
 use super::{inserter, reserve};
@@ -71,7 +71,7 @@ pub struct View {
 }
 
 /// The table's file and, while it is open, its database.
-pub struct Slot {
+pub struct TableSlot {
     pub file: Arc<dyn DiskFile>,
     pub table: Option<Table>,
 }
@@ -79,7 +79,7 @@ pub struct Slot {
 pub struct Core {
     pub disk: Arc<dyn Disk>,
     pub config: Config,
-    pub space: Space,
+    pub space: DiskSpace,
     pub writer: Mutex<Writer>,
     /// A checkpoint ended.
     pub room: Condvar,
@@ -87,7 +87,7 @@ pub struct Core {
     pub work: Condvar,
     pub view: RwLock<View>,
     /// Held for a whole checkpoint.
-    pub slot: Mutex<Slot>,
+    pub slot: Mutex<TableSlot>,
 }
 
 impl Core {
@@ -277,7 +277,7 @@ impl Core {
         Ok(Some((frozen, mark)))
     }
 
-    fn write_table(&self, slot: &mut Slot, memtable: &Memtable, mark: &Mark) -> Result<Cold> {
+    fn write_table(&self, slot: &mut TableSlot, memtable: &Memtable, mark: &Mark) -> Result<Cold> {
         let load = self.writer.lock().frozen_load;
         self.space.make(&*self.disk, load)?;
         let table = self.ready(slot)?;
@@ -297,7 +297,7 @@ impl Core {
     }
 
     /// The table, opened again where it was stopped by something that this cures.
-    fn ready<'a>(&self, slot: &'a mut Slot) -> Result<&'a mut Table> {
+    fn ready<'a>(&self, slot: &'a mut TableSlot) -> Result<&'a mut Table> {
         if let Some(table) = &slot.table
             && matches!(table.failure(), Some((Failure::Full | Failure::Read, _)))
         {

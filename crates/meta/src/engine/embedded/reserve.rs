@@ -42,7 +42,7 @@ impl Load {
 }
 
 /// The known space on the disk.
-pub struct Space {
+pub struct DiskSpace {
     reserve_bytes: u64,
     /// The reserve is there.
     held: AtomicBool,
@@ -52,9 +52,9 @@ pub struct Space {
     table_bytes: AtomicU64,
 }
 
-impl Space {
-    pub fn new(disk: &dyn Disk, config: &Config) -> Space {
-        let space = Space {
+impl DiskSpace {
+    pub fn new(disk: &dyn Disk, config: &Config) -> DiskSpace {
+        let space = DiskSpace {
             reserve_bytes: config.reserve_bytes,
             held: AtomicBool::new(disk.open(RESERVE).is_ok()),
             short: AtomicBool::new(false),

@@ -3,7 +3,7 @@
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 
-use super::link::{Fault, Link};
+use super::link::{DatabaseLink, Fault};
 
 const SETTINGS: &str = "SELECT current_setting('server_version_num'), current_setting('fsync'), \
      current_setting('full_page_writes'), current_setting('synchronous_commit'), \
@@ -24,7 +24,7 @@ fn text(row: &Row, column: usize) -> &str {
 
 /// Refuses a server with settings that lose acknowledged commits; the outer error is that of the
 /// connection.
-pub fn check_settings(shown: &str, link: &Link) -> Result<Result<()>, Fault> {
+pub fn check_settings(shown: &str, link: &DatabaseLink) -> Result<Result<()>, Fault> {
     let rows = link.query(SETTINGS, &[])?;
     Ok(check_row(shown, rows.first()))
 }
@@ -68,7 +68,7 @@ fn check_row(shown: &str, row: Option<&Row>) -> Result<()> {
 }
 
 /// Refuses standbys that may lack acknowledged commits, unless that is `accepted`.
-pub fn check_standbys(shown: &str, link: &Link, accepted: bool) -> Result<()> {
+pub fn check_standbys(shown: &str, link: &DatabaseLink, accepted: bool) -> Result<()> {
     let rows = link.query(STANDBYS, &[]).map_err(|fault| fault.at(shown))?;
     let standbys: i64 = rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or_default();
     if standbys == 0 {

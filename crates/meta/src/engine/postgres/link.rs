@@ -62,15 +62,15 @@ fn is_permanent(code: &str) -> bool {
 }
 
 /// A connection and the runtime that drives it while somebody waits for an answer.
-pub struct Link {
+pub struct DatabaseLink {
     client: Client,
     /// Taken when dropped only.
     runtime: Option<Runtime>,
 }
 
-impl Link {
+impl DatabaseLink {
     /// A connection, made within `limit`.
-    pub fn open(url: &Url, tls: &Tls, limit: Duration) -> Result<Link, Fault> {
+    pub fn open(url: &Url, tls: &Tls, limit: Duration) -> Result<DatabaseLink, Fault> {
         let failed = |error: &dyn std::fmt::Display| Fault::Lost {
             again: true,
             text: format!("connecting: {error}"),
@@ -89,7 +89,7 @@ impl Link {
                 tracing::debug!(error = text(&error), "connection to the database ended");
             }
         });
-        Ok(Link { client, runtime: Some(runtime) })
+        Ok(DatabaseLink { client, runtime: Some(runtime) })
     }
 
     /// Sends one statement, which is a transaction of its own unless one was begun.
@@ -152,7 +152,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for DatabaseLink {
     fn drop(&mut self) {
         // In this way also from within another runtime.
         if let Some(runtime) = self.runtime.take() {

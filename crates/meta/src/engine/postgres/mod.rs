@@ -38,9 +38,9 @@ use cairn_base::Result;
 use parking_lot::Mutex;
 
 use super::{Change, CommitError, Engine, Fence, Lease, Snapshot};
-use keeper::Keeper;
+use keeper::LeaseKeeper;
 use pool::Pool;
-use snapshot::Shown;
+use snapshot::ShownRows;
 use target::Target;
 use writer::Writer;
 
@@ -54,7 +54,7 @@ pub struct Postgres {
     target: Arc<Target>,
     turn: Option<Turn>,
     /// Since the last take-over.
-    keeper: Mutex<Option<Keeper>>,
+    keeper: Mutex<Option<LeaseKeeper>>,
 }
 
 impl Postgres {
@@ -113,7 +113,7 @@ impl Engine for Postgres {
         drop(keeper.take());
         let sent = Instant::now();
         let fence = self.writer.lock().take_over(batch, self.turn)?;
-        *keeper = Some(Keeper::start(Arc::clone(&self.target), fence.epoch, sent)?);
+        *keeper = Some(LeaseKeeper::start(Arc::clone(&self.target), fence.epoch, sent)?);
         Ok(fence)
     }
 
@@ -129,7 +129,7 @@ impl Engine for Postgres {
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(Shown::begin(Arc::clone(&self.pool))?))
+        Ok(Box::new(ShownRows::begin(Arc::clone(&self.pool))?))
     }
 
     fn read(&self, keys: &[Bytes]) -> Result<(u64, Vec<Option<Bytes>>)> {

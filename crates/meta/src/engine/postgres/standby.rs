@@ -9,7 +9,7 @@ use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 
 use super::config::{Config, Turn};
-use super::link::Link;
+use super::link::DatabaseLink;
 use super::schema;
 use super::target::Target;
 
@@ -40,7 +40,7 @@ struct Seen {
 /// The state of a standby.
 struct Watch<'a> {
     target: Target,
-    link: Option<Link>,
+    link: Option<DatabaseLink>,
     /// The last change that was seen, and when.
     last: Option<(Seen, Instant)>,
     unreachable: bool,

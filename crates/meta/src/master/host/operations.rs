@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Principal};
 use cairn_base::{Error, Ino, Result, Timestamp, inflight};
 
-use super::peer::Peer;
+use super::peer::Sender;
 use super::sessions::Sessions;
 use crate::master::{self, Event, Once, Reading};
 use crate::ops::credentials::{FindAccessKey, FindToken};
@@ -42,7 +42,7 @@ fn known(caller: &Caller) {
 }
 
 impl Sessions {
-    pub(super) fn acknowledge(&self, peer: &Peer, message: &Acknowledge) -> Result<Option<()>> {
+    pub(super) fn acknowledge(&self, peer: &Sender, message: &Acknowledge) -> Result<Option<()>> {
         let Acknowledge { session, number } = *message;
         if !self.is_attached(peer, session) {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    pub(super) async fn read(&self, peer: &Peer, read: Read) -> Result<Option<ReadReply>> {
+    pub(super) async fn read(&self, peer: &Sender, read: Read) -> Result<Option<ReadReply>> {
         if !self.is_attached(peer, read.session) {
             return Ok(None);
         }
@@ -77,7 +77,11 @@ impl Sessions {
         Ok(Some(ReadReply { reply, rows }))
     }
 
-    pub(super) async fn execute(&self, peer: &Peer, execute: Execute) -> Result<Option<Executed>> {
+    pub(super) async fn execute(
+        &self,
+        peer: &Sender,
+        execute: Execute,
+    ) -> Result<Option<Executed>> {
         let Execute { change, ino } = execute;
         let session = change.run.session;
         let is_replay = self.is_replaying(session);
@@ -89,7 +93,7 @@ impl Sessions {
 
     pub(super) async fn run(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         change: Change,
         manner: Manner,
     ) -> Result<Option<Executed>> {
@@ -106,7 +110,7 @@ impl Sessions {
     /// The verb of an operation, and what else there is to it.
     fn once(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         change: Change,
         manner: Manner,
         posted: Option<Timestamp>,
@@ -143,7 +147,7 @@ impl Sessions {
 
     pub(super) async fn delegate(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         delegate: Delegate,
     ) -> Result<Option<Delegated>> {
         if !self.is_attached(peer, delegate.session) {
@@ -157,7 +161,7 @@ impl Sessions {
     /// Operations that come after one that fails run all the same.
     pub(super) async fn run_posted(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         posted: RunPosted,
     ) -> Result<Option<Vec<Result<Executed>>>> {
         let RunPosted { session, operations } = posted;
@@ -206,7 +210,7 @@ impl Sessions {
         Ok(Some(all))
     }
 
-    pub(super) fn give_back(&self, peer: &Peer, message: GiveBack) -> Result<Option<()>> {
+    pub(super) fn give_back(&self, peer: &Sender, message: GiveBack) -> Result<Option<()>> {
         let GiveBack { session, directories } = message;
         if !self.is_attached(peer, session) {
             return Ok(None);
@@ -215,7 +219,7 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    pub(super) async fn flush(&self, peer: &Peer, flush: &Flush) -> Result<Option<Progress>> {
+    pub(super) async fn flush(&self, peer: &Sender, flush: &Flush) -> Result<Option<Progress>> {
         if !self.is_attached(peer, flush.session) {
             return Ok(None);
         }

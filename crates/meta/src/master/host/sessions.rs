@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use super::peer::{Owner, Peer};
+use super::peer::{Owner, Sender};
 use crate::Watched;
 use crate::master::{Event, Master};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
@@ -35,14 +35,14 @@ pub struct Sessions {
     pub(super) master: Master,
     clock: Arc<dyn Clock>,
     lease: Duration,
-    state: Mutex<State>,
+    state: Mutex<SessionsState>,
     /// Whether sessions are answered: not before every session that an earlier master may have
     /// given leases to is attached here and has sent again what it kept, or has lapsed.
     open: Watched<bool>,
 }
 
 #[derive(Default)]
-struct State {
+struct SessionsState {
     live: BTreeMap<SessionId, Live>,
     /// When those that an earlier master knew lapse: these times, too, are those in which this
     /// master has worked. Nobody lapses because of its disk.
@@ -56,7 +56,7 @@ struct State {
     replaying: BTreeMap<SessionId, Duration>,
 }
 
-impl State {
+impl SessionsState {
     /// How many sessions an owner has besides this one.
     fn others_of(&self, owner: u64, session: SessionId) -> usize {
         let live = self.live.iter().map(|(id, one)| (*id, one.peer.owner));
@@ -74,7 +74,7 @@ struct Inherited {
 
 struct Live {
     /// The peer that attached it, and the connection: nobody else may speak for it.
-    peer: Peer,
+    peer: Sender,
     /// When its last renewal was answered, by the monotonic clock; and by the time of the master.
     renewed: Duration,
     counted: Duration,
@@ -118,13 +118,13 @@ impl Sessions {
         }
         let forgotten = is_planted(Bug::InheritedLeasesForgotten);
         let open = Watched::new(inherited.is_empty() || forgotten);
-        let state = Mutex::new(State { inherited, ..State::default() });
+        let state = Mutex::new(SessionsState { inherited, ..SessionsState::default() });
         Ok(Arc::new(Sessions { master, clock, lease, state, open }))
     }
 
     pub(super) async fn attach(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         attach: &Attach,
         hasty: bool,
     ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
@@ -160,7 +160,7 @@ impl Sessions {
     }
 
     /// From here on the session does not lapse before it can be attached.
-    fn begin_opening(&self, peer: &Peer, session: SessionId) -> Result<()> {
+    fn begin_opening(&self, peer: &Sender, session: SessionId) -> Result<()> {
         let mut state = self.state.lock();
         if state.ending.contains(&session) || self.master.keeps_late(session, self.lease) {
             return Err(lapsed(session));
@@ -177,7 +177,7 @@ impl Sessions {
         Ok(())
     }
 
-    fn check_owner(&self, peer: &Peer, session: SessionId) -> Result<()> {
+    fn check_owner(&self, peer: &Sender, session: SessionId) -> Result<()> {
         let state = self.state.lock();
         let live = state.live.get(&session).map(|live| live.peer);
         let inherited = state.inherited.get(&session).map(|one| one.owner);
@@ -197,7 +197,7 @@ impl Sessions {
     }
 
     /// Whether a session is attached here, by this peer.
-    pub(super) fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
+    pub(super) fn is_attached(&self, peer: &Sender, session: SessionId) -> bool {
         self.state.lock().live.get(&session).is_some_and(|live| live.peer == *peer)
     }
 
@@ -211,7 +211,7 @@ impl Sessions {
         self.state.lock().replaying.contains_key(&session)
     }
 
-    pub(super) fn renew(&self, peer: &Peer, renew: &Renew) -> Result<Option<Renewed>> {
+    pub(super) fn renew(&self, peer: &Sender, renew: &Renew) -> Result<Option<Renewed>> {
         // A session that does not let go reads what it keeps until its lease is over, and is to end
         // only then: it may have heard of no recall.
         let is_late = self.master.is_late(renew.session, self.lease);
@@ -232,7 +232,7 @@ impl Sessions {
         Ok(Some(Renewed { settled }))
     }
 
-    pub(super) async fn detach(&self, peer: &Peer, detach: &Detach) -> Result<Option<()>> {
+    pub(super) async fn detach(&self, peer: &Sender, detach: &Detach) -> Result<Option<()>> {
         let session = detach.session;
         if !self.is_attached(peer, session) {
             return Ok(None);
@@ -248,7 +248,7 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    pub(super) fn replayed(&self, peer: &Peer, message: &Replayed) -> Result<Option<()>> {
+    pub(super) fn replayed(&self, peer: &Sender, message: &Replayed) -> Result<Option<()>> {
         if !self.is_attached(peer, message.session) {
             return Ok(None);
         }
@@ -269,7 +269,7 @@ impl Sessions {
         self.open.get()
     }
 
-    fn open_if_due(&self, state: &State) {
+    fn open_if_due(&self, state: &SessionsState) {
         if state.inherited.is_empty() && state.replaying.is_empty() {
             self.open.set(true);
         }
@@ -308,7 +308,7 @@ impl Sessions {
     fn note_lapsed(&self) {
         let now = self.master.working_time();
         let mut state = self.state.lock();
-        let State { live, inherited, opening, ending, replaying } = &mut *state;
+        let SessionsState { live, inherited, opening, ending, replaying } = &mut *state;
         let mut lapsed = Vec::new();
         opening.retain(|session, one| {
             lapsed.extend((now >= one.lapses).then_some(*session));

@@ -30,9 +30,9 @@ use inner::Inner;
 use read::Leased;
 
 use super::connection::Attachment;
-use super::kept::Keeper;
+use super::kept::KeptOperations;
 use super::link::{Dialer, call};
-use super::messages::{Detach, Method, Reply};
+use super::messages::{Detach, Reply, SessionMethod};
 use super::operation::Operation;
 use super::step::unanswered;
 use crate::memo::Memo;
@@ -152,7 +152,7 @@ impl Client {
 
     /// How many operations came to nothing that had been said to be done.
     pub fn lost(&self) -> u64 {
-        self.inner.keeper.as_ref().map_or(0, Keeper::lost)
+        self.inner.keeper.as_ref().map_or(0, KeptOperations::lost)
     }
 
     /// As [`crate::Master::run`], or where this is so configured, when it has run, before it is
@@ -247,7 +247,7 @@ impl Client {
         let Some(Attachment { session, link, .. }) = attachment else { return };
         self.inner.forget_all();
         let detach = Detach { session };
-        let detached = call::<_, ()>(&*link, Method::Detach, &detach);
+        let detached = call::<_, ()>(&*link, SessionMethod::Detach, &detach);
         if !matches!(timeout(GOODBYE, detached).await, Ok(Ok(Reply::Done(())))) {
             tracing::debug!(%session, "the session was not ended, it lapses");
         }

@@ -14,9 +14,11 @@ use super::inner::{Forgotten, Inner};
 use crate::erased::keeping;
 use crate::ops::sessions::ReserveInodes;
 use crate::session::connection::Attachment;
-use crate::session::kept::Keeper;
-use crate::session::link::{Link, Lost, call};
-use crate::session::messages::{Delegate, Delegated, Executed, GiveBack, Method, Reply, RunPosted};
+use crate::session::kept::KeptOperations;
+use crate::session::link::{Lost, MasterLink, call};
+use crate::session::messages::{
+    Delegate, Delegated, Executed, GiveBack, Reply, RunPosted, SessionMethod,
+};
 use crate::session::operation::Operation;
 use crate::session::posted::{Asking, Post, Poster, RESERVED};
 use crate::session::slots::Taken;
@@ -104,7 +106,7 @@ impl Inner {
         let Ok(Attachment { session, link, .. }) = self.connection.attached().await else { return };
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
         let delegate = Delegate { session, directory, bucket: asked.bucket };
-        match call::<_, Delegated>(&*link, Method::Delegate, &delegate).await {
+        match call::<_, Delegated>(&*link, SessionMethod::Delegate, &delegate).await {
             Ok(Reply::Done(mut delegated)) => {
                 for (key, row) in std::mem::take(&mut delegated.rows) {
                     self.rows.offer(mark, key, row);
@@ -176,7 +178,7 @@ impl Inner {
 
     async fn send_some(
         &self,
-        keeper: &Keeper,
+        keeper: &KeptOperations,
         attachment: &Attachment,
         batch: Vec<Arc<Post>>,
         directories: Vec<(Ino, u64)>,
@@ -189,7 +191,7 @@ impl Inner {
             self.rows.overlaid(&gone);
             self.forgotten(Forgotten::Rows(&gone));
             let give_back = GiveBack { session: *session, directories };
-            match call::<_, ()>(&**link, Method::GiveBack, &give_back).await? {
+            match call::<_, ()>(&**link, SessionMethod::GiveBack, &give_back).await? {
                 Reply::Done(()) => {}
                 _ => return Err(Lost("the master did not take directories back".into())),
             }
@@ -206,8 +208,8 @@ impl Inner {
     /// `Lost`: it may have, and they are to be sent again.
     pub async fn send_batch(
         &self,
-        keeper: &Keeper,
-        (session, attachment, link): (SessionId, u64, &dyn Link),
+        keeper: &KeptOperations,
+        (session, attachment, link): (SessionId, u64, &dyn MasterLink),
         batch: Vec<Arc<Post>>,
     ) -> Result<(), Lost> {
         let mark = self.rows.mark();
@@ -217,7 +219,8 @@ impl Inner {
         };
         let posted = RunPosted { session, operations: batch.iter().map(to_post).collect() };
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
-        let answer = call::<_, Vec<Result<Executed>>>(link, Method::RunPosted, &posted).await?;
+        let answer =
+            call::<_, Vec<Result<Executed>>>(link, SessionMethod::RunPosted, &posted).await?;
         let ran = match answer {
             Reply::Done(ran) => ran,
             Reply::Failed(error) => {

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use cairn_base::{Ino, SessionId};
 
-use super::state::State;
+use super::state::PostedState;
 use crate::rows::{Reserved, Row, Session, encode_number};
 use crate::session::rows::LeasedRows;
 use crate::{Source, keys};
 
 /// Rows for an operation that is run here.
 pub struct Local<'a> {
-    pub state: &'a State,
+    pub state: &'a PostedState,
     pub rows: &'a LeasedRows,
     pub session: SessionId,
     /// The number that an inode gets.
@@ -47,7 +47,7 @@ impl Source for Local<'_> {
 
 /// Rows for who reads here.
 pub struct Over<'a> {
-    pub state: &'a State,
+    pub state: &'a PostedState,
     pub rows: &'a LeasedRows,
 }
 

@@ -25,7 +25,7 @@ pub struct Post {
 }
 
 #[derive(Default)]
-pub struct State {
+pub struct PostedState {
     /// Operations that are not known to have run, the oldest first.
     pub queue: VecDeque<Arc<Post>>,
     pub last: u64,
@@ -65,7 +65,7 @@ pub struct Directory {
     pub used: Duration,
 }
 
-impl State {
+impl PostedState {
     /// Whether nobody else can know a row, where the operation that changes it makes `made`.
     pub fn is_ours(&self, key: &Bytes, made: Option<Ino>) -> bool {
         if let Some(directory) = keys::directory_of(key) {

@@ -31,7 +31,7 @@ struct Kept {
     ended: bool,
 }
 
-struct State {
+struct ProxyState {
     plan: Plan,
     /// The connection the plan is for, once that is known.
     planned: Option<usize>,
@@ -39,14 +39,14 @@ struct State {
     kept: Option<Kept>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct ProxyShared {
+    state: Mutex<ProxyState>,
     changed: Condvar,
 }
 
 pub struct Proxy {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
 }
 
 impl Proxy {
@@ -54,8 +54,8 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state =
-            Mutex::new(State { plan: Plan::Nothing, planned: None, fired: false, kept: None });
-        let shared = Arc::new(Shared { state, changed: Condvar::new() });
+            Mutex::new(ProxyState { plan: Plan::Nothing, planned: None, fired: false, kept: None });
+        let shared = Arc::new(ProxyShared { state, changed: Condvar::new() });
         let proxy = Proxy { port, shared: Arc::clone(&shared) };
         std::thread::spawn(move || {
             for (connection, client) in listener.incoming().flatten().enumerate() {
@@ -99,7 +99,7 @@ impl Proxy {
     }
 }
 
-fn serve(shared: &Arc<Shared>, connection: usize, client: &TcpStream, server: &TcpStream) {
+fn serve(shared: &Arc<ProxyShared>, connection: usize, client: &TcpStream, server: &TcpStream) {
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
     let both = || (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -109,7 +109,7 @@ fn serve(shared: &Arc<Shared>, connection: usize, client: &TcpStream, server: &T
     std::thread::spawn(move || pass_to_client(&shared_too, connection, client_too, server_too));
 }
 
-impl State {
+impl ProxyState {
     /// How many of `length` bytes may pass.
     fn room(&mut self, connection: usize, to_server: bool, length: usize) -> usize {
         if to_server {
@@ -132,7 +132,7 @@ impl State {
 }
 
 fn pass_to_server(
-    shared: &Shared,
+    shared: &ProxyShared,
     connection: usize,
     mut client: TcpStream,
     mut server: TcpStream,
@@ -165,7 +165,7 @@ fn pass_to_server(
 }
 
 fn pass_to_client(
-    shared: &Shared,
+    shared: &ProxyShared,
     connection: usize,
     mut client: TcpStream,
     mut server: TcpStream,

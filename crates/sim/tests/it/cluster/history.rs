@@ -38,7 +38,7 @@ struct Call {
 
 /// The contents of a key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-struct State {
+struct KeyState {
     exists: bool,
     /// There is a file from the first on, not an object that is there when it has bytes.
     is_file: bool,
@@ -127,10 +127,10 @@ impl History {
 }
 
 /// The state after `call`, if it may have ended as it did.
-fn step(state: &State, call: &Call, forgetful: bool) -> Option<State> {
+fn step(state: &KeyState, call: &Call, forgetful: bool) -> Option<KeyState> {
     // Made and not durable.
     let forgets = forgetful && state.is_file && state.records.is_empty();
-    let fresh = |record: super::client::Record| State {
+    let fresh = |record: super::client::Record| KeyState {
         exists: true,
         is_file: state.is_file,
         records: vec![record.id],
@@ -153,7 +153,7 @@ fn step(state: &State, call: &Call, forgetful: bool) -> Option<State> {
         (Op::Create(record), _) if !state.exists => Some(fresh(record)),
         (Op::Create(_), _) => unknown.then(|| state.clone()),
         (Op::Make, _) if !state.exists || forgets => {
-            Some(State { exists: true, is_file: true, ..State::default() })
+            Some(KeyState { exists: true, is_file: true, ..KeyState::default() })
         }
         (Op::Make, _) => unknown.then(|| state.clone()),
         (Op::Fill(record), _) => state.exists.then(|| fresh(record)),
@@ -170,7 +170,7 @@ fn step(state: &State, call: &Call, forgetful: bool) -> Option<State> {
             Some(next)
         }
         (Op::Delete, Outcome::Deleted(true)) if !state.exists && !state.records.is_empty() => None,
-        (Op::Delete, _) => Some(State::default()),
+        (Op::Delete, _) => Some(KeyState::default()),
     }
 }
 
@@ -181,8 +181,8 @@ fn check(calls: &[Call], forgetful: bool) -> Result<(), String> {
     let calls: Vec<&Call> = calls.iter().filter(useful).collect();
     let words = calls.len().div_ceil(64).max(1);
     let needed = calls.iter().filter(|call| call.ended != u64::MAX).count();
-    let mut seen: HashSet<(Vec<u64>, State)> = HashSet::new();
-    let mut stack = vec![(vec![0u64; words], State::default(), 0usize)];
+    let mut seen: HashSet<(Vec<u64>, KeyState)> = HashSet::new();
+    let mut stack = vec![(vec![0u64; words], KeyState::default(), 0usize)];
     let mut steps = 0;
     let mut most = 0;
     while let Some((done, state, count)) = stack.pop() {

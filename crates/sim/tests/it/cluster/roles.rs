@@ -31,7 +31,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{Instrument, Span};
 
 use super::client::Door;
-use super::database::{Database, Shared};
+use super::database::{Database, SharedDatabase};
 use super::host::Given;
 use super::hostile;
 use super::net::{Net, Purpose, address_of};
@@ -160,7 +160,7 @@ struct Stored {
     all: Surroundings,
     node: Node,
     threads: Arc<dyn Threads>,
-    engine: Mutex<Option<Arc<Shared>>>,
+    engine: Mutex<Option<Arc<SharedDatabase>>>,
 }
 
 #[async_trait]
@@ -170,7 +170,7 @@ impl Source for Stored {
     async fn start(&self) -> Result<(Master, String)> {
         let Surroundings { database, tuning, .. } = &self.all;
         let turn = database.wait_for_turn(self.node.id()).await;
-        let engine = Shared::new(database, self.node.id(), turn, Arc::clone(&self.threads));
+        let engine = SharedDatabase::new(database, self.node.id(), turn, Arc::clone(&self.threads));
         let config = cairn_meta::master::Config {
             threads: Some(Arc::clone(&self.threads)),
             leases: tuning.leases,

@@ -22,7 +22,7 @@ use cairn_sim::{Fault as DiskFault, SimDisk};
 use parking_lot::Mutex;
 
 use super::client::{BUCKET, Client, Door, FILES};
-use super::database::{DATABASE, Database, Shared};
+use super::database::{DATABASE, Database, SharedDatabase};
 use super::digest::Digest;
 use super::faults::{Fault, Plan};
 use super::health;
@@ -231,7 +231,8 @@ impl World {
         host.start(0, &self.all.rng, |given| {
             tokio::spawn(async move {
                 let turn = database.wait_for_turn(first).await;
-                let engine = Shared::new(&database, first, turn, Arc::clone(&given.threads));
+                let engine =
+                    SharedDatabase::new(&database, first, turn, Arc::clone(&given.threads));
                 let config =
                     master::Config { threads: Some(given.threads), ..master::Config::default() };
                 let master = Master::start(engine, given.clock, config).unwrap();
