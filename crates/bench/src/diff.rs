@@ -25,7 +25,7 @@ const UNKNOWN: f64 = 0.10;
 pub struct DiffArgs {
     old: PathBuf,
     new: PathBuf,
-    /// Exit code 1 if anything is worse
+    /// End with exit code 1 if anything is worse
     #[arg(long)]
     strict: bool,
 }

@@ -42,22 +42,22 @@ const BACKLOG: i32 = 4096;
   cairn bench null --listen 127.0.0.1:9090 --latency 10ms..50ms
   cairn bench null --listen 127.0.0.1:9090 --latency '10ms*99+200ms*1' --stall-every 1000")]
 pub struct NullArgs {
-    /// Address and port; port 0 takes a free one
+    /// Address and port to listen at; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     listen: SocketAddr,
     /// Delay of each answer: 20ms, 10ms..50ms (uniform), exp:20ms, 10ms*90+200ms*10 (weights)
     #[arg(long, value_name = "TIMES", value_parser = latency)]
     latency: Option<Distribution>,
-    /// Bytes of each answer
+    /// Bytes of the body of each answer
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
     body: u64,
-    /// Let all answers wait at every N-th request
+    /// Delay all answers once at every N-th request, for --stall-for
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stall_every: Option<u64>,
-    /// How long they wait then
+    /// Duration of such a delay
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some_duration)]
     stall_for: Duration,
-    /// Threads [default: one for each core]
+    /// Number of threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = crate::values::count)]
     threads: Option<usize>,
 }

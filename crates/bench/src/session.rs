@@ -22,10 +22,10 @@ use crate::stop;
 /// Where results go.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Output {
-    /// Save the result, for `cairn bench diff` and programs
+    /// Save the result as JSON, for `cairn bench diff` and programs
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Save the result as a page with plots
+    /// Save the result as a page of HTML with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

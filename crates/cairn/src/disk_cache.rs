@@ -13,8 +13,7 @@ use crate::failure::{Failure, Result};
 
 #[derive(clap::Args)]
 pub struct DiskCacheArgs {
-    /// Keep blocks that are read on a local disk, too, in DIR/cairn-blocks: they are there after a
-    /// restart
+    /// Keep blocks that were read in DIR/cairn-blocks on a local disk, also over restarts
     #[arg(long, value_name = "DIR")]
     disk_cache: Option<PathBuf>,
     /// The most that the disk cache may take, MiB

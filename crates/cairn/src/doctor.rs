@@ -36,15 +36,15 @@ Examples:
   cairn doctor /mnt/cairn http://127.0.0.1:8080
   cairn doctor /srv/cairn-gateway --json | jq '.findings[0]'")]
 pub struct DoctorArgs {
-    /// URLs of HTTP doors, or directories: of a node of a cluster, for all of its gateways, of a
-    /// server on this machine, or of a mount [default: http://127.0.0.1:8080]
+    /// URLs of HTTP doors, or directories: of a node (for all gateways of its cluster), of a server
+    /// on this machine, or of a mount [default: http://127.0.0.1:8080]
     #[arg(value_name = "URL-OR-DIR")]
     targets: Vec<String>,
-    /// For how long
+    /// Seconds to observe
     #[arg(long, value_name = "N", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Print it as JSON
+    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

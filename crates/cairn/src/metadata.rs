@@ -13,12 +13,12 @@ use crate::failure::{Failure, Result};
 
 #[derive(clap::Args)]
 pub struct MetaArgs {
-    /// The PostgreSQL database that keeps the metadata, if DIR does not:
+    /// Keep the metadata in this PostgreSQL database instead of DIR:
     /// postgres://user:password@host/database?sslmode=verify-full&sslrootcert=ca.pem
     #[arg(long, value_name = "URL", env = "CAIRN_META", hide_env_values = true)]
     #[arg(value_parser = secret)]
     meta: Option<Secret<String>>,
-    /// The schema in that database
+    /// Schema of the metadata in that database
     #[arg(long, value_name = "NAME", default_value = "cairn")]
     meta_schema: String,
 }

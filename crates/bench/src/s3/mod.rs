@@ -45,10 +45,10 @@ const BODY_MAX: u64 = 1 << 30;
 pub struct S3Args {
     #[arg(required = true)]
     endpoints: Vec<String>,
-    /// How the endpoints are named in results
+    /// The name of the endpoints in results
     #[arg(long, value_name = "NAME", default_value = "target")]
     name: String,
-    /// Another store, with its endpoints
+    /// A further store to measure in turns, with its endpoints; may be given several times
     #[arg(long, value_name = "NAME=URL[,URL...]")]
     compare: Vec<String>,
     /// The access key
@@ -66,23 +66,23 @@ pub struct S3Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "put,get,head,list,delete")]
     ops: Vec<Kind>,
-    /// Connections at the same time, of all endpoints together
+    /// Numbers of connections at the same time, to all endpoints together
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,32")]
     #[arg(value_parser = values::count)]
     concurrency: Vec<usize>,
     /// Sizes of objects, each a load: 4k, 1k..1m (uniform), 4k*9+1m*1 (weights)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4k,1m")]
     sizes: Vec<String>,
-    /// Objects that are there to be read, listed and deleted
+    /// Number of objects that are made for reading, listing and deleting
     #[arg(long, value_name = "N", default_value = "200", value_parser = values::count)]
     objects: usize,
-    /// The mixture of `mixed`
+    /// The operations of `mixed` with their weights
     #[arg(long, value_name = "OP=WEIGHT,...", default_value = "get=70,put=20,head=5,delete=5")]
     mix: String,
     /// Bytes of the object of `multipart` and `ranged`
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::size)]
     object: u64,
-    /// Sizes of its parts and ranges
+    /// Bytes of the parts and ranges of that object
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8m,64m")]
     #[arg(value_parser = values::size)]
     parts: Vec<u64>,

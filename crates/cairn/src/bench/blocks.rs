@@ -40,22 +40,22 @@ pub struct BlocksBenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "put,get")]
     loads: Vec<Load>,
-    /// Bytes of a block, at most 4m
+    /// Bytes of a block, at most 4m; each size is a load
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "16k,155k,1m")]
     #[arg(value_parser = values::size)]
     sizes: Vec<u64>,
-    /// How many at the same time
+    /// Numbers of blocks at the same time
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,16")]
     #[arg(value_parser = values::count)]
     in_flight: Vec<usize>,
-    /// Bytes that a load writes, each time, at most
+    /// Most bytes that a load writes in each round
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = values::size)]
     most: u64,
-    /// How long each load runs, each time
+    /// Duration of each load in each round, such as 2s
     #[arg(short, long, value_name = "TIME", default_value = "2s")]
     #[arg(value_parser = values::some_duration)]
     duration: Duration,
-    /// How often each load runs; results are medians
+    /// Number of rounds; results are medians over rounds
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::count)]
     rounds: usize,
     #[command(flatten)]

@@ -44,7 +44,7 @@ const FILES: u64 = 10_000;
   CAIRN_META=postgres://cairn@db/cairn cairn bench meta /var/tmp")]
 pub struct MetaBenchArgs {
     dir: PathBuf,
-    /// A PostgreSQL database to keep the metadata in, instead of DIR
+    /// Keep the metadata in this PostgreSQL database instead of DIR
     #[arg(long, value_name = "URL", env = "CAIRN_META", hide_env_values = true)]
     #[arg(value_parser = metadata::secret)]
     meta: Option<Secret<String>>,
@@ -53,15 +53,15 @@ pub struct MetaBenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "lookup,miss,create,create-spread")]
     loads: Vec<Load>,
-    /// How many at the same time
+    /// Numbers of operations at the same time
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,64,1024")]
     #[arg(value_parser = values::count)]
     in_flight: Vec<usize>,
-    /// How long each load runs, each time
+    /// Duration of each load in each round, such as 2s
     #[arg(short, long, value_name = "TIME", default_value = "2s")]
     #[arg(value_parser = values::some_duration)]
     duration: Duration,
-    /// How often each load runs; results are medians
+    /// Number of rounds; results are medians over rounds
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::count)]
     rounds: usize,
     #[command(flatten)]

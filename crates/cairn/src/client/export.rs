@@ -57,22 +57,22 @@ struct Add {
     /// The directory that clients mount as /BUCKET[/PATH]; they reach nothing beyond
     #[arg(value_name = "BUCKET[/PATH]")]
     bucket: String,
-    /// A network that clients may be in, such as 10.0.0.0/8, or an address; several are fine
+    /// A network of clients, such as 10.0.0.0/8, or an address; may be given several times
     #[arg(long, value_name = "NETWORK", required = true)]
     client: Vec<String>,
-    /// Mean it where a network is that of all addresses
+    /// Allow a network of all addresses
     #[arg(long)]
     any_client: bool,
-    /// As whom the store knows the clients
+    /// The user of the store as which clients act
     #[arg(long = "as", value_name = "USER")]
     user: String,
-    /// Let clients change nothing
+    /// Refuse all changes by clients
     #[arg(long)]
     read_only: bool,
     /// The users whose uid and gid become those of --squash-to
     #[arg(long, value_enum, default_value_t = Squash::Root)]
     squash: Squash,
-    /// Whom squashed clients are taken for
+    /// The uid and gid of squashed clients
     #[arg(long, value_name = "UID:GID", default_value = "65534:65534", value_parser = parse_ids)]
     squash_to: (u32, u32),
 }

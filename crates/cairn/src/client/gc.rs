@@ -17,7 +17,7 @@ use crate::output;
   cairn gc --dry-run
   cairn gc --json")]
 pub struct GcArgs {
-    /// Only say what there is to collect
+    /// Report what would be collected, and collect nothing
     #[arg(long)]
     dry_run: bool,
     /// Print one line of JSON

@@ -35,7 +35,7 @@ Example:
   cairn key create alice --json > alice.json")]
     Create {
         user: String,
-        /// Write it into this data directory, which no server uses
+        /// Write the key into this data directory; no server may be using it
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
         #[command(flatten)]
@@ -58,7 +58,7 @@ Example:
     #[command(after_help = "Example:\n  cairn key token alice --expires 12h")]
     Token {
         user: String,
-        /// How long it is valid: a number of s, m, h or d; without this, for ever
+        /// Validity of the token: a number with s, m, h or d; without this it never expires
         #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
         expires: Option<u32>,
         /// Print one line of JSON

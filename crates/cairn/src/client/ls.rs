@@ -17,7 +17,7 @@ use crate::output;
 pub struct LsArgs {
     /// BUCKET or BUCKET/PREFIX; without it, all buckets
     prefix: Option<String>,
-    /// All objects, however deep
+    /// List all objects below the prefix, not only the next level
     #[arg(short, long)]
     recursive: bool,
     /// Print one line of JSON for each

@@ -28,7 +28,7 @@ pub struct RmArgs {
     /// Do not ask before deleting; needed with -r where there is no terminal
     #[arg(short, long)]
     yes: bool,
-    /// Only say what would be deleted
+    /// Report what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
     /// Requests at the same time, with -r

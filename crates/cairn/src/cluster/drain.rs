@@ -25,7 +25,7 @@ pub struct DrainArgs {
     /// Show how much would be moved, and move nothing
     #[arg(long)]
     dry_run: bool,
-    /// Wait until it is in no group any more
+    /// Wait until the node is in no group any more
     #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
 }

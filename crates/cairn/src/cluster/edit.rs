@@ -42,10 +42,10 @@ pub fn remove(args: &NodeArgs) -> Result<ExitCode> {
 pub struct ReplicasArgs {
     /// The directory of a master
     dir: PathBuf,
-    /// Replicas of a block
+    /// Number of replicas of new blocks, 1 to 5
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
-    /// The fewest that may do while nodes are away
+    /// Least number of replicas of an acknowledged write while nodes are away
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     minimum: Option<u8>,
 }

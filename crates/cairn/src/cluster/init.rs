@@ -37,17 +37,17 @@ Examples:
 pub struct InitArgs {
     /// The directory of the first master: missing or empty
     dir: PathBuf,
-    /// Under which host:port other nodes will reach this master
+    /// HOST:PORT at which other nodes will reach this master
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     address: String,
     #[command(flatten)]
     meta: MetaArgs,
-    /// Replicas of a block
+    /// Number of replicas of each block, 1 to 5
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
-    /// The fewest replicas with which a write is acknowledged while nodes are away; 2 if there
-    /// are to be that many
+    /// Least number of replicas of an acknowledged write while nodes are away [default: 2, or 1
+    /// with one replica]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     minimum: Option<u8>,
 }

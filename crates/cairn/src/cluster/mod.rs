@@ -37,9 +37,9 @@ enum Command {
     Join(join::JoinArgs),
     Status(status::StatusArgs),
     Drain(drain::DrainArgs),
-    /// Take a drain back
+    /// Cancel the drain of a node
     Undrain(edit::NodeArgs),
-    /// Forget a node that was drained, or that held no blocks: it is no longer let in
+    /// Remove a node that was drained, or that held no blocks; it is refused from then on
     Remove(edit::NodeArgs),
     Rebalance(rebalance::RebalanceArgs),
     Replicas(edit::ReplicasArgs),

@@ -23,11 +23,11 @@ use crate::output;
 pub struct TokenArgs {
     /// The directory of a master
     dir: PathBuf,
-    /// A role that the new node may have; may be given several times
+    /// Role of the new node; may be given several times
     #[arg(long, value_name = "ROLE", required = true)]
     #[arg(value_parser = ["master", "chunkserver", "gateway"])]
     role: Vec<String>,
-    /// Seconds until it expires
+    /// Seconds until the token expires
     #[arg(long, value_name = "SECONDS", default_value_t = 24 * 3600)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=30 * 24 * 3600))]
     expires: u64,

@@ -35,14 +35,15 @@ pub const AGENT: &str = concat!("cairn/", env!("CARGO_PKG_VERSION"));
 #[derive(Clone, clap::Args)]
 pub struct Connection {
     // Not by clap: it would show what the environment says as if the command line needed it.
-    /// The server's HTTP door [env: CAIRN_SERVER] [default: http://127.0.0.1:8080]
+    /// URL of the server's HTTP door [env: CAIRN_SERVER] [default: http://127.0.0.1:8080]
     #[arg(long, value_name = "URL", global = true)]
     server: Option<String>,
-    /// Trust this certificate authority, PEM, and no other [env: CAIRN_CA]
+    /// Trust only the certificate authorities in this PEM file [env: CAIRN_CA]
     #[arg(long, value_name = "FILE", global = true)]
     ca: Option<PathBuf>,
-    /// A section of ~/.config/cairn/config.toml with server, key, secret, token, ca. The
-    /// environment goes first: CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN [env: CAIRN_PROFILE]
+    /// Use this section of ~/.config/cairn/config.toml, with server, key, secret, token, ca. The
+    /// environment takes precedence: CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN [env:
+    /// CAIRN_PROFILE]
     #[arg(long, value_name = "NAME", global = true)]
     profile: Option<String>,
 }

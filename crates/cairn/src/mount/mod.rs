@@ -72,12 +72,13 @@ Examples:
   cairn mount --node /srv/cairn-mount /mnt/cairn
   umount /mnt/cairn")]
 pub struct MountArgs {
-    /// The server or gateways, if it is not that of --server, and where to mount it
+    /// URL of the server or of gateways (without it, that of --server), and the directory to mount
+    /// on
     #[arg(value_names = ["SERVER", "MOUNTPOINT"], num_args = 1..=2, required = true)]
     places: Vec<String>,
     #[command(flatten)]
     connection: Connection,
-    /// Mount a cluster, as the gateway that this directory belongs to
+    /// Mount a cluster as the gateway with this directory, instead of SERVER
     #[arg(long, value_name = "DIR")]
     node: Option<PathBuf>,
     /// Stay in the foreground, and log to stderr
@@ -86,19 +87,19 @@ pub struct MountArgs {
     /// Stay as the process that cleans up after another one
     #[arg(long, hide = true)]
     supervise: bool,
-    /// Where a mount in the background logs to
+    /// Log file of a mount in the background [default: none]
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Let nothing be changed through this mount
+    /// Refuse all changes through this mount
     #[arg(long)]
     read_only: bool,
-    /// Let locks hold on this machine only: the kernel then opens and closes files by itself
+    /// Keep locks within this machine; the kernel then opens and closes files without asking
     #[arg(long, requires = "read_only")]
     local_locks: bool,
-    /// Let no other user of this machine see it
+    /// Hide the mount from other users of this machine
     #[arg(long)]
     private: bool,
-    /// Keep idle processors awake while a program makes one request after another: uses power
+    /// Keep idle processors awake while a program makes one request after another; uses more power
     #[arg(long)]
     low_latency: bool,
     /// Mount over a directory that is not empty
@@ -112,11 +113,11 @@ pub struct MountArgs {
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
     meta_cache_mib: u64,
-    /// Memory for what was written and not written back, MiB
+    /// Memory for dirty data, which is not written back yet, MiB
     #[arg(long, value_name = "N", default_value_t = 128)]
     #[arg(value_parser = clap::value_parser!(u64).range(8..1 << 24))]
     dirty_mib: u64,
-    /// Threads that take requests from the kernel; 0 for one a processor, at least two
+    /// Threads that take requests from the kernel; 0 for one for each processor, at least two
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
     #[command(flatten)]

@@ -20,7 +20,7 @@ const STATS_BYTES: usize = 64 << 10;
 #[command(after_help = "Example:
   cairn stats /mnt/cairn")]
 pub struct StatsArgs {
-    /// Where it is mounted
+    /// The mount point
     mountpoint: PathBuf,
 }
 

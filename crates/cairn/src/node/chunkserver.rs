@@ -38,13 +38,13 @@ pub struct ChunkserverArgs {
     listen: listen::ListenArgs,
     #[command(flatten)]
     files: files::FilesArgs,
-    /// Nodes of one zone may fail together: replicas are put in different ones
+    /// Zone of this node, such as its rack: replicas are put in different zones [default: its own]
     #[arg(long, value_name = "NAME", default_value = "")]
     zone: String,
-    /// How much of the data it gets, compared with others; 0 for none
+    /// Share of the data that this node gets, relative to others; 0 for none
     #[arg(long, value_name = "N", default_value_t = 1)]
     weight: u32,
-    /// Days between two scrubs, which read and verify every block slowly; 0 for never
+    /// Days between two scrubs, which slowly read and verify every block; 0 for no scrubs
     #[arg(long, value_name = "N", default_value_t = 7)]
     scrub_days: u32,
     #[command(flatten)]

@@ -36,11 +36,11 @@ const MEMORY_KIB: usize = 128 << 10;
 
 #[derive(clap::Args)]
 pub struct FilesArgs {
-    /// Where clients fetch objects that a gateway redirected them to. It serves metrics to this
-    /// machine, too. Without this, gateways redirect no clients here
+    /// Address of the door where redirected clients fetch objects. It also serves metrics to this
+    /// machine. Without this, gateways redirect no clients here
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
-    /// Under which URL clients reach that, if it is not where it listens
+    /// URL at which clients reach that door, if it differs from --http
     #[arg(long, value_name = "URL", requires = "http", value_parser = url)]
     url: Option<String>,
     /// Certificate chain for clients, PEM

@@ -46,8 +46,7 @@ pub struct GatewayArgs {
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
     meta_cache_mib: u64,
-    /// Connections in use to each chunkserver at the same time, at most: a request for a block that
-    /// finds none waits
+    /// Most connections in use to each chunkserver; a request that finds none waits
     #[arg(long, value_name = "N", default_value_t = NODE_REQUESTS as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=DATA_CONNECTIONS as u64))]
     peer_connections: u64,

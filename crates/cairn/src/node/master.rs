@@ -46,10 +46,11 @@ pub struct MasterArgs {
     listen: listen::ListenArgs,
     #[command(flatten)]
     meta: MetaArgs,
-    /// Serve although the database has standbys to which a failover may lose acknowledged changes
+    /// Serve even if a failover of the database to one of its standbys may lose acknowledged
+    /// changes
     #[arg(long)]
     accept_lossy_failover: bool,
-    /// Seconds that a chunkserver may be away before its blocks are copied elsewhere
+    /// Seconds that a chunkserver may be away until its blocks are copied to others
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     repair_after: u64,
     #[command(flatten)]

@@ -38,7 +38,7 @@ pub struct FsckArgs {
     dir: PathBuf,
     #[command(flatten)]
     meta: MetaArgs,
-    /// Do not read the bytes of blocks: only check that each block is there
+    /// Check only that each block is there, without reading its bytes
     #[arg(long)]
     quick: bool,
     /// Print one line of JSON

@@ -50,9 +50,9 @@ enum Command {
   cairn meta dump /srv/cairn /backup/metadata.dump           # no server uses it
   CAIRN_META=postgres://... cairn meta dump metadata.dump    # servers may run")]
 struct DumpArgs {
-    /// The data directory of a store that no server uses
+    /// Data directory of a store; no server may be using it
     dir: Option<PathBuf>,
-    /// Where to write it; - for stdout
+    /// File to write the dump to; - for stdout
     file: PathBuf,
     #[command(flatten)]
     meta: MetaArgs,
@@ -70,9 +70,9 @@ struct DumpArgs {
   cairn meta load /backup/metadata.dump /srv/cairn
   CAIRN_META=postgres://... cairn meta load /backup/metadata.dump")]
 struct LoadArgs {
-    /// The dump
+    /// File to read the dump from
     file: PathBuf,
-    /// The data directory that the metadata belong to
+    /// Data directory that the metadata belong to
     dir: Option<PathBuf>,
     #[command(flatten)]
     meta: MetaArgs,

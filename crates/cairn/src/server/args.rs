@@ -38,19 +38,20 @@ pub struct ServerArgs {
     pub(super) dir: PathBuf,
     #[command(flatten)]
     pub(super) meta: MetaArgs,
-    /// Start although the database has standbys to which a failover may lose acknowledged changes
+    /// Start even if a failover of the database to one of its standbys may lose acknowledged
+    /// changes
     #[arg(long)]
     pub(super) accept_lossy_failover: bool,
     #[command(flatten)]
     pub(super) doors: doors::DoorArgs,
-    /// The storage that an acknowledged write has reached
+    /// Where an acknowledged write has arrived
     #[arg(long, value_enum, default_value_t = Durability::Sync)]
     pub(super) durability: Durability,
     /// Memory for blocks that are read often, MiB
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
     pub(super) cache_mib: u64,
-    /// Days between two scrubs, which read and verify every block slowly; 0 for never
+    /// Days between two scrubs, which slowly read and verify every block; 0 for no scrubs
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(super) scrub_days: u32,
     #[command(flatten)]
@@ -61,6 +62,6 @@ pub struct ServerArgs {
 pub enum Durability {
     /// The disk: a power cut loses nothing
     Sync,
-    /// The memory of the kernel: blocks survive a crash of cairn, not a power cut
+    /// The memory of the kernel: blocks survive a crash of cairn, but not a power cut
     Async,
 }

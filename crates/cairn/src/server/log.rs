@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 /// Options of the log.
 #[derive(clap::Args)]
 pub struct LogArgs {
-    /// The lines that are logged to stderr: error, warn, info, debug, trace, or a filter by module
+    /// Level of the log on stderr: error, warn, info, debug, trace, or a filter by module
     #[arg(long, value_name = "LEVEL", env = "CAIRN_LOG", default_value = "info")]
     log: String,
     #[arg(long, value_enum, default_value_t = Format::Text)]
