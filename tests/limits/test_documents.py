@@ -28,8 +28,8 @@ NOT_RUN = {
 SHORTER = {
     "cairn bench http": "-d 50ms --warm-up 0s -r 1",
     "cairn bench rate": "-d 50ms",
-    "cairn bench s3": "-d 50ms --warm-up 0s -r 1 --objects 4",
-    "cairn bench fs": "-d 50ms -r 1 --size 1m --files 4",
+    "cairn bench s3": "-d 50ms --warm-up 0s -r 1 -c 2 --objects 4",
+    "cairn bench fs": "-d 50ms -r 1 -j 1 --size 1m --files 4",
 }
 STORE = ["cairn server ./data", "export CAIRN_KEY=CK... CAIRN_SECRET=..."]
 OBJECT = [*STORE, "cairn bucket create photos", "cairn put cat.jpg photos/cat.jpg"]

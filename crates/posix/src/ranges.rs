@@ -11,7 +11,7 @@ use crate::handle::{Descriptor, Handle};
 use crate::posix::Posix;
 use crate::who::Who;
 
-/// What becomes of a range. Room is not set apart: a file is as long as asked for, and a hole.
+/// The treatment of a range. Room is not set apart: a file is as long as asked for, and a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocation {
     /// The file reaches to its end at least.

@@ -1,9 +1,9 @@
 //! The texts of all errors of the product, for a reader who reviews them as a whole.
 //!
-//! A text counts if it stands in a call that makes an error: of a constructor of an error type, of
-//! a function that returns one, of `Err`, `ok_or` or `map_err`. It counts as well in the body of a
-//! function that returns an error type, and where such a type is displayed. Lines of the log and
-//! texts of assertions do not count.
+//! A text counts if it stands in a call that makes an error. Such a call is of a constructor of an
+//! error type, of a function that returns one, or of `Err`, `ok_or` or `map_err`. It counts as well
+//! in the body of a function that returns an error type, and where such a type is displayed. Lines
+//! of the log and texts of assertions do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -57,7 +57,7 @@ const SPECIAL: [&str; 36] = [
 /// The names of types, and the files that define one of that name.
 pub type Types = BTreeMap<String, BTreeSet<String>>;
 
-/// What is wrong with the glossary and the names of types below `root`, one line each.
+/// The faults of the glossary and the names of types below `root`, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let Ok(glossary) = fs::read_to_string(root.join(GLOSSARY)) else {
         return vec![format!("{GLOSSARY}: cannot be read")];
@@ -116,8 +116,8 @@ pub fn check_glossary(glossary: &str, texts: &str, special: &[&str]) -> Vec<Stri
     undefined.chain(unused).collect()
 }
 
-/// Types with a name that says nothing, types that have the name of a term and are several things
-/// (the glossary must list those), and types that the glossary lists and that do not exist.
+/// Types with a name that says nothing, and types that the glossary lists and that do not exist.
+/// Also types that have the name of a term and are several things: the glossary must list those.
 pub fn check_types(glossary: &str, types: &Types) -> Vec<String> {
     let terms = terms(glossary);
     let several = glossary.split(SEVERAL).nth(1).unwrap_or_default();

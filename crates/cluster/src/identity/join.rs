@@ -1,5 +1,5 @@
 //! Joining: one request and one answer, over TLS. In its handshake the new node has recognised a
-//! master by its token, and the master has seen that the new node has the key by which it will be
+//! master by its token. The master has seen that the new node has the key by which it will be
 //! known. `docs/protocol.md` has the fields.
 
 use std::sync::Arc;

@@ -193,8 +193,8 @@ pub(crate) async fn dial_to_join(
     dial(&connector(config, JOIN), address).await
 }
 
-/// Listens for nodes of the cluster: those that call, those that want another protocol where there
-/// is a taker for it and, where there is a desk, those that ask to join.
+/// Listens for nodes of the cluster: those that call, and those that want another protocol, if
+/// there is a taker for it. If there is a desk, also for nodes that ask to join.
 pub struct TlsListener {
     tcp: TcpListener,
     shared: Arc<ListenerShared>,

@@ -19,7 +19,7 @@ use super::range::Wanted;
 use super::target::Query;
 use super::{Body, conditions, content_type, headers, range};
 
-/// Users' content is never a program: a browser that shows it runs no script of it, sends no form
+/// Users' content is never a program. A browser that shows it runs no script of it, sends no form
 /// of it, and keeps it apart from the origin whose credentials it knows. Styles, pictures and sound
 /// of the same door are shown.
 const INERT: HeaderValue = HeaderValue::from_static(

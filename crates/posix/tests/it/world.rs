@@ -27,7 +27,7 @@ use cairn_sim::SimDisk;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// What new files and directories may.
+/// The mode of new files and directories.
 pub const MODE: Mode = Mode { bits: 0o777, umask: 0 };
 
 /// Time as it is asked for: no test depends on how long anything takes.

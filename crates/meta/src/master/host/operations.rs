@@ -56,7 +56,7 @@ impl Sessions {
             return Ok(None);
         }
         // A session that has not come here may not have released yet the rows that the former
-        // master committed last: it would go on answering from before the state that is read here.
+        // master committed last. It would go on answering from before the state that is read here.
         if !VERIFIES.contains(&read.verb) {
             self.opened().await;
         }

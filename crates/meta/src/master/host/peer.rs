@@ -41,7 +41,7 @@ impl Sender {
     }
 
     /// Over this connection. A message that comes late over another connection is of a session that
-    /// is attached elsewhere by now: a recall that it acknowledges is not the one that was sent
+    /// is attached elsewhere by now. A recall that it acknowledges is not the one that was sent
     /// last.
     pub const fn over(self, connection: u64) -> Sender {
         Sender { connection, ..self }
