@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const ID_BYTES: usize = 64;
 
 /// How a request came to the door that took it. Nodes that relay the request hand this on. Empty
-/// for what the store does by itself.
+/// for what the store does on its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Origin {
     /// The other end of the client's connection.

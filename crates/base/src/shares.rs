@@ -8,8 +8,8 @@
 //!   grow ──► more for a Share that holds some: before all that hold nothing
 //! ```
 //!
-//! Shares that all hold some and all wait for more would wait for ever. So one of them, the leader,
-//! gets more than there is until it is dropped: a caller bounds what one share may grow to.
+//! Shares that all hold some and all wait for more would wait indefinitely. So one of them, the
+//! leader, gets more than there is until it is dropped: a caller bounds what one share may grow to.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;

@@ -19,7 +19,7 @@ use crate::output;
 ///
 /// Looks at servers and at this machine for a while. Prints the findings that cost time, the most
 /// costly first, with evidence and remedy, and then the limit of the rest. Run it while the store
-/// is as slow as you wonder about: it measures nothing by itself.
+/// is as slow as you wonder about: it measures nothing on its own.
 ///
 /// Servers are asked for /metrics: they answer root, and requests from their own machine. Facts of
 /// the kernel (quotas, threads, disks, losses) are collected on this machine only: run it where the

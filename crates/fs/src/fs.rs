@@ -146,7 +146,7 @@ impl Fs {
         self.inner.meta.run(caller, verb).await
     }
 
-    /// As [`Fs::run`] where this process may do it by itself; `None` otherwise.
+    /// As [`Fs::run`] where this process may do it on its own; `None` otherwise.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         self.inner.meta.run_now(caller, verb)
     }

@@ -297,7 +297,7 @@ impl Fs {
 }
 
 /// How long a completion gives way to those that began later. No two are equally patient, so that
-/// they do not for ever begin at the same time.
+/// they do not indefinitely begin at the same time.
 fn pause(body: BodyId, attempt: u32) -> Duration {
     let mut hasher = DefaultHasher::new();
     (body.session, body.counter, attempt).hash(&mut hasher);

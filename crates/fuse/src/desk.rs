@@ -21,7 +21,7 @@ pub struct Desk {
     runtime: Runtime,
     pub stats: Arc<Stats>,
     pub paths: Arc<Paths>,
-    /// The kernel opens, closes and locks files by itself.
+    /// The kernel opens, closes and locks files on its own.
     pub opens_nothing: bool,
 }
 

@@ -152,8 +152,8 @@ impl Mounted {
         async move { posix.flush_all().await }
     }
 
-    /// Waits until no file is open. Where it was unmounted, another mount namespace may still
-    /// have a copy of it, and it does not end by itself.
+    /// Waits until no file is open. Where it was unmounted, another mount namespace may still have
+    /// a copy of it, and it does not end on its own.
     pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         let posix = Arc::clone(&self.posix);
         async move {

@@ -51,7 +51,7 @@ impl Meta {
         }
     }
 
-    /// As [`Meta::run`] where this process may do it by itself; `None` otherwise. Never blocks.
+    /// As [`Meta::run`] where this process may do it on its own; `None` otherwise. Never blocks.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         let _timed = stage::enter(Stage::Meta);
         match self {

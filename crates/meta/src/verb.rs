@@ -59,7 +59,7 @@ pub trait Verb: Declared + Send + Sync + 'static {
     /// may know.
     const LEASES_CHANGES: bool = false;
 
-    /// Whether a session may run it by itself on rows of a directory that is delegated to it, and
+    /// Whether a session may run it on its own on rows of a directory that is delegated to it, and
     /// have the master run it later.
     const POSTS: bool = false;
 

@@ -14,8 +14,7 @@ pub struct Intent {
     /// Written bytes are durable when they are written.
     pub syncs: bool,
     /// Somebody who has the file open elsewhere may ask: its owner may whatever the mode says, and
-    /// who may execute it may read it. As servers of NFS do, whose clients open files by
-    /// themselves.
+    /// who may execute it may read it. As servers of NFS do, whose clients open files on their own.
     pub resumes: bool,
 }
 

@@ -65,7 +65,7 @@ fn every(period: Duration) -> Interval {
     timer
 }
 
-/// Brings the cluster map up to date, for ever.
+/// Brings the cluster map up to date, indefinitely.
 pub async fn look_around(controller: Arc<Controller>) {
     let mut timer = every(LOOK_AROUND_PERIOD);
     loop {
@@ -76,7 +76,7 @@ pub async fn look_around(controller: Arc<Controller>) {
     }
 }
 
-/// Ends sessions that have lapsed, for ever.
+/// Ends sessions that have lapsed, indefinitely.
 pub async fn end_sessions(sessions: Arc<Sessions>) {
     let mut timer = every(SESSIONS_PERIOD);
     loop {
@@ -87,7 +87,7 @@ pub async fn end_sessions(sessions: Arc<Sessions>) {
     }
 }
 
-/// Looks for garbage now and then, for ever.
+/// Looks for garbage now and then, indefinitely.
 pub async fn collect_garbage(fs: Fs, pace: Pace) {
     let mut timer = every(pace.garbage);
     for look in 0u64.. {
@@ -127,7 +127,7 @@ async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
     fs.has_sessions_to_reap(&caller).await
 }
 
-/// Gives the space of deleted blocks back, for ever.
+/// Gives the space of deleted blocks back, indefinitely.
 pub async fn compact(blocks: Store, pace: Pace) {
     let mut timer = every(pace.compact);
     for look in 0u64.. {
@@ -149,7 +149,7 @@ pub async fn compact(blocks: Store, pace: Pace) {
     }
 }
 
-/// Deletes what was written and will not be published, for ever.
+/// Deletes what was written and will not be published, indefinitely.
 pub async fn drop_abandoned(fs: Fs, pace: Pace) {
     let mut timer = every(pace.abandoned);
     loop {

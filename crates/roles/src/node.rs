@@ -25,7 +25,7 @@ impl Node {
         self.agent.node()
     }
 
-    /// Keeps the masters informed, for ever. Must be called within a runtime.
+    /// Keeps the masters informed, indefinitely. Must be called within a runtime.
     pub fn beat(&self, beat: impl Fn() -> Beat + Send + Sync + 'static) {
         let agent = Arc::clone(&self.agent);
         tokio::spawn(async move { agent.beat(beat).await });

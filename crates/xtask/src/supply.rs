@@ -1,4 +1,4 @@
-//! The dependencies of Cairn: their licences and sources, as far as cargo knows them by itself.
+//! The dependencies of Cairn: their licences and sources, as far as cargo knows them on its own.
 //! `deny.toml` has the list of licences, and more, for cargo-deny.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! `cairn bench doors`: the doors of a server over nothing, to be measured by themselves.
+//! `cairn bench doors`: the doors of a server over nothing, to be measured on their own.
 
 use std::process::ExitCode;
 use std::sync::Arc;

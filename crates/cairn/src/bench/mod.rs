@@ -1,4 +1,4 @@
-//! `cairn bench`: the crate `bench`, and the layers of Cairn by themselves.
+//! `cairn bench`: the crate `bench`, and the layers of Cairn on their own.
 
 mod blocks;
 mod doors;

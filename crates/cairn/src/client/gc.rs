@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::failure::Result;
 use crate::output;
 
-/// Collect garbage now; a server does so by itself
+/// Collect garbage now; a server does so on its own
 ///
 /// Blocks of what was deleted are freed when nobody can be reading them any more: a first pass may
 /// leave some for the next one.

@@ -55,8 +55,8 @@ const WORKERS: usize = 4;
 /// the buckets that the user of the access key may see, each as a directory; that user's rights
 /// hold, and mode bits of files besides. Unmount it with `umount MOUNTPOINT`.
 ///
-/// With --node the mount is a gateway by itself, and trusted like one: DIR is what `cairn cluster
-/// join` made with a token for a gateway.
+/// With --node the mount is a gateway on its own, and trusted like one: DIR is what
+/// `cairn cluster join` made with a token for a gateway.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Environment:
@@ -319,7 +319,7 @@ async fn reach_server(args: &MountArgs) -> Result<Reached> {
     Ok(Reached { fs, user, source, revoked, _locks: [lock, None] })
 }
 
-/// As a gateway with one door more: it verifies the credentials by itself.
+/// As a gateway with one door more: it verifies the credentials on its own.
 async fn reach_cluster(args: &MountArgs, dir: &Path, known: Known) -> Result<Reached> {
     let node = ThisNode::open(dir, Role::Gateway)?;
     let own = Lock::take(dir)?;

@@ -122,7 +122,7 @@ impl Files {
         let metrics = Metrics::of_links(Arc::clone(&connections), observer);
         let door = FilesDoor::new(key, Arc::new(blocks), clock, &RealRng, metrics.door(NAME));
         if let Some(tls) = &self.tls {
-            // Never ends by itself.
+            // Never ends on its own.
             tokio::spawn(Arc::clone(tls).watch());
         }
         // The other connections are those of nodes.

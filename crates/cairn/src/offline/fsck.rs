@@ -50,7 +50,7 @@ pub struct FsckArgs {
 #[derive(Debug, Default, Serialize)]
 struct Report {
     sound: bool,
-    /// The metadata table had not been closed properly; the next start repairs that by itself.
+    /// The metadata table had not been closed properly; the next start repairs that on its own.
     unclean: bool,
     rows: u64,
     buckets: u64,

@@ -16,7 +16,7 @@ use crate::output;
 
 /// Read and verify all blocks of a store that no server uses
 ///
-/// A running server scrubs by itself, slowly, once a week. Exit code 1 if a block is damaged.
+/// A running server scrubs on its own, slowly, once a week. Exit code 1 if a block is damaged.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn scrub /srv/cairn

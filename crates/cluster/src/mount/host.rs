@@ -69,7 +69,7 @@ pub struct MountHost {
     unsent: Arc<Shares>,
     /// Places for connections.
     connections: Arc<Shares>,
-    /// Bytes that requests hold while they run, and those that bring what mounts did by themselves:
+    /// Bytes that requests hold while they run, and those that bring what mounts did on their own:
     /// others may wait for these.
     asked: Arc<Shares>,
     posted: Arc<Shares>,
@@ -427,7 +427,7 @@ impl MountService {
         let room = Arc::clone(&self.line.reads).acquire_owned().await.map_err(stops)?;
         let bytes = self.ask(peer, SessionMethod::Read, payload).await?;
         let answer = match wire::decode(&bytes)? {
-            // It is of no use to who is elsewhere by now, and would be noted for ever.
+            // It is of no use to who is elsewhere by now, and would be noted indefinitely.
             _ if *self.line.session.lock() != Some(session) => {
                 wire::encode(&Reply::<()>::NotAttached)?
             }

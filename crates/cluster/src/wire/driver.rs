@@ -72,7 +72,7 @@ pub(super) struct Driver<S: Service> {
 }
 
 impl<S: Service> Drop for Driver<S> {
-    /// Also where a service panicked, or the runtime stops: nobody may wait for ever.
+    /// Also where a service panicked, or the runtime stops: nobody may wait indefinitely.
     fn drop(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
         if self.shared.state.lock().ended.is_none() {

@@ -74,7 +74,7 @@ async fn a_chunkserver_of_the_first_version_is_understood() {
     assert_eq!((peer.info().version, peer.info().role), (1, Role::Chunkserver));
 }
 
-/// A gateway dials a master with these versions, which refuses by itself if it has words for it.
+/// A gateway dials a master with these versions, which refuses on its own if it has words for it.
 async fn is_answered(versions: (u16, u16), refused: Option<&Error>) -> Result<Peer, Error> {
     let mut ends = ends();
     ends.far.write_all(&forged(MASTER, Role::Master, versions, refused)).await.unwrap();

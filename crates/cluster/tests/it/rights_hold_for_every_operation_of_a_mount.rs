@@ -598,7 +598,7 @@ async fn every_verb_of_mounts_is_asked_for() {
     }
 }
 
-/// The markers are found where nothing is filtered: a node, which verifies its callers by itself,
+/// The markers are found where nothing is filtered: a node, which verifies its callers on its own,
 /// is sent whatever rows an operation has looked at.
 #[tokio::test]
 async fn the_markers_are_found_without_the_filter() {

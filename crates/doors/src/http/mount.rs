@@ -112,7 +112,7 @@ pub fn take(
 }
 
 /// Returns when the credentials in `headers` are those of `user` no longer: for a mount that comes
-/// in by no door, since it is a gateway by itself. While that cannot be found out no master
+/// in by no door, since it is a gateway on its own. While that cannot be found out no master
 /// answers, and the mount shows nothing for longer than a lease.
 pub async fn until_revoked(admit: &Admit, headers: &HeaderMap, user: UserId) {
     while !matches!(admit.holds(headers, user).await, Ok(false)) {

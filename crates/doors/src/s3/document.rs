@@ -125,7 +125,7 @@ pub(super) fn text(error: &S3Error, told: &Told) -> String {
     document(error.code().as_str(), &escape(error.message().unwrap_or_default()), told)
 }
 
-/// `detail` is what this server says by itself, as it stands in XML.
+/// `detail` is what this server says on its own, as it stands in XML.
 fn document(code: &str, detail: &str, told: &Told) -> String {
     let known = DOCUMENTS.iter().find(|(known, _, _)| *known == code);
     let mut out = format!("<Error><Code>{}</Code>", escape(code));

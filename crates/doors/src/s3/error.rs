@@ -35,7 +35,7 @@ pub(super) fn not_implemented(what: impl Into<Cow<'static, str>>) -> S3Error {
     refuse(S3ErrorCode::NotImplemented, what)
 }
 
-/// Which code an error of the store is where it does not tell by itself.
+/// Which code an error of the store is where it does not tell on its own.
 #[derive(Clone, Debug)]
 pub(super) struct Codes {
     pub(super) not_found: S3ErrorCode,

@@ -31,7 +31,7 @@ use cairn_meta::engine::Memory;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// Far more than anything takes, and less than the time after which a server gives up by itself.
+/// Far more than anything takes, and less than the time after which a server gives up on its own.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The clock of the machine, and ahead of it by as much as a test says.

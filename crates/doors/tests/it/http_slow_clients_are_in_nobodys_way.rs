@@ -1,4 +1,4 @@
-//! Room that all share is taken for bytes that came, by parties, and not for ever.
+//! Room that all share is taken for bytes that came, by parties, and not indefinitely.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -151,7 +151,7 @@ fn right_credentials_are_never_held_off() {
         server.anonymous().get("/healthz").expect(200);
         assert!(late.join().unwrap() >= FAILURES_DELAY);
     });
-    // Other key ids are counted by themselves.
+    // Other key ids are counted on their own.
     server.client("OTHER", "wrong-secret-0123456789").get("/healthz").expect(401);
 }
 

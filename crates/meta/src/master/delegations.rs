@@ -1,9 +1,9 @@
-//! Directories that one session fills by itself: docs/decisions/0016.
+//! Directories that one session fills on its own: docs/decisions/0016.
 //!
 //! While a session holds a directory, nobody else sees its tally or its entries, nor changes its
 //! inode or its bucket. Such an operation of another session is put off, before it has any effect,
 //! and the holder is asked to give the directory back. It does so when all that it has done there
-//! by itself has run. Inodes that it made are known to nobody else before that, and its posted
+//! on its own has run. Inodes that it made are known to nobody else before that, and its posted
 //! operations change nothing else.
 
 use std::cell::RefCell;
@@ -31,7 +31,7 @@ pub struct Delegations {
     held: BTreeMap<Ino, Held>,
     /// Delegations whose return was not requested, by their numbers.
     unasked: BTreeMap<u64, Ino>,
-    /// The files that were made by themselves in those that are held, with the directories.
+    /// The files that were made on their own in those that are held, with the directories.
     files: HashMap<Ino, Ino>,
     /// How many of them are in directories that were not asked for.
     unasked_files: usize,
@@ -178,7 +178,8 @@ impl Delegations {
     }
 
     /// Whether nobody but a session knows the inodes, entries and tallies among these rows. They
-    /// are of directories that it holds, or of files that it made there by itself, `made` just now.
+    /// are of directories that it holds, or of files that it made there on its own, `made` just
+    /// now.
     pub fn are_own<'a>(
         &self,
         rows: impl Iterator<Item = &'a Bytes>,
@@ -197,8 +198,8 @@ impl Delegations {
         rows.filter(|key| keys::is_of_tree(key)).all(is_own)
     }
 
-    /// A session has made a file by itself in a directory that it holds. Returns who is to be asked
-    /// for which directory, as there are so many.
+    /// A session has made a file on its own in a directory that it holds. Returns who is to be
+    /// asked for which directory, as there are so many.
     pub fn made_file(&mut self, ino: Ino, directory: Ino) -> Option<Ask> {
         let held = self.held.get_mut(&directory)?;
         if self.files.insert(ino, directory).is_none() {

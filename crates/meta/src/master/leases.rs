@@ -32,7 +32,7 @@ pub enum Event {
     Acknowledged { session: SessionId, number: u64 },
     /// It holds nothing any more, and nothing will be granted to it.
     Ended { session: SessionId },
-    /// It has been attached again, and what it had done by itself has run: no directory is
+    /// It has been attached again, and what it had done on its own has run: no directory is
     /// delegated to it.
     Replayed { session: SessionId },
     /// The operations that it had posted in these directories have run. With each, the number of

@@ -21,7 +21,7 @@ use crate::{Context, Stop, View, WireVerb, keys};
 /// The longest row of extents that is sent back with each change of it.
 const KEPT_EXTENTS_BYTES: usize = 4 << 10;
 
-/// By how much the clock of a session that runs operations by itself may be behind, or its
+/// By how much the clock of a session that runs operations on its own may be behind, or its
 /// operations late, nanoseconds. It is never ahead.
 const POSTED_BEFORE_NS: i64 = 60_000_000_000;
 /// An operation that may be sent more than once.
@@ -39,7 +39,7 @@ pub struct Once<'a> {
     /// if it is lost, and gives the number of the inode that it made.
     pub hasty: bool,
     pub ino: Option<Ino>,
-    /// When the session ran it by itself, if it did.
+    /// When the session ran it on its own, if it did.
     pub posted: Option<Timestamp>,
     /// It is sent again to a new master, which has told nobody else anything yet.
     pub is_replay: bool,

@@ -102,7 +102,7 @@ pub trait Op: Send {
         }
     }
 
-    /// Its session has run it by itself before: it runs after what came before it.
+    /// Its session has run it on its own before: it runs after what came before it.
     fn is_posted(&self) -> bool {
         false
     }
@@ -123,7 +123,7 @@ pub trait Op: Send {
         None
     }
 
-    /// The directory that its session wants to fill by itself once this has run.
+    /// The directory that its session wants to fill on its own once this has run.
     fn wish(&self) -> Option<DelegationWish> {
         None
     }

@@ -106,7 +106,7 @@ impl Master {
         ran.await.unwrap_or_else(Executed::failed)
     }
 
-    /// Takes an operation that its session has run by itself: it runs after those that were taken
+    /// Takes an operation that its session has run on its own: it runs after those that were taken
     /// before. It waits for no others to be answered, as some of them may wait for it. Nor is it
     /// refused for lack of space: its session has said that it is done.
     ///

@@ -145,7 +145,7 @@ impl MasterShared {
         }
     }
 
-    /// Why the master ended, if it did so by itself.
+    /// Why the master ended, if it did so on its own.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }

@@ -86,7 +86,7 @@ impl Row for Extents {
     }
 }
 
-/// An extent by itself, as it is sent: as the row that has nothing else.
+/// An extent on its own, as it is sent: as the row that has nothing else.
 pub(super) fn encode_one(extent: &Extent) -> Bytes {
     let mut writer = Writer::new(FORMAT);
     write_extent(&mut writer, extent);

@@ -98,8 +98,8 @@ impl Inode {
     /// The tag of the bucket in the row.
     pub const BUCKET_TAG: u32 = 2;
 
-    /// Numbers from here on are no batches: they stand for what a session has done by itself, which
-    /// gets a batch when the master has run it.
+    /// Numbers from here on are no batches: they stand for what a session has done on its own,
+    /// which gets a batch when the master has run it.
     pub const NO_BATCH: u64 = 1 << 63;
 
     pub fn is_directory(&self) -> bool {

@@ -24,7 +24,7 @@ pub struct Kept {
     pub slot: Arc<Taken>,
     /// The inode that it made.
     pub ino: Option<Ino>,
-    /// When the session ran it by itself, if it did.
+    /// When the session ran it on its own, if it did.
     pub posted: Option<Timestamp>,
     /// Counts what was kept.
     number: u64,
@@ -129,7 +129,7 @@ impl KeptOperations {
         true
     }
 
-    /// Keeps operations that the session had run by itself, and that the master of an attachment
+    /// Keeps operations that the session had run on its own, and that the master of an attachment
     /// has executed now. Not if that is over; returns whether it is not.
     pub fn keep_posted(
         &self,

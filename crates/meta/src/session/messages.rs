@@ -180,8 +180,8 @@ pub struct Executed {
     pub progress: Progress,
 }
 
-/// Asks for a directory that the session made and nobody else has looked into, to fill it by
-/// itself. It is to be given back when a recall names it: see [`crate::keys::delegation`].
+/// Asks for a directory that the session made and nobody else has looked into, to fill it on its
+/// own. It is to be given back when a recall names it: see [`crate::keys::delegation`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delegate {
     pub session: SessionId,
@@ -200,8 +200,8 @@ pub struct Delegated {
     pub rows: Vec<(Bytes, Option<Bytes>)>,
 }
 
-/// Operations that the session has run by itself, in their order: in directories that it holds, and
-/// on files that it has made there by itself. All others are refused.
+/// Operations that the session has run on its own, in their order: in directories that it holds,
+/// and on files that it has made there on its own. All others are refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunPosted {
     pub session: SessionId,
@@ -216,7 +216,7 @@ pub struct Posted {
     pub time: Timestamp,
 }
 
-/// All that the session has done by itself in these directories has run. With each, the number of
+/// All that the session has done on its own in these directories has run. With each, the number of
 /// its delegation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GiveBack {

@@ -1,14 +1,14 @@
 //! Sessions: how a process on another machine uses a master as if it were its own.
 //!
 //! ```text
-//!   gateway                                        master
-//!   Client::read ── leased rows, or ── Read ─────► executor ── rows, leased ──► back
-//!   Client::run  ──────────────────── Run ───────► executor, exactly once
-//!   or           ──────────────────── Execute ───► executor, answered before it is durable:
-//!   kept, and sent again to the next master         see docs/decisions/0015-executed.md
-//!   post: by itself ── RunPosted, later ────────► executor, in their order; only in directories
-//!   that are delegated to it: see docs/decisions/0016-delegated-directories.md
-//!   leased rows  ◄── Recall ─────────────────────  before a change is acknowledged
+//!   gateway                                        master Client::read ── leased rows, or ── Read
+//!   ─────► executor ── rows, leased ──► back Client::run  ──────────────────── Run ───────►
+//!   executor, exactly once or           ──────────────────── Execute ───► executor, answered
+//!   before it is durable: kept, and sent again to the next master         see
+//!   docs/decisions/0015-executed.md post: on its own ── RunPosted, later ────────► executor, in
+//!   their order; only in directories that are delegated to it: see
+//!   docs/decisions/0016-delegated-directories.md leased rows  ◄── Recall ─────────────────────
+//!   before a change is acknowledged
 //!                ─── Acknowledge ────────────────►
 //!                ─── Renew, every third of a lease ►
 //! ```

@@ -1,4 +1,4 @@
-//! Operations that a session has run by itself, in directories that are delegated to it, and that
+//! Operations that a session has run on its own, in directories that are delegated to it, and that
 //! the master is to run yet: docs/decisions/0016-delegated-directories.md.
 
 mod sources;

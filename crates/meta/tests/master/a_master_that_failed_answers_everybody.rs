@@ -77,7 +77,7 @@ async fn after_a_panic_too() {
     setup.master.stop();
 }
 
-/// Reads that would go on for ever with nothing to publish what they saw.
+/// Reads that would go on indefinitely with nothing to publish what they saw.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_too() {
     let setup = Setup::new(Config::default());

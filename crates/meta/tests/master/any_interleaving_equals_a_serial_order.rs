@@ -47,7 +47,7 @@ fn with_both() {
     }
 }
 
-/// Each row is waited for by itself, so fewer steps take as long.
+/// Each row is waited for on its own, so fewer steps take as long.
 #[test]
 fn with_one_waiting_operation_at_a_time() {
     let config = Config { inline_us: 0, parked_ops: 1, fetch_threads: 1, ..config(7) };

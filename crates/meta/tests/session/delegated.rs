@@ -1,4 +1,4 @@
-//! Directories that a session fills by itself: it is quick, and nobody can tell.
+//! Directories that a session fills on its own: it is quick, and nobody can tell.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -180,7 +180,7 @@ impl Mount {
         self.ask(SessionMethod::Read, &read).await.unwrap()
     }
 
-    /// A directory that it may fill by itself.
+    /// A directory that it may fill on its own.
     async fn delegated(&mut self, host: &Host, name: &str) -> Ino {
         let session = self.session;
         let verb = Mkdir { parent: host.bucket, name: name.into(), mode: 0o755, umask: 0 };
@@ -201,7 +201,7 @@ impl Mount {
         Run { session, slot, sequence: 1, caller, verb: V::NUMBER, fields }
     }
 
-    /// A file that it has made by itself, for the master to make.
+    /// A file that it has made on its own, for the master to make.
     async fn posted(&mut self, parent: Ino, name: &str) -> RunPosted {
         let session = self.session;
         let reserve = self.run(1, &ReserveInodes { session, count: 1 });
@@ -212,7 +212,7 @@ impl Mount {
         self.post(2, &verb, Some(ino))
     }
 
-    /// The mode of a file, which it has changed by itself.
+    /// The mode of a file, which it has changed on its own.
     fn posted_mode(&self, slot: u16, ino: Ino) -> RunPosted {
         let verb = Setattr { ino, mode: Some(0o600), ..Setattr::default() };
         self.post(slot, &verb, None)
@@ -225,7 +225,7 @@ impl Mount {
         RunPosted { session: self.session, operations }
     }
 
-    /// The outcome of an operation that it has run by itself.
+    /// The outcome of an operation that it has run on its own.
     async fn run_posted(&mut self, posted: &RunPosted) -> Result<Executed> {
         // Time stands still: no session ends.
         let ran = self.ask::<_, Vec<Result<Executed>>>(SessionMethod::RunPosted, posted);

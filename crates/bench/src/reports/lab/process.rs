@@ -67,7 +67,7 @@ impl Process {
         Some(format!("{} ended by itself ({status}); it said last: {last}", self.name))
     }
 
-    /// Ends it, if it has not ended by itself.
+    /// Ends it, if it has not ended on its own.
     pub fn end(&mut self) {
         if self.is_over {
             return;

@@ -26,7 +26,7 @@ pub struct Lab<'a> {
     pub secret: String,
     work: Scratch,
     cairn: PathBuf,
-    /// Which processes ended by themselves, and how.
+    /// Which processes ended on their own, and how.
     pub fallen: Rc<RefCell<Vec<String>>>,
     names: Cell<u32>,
 }

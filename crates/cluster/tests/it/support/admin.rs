@@ -151,7 +151,7 @@ fn map(cluster: &Cluster) -> ClusterMap {
     map
 }
 
-/// Accepts connections as a master does, for ever.
+/// Accepts connections as a master does, indefinitely.
 async fn listen(node: &Node, control: &ControlService) -> (Arc<AdminServer>, String) {
     let server = AdminServer::new(control.clone());
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -18,7 +18,7 @@ const PARAMETERS: [&str; 7] = [
     "X-Amz-Signature",
     "X-Amz-Security-Token",
 ];
-/// Also part of a presigned URL, but not a credential by itself.
+/// Also part of a presigned URL, but not a credential on its own.
 const CONTENT_SHA256: &str = "X-Amz-Content-Sha256";
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 

@@ -13,7 +13,7 @@ use super::check_version_id;
 /// Keys in one operation of the store: others get their turn in between.
 const STEP: usize = 250;
 
-/// Each key succeeds or fails by itself.
+/// Each key succeeds or fails on its own.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let Delete { objects, quiet } = xml::parse(&call.xml)?;
     if objects.is_empty() || objects.len() > limits::DELETE_KEYS {

@@ -72,7 +72,8 @@ impl Inner {
             };
             match call::<_, Attached>(&*link, method, &attach).await {
                 Ok(Reply::Done(attached)) => {
-                    // Not before the metadata know it: blocks of no known session stay for ever.
+                    // Not before the metadata know it: blocks of no known session stay
+                    // indefinitely.
                     if session != former {
                         self.start_over(session);
                     }

@@ -171,7 +171,7 @@ impl Client {
         waiting(|| self.inner.dialer.master(), running).await
     }
 
-    /// As [`Client::run`] if this session may do it by itself. It is done when this returns for
+    /// As [`Client::run`] if this session may do it on its own. It is done when this returns for
     /// callers that ask this session. For all others it is done when they ask, since it has run by
     /// then. `None`: use that. Never blocks.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {

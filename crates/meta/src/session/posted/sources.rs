@@ -1,4 +1,4 @@
-//! Rows as they are here: leased ones, and over them those of what the session has done by itself.
+//! Rows as they are here: leased ones, and over them those of what the session has done on its own.
 
 use bytes::Bytes;
 use cairn_base::{Ino, SessionId};

@@ -11,7 +11,7 @@ use crate::keys;
 use crate::session::operation::Operation;
 use crate::session::slots::Taken;
 
-/// An operation that the session has run by itself.
+/// An operation that the session has run on its own.
 pub struct Post {
     pub operation: Arc<Operation>,
     pub slot: Arc<Taken>,

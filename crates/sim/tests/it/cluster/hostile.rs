@@ -44,7 +44,7 @@ enum Kind {
     Lying,
 }
 
-/// One mount after another, for ever.
+/// One mount after another, indefinitely.
 pub async fn mounts(agent: Arc<Agent>, rng: Arc<SeededRng>, lease: Duration) {
     loop {
         let kinds = [Kind::Deaf, Kind::Deaf, Kind::Late, Kind::Keeping, Kind::Lying];
