@@ -58,7 +58,7 @@ pub(crate) fn scan(
         scan.end = end;
     }
     if unsynced {
-        // Not written again: what was acknowledged is never overwritten, not even with the same bytes.
+        // Not written again: acknowledged bytes are never overwritten, not even with the same bytes.
         file.sync_data()?;
     }
     Ok(scan)
