@@ -135,8 +135,8 @@ fn returns_error(words: &[Word]) -> bool {
     // The last arrow: one within the arguments is followed by no more than the type of a closure.
     let arrow = signature.windows(2).rposition(|pair| pair == ["-", ">"]);
     let Some(arrow) = arrow else { return false };
-    let path = signature[arrow + 2..].iter().filter(|word| **word != "::");
-    path.last().is_some_and(|name| is_error_type(name))
+    let mut path = signature[arrow + 2..].iter().filter(|word| **word != "::");
+    path.next_back().is_some_and(|name| is_error_type(name))
 }
 
 /// The meaning of an open bracket for the texts in it.

@@ -114,7 +114,7 @@ impl Mount {
         let vouched = wire::encode(&Vouched { user: UserId::ROOT, method: method as u16 })?;
         let length = (vouched.len() as u32).to_le_bytes();
         let sent = [&length[..], &vouched, &wire::encode(message)?].concat();
-        let number = messages::SessionMethod::Vouched as u16;
+        let number = messages::ControlMethod::Vouched as u16;
         let answer = self.peer.call(number, Bytes::from(sent), PATIENCE).await?;
         match wire::decode(&answer)? {
             Reply::Done(done) => Ok(Some(done)),
