@@ -222,7 +222,7 @@ def test_senseless_command_lines(options, said):
 def test_what_cannot_be_begun_says_why():
     for options, said in [
         (["--dir", "/nowhere"], "/nowhere: No such file or directory"),
-        (["--cairn", "/bin/true"], "/bin/true: is not Cairn: give the program"),
+        (["--cairn", "/bin/true"], "/bin/true: is not the program of Cairn: give the program"),
         (["--cairn", "/nowhere"], "give the program of Cairn with --cairn PATH"),
         (["--html", "/nowhere/x.html"], "/nowhere/x.html: No such file or directory"),
     ]:
@@ -277,7 +277,7 @@ def test_a_disk_that_fills_up():
                 written_to(begun(run, "cairn mount http"))
                 disk.fill()
                 out, err, whole = ended(run, running)
-            assert "what was measured until then is kept" in err, err
+            assert "the results measured until then are kept" in err, err
             assert "No space" in err or "507" in err, err
             assert whole["cells"] and "Incomplete: " in out
             disk.filler.unlink()
@@ -320,7 +320,7 @@ def test_told_to_stop(number):
         written_to(begun(run, "cairn mount http"))
         running.send_signal(number)
         out, err, whole = ended(run, running)
-    assert "stopped by a signal" in err and "what was measured until then is kept" in err, err
+    assert "stopped by a signal" in err and "the results measured until then are kept" in err, err
     assert whole["cells"] and whole["incomplete"] == "stopped by a signal"
     assert "Incomplete: stopped by a signal" in out
     run.nothing_left()

@@ -92,7 +92,7 @@ def test_a_directory_and_its_database_belong_together(database):
         assert "its metadata are in a PostgreSQL database" in server.fsck()[1]
         server.env = with_url
         server.args = ["--meta-schema", "other"]
-        assert "has no metadata, but there are blocks" in refused(server)
+        assert "has no metadata, but the directory has blocks" in refused(server)
         server.args = []
         # A second directory on the same database: refused, and the first goes on.
         server.start()

@@ -51,7 +51,7 @@ def ends_with_its_user(cluster, directory):
         assert (mount.root / "a").read_bytes() == b"again"
         cairn(cluster, "user", "disable", "dora")
         assert mount.process.wait(timeout=PATIENCE_SECONDS) == 1
-        assert "hold no longer" in mount.tail() and not is_mounted(path)
+        assert "have been revoked" in mount.tail() and not is_mounted(path)
     command = [binary(), "mount", "--node", directory, path]
     run = subprocess.run(command, env=environment(*key), capture_output=True, text=True, timeout=60)
     assert run.returncode == 1 and "credentials" in run.stderr, run.stderr

@@ -70,7 +70,7 @@ impl std::fmt::Display for Rights {
     }
 }
 
-/// Who may read without credentials.
+/// The visibility of a bucket: whether requests without credentials may read it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Visibility {
     /// Only who has a right to.
@@ -97,7 +97,7 @@ impl Visibility {
     }
 }
 
-/// What of a bucket's settings decides on access.
+/// The settings of a bucket that decide on access to it.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketAccess<'a> {
     pub label: Label<'a>,

@@ -1,4 +1,4 @@
-//! What may be allowed or denied: S3's own actions, and Cairn's where S3 has none.
+//! The actions that may be allowed or denied: S3's own, and Cairn's where S3 has none.
 
 use std::fmt;
 

@@ -8,7 +8,7 @@ use crate::access::Visibility;
 use crate::action::Holder;
 use crate::{AccessContext, Action, BucketAccess, Caller, Label, Principal};
 
-/// What something is done to.
+/// The thing that an action is done to.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource<'a> {
     /// The store as a whole: users, nodes, the list of buckets.
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Those that no right in a bucket gives.
+    /// Actions that no right in a bucket gives.
     #[test]
     fn of_the_store() {
         for action in Action::ALL {

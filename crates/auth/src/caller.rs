@@ -1,11 +1,11 @@
-//! Who is asking.
+//! The caller of a request.
 
 use cairn_base::{Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::{AccessContext, Origin};
 
-/// Who a caller is to the store.
+/// The identity of a caller.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Principal {
@@ -25,8 +25,8 @@ pub struct Posix {
     pub groups: Vec<u32>,
 }
 
-/// Who is asking, as established by this crate. Every operation of the store takes one. There is
-/// no way to make one but the functions below, each named after what was verified before.
+/// The caller of a request, as established by this crate. Every operation of the store takes one.
+/// There is no way to make one but the functions below, each named after what was verified before.
 ///
 /// Callers are compared by [`Caller::acts_as`]: the same user may come from elsewhere.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl Caller {
         &self.origin
     }
 
-    /// What besides the caller may decide on something that is asked for now.
+    /// The facts besides the caller that may decide on an action that is requested now.
     pub fn context(&self, now: Timestamp) -> AccessContext<'_> {
         AccessContext { origin: &self.origin, now }
     }

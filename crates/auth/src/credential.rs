@@ -14,7 +14,7 @@ pub type SecretKey = Secret<String>;
 /// SHA-256 of a token.
 pub type TokenHash = [u8; 32];
 
-/// What every bearer token begins with; then an id and a secret, separated by `_`.
+/// The beginning of every bearer token; an id and a secret follow, separated by `_`.
 pub const TOKEN_PREFIX: &str = "cairn_";
 
 /// A credential as it is shown to its owner, once.
@@ -46,7 +46,7 @@ pub fn check_access_key_id(id: &str) -> Result<()> {
     if (3..=64).contains(&id.len()) && id.bytes().all(plain) {
         return Ok(());
     }
-    Err(Error::Invalid("access key id: use 3 to 64 of A-Z a-z 0-9 . _ -".into()))
+    Err(Error::Invalid("access key id: use 3 to 64 characters of A-Z a-z 0-9 . _ -".into()))
 }
 
 /// Refuses secrets too short to be one. The text of the error never contains the secret.

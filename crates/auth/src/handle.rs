@@ -6,7 +6,7 @@ use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use cairn_base::Secret;
 
 const KEY_BYTES: usize = 32;
-/// What the key is derived for: another purpose gets another key.
+/// The purpose of the derived key: another purpose gets another key.
 const PURPOSE: &[u8] = b"cairn file handles 1";
 
 /// Bytes of a tag.

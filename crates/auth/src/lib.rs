@@ -1,4 +1,4 @@
-//! Who may do what: callers, rights, credentials and the sealing of secrets.
+//! Access control: callers, rights, credentials and the sealing of secrets.
 //!
 //! It is not: a place with sockets, a clock or storage. Every function here is a function from
 //! values to values; what cannot be decided is denied, and what is denied can be logged.

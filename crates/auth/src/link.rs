@@ -6,7 +6,7 @@ use cairn_base::{Error, Result, Rng, Secret};
 
 const NONCE_BYTES: usize = 12;
 const KEY_BYTES: usize = 32;
-/// What the key is derived for: another purpose gets another key.
+/// The purpose of the derived key: another purpose gets another key.
 const PURPOSE: &[u8] = b"cairn links 1";
 
 /// The key of links, derived from that of sealed secrets: nothing more has to be kept, and who
@@ -53,7 +53,13 @@ impl LinkKey {
 
     /// Opens what [`LinkKey::seal`] made; `Denied` if it is anything else.
     pub fn open(&self, sealed: &[u8]) -> Result<Vec<u8>> {
-        let bad = || Error::Denied("this link is not whole, or not of this cluster".into());
+        let bad = || {
+            Error::Denied(
+                "the link is incomplete, or was made by another cluster: ask the \
+                gateway for a new one"
+                    .into(),
+            )
+        };
         let (nonce, content) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or_else(bad)?;
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let mut content = content.to_vec();

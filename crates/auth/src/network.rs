@@ -51,7 +51,12 @@ impl Network {
     /// # Errors
     /// `Invalid` for anything else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Network> {
-        let bad = || Error::Invalid(format!("network of {} bytes", bytes.len()));
+        let bad = || {
+            Error::Invalid(format!(
+                "network: {} bytes; a network is 5 or 17 bytes long",
+                bytes.len()
+            ))
+        };
         let (prefix, address) = bytes.split_first().ok_or_else(bad)?;
         let address = match (<[u8; 4]>::try_from(address), <[u8; 16]>::try_from(address)) {
             (Ok(address), _) => IpAddr::from(address),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const ID_BYTES: usize = 64;
 
 /// How a request came to the door that took it. Nodes that relay the request hand this on. Empty
-/// for what the store does by itself.
+/// for what the store does on its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Origin {
     /// The other end of the client's connection.
@@ -58,11 +58,12 @@ impl Serialize for CredentialId {
 impl<'de> Deserialize<'de> for CredentialId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CredentialId, D::Error> {
         let id = <&str>::deserialize(deserializer)?;
-        CredentialId::new(id).ok_or_else(|| serde::de::Error::custom("id of a credential"))
+        CredentialId::new(id)
+            .ok_or_else(|| serde::de::Error::custom("not the id of an access key or token"))
     }
 }
 
-/// What besides caller, action and resource may decide.
+/// The facts that may decide besides caller, action and resource.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessContext<'a> {
     pub origin: &'a Origin,

@@ -33,7 +33,13 @@ impl SealKey {
 
     /// Opens what [`SealKey::seal`] made for `name`; `Corrupt` if it is anything else.
     pub fn open(&self, name: &str, sealed: &[u8]) -> Result<Secret<String>> {
-        let bad = || Error::corrupt(format!("sealed secret of {name}"), "no match", "its key");
+        let bad = || {
+            Error::corrupt(
+                format!("sealed secret of {name}"),
+                "bytes that another key sealed, or damaged bytes",
+                "bytes sealed with this store's secret.key",
+            )
+        };
         let (nonce, text) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or_else(bad)?;
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let mut text = text.to_vec();

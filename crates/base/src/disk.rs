@@ -1,8 +1,8 @@
 //! The seam to disks: a flat or nested directory of files that are read and written at offsets.
 //!
-//! The contract is that of a POSIX file system after `fdatasync` and `fsync` of the directory:
-//! what was written but not synced may be lost, in part or whole and in any order, when power
-//! fails; a name is durable once its directory was synced.
+//! The contract is that of a POSIX file system after `fdatasync` and `fsync` of the directory. When
+//! power fails, bytes that were written but not synced may be lost, in part or whole and in any
+//! order. A name is durable once its directory was synced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -188,9 +188,9 @@ impl DiskFile for RealFile {
         self.write(bufs, offset, ReadWriteFlags::empty())
     }
 
-    /// Uses `RWF_DONTCACHE` where the kernel and the file system have it (Linux 6.14, ext4, XFS):
-    /// writing starts at once, and takes no page of memory that was not in use before, which
-    /// virtual machines pay dearly for.
+    /// Uses `RWF_DONTCACHE` where the kernel and the file system have it (Linux 6.14, ext4, XFS).
+    /// Writing then starts at once, and takes no page of memory that was not in use before; such
+    /// pages are expensive on virtual machines.
     fn write_behind_at(&self, bufs: &[&[u8]], offset: u64) -> io::Result<()> {
         const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
         static REFUSED: AtomicBool = AtomicBool::new(false);

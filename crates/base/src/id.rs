@@ -140,8 +140,8 @@ session_id!(
     BlockId
 );
 
-/// What a block belongs to: the 64 MiB chunk of a body whose extents name it. Whether the block
-/// lives is one lookup of that chunk's row.
+/// The owner of a block: the 64 MiB chunk of a body whose extents name it. Whether the block lives
+/// is one lookup of that chunk's row.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default, Serialize, Deserialize,
 )]

@@ -2,7 +2,7 @@
 //!
 //! A door gives each request that may wait a [`Request`], and polls it within a
 //! [`Scope`](crate::Scope). The request is in the table of this process from the moment when it
-//! first waits, until nobody works on it any more: a request that is answered at once costs no
+//! first waits, until nobody works on it any more. A request that is answered at once costs no
 //! lock. Code further down says what it waits for with [`waiting`]. Where no request is being
 //! worked on, and where nothing waits, that costs nothing.
 //!
@@ -29,7 +29,7 @@ use crate::{NodeId, Stage, UserId, stage};
 /// Parts of the table, so that threads seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// What a request is about. It is asked only when somebody looks.
+/// The subject of a request. It is asked only when somebody looks.
 pub trait Describe: Send + Sync {
     fn describe(&self) -> About;
 }
@@ -54,7 +54,7 @@ pub struct About {
     pub client: String,
     /// The process on this machine that asks.
     pub process: Option<u32>,
-    /// What all of it waits for, where the door knows that by itself.
+    /// The thing that the whole request waits for, where the door knows it.
     pub waits_for: Option<String>,
     /// It waits for as long as somebody else likes, as for a lock: that is no trouble.
     pub is_patient: bool,
@@ -68,7 +68,7 @@ pub enum Awaited {
     /// A node of the cluster, with its role and address.
     Node(&'static str, NodeId, String),
     Text(String),
-    /// What is known of it when somebody looks.
+    /// The description that is made when somebody looks.
     Asked(Arc<dyn Fn() -> String + Send + Sync>),
 }
 
@@ -105,7 +105,7 @@ struct Entry<D: ?Sized> {
     stage: AtomicU64,
     /// The number of its user and one; 0 if that is not known.
     user: AtomicU64,
-    /// What became known of the operation on its way.
+    /// The name of the operation, once it is known.
     operation: OnceLock<&'static str>,
     waits: Mutex<Vec<Wait>>,
     about: D,
@@ -211,7 +211,7 @@ impl Request {
         let user = entry.user.load(Ordering::Relaxed).checked_sub(1);
         about.user = user.map(UserId).or(about.user);
         let (own, since) = unpack(entry.stage.load(Ordering::Relaxed));
-        // Whoever is asked for a name may take locks of its own.
+        // The owner of a name may take locks of its own when it is asked.
         let waits: Vec<_> = locked(&entry.waits)
             .iter()
             .map(|wait| (wait.stage, wait.what.clone(), now.saturating_duration_since(wait.since)))
@@ -247,7 +247,7 @@ pub struct Seen {
     pub age: Duration,
     /// How long it has been in that stage, or in none.
     pub stage_age: Duration,
-    /// What it waits for, and for how long; the first is what it came to first.
+    /// The things that it waits for, and for how long; the first is the one it came to first.
     pub waits: Vec<(String, Duration)>,
 }
 

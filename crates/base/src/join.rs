@@ -1,5 +1,5 @@
-//! What the cluster keeps of a join token, and the rule by which a token is redeemed. The token
-//! itself, with its secret, is known only to who issued it and who joins with it.
+//! The record that the cluster keeps of a join token, and the rule by which a token is redeemed.
+//! The token itself, with its secret, is known only to who issued it and who joins with it.
 
 use std::fmt;
 
@@ -46,14 +46,14 @@ impl fmt::Debug for TokenHash {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JoinGrant {
     pub hash: TokenHash,
-    /// What the joining node may be.
+    /// The roles that the joining node may have.
     pub roles: Roles,
     pub expires: Timestamp,
-    /// Who redeemed it.
+    /// The node that redeemed it, and its key.
     pub used: Option<(KeyHash, NodeId)>,
 }
 
-/// Who wants to redeem a token. That it has the private key was seen in the TLS handshake.
+/// A node that asks to redeem a token. That it has the private key was seen in the TLS handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Applicant {
     pub hash: TokenHash,
@@ -63,7 +63,7 @@ pub struct Applicant {
 
 impl JoinGrant {
     /// Decides whether `applicant` may join now: `None` as a new node, `Some` as the node that it
-    /// is already, because its first answer was lost. Whoever keeps the grant must, in the same
+    /// is already, because its first answer was lost. The keeper of the grant must, in the same
     /// step, pin the node's key and set [`JoinGrant::used`].
     ///
     /// # Errors
@@ -71,10 +71,12 @@ impl JoinGrant {
     pub fn decide(&self, applicant: &Applicant, now: Timestamp) -> Result<Option<NodeId>> {
         let denied = |why: &str| Err(Error::Denied(format!("join token: {why}")));
         if self.hash != applicant.hash {
-            return denied("its secret is wrong");
+            return denied(
+                "its secret is wrong: use the token as `cairn cluster token` printed it",
+            );
         }
         if now >= self.expires {
-            return denied("it has expired: issue another");
+            return denied("it has expired: issue another with `cairn cluster token`");
         }
         if applicant.roles.is_empty() || !self.roles.contains_all(applicant.roles) {
             let (asked, granted) = (applicant.roles, self.roles);
@@ -83,7 +85,9 @@ impl JoinGrant {
         match self.used {
             None => Ok(None),
             Some((key, node)) if key == applicant.key => Ok(Some(node)),
-            Some((_, node)) => denied(&format!("node {node} has used it: issue another")),
+            Some((_, node)) => denied(&format!(
+                "node {node} has used it: issue another with `cairn cluster token`"
+            )),
         }
     }
 }

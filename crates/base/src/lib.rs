@@ -1,5 +1,5 @@
-//! What every other crate of Cairn stands on: ids, limits, errors, checksums, the row codec, and
-//! the seams through which the outside world (disk, clock, randomness, threads) comes in.
+//! The foundation of all other crates: ids, limits, errors, checksums and the row codec. It also
+//! has the seams to the outside world (disk, clock, randomness, threads).
 //!
 //! A request carries its [`stage`]s and its [`trace`] with it, and while it waits it is [in
 //! flight](inflight).

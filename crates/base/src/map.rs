@@ -61,7 +61,7 @@ pub struct Node {
 /// Chunkservers that hold the same blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Group {
-    /// What its members are to hold.
+    /// The redundancy that its members should provide.
     pub redundancy: Redundancy,
     /// The epoch in which its members became what they are: who writes by an older map may not
     /// know them all.
@@ -75,14 +75,15 @@ pub struct Group {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
     pub node: NodeId,
-    /// It has every block of the group that was acknowledged. One that has not is catching up.
+    /// It has every block of the group that was acknowledged. A member that lacks some is catching
+    /// up.
     pub in_sync: bool,
     /// It stays until another has taken its place.
     pub is_leaving: bool,
 }
 
 impl Member {
-    /// One that is to stay.
+    /// A member that is not leaving.
     pub fn new(node: NodeId, in_sync: bool) -> Member {
         Member { node, in_sync, is_leaving: false }
     }
@@ -213,26 +214,41 @@ impl ClusterMap {
         if !(1..=REPLICAS_MAX).contains(&self.replicas)
             || !(1..=self.replicas).contains(&self.minimum)
         {
-            return bad(format!("{} replicas, at least {}", self.replicas, self.minimum));
+            return bad(format!(
+                "{} replicas with a minimum of {}: use 1 to {REPLICAS_MAX} replicas, and a \
+                    minimum of \
+                 at most that",
+                self.replicas, self.minimum
+            ));
         }
         if self.replica_counts.iter().any(|count| !(1..=REPLICAS_MAX).contains(count)) {
-            return bad("buckets with too many replicas".into());
+            return bad(format!("a bucket has more than {REPLICAS_MAX} replicas"));
         }
         if self.nodes.keys().any(|id| id.0 == 0 || id.0 >= self.next_node)
             || self.groups.keys().any(|id| id.0 >= self.next_group)
         {
-            return bad("a number that is still to be given".into());
+            return bad("it uses a node or group number that has not been assigned yet".into());
         }
         for (id, group) in &self.groups {
             if !(1..=REPLICAS_MAX).contains(&group.redundancy.number()) {
-                return bad(format!("group {id} wants {} members", group.redundancy.number()));
+                return bad(format!(
+                    "group {id} wants {} members; must be 1 to {REPLICAS_MAX}",
+                    group.redundancy.number()
+                ));
             }
             if group.members.is_empty() || group.members.len() > 2 * usize::from(REPLICAS_MAX) {
-                return bad(format!("group {id} has {} members", group.members.len()));
+                return bad(format!(
+                    "group {id} has {} members; must be 1 to {}",
+                    group.members.len(),
+                    2 * REPLICAS_MAX
+                ));
             }
             for (at, member) in group.members.iter().enumerate() {
                 if !self.nodes.contains_key(&member.node) {
-                    return bad(format!("group {id} names node {}, who is unknown", member.node));
+                    return bad(format!(
+                        "group {id} names node {}, which is not in the map",
+                        member.node
+                    ));
                 }
                 if group.members[..at].iter().any(|other| other.node == member.node) {
                     return bad(format!("group {id} names node {} twice", member.node));
@@ -240,7 +256,7 @@ impl ClusterMap {
             }
         }
         if self.encode().len() > MAP_BYTES {
-            return bad(format!("more than {MAP_BYTES} bytes"));
+            return bad(format!("it is larger than {MAP_BYTES} bytes"));
         }
         Ok(())
     }
@@ -325,8 +341,11 @@ fn decode_group(row: &Bytes) -> Result<(GroupId, Group)> {
                 let node = NodeId(field.number()?);
                 let mut members = group.members.iter_mut();
                 let member = members.find(|member| member.node == node);
-                let stray =
-                    || Error::Invalid(format!("cluster map: {node} leaves where it is not"));
+                let stray = || {
+                    Error::Invalid(format!(
+                        "cluster map: node {node} leaves a group of which it is no member"
+                    ))
+                };
                 member.ok_or_else(stray)?.is_leaving = true;
             }
             _ => field.keep(&mut group.unknown),
@@ -336,7 +355,7 @@ fn decode_group(row: &Bytes) -> Result<(GroupId, Group)> {
 }
 
 impl Node {
-    /// One that has just been admitted: not seen up yet.
+    /// A node that has just been admitted: not seen up yet.
     pub fn new(pin: Pin) -> Node {
         Node {
             pin,
@@ -442,7 +461,7 @@ mod tests {
         };
         check(|map| drop(map.nodes.remove(&NodeId(2))), "unknown");
         check(|map| map.minimum = 4, "replicas");
-        check(|map| map.next_node = 3, "still to be given");
+        check(|map| map.next_node = 3, "not been assigned");
         check(|map| map.groups.get_mut(&GroupId(1)).unwrap().members[0].node = NodeId(1), "twice");
         check(
             |map| map.groups.get_mut(&GroupId(1)).unwrap().redundancy = Redundancy::Copies(6),

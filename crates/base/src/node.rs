@@ -1,11 +1,11 @@
-//! What the cluster map says of a node: which key it has and what it may be.
+//! The record of a node in the cluster map: its key and its roles.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// What a process does in a cluster. A node may have several.
+/// The part that a process plays in a cluster. A node may have several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Role {
     /// Owns the namespace, or stands by.
@@ -155,8 +155,8 @@ impl FromStr for KeyHash {
     }
 }
 
-/// What the cluster map holds of one node: whoever says to be this node must have this key, and
-/// may act in these roles.
+/// The pin of one node in the cluster map: a process that claims to be this node must have this
+/// key, and may act in these roles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pin {
     pub key: KeyHash,

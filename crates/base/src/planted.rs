@@ -14,7 +14,7 @@ pub enum Bug {
     ChecksumUnchecked,
     /// A member says that it has caught up before it has compared itself.
     InSyncBeforeCompare,
-    /// Whoever was master before may still commit.
+    /// The former master may still commit.
     ForgottenFence,
     /// A change is acknowledged before all have let go of what it changed.
     RecallNotAwaited,
@@ -32,9 +32,9 @@ pub enum Bug {
     LiveSessionReaped,
     /// Freed blocks are deleted while they may be read.
     GcWithoutGrace,
-    /// What is being published is given up when nobody waits for the answer any more.
+    /// A publication in progress is abandoned when nobody waits for the answer any more.
     HangUpGivesUp,
-    /// What was executed and not durable is not sent again to the next master.
+    /// Operations that were executed and are not durable are not sent again to the next master.
     ReplaysForgotten,
     /// A change is shown to some before all have let go of what it changed.
     UnsettledShown,

@@ -1,6 +1,6 @@
 //! How often a block is there, so that it outlives disks.
 
-/// What the members of a group hold of each block.
+/// The redundancy of a block: what each member of a group holds of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Redundancy {
     /// Each of so many members has the whole block.
@@ -8,7 +8,8 @@ pub enum Redundancy {
 }
 
 impl Redundancy {
-    /// What a stored or sent number asks for; `None` for 0: what is usual in the cluster.
+    /// The redundancy that a stored or sent number stands for; `None` for 0: the default of the
+    /// cluster.
     pub fn from_number(number: u8) -> Option<Redundancy> {
         (number > 0).then_some(Redundancy::Copies(number))
     }

@@ -8,8 +8,8 @@
 //!   grow ──► more for a Share that holds some: before all that hold nothing
 //! ```
 //!
-//! Shares that all hold some and all wait for more would wait for ever. So one of them, the leader,
-//! gets more than there is until it is dropped: a caller bounds what one share may grow to.
+//! Shares that all hold some and all wait for more would wait indefinitely. So one of them, the
+//! leader, gets more than there is until it is dropped: a caller bounds what one share may grow to.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::Future;
@@ -20,7 +20,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::UserId;
 
-/// What counts as one where room is shared.
+/// The party among which shared room is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Party {
     User(UserId),
@@ -44,13 +44,13 @@ impl Party {
 pub struct Shares {
     /// All the room there is.
     room: u64,
-    /// What one party may take of it.
+    /// The most that one party may take of it.
     most: u64,
-    state: Mutex<State>,
+    state: Mutex<SharesState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SharesState {
     taken: u64,
     /// Only those that hold or wait for something.
     parties: HashMap<Party, Account>,
@@ -58,7 +58,7 @@ struct State {
     turns: VecDeque<Party>,
     /// Shares that wait for more, the eldest first.
     growing: VecDeque<Ask>,
-    /// What was granted and not fetched yet.
+    /// Grants that were not fetched yet.
     granted: HashSet<u64>,
     /// The share that gets more than there is.
     leader: Option<u64>,
@@ -95,7 +95,7 @@ impl Shares {
         Arc::new(Shares { room: room.max(1), most, state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SharesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,25 +119,25 @@ impl Shares {
     }
 
     /// Whether it can be had without passing by others that wait.
-    fn is_free(&self, state: &State, party: Party, amount: u64) -> bool {
+    fn is_free(&self, state: &SharesState, party: Party, amount: u64) -> bool {
         let waits = |account: &Account| !account.waiting.is_empty();
         self.fits(state, party, amount)
             && !state.parties.get(&party).is_some_and(waits)
             && !self.is_short(state)
     }
 
-    fn fits(&self, state: &State, party: Party, amount: u64) -> bool {
+    fn fits(&self, state: &SharesState, party: Party, amount: u64) -> bool {
         state.taken.saturating_add(amount) <= self.room && self.is_due(state, party, amount)
     }
 
     /// Whether the party may have so much more.
-    fn is_due(&self, state: &State, party: Party, amount: u64) -> bool {
+    fn is_due(&self, state: &SharesState, party: Party, amount: u64) -> bool {
         let taken = state.parties.get(&party).map_or(0, |account| account.taken);
         taken.saturating_add(amount) <= self.most
     }
 
     /// Whether anybody waits who has not taken its part: for want of room.
-    fn is_short(&self, state: &State) -> bool {
+    fn is_short(&self, state: &SharesState) -> bool {
         let is_due = |ask: &Ask| self.is_due(state, ask.party, ask.amount);
         state.growing.iter().any(is_due)
             || state.turns.iter().any(|party| {
@@ -155,13 +155,13 @@ impl Shares {
             || self.is_short(&state)
     }
 
-    /// What is taken in all.
+    /// The amount that is taken in all.
     pub fn taken(&self) -> u64 {
         self.state().taken
     }
 
     /// Grants what can be granted, and says whom to wake.
-    fn settle(&self, state: &mut State) -> Vec<Waker> {
+    fn settle(&self, state: &mut SharesState) -> Vec<Waker> {
         let mut woken = Vec::new();
         let mut at = 0;
         while let Some(ask) = state.growing.get(at) {
@@ -200,7 +200,7 @@ impl Shares {
         woken
     }
 
-    fn wake(&self, mut state: MutexGuard<'_, State>) {
+    fn wake(&self, mut state: MutexGuard<'_, SharesState>) {
         let woken = self.settle(&mut state);
         drop(state);
         woken.into_iter().for_each(Waker::wake);
@@ -216,7 +216,7 @@ impl Shares {
     }
 }
 
-impl State {
+impl SharesState {
     fn next_id(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -364,7 +364,7 @@ impl Drop for Take {
 }
 
 impl Share {
-    /// Waits for more. What one share grows to must be bounded: see above.
+    /// Waits for more. The size to which one share grows must be bounded: see above.
     pub async fn grow(&mut self, amount: u64) {
         let amount = amount.min(self.of.most);
         let more = Take {

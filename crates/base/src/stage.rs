@@ -1,9 +1,9 @@
 //! Where the time of a request goes.
 //!
 //! A request carries a [`Stages`]: its time, cut into stages. While a task works on the request it
-//! is reachable from anywhere below ([`Scope`](crate::Scope)), so that who waits for a disk says so
-//! and needs to know nothing of requests: `let _waiting = stage::enter(Stage::Read);`. Where no
-//! request is being timed that costs one look at a variable of the thread.
+//! is reachable from anywhere below ([`Scope`]). So code that waits for a disk says so without
+//! knowing of requests: `let _waiting = stage::enter(Stage::Read);`. Where no request is being
+//! timed that costs one look at a variable of the thread.
 //!
 //! Every moment belongs to one stage at most: of those that are entered the deepest, which is the
 //! last in [`Stage`]. So stages that overlap, or lie within each other, never add up to more than
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 
 use crate::trace::Trace;
 
-/// What a request spends its time on, the deepest last.
+/// The stage that a request spends its time in, the deepest last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// The reply is being sent: the client takes it.
     Send,
     /// The body of the request is waited for: the client sends it.
     Receive,
-    /// Who is asking.
+    /// Establishing the caller.
     Admit,
     /// Metadata, in this process or from a master.
     Meta,
@@ -37,7 +37,7 @@ pub enum Stage {
     Read,
     /// Another node is waited for, with a block.
     Peer,
-    /// What was written is being made durable.
+    /// Written bytes are being made durable.
     Sync,
 }
 

@@ -1,6 +1,6 @@
-//! The seam to threads: where work is done that waits, for a disk or for other threads. What takes
-//! an `Option` of it has threads of the operating system without one. A simulation gives turns to
-//! all work on one thread; there, nothing waits but in a future.
+//! The seam to threads: where work is done that waits, for a disk or for other threads. Code that
+//! takes an `Option` of this trait uses threads of the operating system without one. A simulation
+//! gives turns to all work on one thread; there, nothing waits but in a future.
 
 use std::fmt;
 use std::pin::Pin;

@@ -62,7 +62,7 @@ thread_local! {
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// One that was not returned before in this process.
+/// A number that was not returned before in this process.
 fn number_once() -> u64 {
     let mut number = NEXT.get();
     if number.is_multiple_of(NUMBERS) {

@@ -32,22 +32,22 @@ const NUMBER: &str = "{number}";
   cairn bench http http://10.0.0.1/x --tls on,off --tls-port 443 --keep-alive on,off
   cairn bench http http://10.0.0.1:8080/x --compare nginx=http://10.0.0.2/x --html result.html
   cairn bench http 'http://10.0.0.1:8080/storage/b/put-{number}' --method PUT --body 1m -H 'Author...'")]
-pub struct Args {
+pub struct HttpArgs {
     #[command(flatten)]
     pub asking: Asking,
-    /// Connections at the same time
+    /// Numbers of connections at the same time; each is a load of its own
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', default_value = "1,10,50")]
     #[arg(value_parser = values::count)]
     concurrency: Vec<usize>,
-    /// Use connections again, or not, or both
+    /// Send many requests over a connection (on), one request (off), or measure both (on,off)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "on")]
     #[arg(value_parser = values::on_or_off)]
     keep_alive: Vec<bool>,
-    /// Ask as the URL says (off), by TLS at --tls-port (on), or both
+    /// Use the URL as given (off), TLS at --tls-port (on), or measure both (on,off)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "off")]
     #[arg(value_parser = values::on_or_off)]
     tls: Vec<bool>,
-    /// Where the same is to be had by TLS
+    /// The port at which the server answers the same requests over TLS
     #[arg(long, value_name = "PORT")]
     tls_port: Option<u16>,
     #[command(flatten)]
@@ -58,30 +58,30 @@ pub struct Args {
     output: Output,
 }
 
-/// What is asked, and whom.
+/// The requests of a load, and their target.
 #[derive(clap::Args)]
 pub struct Asking {
-    /// What to ask for, with credentials if need be: http://USER:PASSWORD@HOST/. `{number}` in the
-    /// path is the number of the request
+    /// The URL to request, with credentials if needed: http://USER:PASSWORD@HOST/. `{number}` in
+    /// the path is the number of the request
     url: String,
-    /// How the URL is named in results
+    /// The name of the URL in results
     #[arg(long, value_name = "NAME", default_value = "target")]
     name: String,
-    /// Measure this URL too, alternately, and print ratios
+    /// Measure this URL in turns with the first, and print ratios; may be given several times
     #[arg(long, value_name = "NAME=URL")]
     compare: Vec<String>,
     #[arg(short = 'X', long, default_value = "GET")]
     method: Method,
-    /// Bytes that each request sends
+    /// Bytes of the body of each request, such as 430, 4k or 1m
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = values::size)]
     body: u64,
-    /// A header that each request sends
+    /// A header of each request; may be given several times
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = header)]
     header: Vec<(HeaderName, HeaderValue)>,
-    /// Measure answers that are no success, too
+    /// Count answers with any status as successful
     #[arg(long)]
     any_status: bool,
-    /// Leave what PUT has made, which is deleted otherwise
+    /// Keep the objects that PUT has made; without this they are deleted in the end
     #[arg(long)]
     keep: bool,
 }
@@ -89,14 +89,14 @@ pub struct Asking {
 /// How long a closed loop runs, and how often.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Time {
-    /// How long each load runs, each time
+    /// Duration of each load in each round, such as 500ms, 5s or 2m
     #[arg(short, long, value_name = "TIME", default_value = "5s")]
     #[arg(value_parser = values::some_duration)]
     pub duration: Duration,
-    /// How long it runs before that, uncounted
+    /// Duration of the uncounted run before each load
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = values::duration)]
     pub warm_up: Duration,
-    /// How often each load runs; results are medians
+    /// Number of rounds; results are medians over rounds
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::count)]
     pub rounds: usize,
 }
@@ -104,13 +104,13 @@ pub struct Time {
 /// How this program asks.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Client {
-    /// A request that takes longer failed
+    /// A request that takes longer than this has failed
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::some_duration)]
     pub timeout: Duration,
     /// Threads of the client [default: one for each core]
     #[arg(long, value_name = "N", value_parser = values::count)]
     threads: Option<usize>,
-    /// A process of the server on this machine, with its children: shows its CPU use
+    /// Show the CPU use of this process, with its children; may be given several times
     #[arg(long, value_name = "PID")]
     pub pid: Vec<u32>,
     #[command(flatten)]
@@ -173,7 +173,14 @@ impl Asking {
     pub fn work(&self, target: &Target, keep_alive: bool) -> Result<Fixed> {
         let mut headers = HeaderMap::new();
         let host = HeaderValue::from_str(&target.authority());
-        headers.insert(HOST, host.map_err(|_| Error::usage("the host is not a header"))?);
+        headers.insert(
+            HOST,
+            host.map_err(|_| {
+                Error::usage(
+                    "the host of the target cannot be sent as a Host header: check the target",
+                )
+            })?,
+        );
         headers.insert(USER_AGENT, HeaderValue::from_static("cairn-bench"));
         if !keep_alive {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -196,7 +203,9 @@ impl Asking {
     /// Asks once, so that no senseless run begins.
     pub fn check(&self, client: &Client, connector: &TlsConnector, target: &Target) -> Result<()> {
         let work = self.work(target, false)?;
-        let request = work.request(0, 0).ok_or_else(|| Error::usage("nothing to ask"))?;
+        let request = work
+            .request(0, 0)
+            .ok_or_else(|| Error::usage("the target has no path to request: give one"))?;
         let reply = load::ask(target, connector, client.timeout, request, 0)?;
         let status = reply.head.status;
         if status.is_success() || status.is_redirection() || self.any_status {
@@ -262,7 +271,7 @@ pub fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &HttpArgs) -> Result<()> {
     let connector = args.client.connector()?;
     let targets = args.asking.targets()?;
     if args.tls.contains(&true) && args.tls_port.is_none() {
@@ -319,7 +328,8 @@ fn remove(asking: &Asking, plan: &Plan, count: u64) -> Result<()> {
             true
         }
     }
-    let target = plan.endpoints.first().ok_or_else(|| Error::failed("no target"))?;
+    let target =
+        plan.endpoints.first().ok_or_else(|| Error::failed("no target is left to measure"))?;
     let work = Removal(asking.work(target, true)?.method(Method::DELETE), count);
     load::run_always(&Plan {
         work: Arc::new(work),
@@ -330,7 +340,7 @@ fn remove(asking: &Asking, plan: &Plan, count: u64) -> Result<()> {
     })
 }
 
-impl Args {
+impl HttpArgs {
     fn plan(
         &self,
         target: &Target,

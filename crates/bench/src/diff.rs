@@ -11,7 +11,7 @@ use crate::stats::Spread;
 
 /// Differences below this are nothing, as a share.
 const NOTHING: f64 = 0.02;
-/// What rounds may differ where there was only one, as a share.
+/// The difference assumed between rounds where there was only one, as a share.
 const UNKNOWN: f64 = 0.10;
 
 /// Say what has changed between two saved results, and what is within noise
@@ -22,10 +22,10 @@ const UNKNOWN: f64 = 0.10;
 #[command(after_help = "Examples:
   cairn bench http http://127.0.0.1:8080/x --json before.json
   cairn bench diff before.json after.json --strict")]
-pub struct Args {
+pub struct DiffArgs {
     old: PathBuf,
     new: PathBuf,
-    /// Exit code 1 if anything is worse
+    /// End with exit code 1 if anything is worse
     #[arg(long)]
     strict: bool,
 }
@@ -37,11 +37,13 @@ enum Verdict {
     Worse,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &DiffArgs) -> Result<()> {
     let (old, new) = (Report::load(&args.old)?, Report::load(&args.new)?);
     if old.kind != new.kind {
         let text = format!("a result of bench {} and one of bench {}", old.kind, new.kind);
-        return Err(Error::usage(format!("{text} have nothing in common: give two of one")));
+        return Err(Error::usage(format!(
+            "{text} cannot be compared: give two results of the same command"
+        )));
     }
     let mut rows = Vec::new();
     let mut worse = 0;

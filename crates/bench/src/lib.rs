@@ -46,16 +46,16 @@ pub use error::{Error, Result};
 pub use fs::Scratch;
 pub use machine::cores;
 
-/// What there is to measure.
+/// The kinds of benchmarks.
 #[derive(Subcommand)]
 pub enum Command {
-    Http(Box<closed::Args>),
-    Rate(Box<rate::Args>),
-    S3(Box<s3::Args>),
-    Fs(Box<fs::Args>),
-    Reports(Box<reports::Args>),
-    Diff(diff::Args),
-    Null(null::Args),
+    Http(Box<closed::HttpArgs>),
+    Rate(Box<rate::RateArgs>),
+    S3(Box<s3::S3Args>),
+    Fs(Box<fs::FsArgs>),
+    Reports(Box<reports::ReportsArgs>),
+    Diff(diff::DiffArgs),
+    Null(null::NullArgs),
 }
 
 /// Runs a command to its end.

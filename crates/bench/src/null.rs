@@ -1,5 +1,5 @@
-//! `cairn bench null`: a server that does nothing, to see what a client can do at most, or does
-//! it as slowly as it is told, to see whether a client measures that.
+//! `cairn bench null`: a server that does nothing, which shows the most that a client can do. It
+//! can also do nothing at a given slowness, which shows whether a client measures that.
 
 use std::convert::Infallible;
 use std::io;
@@ -41,23 +41,23 @@ const BACKLOG: i32 = 4096;
   cairn bench null --listen 127.0.0.1:9090 --body 155k
   cairn bench null --listen 127.0.0.1:9090 --latency 10ms..50ms
   cairn bench null --listen 127.0.0.1:9090 --latency '10ms*99+200ms*1' --stall-every 1000")]
-pub struct Args {
-    /// Address and port; port 0 takes a free one
+pub struct NullArgs {
+    /// Address and port to listen at; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
     listen: SocketAddr,
     /// Delay of each answer: 20ms, 10ms..50ms (uniform), exp:20ms, 10ms*90+200ms*10 (weights)
     #[arg(long, value_name = "TIMES", value_parser = latency)]
     latency: Option<Distribution>,
-    /// Bytes of each answer
+    /// Bytes of the body of each answer
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
     body: u64,
-    /// Let all answers wait at every N-th request
+    /// Delay all answers once at every N-th request, for --stall-for
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stall_every: Option<u64>,
-    /// How long they wait then
+    /// Duration of such a delay
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some_duration)]
     stall_for: Duration,
-    /// Threads [default: one for each core]
+    /// Number of threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = crate::values::count)]
     threads: Option<usize>,
 }
@@ -90,10 +90,10 @@ pub struct Record {
 /// A null server that runs; it ends when this is dropped.
 pub struct Null {
     pub address: SocketAddr,
-    state: Arc<State>,
+    state: Arc<NullState>,
 }
 
-struct State {
+struct NullState {
     manner: Manner,
     start: Instant,
     requests: AtomicU64,
@@ -103,7 +103,7 @@ struct State {
     is_over: AtomicBool,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &NullArgs) -> Result<()> {
     let manner = Manner {
         latency: args.latency.clone(),
         body: Bytes::from(vec![b'0'; usize::try_from(args.body).unwrap_or(usize::MAX)]),
@@ -127,7 +127,7 @@ impl Null {
         rustix::net::listen(&listener, BACKLOG)?;
         let address = listener.local_addr()?;
         let threads = manner.threads.max(1);
-        let state = Arc::new(State {
+        let state = Arc::new(NullState {
             manner,
             start: Instant::now(),
             requests: AtomicU64::new(0),
@@ -164,13 +164,13 @@ impl Null {
 impl Drop for Null {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
-        // Whoever waits for connections sees it.
+        // Tasks that wait for connections see it.
         let _ = TcpStream::connect(self.address);
     }
 }
 
 /// Gives each thread every so many-th connection.
-fn accept(state: &State, listener: &TcpListener, threads: &[UnboundedSender<TcpStream>]) {
+fn accept(state: &NullState, listener: &TcpListener, threads: &[UnboundedSender<TcpStream>]) {
     for thread in threads.iter().cycle() {
         let accepted = listener.accept();
         if state.is_over.load(Ordering::Relaxed) {
@@ -184,7 +184,7 @@ fn accept(state: &State, listener: &TcpListener, threads: &[UnboundedSender<TcpS
     }
 }
 
-fn serve(state: &Arc<State>, mut streams: UnboundedReceiver<TcpStream>) {
+fn serve(state: &Arc<NullState>, mut streams: UnboundedReceiver<TcpStream>) {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
     let local = LocalSet::new();
@@ -199,7 +199,7 @@ fn serve(state: &Arc<State>, mut streams: UnboundedReceiver<TcpStream>) {
     });
 }
 
-async fn converse(state: Arc<State>, stream: TcpStream) -> io::Result<()> {
+async fn converse(state: Arc<NullState>, stream: TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     let stream = tokio::net::TcpStream::from_std(stream)?;
@@ -212,7 +212,7 @@ async fn converse(state: Arc<State>, stream: TcpStream) -> io::Result<()> {
     served.map_err(io::Error::other)
 }
 
-impl State {
+impl NullState {
     async fn answer(
         &self,
         alarm: &mut Alarm,

@@ -28,30 +28,30 @@ const MISSING: f64 = 0.01;
   cairn bench rate http://127.0.0.1:8080/storage/photos/cat.jpg --rates 1000,2000,4000
   cairn bench rate http://10.0.0.1/x --from 1000 --to 64000 --target p99=20ms --html ramp.html
   cairn bench rate http://10.0.0.1/x --rates 5000 --compare nginx=http://10.0.0.2/x")]
-pub struct Args {
+pub struct RateArgs {
     #[command(flatten)]
     asking: Asking,
-    /// Requests a second, one step after another
+    /// Rates to measure one after another, requests a second
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = values::rate)]
     #[arg(conflicts_with_all = ["from", "to", "factor"])]
     rates: Vec<f64>,
-    /// The first rate of a ramp
+    /// The first rate of a ramp, requests a second
     #[arg(long, value_name = "RATE", default_value = "100", value_parser = values::rate)]
     from: f64,
-    /// The last rate of a ramp
+    /// The last rate of a ramp, requests a second
     #[arg(long, value_name = "RATE", default_value = "12800", value_parser = values::rate)]
     to: f64,
-    /// How much each rate of a ramp is of the one before
+    /// The factor from one rate of a ramp to the next
     #[arg(long, value_name = "FACTOR", default_value = "2", value_parser = factor)]
     factor: f64,
     /// Find the highest rate at which a percentile is at most this, such as p99=20ms
     #[arg(long, value_name = "PERCENTILE=TIME", value_parser = goal)]
     target: Option<Goal>,
-    /// How long each rate lasts
+    /// Duration of each rate, such as 10s
     #[arg(short, long, value_name = "TIME", default_value = "10s")]
     #[arg(value_parser = values::some_duration)]
     duration: Duration,
-    /// Connections, at most; what finds none free is late
+    /// Most connections in use; a request that finds none free is late
     #[arg(long, value_name = "N", default_value = "128", value_parser = values::count)]
     connections: usize,
     #[command(flatten)]
@@ -98,7 +98,7 @@ impl Goal {
     }
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &RateArgs) -> Result<()> {
     let connector = args.client.connector()?;
     let rates = args.steps()?;
     let targets = args.asking.targets()?;
@@ -137,7 +137,7 @@ pub fn run(args: &Args) -> Result<()> {
     session.end()
 }
 
-impl Args {
+impl RateArgs {
     fn steps(&self) -> Result<Vec<f64>> {
         if !self.rates.is_empty() {
             let mut rates = self.rates.clone();

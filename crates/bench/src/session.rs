@@ -22,10 +22,10 @@ use crate::stop;
 /// Where results go.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Output {
-    /// Save the result, for `cairn bench diff` and programs
+    /// Save the result as JSON, for `cairn bench diff` and programs
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Save the result as a page with plots
+    /// Save the result as a page of HTML with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -92,7 +92,7 @@ impl Session {
         self.report.absent.push(Named { name: name.to_owned(), target: why.to_string() });
     }
 
-    /// What is done now, for those who wait.
+    /// Says what is being done, for people who wait.
     pub fn say(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
@@ -177,7 +177,7 @@ impl Session {
         outcome(&report)
     }
 
-    /// What was found.
+    /// The report of all findings.
     pub fn finish(mut self) -> Report {
         self.bar.finish_and_clear();
         if stop::is_stopped() {
@@ -196,7 +196,7 @@ impl Session {
 pub fn outcome(report: &Report) -> Result<()> {
     match &report.incomplete {
         Some(why) if report.cells.is_empty() => Err(Error::failed(why)),
-        Some(why) => Err(Error::failed(format!("{why}: what was measured until then is kept"))),
+        Some(why) => Err(Error::failed(format!("{why}: the results measured until then are kept"))),
         None => Ok(()),
     }
 }

@@ -72,7 +72,7 @@ impl Default for Histogram {
     }
 }
 
-/// What a histogram says, microseconds.
+/// The statistics of a histogram, microseconds.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Times {
     pub count: u64,

@@ -1,8 +1,8 @@
-//! What command lines say: sizes, times, counts.
+//! Values on command lines: sizes, times, counts.
 
 use std::time::Duration;
 
-/// What `--concurrency` and its like take at most.
+/// The most that `--concurrency` and similar options take.
 pub const COUNT_MAX: usize = 65_536;
 
 /// Splits `12.5ms` into its number and its unit.

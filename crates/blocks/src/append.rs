@@ -8,12 +8,12 @@ use cairn_base::{Error, Owner, Result};
 
 use crate::config::Durability;
 use crate::files::{self, RESERVE};
-use crate::format::hint::{BlockEntry, Entry, Hint};
+use crate::format::hint::{BlockEntry, Hint, HintEntry};
 use crate::format::record::{self, Kind, RecordHeader};
 use crate::format::segment::RECORDS_OFFSET;
 use crate::format::{ALIGN, Key};
-use crate::log::{Done, Log, Outcome, Room, copy_error, finish};
-use crate::shared::Shared;
+use crate::log::{Done, Log, LogRoom, Outcome, copy_error, finish};
+use crate::shared::StoreShared;
 use crate::state::{Segment, position};
 
 const ZEROS: [u8; ALIGN as usize] = [0; ALIGN as usize];
@@ -32,7 +32,7 @@ pub(crate) struct Draft<'a> {
     pub sequence: Option<u64>,
 }
 
-/// What a record is good for: on a full disk, the reserve is for what frees space.
+/// The purpose of a record: on a full disk, the reserve is for records that free space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     Put,
@@ -41,7 +41,7 @@ enum Class {
 }
 
 impl Class {
-    /// What such a record must leave of a reserve.
+    /// The bytes that such a record must leave of a reserve.
     fn spared(self, reserve_bytes: u64) -> u64 {
         if self == Class::Move { reserve_bytes / 8 } else { 0 }
     }
@@ -79,7 +79,7 @@ impl Draft<'_> {
 
 /// Poisons the segment if the writer does not come to its end.
 struct Writing<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<StoreShared>,
     log: &'a Arc<Log>,
     finished: bool,
 }
@@ -87,12 +87,13 @@ struct Writing<'a> {
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            self.shared.poison(self.log, &std::io::Error::other("a writer was interrupted"));
+            self.shared
+                .poison(self.log, &std::io::Error::other("a write to the segment was interrupted"));
         }
     }
 }
 
-impl Shared {
+impl StoreShared {
     /// Writes a block; `done` is called when it is acknowledged or was refused. Blocks.
     /// `over` what there is of it, else it must be new.
     pub(crate) fn put(
@@ -122,7 +123,7 @@ impl Shared {
         let draft = Draft { kind: Kind::Block, key, owner, data, sequence: None };
         let refused = answer.clone();
         let begun = self.append(&draft, |_, offset, sequence| {
-            let entry = Entry::Block(draft.entry(offset, sequence));
+            let entry = HintEntry::Block(draft.entry(offset, sequence));
             (Outcome::Put(entry), Box::new(answer))
         });
         if let Err(error) = begun {
@@ -144,8 +145,8 @@ impl Shared {
     }
 
     /// Reserves space for a record and writes it. An error: there was no space to be had, and
-    /// nothing was written. What comes after goes to the outcome that `make` returns, given
-    /// segment, offset and sequence.
+    /// nothing was written. The result goes to the outcome that `make` returns, given segment,
+    /// offset and sequence.
     pub(crate) fn append(
         self: &Arc<Self>,
         draft: &Draft<'_>,
@@ -181,7 +182,7 @@ impl Shared {
         Ok(())
     }
 
-    fn written(self: &Arc<Self>, room: &Room, footprint: u64) {
+    fn written(self: &Arc<Self>, room: &LogRoom, footprint: u64) {
         let (log, unsynced_bytes) = (&room.log, self.config.unsynced_bytes);
         let end = room.offset + footprint;
         let (tell, acknowledged) = match self.config.durability {
@@ -204,12 +205,12 @@ impl Shared {
         draft: &Draft<'_>,
         footprint: u64,
         make: impl FnOnce(u32, u64, u64) -> (Outcome, Done),
-    ) -> Result<(Room, u64)> {
+    ) -> Result<(LogRoom, u64)> {
         let class = draft.class();
         let mut writer = self.writer.lock();
         loop {
             if writer.closed {
-                return Err(Error::Unavailable("the store of blocks is closed".to_owned()));
+                return Err(Error::Unavailable("the block store is closed".to_owned()));
             }
             if let Some(log) =
                 writer.active.as_ref().filter(|log| fits(log, footprint, class)).cloned()
@@ -218,7 +219,9 @@ impl Shared {
                 let make = |offset| make(log.number, offset, sequence);
                 // Only poison can come between, and the writer is told by a failed reservation.
                 let Some(room) = log.reserve(footprint, make) else {
-                    return Err(Error::Unavailable("a segment failed just now".to_owned()));
+                    return Err(Error::Unavailable(
+                        "a segment failed while a block was written to it".to_owned(),
+                    ));
                 };
                 writer.next_sequence += u64::from(draft.sequence.is_none());
                 return Ok((room, sequence));
@@ -298,7 +301,9 @@ impl Shared {
         let needed = RECORDS_OFFSET + footprint;
         let bytes = self.config.segment_bytes.max(needed).min(left - left / 32) / ALIGN * ALIGN;
         if bytes < needed.max(self.least_bytes()) {
-            return Err(Error::Full(format!("{left} bytes of the disk are left for blocks")));
+            return Err(Error::Full(format!(
+                "{left} bytes are left on the disk for blocks, too few for another segment"
+            )));
         }
         self.create_log(bytes, false)
     }
@@ -316,7 +321,7 @@ impl Shared {
         let (free, bytes) = (self.disk.free_bytes()?, self.config.reserve_bytes);
         if free < bytes {
             return Err(Error::Full(format!(
-                "{free} bytes of the disk are free, {bytes} kept back"
+                "{free} bytes are free on the disk, and {bytes} are reserved"
             )));
         }
         self.writer.lock().reserve_bytes = files::ensure_reserve(&*self.disk, bytes)?;
@@ -327,9 +332,13 @@ impl Shared {
         let number = {
             let mut writer = self.writer.lock();
             let number = writer.next_segment;
-            writer.next_segment = number
-                .checked_add(1)
-                .ok_or_else(|| Error::Full("all segment numbers are used up".to_owned()))?;
+            writer.next_segment = number.checked_add(1).ok_or_else(|| {
+                Error::Full(
+                    "the block store has used all segment numbers: \
+                    move its blocks to a new node or store"
+                        .to_owned(),
+                )
+            })?;
             number
         };
         let (file, salt) = files::create_segment(&*self.disk, &self.config, number, bytes)?;
@@ -364,7 +373,7 @@ impl Shared {
                 segment.log = None;
             }
             for flight in &flights {
-                if let (Outcome::Put(Entry::Block(entry)), Some(_)) =
+                if let (Outcome::Put(HintEntry::Block(entry)), Some(_)) =
                     (&flight.outcome, &flight.done)
                 {
                     state.add_stray(entry.key, log.number);

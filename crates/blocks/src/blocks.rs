@@ -58,7 +58,7 @@ pub trait Blocks: Send + Sync + 'static {
     /// How they are best used.
     fn manner(&self) -> Manner;
 
-    /// What was counted besides what is used.
+    /// Counters, in addition to the usage.
     fn counted(&self) -> Counted;
 }
 
@@ -67,14 +67,15 @@ pub trait Blocks: Send + Sync + 'static {
 pub struct Manner {
     /// For how long a write is tried again, as another block, if it could not be done just now.
     pub patience: Duration,
-    /// What `get` returns is in this machine's memory anyway, or soon: a copy is of no use.
+    /// The bytes that `get` returns are in this machine's memory anyway, or soon: a copy is of no
+    /// use.
     pub is_near: bool,
 }
 
-/// What a store of blocks has counted since this process began.
+/// The counters of a block store since this process began.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
-    /// What was asked of other nodes, where blocks are on others.
+    /// The requests to other nodes, where blocks are on others.
     pub peers: Peers,
     /// How a disk in front of them fares, if there is one.
     pub kept: Option<KeptStats>,
@@ -104,12 +105,12 @@ pub struct Peers {
     /// Requests that one of them has from here at the same time, at most, each over a connection
     /// of its own.
     pub connections: u64,
-    pub nodes: Vec<Peer>,
+    pub nodes: Vec<NodeCounts>,
 }
 
-/// One of them.
+/// The counters of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub struct NodeCounts {
     pub node: NodeId,
     /// From asking for bytes of a block to having them, or to not wanting them any more.
     pub read: Spent,
@@ -129,7 +130,7 @@ pub struct Spent {
     pub time: Duration,
 }
 
-/// What is used of a disk and how it fares.
+/// The usage of a disk, and its health.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     pub blocks: u64,

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What is longer gets memory of its own: as much as a mount is asked for at once, and a page.
+/// Longer runs get memory of their own. This is as much as a mount is asked for at once, and a
+/// page.
 const BUFFER_BYTES: usize = (1 << 20) + (128 << 10);
-/// Who is given no more may keep it, and would keep a whole buffer.
+/// A caller that got fewer bytes may keep them, and would keep a whole buffer.
 const SHORT_BYTES: usize = 256 << 10;
 /// Buffers that wait to be used again.
 const WAITING: usize = 16;

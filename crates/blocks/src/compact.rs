@@ -12,14 +12,14 @@ use cairn_base::{DiskFile, Error, Result};
 use crate::append::Draft;
 use crate::files::{hint_name, segment_name};
 use crate::format::ALIGN;
-use crate::format::hint::{BlockEntry, Entry};
-use crate::format::record::{self, Kind, Place, RecordHeader, Tombstone};
+use crate::format::hint::{BlockEntry, HintEntry};
+use crate::format::record::{self, Kind, RecordHeader, RecordPlace, Tombstone};
 use crate::format::segment::RECORDS_OFFSET;
 use crate::log::Outcome;
 use crate::recover::read_hint;
 use crate::scan;
-use crate::shared::Shared;
-use crate::state::{Segment, State};
+use crate::shared::StoreShared;
+use crate::state::{Segment, StoreState};
 use crate::store::Store;
 
 /// Data read and not yet durable again.
@@ -47,7 +47,7 @@ struct Candidate {
     used_bytes: u64,
 }
 
-/// What must leave a segment before it can go.
+/// The records that must leave a segment before the segment can be deleted.
 #[derive(Default)]
 struct Living {
     blocks: Vec<BlockEntry>,
@@ -82,7 +82,7 @@ impl Store {
                 Err(Error::Full(_)) => report.full = true,
                 Err(error) => return Err(error),
             }
-            // What was freed goes to the reserve first: the next segment may need it.
+            // Freed space goes to the reserve first: the next segment may need it.
             let _ = shared.ensure_reserve();
         }
         if !dry_run && shared.ensure_reserve().is_err() {
@@ -92,7 +92,7 @@ impl Store {
     }
 }
 
-impl Shared {
+impl StoreShared {
     /// Segments worth it, the deadest first.
     fn candidates(&self) -> Vec<Candidate> {
         let short = self.is_short();
@@ -135,7 +135,7 @@ impl Shared {
             report.full = true;
             return Ok(());
         }
-        let place = Place { segment: number, salt, offset: 0 };
+        let place = RecordPlace { segment: number, salt, offset: 0 };
         let mut batch = Vec::new();
         let mut batch_bytes = 0;
         for block in &living.blocks {
@@ -158,14 +158,14 @@ impl Shared {
         number: u32,
         file: &dyn DiskFile,
         salt: u64,
-    ) -> Result<Option<Vec<Entry>>> {
+    ) -> Result<Option<Vec<HintEntry>>> {
         let len = file.len()?;
         if let Some(hint) = read_hint(&*self.disk, number, salt, len) {
             return Ok(Some(hint.entries));
         }
         // Of a poisoned segment nothing counts that was not acknowledged.
         let end = self.state.read().segments.get(&number).map_or(0, |segment| segment.end);
-        let place = Place { segment: number, salt, offset: 0 };
+        let place = RecordPlace { segment: number, salt, offset: 0 };
         let scan = scan::scan(file, place, end.min(len), end)?;
         if scan.damaged {
             tracing::warn!(segment = number, "not compacted: parts of it do not check out");
@@ -174,14 +174,16 @@ impl Shared {
         Ok(Some(scan.entries))
     }
 
-    fn living(&self, number: u32, entries: &[Entry]) -> Living {
+    fn living(&self, number: u32, entries: &[HintEntry]) -> Living {
         let state = self.state.read();
         let mut living = Living::default();
         for entry in entries {
             match entry {
-                Entry::Block(block) if is_at(&state, number, block) => living.blocks.push(*block),
-                Entry::Block(_) => {}
-                Entry::Tombstone(tombstone) => {
+                HintEntry::Block(block) if is_at(&state, number, block) => {
+                    living.blocks.push(*block)
+                }
+                HintEntry::Block(_) => {}
+                HintEntry::Tombstone(tombstone) => {
                     // The tombstone of a record in this very file goes with it.
                     let needed = tombstone.segment != number && state.may_exist(tombstone.segment);
                     living.tombstones.extend(needed.then_some(*tombstone));
@@ -215,7 +217,7 @@ impl Shared {
                 let done = move |result: Result<()>| {
                     let _ = sender.send(result.map(|()| (segment, original, copy)));
                 };
-                (Outcome::Move(vec![Entry::Block(copy)]), Box::new(done))
+                (Outcome::Move(vec![HintEntry::Block(copy)]), Box::new(done))
             });
             if begun.is_err() {
                 break;
@@ -297,7 +299,7 @@ impl Shared {
         Ok(())
     }
 
-    /// See [`State::uncovered`].
+    /// See [`StoreState::uncovered`].
     fn cover(self: &Arc<Self>) -> Result<()> {
         let uncovered = self.state.read().uncovered.clone();
         self.write_tombstones(&uncovered, Outcome::Move)?;
@@ -311,7 +313,7 @@ fn is_worth_it(live_bytes: u64, used_bytes: u64, short: bool) -> bool {
     if short { live_bytes * 4 <= used_bytes * 3 } else { live_bytes * 2 <= used_bytes }
 }
 
-fn is_at(state: &State, number: u32, block: &BlockEntry) -> bool {
+fn is_at(state: &StoreState, number: u32, block: &BlockEntry) -> bool {
     state.index.get(block.key).is_some_and(|(location, _)| {
         (location.segment, location.position) == (number, block.position)
     })
@@ -320,11 +322,11 @@ fn is_at(state: &State, number: u32, block: &BlockEntry) -> bool {
 /// The data of a block, or `None` if they cannot be read or do not check out.
 fn read_block(
     file: &dyn DiskFile,
-    place: Place,
+    place: RecordPlace,
     block: &BlockEntry,
     report: &mut CompactReport,
 ) -> Option<Vec<u8>> {
-    let place = Place { offset: u64::from(block.position) * ALIGN, ..place };
+    let place = RecordPlace { offset: u64::from(block.position) * ALIGN, ..place };
     let mut bytes = vec![0; block.footprint() as usize];
     let good = read_exact_at(file, &mut bytes, place.offset).ok().and_then(|()| {
         let header = RecordHeader::decode_at(&bytes, place)?;

@@ -1,4 +1,4 @@
-//! What is chosen when a store of blocks is opened.
+//! The options of a block store.
 
 use std::sync::Arc;
 
@@ -24,8 +24,9 @@ pub struct Config {
     /// The size of a segment file. A record that does not fit gets a larger one for itself; on a
     /// disk that is nearly full they are smaller.
     pub segment_bytes: u64,
-    /// Kept back so that deletions can be recorded and segments be compacted when the disk is full:
-    /// 7/8 of `segment_bytes`, or only those can be that are deader than a quarter.
+    /// Kept back so that deletions can be recorded and segments be compacted when the disk is full.
+    /// It is 7/8 of `segment_bytes`; with less, only segments with more than a quarter of dead
+    /// bytes could be compacted.
     pub reserve_bytes: u64,
     /// Left free for others on the same disk.
     pub spare_bytes: u64,
@@ -36,7 +37,7 @@ pub struct Config {
     pub syncers: usize,
     /// Where the salts of segments come from.
     pub rng: Arc<dyn Rng>,
-    /// Who does what waits for the disk; without, threads of the operating system.
+    /// The threads for work that waits for the disk; if `None`, threads of the operating system.
     pub threads: Option<Arc<dyn Threads>>,
 }
 

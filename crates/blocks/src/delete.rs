@@ -7,15 +7,15 @@ use cairn_base::{BlockId, GroupId, Owner, Result};
 
 use crate::append::Draft;
 use crate::format::Key;
-use crate::format::hint::Entry;
+use crate::format::hint::HintEntry;
 use crate::format::record::{Kind, TOMBSTONE_BYTES, Tombstone};
 use crate::log::Outcome;
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 
 /// Tombstones in one record.
 const RECORD_TOMBSTONES: usize = BLOCK_BYTES / TOMBSTONE_BYTES;
 
-impl Shared {
+impl StoreShared {
     /// Blocks until the tombstones are on the disk.
     pub(crate) fn delete(self: &Arc<Self>, group: GroupId, blocks: &[BlockId]) -> Result<()> {
         // While compaction points the index elsewhere, no one may say where a block is.
@@ -23,7 +23,7 @@ impl Shared {
         let mut graves = Vec::new();
         {
             let state = self.state.read();
-            // What cannot be read may hold the block too, and may be readable next time.
+            // An unreadable segment may hold the block too, and may be readable next time.
             let damaged = state.segments.iter().filter(|(_, segment)| segment.damaged);
             let dark: Vec<u32> = damaged
                 .map(|(number, _)| *number)
@@ -45,7 +45,7 @@ impl Shared {
     pub(crate) fn bury(
         self: &Arc<Self>,
         graves: &[(Key, u32)],
-        outcome: impl Fn(Vec<Entry>) -> Outcome,
+        outcome: impl Fn(Vec<HintEntry>) -> Outcome,
     ) -> Result<()> {
         let tombstones: Vec<Tombstone> = {
             // One sequence below which all is gone; the records get later ones.
@@ -60,7 +60,7 @@ impl Shared {
     pub(crate) fn write_tombstones(
         self: &Arc<Self>,
         tombstones: &[Tombstone],
-        outcome: impl Fn(Vec<Entry>) -> Outcome,
+        outcome: impl Fn(Vec<HintEntry>) -> Outcome,
     ) -> Result<()> {
         let (sender, receiver) = std::sync::mpsc::channel();
         let mut waiting = 0;
@@ -75,7 +75,7 @@ impl Shared {
                 data: &data,
                 sequence: None,
             };
-            let entries = chunk.iter().copied().map(Entry::Tombstone).collect();
+            let entries = chunk.iter().copied().map(HintEntry::Tombstone).collect();
             let sender = sender.clone();
             begun = self.append(&draft, |_, _, _| {
                 let done = Box::new(move |result| drop(sender.send(result)));

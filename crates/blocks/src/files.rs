@@ -55,7 +55,7 @@ pub(crate) fn create_segment(
     match made {
         Ok(file) => Ok((file, salt)),
         Err(error) => {
-            // What cannot be removed either is empty, and found so at the next start.
+            // A file that cannot be removed either is empty, and found so at the next start.
             let _ = disk.remove(&unfinished);
             let _ = disk.remove(&name);
             Err(error)

@@ -35,26 +35,26 @@ impl Location {
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct IndexEntry {
     counter: u64,
     body: BodyId,
     chunk: u32,
     location: Location,
 }
 
-const _: () = assert!(size_of::<Slot>() == 40);
+const _: () = assert!(size_of::<IndexEntry>() == 40);
 
 /// Group, session, and the lowest counter in the run.
 type RunKey = (GroupId, SessionId, u64);
 
 #[derive(Default)]
 pub(crate) struct Index {
-    runs: BTreeMap<RunKey, Vec<Slot>>,
+    runs: BTreeMap<RunKey, Vec<IndexEntry>>,
     blocks: u64,
     groups: BTreeMap<GroupId, GroupUsage>,
 }
 
-/// What the blocks of a group take.
+/// The space that the blocks of a group take.
 #[derive(Default)]
 struct GroupUsage {
     blocks: u64,
@@ -72,7 +72,7 @@ impl Index {
     }
 
     /// The run in which `key` is, if it is anywhere.
-    fn run(&self, key: Key) -> Option<(&RunKey, &Vec<Slot>)> {
+    fn run(&self, key: Key) -> Option<(&RunKey, &Vec<IndexEntry>)> {
         let (found, run) = self.runs.range(..=run_key(key)).next_back()?;
         ((found.0, found.1) == (key.group, key.block.session)).then_some((found, run))
     }
@@ -104,8 +104,12 @@ impl Index {
     }
 
     fn place(&mut self, key: Key, owner: Owner, location: Location) -> Option<Location> {
-        let slot =
-            Slot { counter: key.block.counter, body: owner.body, chunk: owner.chunk, location };
+        let slot = IndexEntry {
+            counter: key.block.counter,
+            body: owner.body,
+            chunk: owner.chunk,
+            location,
+        };
         let Some(found) = self.run(key).map(|(found, _)| *found) else {
             self.insert_first(key, slot);
             return None;
@@ -132,7 +136,7 @@ impl Index {
     }
 
     /// Inserts a slot that comes before all others of its session.
-    fn insert_first(&mut self, key: Key, slot: Slot) {
+    fn insert_first(&mut self, key: Key, slot: IndexEntry) {
         let next = self.runs.range(run_key(key)..).next().map(|(next, run)| (*next, run.len()));
         let mut run = match next {
             Some((next, len))
@@ -194,7 +198,7 @@ impl Index {
     }
 }
 
-impl Slot {
+impl IndexEntry {
     fn owner(&self) -> Owner {
         Owner { body: self.body, chunk: self.chunk }
     }

@@ -20,7 +20,7 @@ use crate::store::Store;
 
 /// Pieces on their way to the disk; what comes when there are more is not kept.
 const WRITES: usize = 64;
-/// What is given back when it is full: one part of so many.
+/// The number of parts of which one is given back when the cache is full.
 const PARTS: u64 = 8;
 const SEGMENT_BYTES: Range<u64> = 16 << 20..256 << 20;
 
@@ -147,7 +147,7 @@ impl Kept {
         self.store.blocking(|store| store.compact(false).map(drop)).await
     }
 
-    /// What is kept of a piece; what does not check out, or is too short, goes.
+    /// The kept bytes of a piece; a piece that fails its checksum, or is too short, is dropped.
     async fn read(&self, (group, block): Piece, length: u32) -> Option<Bytes> {
         match self.store.get(group, block, 0..length).await {
             Ok(bytes) => Some(bytes),

@@ -1,9 +1,9 @@
 //! Blocks on a local disk: immutable runs of bytes, written once, checksummed, packed one after
 //! another into segment files, found by an index in memory.
 //!
-//! It is not: a file system (blocks have no names but ids), a cache in memory (every read is of the
-//! file and verified; [`KeptBlocks`] keeps on a disk what was read elsewhere), replication (that is
-//! the crate `cluster`), or a thing with timers of its own: who opens a [`Store`] calls
+//! It is not: a file system (blocks have no names but ids); a cache in memory (every read is of the
+//! file and verified; [`KeptBlocks`] keeps on a disk what was read elsewhere); replication (that is
+//! the crate `cluster`). It has no timers of its own: the owner of a [`Store`] calls
 //! [`Store::compact`] and [`Store::scrub`] when it sees fit.
 //!
 //! ```text
@@ -48,7 +48,8 @@ mod kept;
 mod scrub;
 
 pub use blocks::{
-    BlockInfo, BlockPlace, Blocks, Counted, KeptStats, Manner, Peer, Peers, Spent, Usage, Wish,
+    BlockInfo, BlockPlace, Blocks, Counted, KeptStats, Manner, NodeCounts, Peers, Spent, Usage,
+    Wish,
 };
 pub use compact::CompactReport;
 pub use config::{Config, Durability};

@@ -13,21 +13,21 @@ use std::sync::Arc;
 use cairn_base::{DiskFile, Error, Result};
 use parking_lot::Mutex;
 
-use crate::format::hint::Entry;
-use crate::format::record::Place;
+use crate::format::hint::HintEntry;
+use crate::format::record::RecordPlace;
 use crate::format::segment::RECORDS_OFFSET;
 
-/// What becomes true when a record is durable.
+/// The change that takes effect when a record is durable.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    Put(Entry),
-    Delete(Vec<Entry>),
+    Put(HintEntry),
+    Delete(Vec<HintEntry>),
     /// Compaction: what it means is decided by the one who waits for it.
-    Move(Vec<Entry>),
+    Move(Vec<HintEntry>),
 }
 
 impl Outcome {
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[HintEntry] {
         match self {
             Outcome::Put(entry) => std::slice::from_ref(entry),
             Outcome::Delete(entries) | Outcome::Move(entries) => entries,
@@ -75,7 +75,7 @@ struct LogState {
     end: u64,
     flights: VecDeque<Flight>,
     /// Of durable records.
-    entries: Vec<Entry>,
+    entries: Vec<HintEntry>,
     /// The syncer has been told of it.
     queued: bool,
     closed: bool,
@@ -95,14 +95,14 @@ impl LogState {
     }
 }
 
-/// What a writer may write where.
-pub(crate) struct Room {
+/// The room that a writer has reserved.
+pub(crate) struct LogRoom {
     pub log: Arc<Log>,
     pub offset: u64,
     pub synced: u64,
 }
 
-/// What the syncer shall do next about a log.
+/// The next step of the syncer for a log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Nothing,
@@ -133,8 +133,8 @@ impl Log {
         Log { number, salt, file, sync_files, limit, reserved, state: Mutex::new(state) }
     }
 
-    pub(crate) fn place(&self, offset: u64) -> Place {
-        Place { segment: self.number, salt: self.salt, offset }
+    pub(crate) fn place(&self, offset: u64) -> RecordPlace {
+        RecordPlace { segment: self.number, salt: self.salt, offset }
     }
 
     /// Bytes that can still be reserved.
@@ -148,7 +148,7 @@ impl Log {
         self: &Arc<Log>,
         footprint: u64,
         make: impl FnOnce(u64) -> (Outcome, Done),
-    ) -> Option<Room> {
+    ) -> Option<LogRoom> {
         let mut state = self.state.lock();
         if state.closed || state.end + footprint > self.limit {
             return None;
@@ -158,7 +158,7 @@ impl Log {
         state.end += footprint;
         let flight = Flight { end: state.end, written: false, outcome, done: Some(done) };
         state.flights.push_back(flight);
-        Some(Room { log: Arc::clone(self), offset, synced: state.synced })
+        Some(LogRoom { log: Arc::clone(self), offset, synced: state.synced })
     }
 
     /// The record that ends at `end` is written. Says whether the syncer must be told.
@@ -203,7 +203,7 @@ impl Log {
         self.state.lock().closed
     }
 
-    /// What is due, and up to where it is written.
+    /// The step that is due, and up to where bytes are written.
     pub(crate) fn begin_sync(&self) -> (Next, u64) {
         let mut state = self.state.lock();
         state.queued = false;
@@ -254,7 +254,7 @@ impl Log {
     }
 
     /// The entries of all durable records, for the hint.
-    pub(crate) fn take_entries(&self) -> Vec<Entry> {
+    pub(crate) fn take_entries(&self) -> Vec<HintEntry> {
         std::mem::take(&mut self.state.lock().entries)
     }
 }

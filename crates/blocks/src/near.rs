@@ -1,8 +1,8 @@
 //! Blocks of a store that another process of this machine has open, read from its files.
 //!
 //! That process says where a block lies; whether its files may be read is for the operating system
-//! to say. What is read is verified against its record as ever, so a place that does not hold any
-//! more (the record was moved since) is an error, and never other bytes.
+//! to say. The bytes that are read are verified against their record as ever. So a place that is no
+//! longer right (the record was moved since) is an error, and never other bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::blocks::BlockPlace;
 use crate::buffers::Buffers;
 use crate::files::segment_name;
 use crate::format::Key;
-use crate::format::record::Place;
+use crate::format::record::RecordPlace;
 use crate::read::Found;
 
 /// Where a block lies that was found.
 pub(crate) fn place_of(found: &Found) -> BlockPlace {
-    let Found { place: Place { segment, salt, offset }, owner, length, .. } = *found;
+    let Found { place: RecordPlace { segment, salt, offset }, owner, length, .. } = *found;
     BlockPlace { segment, salt, offset, owner, length }
 }
 
@@ -38,7 +38,7 @@ impl NearBlocks {
     /// Bytes `range` of a block, verified. Blocks.
     ///
     /// # Errors
-    /// Whoever has the store open is then to be asked: the block may be elsewhere by now.
+    /// The process that has the store open must then be asked: the block may be elsewhere by now.
     pub fn read(
         &self,
         (group, block): (GroupId, BlockId),
@@ -77,5 +77,11 @@ impl NearBlocks {
 
 fn found(file: &Arc<dyn DiskFile>, key: Key, place: BlockPlace) -> Found {
     let BlockPlace { segment, salt, offset, owner, length } = place;
-    Found { file: Arc::clone(file), place: Place { segment, salt, offset }, key, owner, length }
+    Found {
+        file: Arc::clone(file),
+        place: RecordPlace { segment, salt, offset },
+        key,
+        owner,
+        length,
+    }
 }

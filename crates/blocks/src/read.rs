@@ -12,9 +12,9 @@ use cairn_base::{DiskFile, Error, Owner, Result};
 
 use crate::buffers::{Buffer, Buffers};
 use crate::format::Key;
-use crate::format::record::{self, HEADER_BYTES, Kind, Place, RecordHeader};
+use crate::format::record::{self, HEADER_BYTES, Kind, RecordHeader, RecordPlace};
 use crate::index::Location;
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 
 /// If the wanted data begin so near to the record's header, one read gets both.
 const NEAR_BYTES: u64 = 64 << 10;
@@ -25,20 +25,20 @@ pub(crate) type ReadAt<'a> = &'a dyn Fn(&mut [u8], u64) -> std::io::Result<bool>
 /// A record as the index knows it.
 pub(crate) struct Found {
     pub file: Arc<dyn DiskFile>,
-    pub place: Place,
+    pub place: RecordPlace,
     pub key: Key,
     pub owner: Owner,
     pub length: u32,
 }
 
-impl Shared {
+impl StoreShared {
     pub(crate) fn find(&self, key: Key) -> Result<Found> {
         let state = self.state.read();
         let missing = || Error::NotFound(format!("block {} of group {}", key.block, key.group));
         let (location, owner) = state.index.get(key).ok_or_else(missing)?;
         let Location { segment, length, .. } = location;
         let (file, salt) = state.file(segment).ok_or_else(missing)?;
-        let place = Place { segment, salt, offset: location.offset() };
+        let place = RecordPlace { segment, salt, offset: location.offset() };
         Ok(Found { file, place, key, owner, length })
     }
 
@@ -78,7 +78,7 @@ impl Found {
         read: ReadAt<'_>,
         buffers: Option<&Buffers>,
     ) -> Result<Bytes> {
-        let waits = || Error::Unavailable(format!("block {}", self.key.block));
+        let waits = || Error::Unavailable(format!("block {} waits for its disk", self.key.block));
         self.read(range, read, buffers)?.ok_or_else(waits)
     }
 
@@ -140,15 +140,16 @@ impl Found {
 
     fn check_head(&self, head: &[u8]) -> Result<()> {
         let header = RecordHeader::decode_at(head, self.place);
-        let header = header.ok_or_else(|| self.corrupt("bad bytes", "its record header"))?;
+        let header = header
+            .ok_or_else(|| self.corrupt("bytes that are no header", "the record's header"))?;
         let ours = header.kind == Kind::Block
             && (header.key, header.owner, header.length) == (self.key, self.owner, self.length);
         if !ours {
             let got = format!("the header of block {}", header.key.block);
-            return Err(self.corrupt(&got, "its own"));
+            return Err(self.corrupt(&got, "the header of this block"));
         }
         if crc32c(&head[HEADER_BYTES..]) != header.table_crc {
-            return Err(self.corrupt("a bad checksum table", "that of the record"));
+            return Err(self.corrupt("a damaged checksum table", "that of the record"));
         }
         Ok(())
     }
@@ -157,7 +158,7 @@ impl Found {
         if record::verify(table, first as usize, data) || is_planted(Bug::ChecksumUnchecked) {
             return Ok(());
         }
-        Err(self.corrupt("data with another crc32c", "that in the table"))
+        Err(self.corrupt("data with another CRC-32C", "the CRC-32C in the checksum table"))
     }
 
     fn corrupt(&self, got: &str, expected: &str) -> Error {

@@ -11,14 +11,14 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::config::Config;
 use crate::files::{self, RESERVE, UNFINISHED, hint_name, number_of, segment_name};
 use crate::format::Key;
-use crate::format::hint::{BlockEntry, Entry, Hint};
-use crate::format::record::{HEADER_BYTES, Place, RecordHeader, Tombstone};
+use crate::format::hint::{BlockEntry, Hint, HintEntry};
+use crate::format::record::{HEADER_BYTES, RecordHeader, RecordPlace, Tombstone};
 use crate::format::segment::{self, HEADER_OFFSETS, SegmentHeader};
 use crate::scan::{self, Scan};
-use crate::shared::{Shared, Writer};
-use crate::state::{Segment, State};
+use crate::shared::{StoreShared, Writer};
+use crate::state::{Segment, StoreState};
 
-/// What opening a store found.
+/// The findings of opening a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenReport {
     pub segments: u64,
@@ -35,9 +35,9 @@ pub struct OpenReport {
 struct Opening {
     disk: Arc<dyn Disk>,
     config: Config,
-    state: State,
+    state: StoreState,
     /// Entries of segments that were scanned; those of others are in their hints.
-    scanned: HashMap<u32, Vec<Entry>>,
+    scanned: HashMap<u32, Vec<HintEntry>>,
     report: OpenReport,
     next_sequence: u64,
     /// For each block, the highest sequence of its tombstones.
@@ -46,18 +46,21 @@ struct Opening {
     graves: HashSet<(Key, u32)>,
 }
 
-pub(crate) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<(Shared, OpenReport)> {
+pub(crate) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<(StoreShared, OpenReport)> {
     let names = disk.list()?;
     let highest = names.iter().filter_map(|name| number_of(name)).max();
     let next_segment = match highest {
-        Some(u32::MAX) => return Err(Error::Full("all segment numbers are used up".to_owned())),
+        Some(u32::MAX) => return Err(Error::Full(
+            "the block store has used all segment numbers: move its blocks to a new node or store"
+                .to_owned(),
+        )),
         Some(highest) => highest + 1,
         None => 1,
     };
     let mut opening = Opening {
         disk,
         config,
-        state: State::default(),
+        state: StoreState::default(),
         scanned: HashMap::new(),
         report: OpenReport::default(),
         next_sequence: 1,
@@ -154,7 +157,7 @@ impl Opening {
 
     /// Reads a segment without a hint and leaves one. `false`: it was empty and is removed.
     fn scan(&mut self, number: u32, segment: &mut Segment, len: u64) -> Result<bool> {
-        let place = Place { segment: number, salt: segment.salt, offset: 0 };
+        let place = RecordPlace { segment: number, salt: segment.salt, offset: 0 };
         let Scan { entries, end, used_end, damaged, torn } =
             scan::scan(&*segment.file, place, len, 0)?;
         self.report.scanned_segments += 1;
@@ -182,11 +185,11 @@ impl Opening {
         Ok(true)
     }
 
-    fn note(&mut self, entries: &[Entry]) {
+    fn note(&mut self, entries: &[HintEntry]) {
         for entry in entries {
             let sequence = match entry {
-                Entry::Block(block) => block.sequence,
-                Entry::Tombstone(Tombstone { key, segment, sequence }) => {
+                HintEntry::Block(block) => block.sequence,
+                HintEntry::Tombstone(Tombstone { key, segment, sequence }) => {
                     let highest = self.dead.entry(*key).or_default();
                     *highest = (*highest).max(*sequence);
                     self.graves.insert((*key, *segment));
@@ -201,7 +204,7 @@ impl Opening {
         let numbers: Vec<u32> = self.state.segments.keys().copied().collect();
         for number in numbers {
             for entry in self.entries(number)? {
-                if let Entry::Block(block) = entry {
+                if let HintEntry::Block(block) = entry {
                     self.add(number, &block);
                 }
             }
@@ -209,7 +212,7 @@ impl Opening {
         Ok(())
     }
 
-    fn entries(&mut self, number: u32) -> Result<Vec<Entry>> {
+    fn entries(&mut self, number: u32) -> Result<Vec<HintEntry>> {
         if let Some(entries) = self.scanned.remove(&number) {
             return Ok(entries);
         }
@@ -249,11 +252,11 @@ impl Opening {
         let (file, salt) = self.state.file(segment)?;
         let mut bytes = [0; HEADER_BYTES];
         read_exact_at(&*file, &mut bytes, offset).ok()?;
-        let header = RecordHeader::decode_at(&bytes, Place { segment, salt, offset })?;
+        let header = RecordHeader::decode_at(&bytes, RecordPlace { segment, salt, offset })?;
         Some(header.sequence)
     }
 
-    fn finish(self, next_segment: u32, has_reserve: bool) -> Result<(Shared, OpenReport)> {
+    fn finish(self, next_segment: u32, has_reserve: bool) -> Result<(StoreShared, OpenReport)> {
         let mut report = self.report;
         report.blocks = self.state.index.len();
         report.segments = self.state.segments.len() as u64;
@@ -269,7 +272,7 @@ impl Opening {
             reserve_bytes,
             pending: HashSet::new(),
         };
-        let shared = Shared {
+        let shared = StoreShared {
             disk: self.disk,
             config: self.config,
             state: RwLock::new(self.state),

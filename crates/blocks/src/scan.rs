@@ -4,18 +4,18 @@ use cairn_base::checksum::crc32c;
 use cairn_base::{DiskFile, Result};
 
 use crate::format::ALIGN;
-use crate::format::hint::{BlockEntry, Entry};
-use crate::format::record::{self, HEADER_BYTES, Kind, Place, RecordHeader, Tombstone};
+use crate::format::hint::{BlockEntry, HintEntry};
+use crate::format::record::{self, HEADER_BYTES, Kind, RecordHeader, RecordPlace, Tombstone};
 use crate::format::segment::RECORDS_OFFSET;
 
 const WINDOW_BYTES: u64 = 128 << 10;
 /// After a failed read, the pieces that are tried one by one.
 const PIECE_BYTES: usize = 4096;
 
-/// What a segment holds.
+/// The contents of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    pub entries: Vec<Entry>,
+    pub entries: Vec<HintEntry>,
     /// The offset after the last good record.
     pub end: u64,
     /// Up to here there are bytes other than zero.
@@ -26,11 +26,11 @@ pub(crate) struct Scan {
     pub torn: u64,
 }
 
-/// Reads the segment. What was written last may be in the page cache only and is synced, so that
-/// all in `entries` is durable. What is below `known_durable` is so already.
+/// Reads the segment. The last bytes may be in the page cache only and are synced, so that all in
+/// `entries` is durable. Bytes below `known_durable` are durable already.
 pub(crate) fn scan(
     file: &dyn DiskFile,
-    place: Place,
+    place: RecordPlace,
     len: u64,
     known_durable: u64,
 ) -> Result<Scan> {
@@ -58,14 +58,14 @@ pub(crate) fn scan(
         scan.end = end;
     }
     if unsynced {
-        // Not written again: what was acknowledged is never overwritten, not even by itself.
+        // Not written again: acknowledged bytes are never overwritten, not even with the same bytes.
         file.sync_data()?;
     }
     Ok(scan)
 }
 
-fn entry(header: &RecordHeader) -> Entry {
-    Entry::Block(BlockEntry {
+fn entry(header: &RecordHeader) -> HintEntry {
+    HintEntry::Block(BlockEntry {
         key: header.key,
         owner: header.owner,
         position: crate::state::position(header.place.offset),
@@ -94,7 +94,7 @@ fn read_record(
         (Kind::Block, Some(_)) => scan.entries.push(entry(header)),
         (Kind::Tombstones, Some(data)) => {
             let all = Tombstone::decode_all(data).unwrap_or_default();
-            scan.entries.extend(all.into_iter().map(Entry::Tombstone));
+            scan.entries.extend(all.into_iter().map(HintEntry::Tombstone));
         }
         (_, None) if acknowledged => {
             scan.damaged = true;
@@ -129,15 +129,15 @@ struct Headers {
 }
 
 impl Headers {
-    fn read(file: &dyn DiskFile, place: Place, len: u64) -> Headers {
+    fn read(file: &dyn DiskFile, place: RecordPlace, len: u64) -> Headers {
         let mut found =
             Headers { headers: Vec::new(), gaps: Vec::new(), used_end: 0, unread: false };
-        let mut window = Window { file, len, bytes: Vec::new(), start: 0, unread: false };
+        let mut window = ScanWindow { file, len, bytes: Vec::new(), start: 0, unread: false };
         let mut offset = RECORDS_OFFSET;
         let mut gap = None;
         while offset < len {
             let bytes = window.at(offset);
-            let header = RecordHeader::decode_at(bytes, Place { offset, ..place });
+            let header = RecordHeader::decode_at(bytes, RecordPlace { offset, ..place });
             match header.filter(|header| offset + header.footprint() <= len) {
                 Some(header) => {
                     found.gaps.extend(gap.take());
@@ -160,7 +160,7 @@ impl Headers {
 }
 
 /// A part of a file in memory.
-struct Window<'a> {
+struct ScanWindow<'a> {
     file: &'a dyn DiskFile,
     len: u64,
     bytes: Vec<u8>,
@@ -168,7 +168,7 @@ struct Window<'a> {
     unread: bool,
 }
 
-impl Window<'_> {
+impl ScanWindow<'_> {
     /// The bytes from `offset` on: a sector at least, but for the end of the file.
     fn at(&mut self, offset: u64) -> &[u8] {
         let end = self.start + self.bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! What the parts of a store share.
+//! The state that the parts of a store share.
 
 #![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
 
@@ -13,13 +13,13 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::config::Config;
 use crate::format::Key;
 use crate::log::Log;
-use crate::state::State;
+use crate::state::StoreState;
 
 /// Lock order: `moving`, `writer`, `state`, a log's own.
-pub(crate) struct Shared {
+pub(crate) struct StoreShared {
     pub disk: Arc<dyn Disk>,
     pub config: Config,
-    pub state: RwLock<State>,
+    pub state: RwLock<StoreState>,
     pub writer: Mutex<Writer>,
     /// Something about `writer` changed.
     pub changed: Condvar,
@@ -45,14 +45,14 @@ pub(crate) struct Writer {
     pub pending: HashSet<Key>,
 }
 
-/// Who syncs.
+/// The task or thread that syncs.
 pub(crate) enum Syncer {
     Threads(Sender<Arc<Log>>),
-    /// Whoever has a turn.
+    /// Any writer that has a turn.
     Turns(Mutex<VecDeque<Arc<Log>>>),
 }
 
-impl Shared {
+impl StoreShared {
     /// Does what blocks where that is allowed.
     pub(crate) fn run(&self, work: impl FnOnce() + Send + 'static) {
         match &self.config.threads {

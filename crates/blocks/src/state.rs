@@ -1,11 +1,11 @@
-//! What the store knows of its segments and blocks, behind one lock.
+//! The store's segments and blocks, behind one lock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use cairn_base::DiskFile;
 
-use crate::format::hint::{BlockEntry, Entry};
+use crate::format::hint::{BlockEntry, HintEntry};
 use crate::format::record::Tombstone;
 use crate::format::{ALIGN, Key};
 use crate::index::{Index, Location};
@@ -33,7 +33,7 @@ impl Segment {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct StoreState {
     pub index: Index,
     pub segments: BTreeMap<u32, Segment>,
     /// Segments that hold, or may hold, a record of a block besides that in the index: a failed
@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub uncovered: Vec<Tombstone>,
 }
 
-impl State {
+impl StoreState {
     pub(crate) fn add_stray(&mut self, key: Key, segment: u32) {
         let strays = self.strays.entry(key).or_default();
         if !strays.contains(&segment) {
@@ -93,8 +93,8 @@ impl State {
     /// A record in `segment` is durable.
     pub(crate) fn settle(&mut self, segment: u32, outcome: &Outcome) {
         match outcome {
-            Outcome::Put(Entry::Block(entry)) => {
-                // One that it takes the place of needs a tombstone, too, when the block goes.
+            Outcome::Put(HintEntry::Block(entry)) => {
+                // A record that it replaces needs a tombstone, too, when the block is deleted.
                 let former = self.index.get(entry.key).map(|(location, _)| location.segment);
                 if let Some(former) = former.filter(|former| *former != segment) {
                     self.add_stray(entry.key, former);
@@ -102,12 +102,12 @@ impl State {
                 self.point(segment, entry);
             }
             Outcome::Delete(entries) => entries.iter().for_each(|entry| self.bury(entry)),
-            Outcome::Put(Entry::Tombstone(_)) | Outcome::Move(_) => {}
+            Outcome::Put(HintEntry::Tombstone(_)) | Outcome::Move(_) => {}
         }
     }
 
-    fn bury(&mut self, entry: &Entry) {
-        let Entry::Tombstone(Tombstone { key, segment, .. }) = entry else { return };
+    fn bury(&mut self, entry: &HintEntry) {
+        let HintEntry::Tombstone(Tombstone { key, segment, .. }) = entry else { return };
         if self.index.get(*key).is_some_and(|(location, _)| location.segment == *segment) {
             self.forget(*key);
         }

@@ -15,7 +15,7 @@ use crate::index::Location;
 use crate::log::Log;
 use crate::near::place_of;
 use crate::recover::OpenReport;
-use crate::shared::Shared;
+use crate::shared::StoreShared;
 
 /// A read up to this long is tried on the caller's thread first, bytes. Copying and verifying so
 /// much takes as long as handing it to another thread.
@@ -25,7 +25,7 @@ const INLINE_READ_BYTES: usize = 128 << 10;
 /// what is said to block.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<StoreShared>,
     report: OpenReport,
 }
 
@@ -42,7 +42,7 @@ impl Store {
         u128::from_be_bytes(self.shared.config.disk)
     }
 
-    /// What opening it found.
+    /// The findings of opening it.
     pub fn open_report(&self) -> OpenReport {
         self.report
     }
@@ -66,7 +66,9 @@ impl Store {
         }
         let failed = shared.state.read().segments.values().any(|segment| segment.poisoned);
         if failed && shared.config.durability == Durability::Async {
-            return Err(Error::Unavailable("a segment failed: not all is durable".to_owned()));
+            return Err(Error::Unavailable(
+                "a segment failed: some blocks written to it are not durable".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -127,7 +129,8 @@ impl Store {
         });
         // An error means that it ended early, which the other one says, too.
         let _ = stage::time(Stage::Write, is_written).await;
-        let ended = || Error::Unavailable("a writer ended early".to_owned());
+        let ended =
+            || Error::Unavailable("the thread that writes a segment ended: see the log".to_owned());
         stage::time(Stage::Sync, receiver).await.unwrap_or_else(|_| Err(ended()))
     }
 
@@ -139,7 +142,11 @@ impl Store {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let store = self.clone();
         self.shared.run(move || drop(sender.send(work(&store))));
-        let ended = || Error::Unavailable("a task ended early".to_owned());
+        let ended = || {
+            Error::Unavailable(
+                "a task of the block store ended without a result: see the log".to_owned(),
+            )
+        };
         receiver.await.unwrap_or_else(|_| Err(ended()))
     }
 
@@ -153,7 +160,7 @@ impl Store {
         self.shared.state.read().index.groups().collect()
     }
 
-    /// What the index knows of one block.
+    /// The entry of one block in the index.
     pub fn stat(&self, group: GroupId, block: BlockId) -> Result<BlockInfo> {
         let state = self.shared.state.read();
         let found = state.index.get(Key { group, block });

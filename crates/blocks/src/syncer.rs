@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use crate::files;
 use crate::format::hint::Hint;
 use crate::log::{Log, Next, finish};
-use crate::shared::{Shared, Syncer};
+use crate::shared::{StoreShared, Syncer};
 
-impl Shared {
+impl StoreShared {
     /// Has the syncer look at a log.
     pub(crate) fn tell(self: &Arc<Self>, log: &Arc<Log>) {
         let syncer = self.syncer.get_or_init(|| match &self.config.threads {
@@ -99,7 +99,7 @@ impl Shared {
     }
 }
 
-fn spawn(shared: &Weak<Shared>, syncers: usize) -> Sender<Arc<Log>> {
+fn spawn(shared: &Weak<StoreShared>, syncers: usize) -> Sender<Arc<Log>> {
     let (sender, receiver) = channel();
     let receiver = Arc::new(Mutex::new(receiver));
     for syncer in 0..syncers.max(1) {
@@ -112,7 +112,7 @@ fn spawn(shared: &Weak<Shared>, syncers: usize) -> Sender<Arc<Log>> {
     sender
 }
 
-fn run(shared: &Weak<Shared>, receiver: &Mutex<Receiver<Arc<Log>>>, syncer: usize) {
+fn run(shared: &Weak<StoreShared>, receiver: &Mutex<Receiver<Arc<Log>>>, syncer: usize) {
     loop {
         let received = receiver.lock().recv();
         let (Ok(log), Some(shared)) = (received, shared.upgrade()) else { return };

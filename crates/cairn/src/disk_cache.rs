@@ -13,11 +13,10 @@ use crate::failure::{Failure, Result};
 
 #[derive(clap::Args)]
 pub struct DiskCacheArgs {
-    /// Keep blocks that are read on a local disk, too, in DIR/cairn-blocks: they are there after a
-    /// restart
+    /// Keep blocks that were read in DIR/cairn-blocks on a local disk, also over restarts
     #[arg(long, value_name = "DIR")]
     disk_cache: Option<PathBuf>,
-    /// What that may take, MiB
+    /// The most that the disk cache may take, MiB
     #[arg(long, value_name = "N", default_value_t = 10 << 10, requires = "disk_cache")]
     #[arg(value_parser = clap::value_parser!(u64).range(256..1 << 32))]
     disk_cache_mib: u64,

@@ -17,13 +17,13 @@ use crate::output;
 
 /// Find out what slows a running store
 ///
-/// Looks at servers and at this machine for a while, and prints what costs time, the most costly
-/// first, with evidence and what to do; and what holds the rest back. Run it while the store is as
-/// slow as you wonder about: it measures nothing by itself.
+/// Looks at servers and at this machine for a while. Prints the findings that cost time, the most
+/// costly first, with evidence and remedy, and then the limit of the rest. Run it while the store
+/// is as slow as you wonder about: it measures nothing on its own.
 ///
-/// Servers are asked for /metrics: they answer root, and requests from their own machine. What the
-/// kernel knows (quotas, threads, disks, losses) is looked at on this machine only: run it where
-/// the server is. Costs are estimates of the share of time or throughput.
+/// Servers are asked for /metrics: they answer root, and requests from their own machine. Facts of
+/// the kernel (quotas, threads, disks, losses) are collected on this machine only: run it where the
+/// server is. Costs are estimates of the share of time or throughput.
 #[derive(clap::Args)]
 #[command(after_help = "Environment:
   CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN, of root: for servers on other machines
@@ -35,23 +35,23 @@ Examples:
   cairn doctor http://10.0.0.5:8080 http://10.0.0.6:8080 --seconds 30
   cairn doctor /mnt/cairn http://127.0.0.1:8080
   cairn doctor /srv/cairn-gateway --json | jq '.findings[0]'")]
-pub struct Args {
-    /// URLs of HTTP doors, or directories: of a node of a cluster, for all of its gateways, of a
-    /// server on this machine, or of a mount [default: http://127.0.0.1:8080]
+pub struct DoctorArgs {
+    /// URLs of HTTP doors, or directories: of a node (for all gateways of its cluster), of a server
+    /// on this machine, or of a mount [default: http://127.0.0.1:8080]
     #[arg(value_name = "URL-OR-DIR")]
     targets: Vec<String>,
-    /// For how long
+    /// Seconds to observe
     #[arg(long, value_name = "N", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Print it as JSON
+    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     connection: Connection,
 }
 
-/// What is looked at.
+/// The target of the examination.
 struct Patient {
     servers: Vec<(String, Server)>,
     mounts: Vec<PathBuf>,
@@ -61,7 +61,7 @@ struct Patient {
     begun: Instant,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let patient = Patient::find(args)?;
     let before = patient.look();
     std::thread::sleep(Duration::from_secs(args.seconds));
@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Patient {
-    fn find(args: &Args) -> Result<Patient> {
+    fn find(args: &DoctorArgs) -> Result<Patient> {
         let mut urls: Vec<Option<String>> = Vec::new();
         let (mut node, mut mounts) = (None, Vec::new());
         for target in &args.targets {

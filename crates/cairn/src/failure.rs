@@ -22,7 +22,7 @@ impl Failure {
         Failure { text: text.into(), code, is_not_found: false, is_passing: false, kind: None }
     }
 
-    /// What the command is about does not exist.
+    /// The thing that the command is about does not exist.
     pub fn not_found(text: impl Into<String>) -> Failure {
         Failure { is_not_found: true, ..Failure::new(text) }
     }
@@ -36,7 +36,7 @@ impl Failure {
         self.is_passing
     }
 
-    /// What a file should be called is no name of a file.
+    /// The wanted name of a file cannot be the name of a file.
     pub fn of_a_name(text: impl Into<String>) -> Failure {
         Failure { kind: Some(io::ErrorKind::InvalidFilename), ..Failure::new(text) }
     }
@@ -83,7 +83,7 @@ impl Failure {
         Failure { text: format!("{}: {remedy}", self.text), ..self }
     }
 
-    /// What the process exits with; 0 if there is nothing to say.
+    /// The exit code of the process; 0 if there is nothing to say.
     pub fn code(&self) -> u8 {
         self.code
     }
@@ -103,7 +103,7 @@ impl From<cairn_base::Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Who reads our output may stop whenever it likes (`cairn ls | head`): that is no failure.
+    /// The reader of our output may stop at any time (`cairn ls | head`): that is no failure.
     fn from(error: io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::with_code(String::new(), 0),

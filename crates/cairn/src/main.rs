@@ -1,8 +1,9 @@
 //! The `cairn` binary: a server of a store, and tools for it.
 //!
-//! It is not: a place for anything a library could do. Every command is a file; what they share is
-//! here (`failure`, `output`), in `dir` (the data directory), in `metadata` (where those are), in
-//! `offline` (a store opened without a server) or in `connection` (a server spoken to over HTTP).
+//! It is not: a place for anything a library could do. Every command is a file. Shared parts are
+//! here (`failure`, `output`), in `dir` (the data directory) or in `metadata` (the place of the
+//! metadata). Others are in `offline` (a store opened without a server) or in `connection` (a
+//! server spoken to over HTTP).
 //!
 //! ```text
 //!   cairn server DIR ──► server/: dir ─► engine, blocks ─► Master ─► Fs ─► doors

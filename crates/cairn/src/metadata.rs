@@ -13,12 +13,12 @@ use crate::failure::{Failure, Result};
 
 #[derive(clap::Args)]
 pub struct MetaArgs {
-    /// The PostgreSQL database that keeps the metadata, if DIR does not:
+    /// Keep the metadata in this PostgreSQL database instead of DIR:
     /// postgres://user:password@host/database?sslmode=verify-full&sslrootcert=ca.pem
     #[arg(long, value_name = "URL", env = "CAIRN_META", hide_env_values = true)]
     #[arg(value_parser = secret)]
     meta: Option<Secret<String>>,
-    /// The schema in that database
+    /// Schema of the metadata in that database
     #[arg(long, value_name = "NAME", default_value = "cairn")]
     meta_schema: String,
 }
@@ -46,7 +46,7 @@ pub struct Metadata {
     pub engine: Arc<dyn Engine>,
     /// The same, if it is in the directory.
     pub embedded: Option<Arc<Embedded>>,
-    /// What suits the engine.
+    /// The master's options that suit the engine.
     pub config: master::Config,
     /// For messages.
     pub shown: String,
@@ -92,7 +92,7 @@ impl Metadata {
         match dump::contents(&*self.engine)? {
             Contents::Nothing => Ok(false),
             Contents::Store(cluster) if cluster == dir.format.cluster_number() => Ok(true),
-            Contents::Store(_) => Err(self.foreign("is the metadata of another store")),
+            Contents::Store(_) => Err(self.foreign("holds the metadata of another store")),
             Contents::Part => Err(self.unfinished()),
         }
     }
@@ -104,7 +104,7 @@ impl Metadata {
             None => "drop that schema",
         };
         let shown = &self.shown;
-        let text = "holds a part of a dump, of which the load did not end";
+        let text = "holds a part of a dump: a load was interrupted";
         Failure::new(format!("{shown}: {text}: {remedy} and load it again (cairn meta load)"))
     }
 
@@ -114,7 +114,7 @@ impl Metadata {
             Some(_) => "move that directory away",
             None => "name another schema (--meta-schema)",
         };
-        let text = "is the metadata of a store already";
+        let text = "holds the metadata of a store already";
         Failure::new(format!("{}: {text}: {remedy} and load again", self.shown))
     }
 

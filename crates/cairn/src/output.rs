@@ -1,4 +1,4 @@
-//! What commands print: lines and columns on stdout, progress on stderr if that is a terminal.
+//! The output of commands: lines and columns on stdout, progress on stderr if that is a terminal.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};

@@ -20,7 +20,9 @@ use cairn_meta::ops::lookup::Lookup;
 use cairn_meta::ops::mkdir::Mkdir;
 use cairn_meta::rows::BucketKind;
 use cairn_meta::session::client::{Client, Config};
-use cairn_meta::session::{Attach, Attached, Dialer, Link, Method, Read, ReadReply, Reply};
+use cairn_meta::session::{
+    Attach, Attached, Dialer, MasterLink, Read, ReadReply, Reply, SessionMethod,
+};
 use cairn_meta::{WireVerb, wire};
 
 const DIRECTORIES: u64 = 1000;
@@ -63,15 +65,20 @@ async fn main() {
 }
 
 /// A session that lasts as long as one measurement: it is never renewed.
-async fn attach(link: &dyn Link) -> SessionId {
+async fn attach(link: &dyn MasterLink) -> SessionId {
     let session = SessionId(RealRng.next_u64());
     let message = wire::encode(&Attach { session }).unwrap();
-    let answer = link.call(Method::Attach, message).await.unwrap();
+    let answer = link.call(SessionMethod::Attach, message).await.unwrap();
     assert!(matches!(wire::decode::<Reply<Attached>>(&answer), Ok(Reply::Done(_))));
     session
 }
 
-async fn lookups(link: &Arc<dyn Link>, in_flight: usize, length: Duration, parent: Ino) -> f64 {
+async fn lookups(
+    link: &Arc<dyn MasterLink>,
+    in_flight: usize,
+    length: Duration,
+    parent: Ino,
+) -> f64 {
     let verb = Lookup { parent, name: b"directory-7".to_vec() };
     let read = Read {
         session: attach(&**link).await,
@@ -84,7 +91,7 @@ async fn lookups(link: &Arc<dyn Link>, in_flight: usize, length: Duration, paren
     rate(in_flight, length, || {
         let (link, message) = (Arc::clone(link), message.clone());
         async move {
-            let answer = link.call(Method::Read, message).await.unwrap();
+            let answer = link.call(SessionMethod::Read, message).await.unwrap();
             let reply = wire::decode::<Reply<ReadReply>>(&answer).unwrap();
             assert!(matches!(reply, Reply::Done(ReadReply { reply: Ok(_), .. })));
         }

@@ -1,4 +1,5 @@
-//! What makes several machines one store: who a node is, and the connections between nodes.
+//! The cluster, which makes several machines one store: the identity of nodes, and the connections
+//! between them.
 //!
 //! It is not: the namespace (`meta`), blocks on disks (`blocks`), a consensus.
 //!

@@ -8,8 +8,8 @@ pub const PAYLOAD_BYTES: usize = 8 << 20;
 pub const HELLO_BYTES: usize = 4 << 10;
 /// The longest payload of a request to join and of its answer, bytes.
 pub const JOIN_BYTES: usize = 64 << 10;
-/// Payloads up to this length are copied: into what is written together, and out of what was read,
-/// so that a small payload that is kept does not keep a large buffer.
+/// Payloads up to this length are copied: into the bytes that are written together, and out of the
+/// bytes that were read. So a small payload that is kept does not keep a large buffer.
 pub const COPY_BYTES: usize = 16 << 10;
 /// Read from a socket at once, bytes.
 pub const READ_BYTES: usize = 64 << 10;
@@ -52,13 +52,13 @@ pub const DATA_CONNECTIONS: usize = 4096;
 /// A connection for blocks over which no byte went for that long ends, at the latest after twice
 /// that.
 pub const DATA_IDLE: Duration = Duration::from_secs(60);
-/// What hyper reads into, bytes: the head of a request or answer fits.
+/// The size of hyper's read buffer, bytes: the head of a request or answer fits.
 pub const DATA_BUFFER_BYTES: usize = 256 << 10;
 /// Headers of a request or answer.
 pub const DATA_HEADERS: usize = 32;
 /// Blocks that a chunkserver is receiving at one place of their chains, bytes.
 pub const PUT_BYTES: usize = 64 << 20;
-/// What one of them counts for at least: that many more have no use.
+/// The least that one of them counts for: more at once are of no use.
 pub const PUT_BYTES_MIN: usize = 256 << 10;
 /// Answers that a chunkserver has read and not sent, bytes.
 pub const GET_BYTES: usize = 256 << 20;
@@ -83,7 +83,7 @@ pub const NODE_REQUESTS: usize = 256;
 pub const WRITE: Duration = Duration::from_secs(10);
 pub const WRITE_ATTEMPTS: usize = 6;
 pub const WRITE_ATTEMPT: Duration = Duration::from_secs(4);
-/// So much sooner than the node before it a node gives up the one after it, so that the one that
+/// By this much sooner than the node before it, a node gives up the node after it. So the node that
 /// does not answer is named, and not those that wait for it.
 pub const HOP: Duration = Duration::from_millis(300);
 /// A chunkserver works on one PUT at most that long, whatever the writer says.

@@ -22,6 +22,6 @@ pub mod findings;
 pub use metrics::Metrics;
 pub use report::{Finding, Report};
 pub use sample::{
-    Cgroup, Cluster, DiskTimes, Host, Limits, Link, Node, Pair, Process, Program, Sample, Server,
-    Store, Thread,
+    Cgroup, Cluster, DiskTimes, Host, Limits, NetworkDevice, Node, Pair, Process, Program, Sample,
+    Server, Store, Thread,
 };

@@ -1,4 +1,4 @@
-//! What `/metrics` says.
+//! The contents of `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ impl Metrics {
         values.collect::<BTreeSet<String>>().into_iter().collect()
     }
 
-    /// What a mount says of itself (`cairn stats`): the kernel's requests as those of a door, by
+    /// A mount's report of itself (`cairn stats`): the kernel's requests as those of a door, by
     /// stages, too.
     pub fn of_mount(text: &str) -> Metrics {
         let mut all = BTreeMap::new();
@@ -65,7 +65,7 @@ impl Metrics {
         })
     }
 
-    /// What was added since `before`; less than nothing means that it was started again.
+    /// The growth since `before`; less than nothing means that it was started again.
     pub fn since(&self, before: &Metrics, name: &str, labels: &[&str]) -> f64 {
         (self.sum(name, labels) - before.sum(name, labels)).max(0.0)
     }

@@ -1,4 +1,4 @@
-//! What is said at the end.
+//! The report at the end.
 
 use serde::Serialize;
 
@@ -20,13 +20,13 @@ pub struct Report {
     pub seconds: f64,
     pub requests: f64,
     pub findings: Vec<Finding>,
-    /// What the throughput ends at, once the findings are gone.
+    /// The limit of the throughput, once the findings are gone.
     pub limit: Limit,
-    /// What could not be looked at, and why.
+    /// Sources that could not be looked at, and why.
     pub blind: Vec<String>,
 }
 
-/// What a store cannot go beyond as it is used now.
+/// A limit that a store cannot exceed as it is used now.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Limit {
     /// `client`, `cpu`, `disk` or `network`; `server` for what is behind a gateway or a mount;

@@ -1,4 +1,4 @@
-//! What was seen at one moment, and between two.
+//! The measurements of one moment, and the difference of two.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub struct Cgroup {
     pub quota_millicores: Option<u64>,
 }
 
-/// What a process has and may have.
+/// The resources that a process has and may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
     pub files: u64,
@@ -90,10 +90,10 @@ pub struct Host {
     pub segments_sent: u64,
     pub segments_resent: u64,
     /// Network devices by name, without the loopback.
-    pub links: BTreeMap<String, Link>,
+    pub links: BTreeMap<String, NetworkDevice>,
 }
 
-/// What a disk did; milliseconds of requests are summed over them.
+/// The work of a disk; milliseconds of requests are summed over them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskTimes {
     /// In which any request was in flight.
@@ -106,7 +106,7 @@ pub struct DiskTimes {
 
 /// A network device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Link {
+pub struct NetworkDevice {
     /// Sent and received.
     pub bytes: u64,
     /// Megabits a second, where the device says so.
@@ -168,7 +168,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// What a server did between two samples.
+/// The work of a server between two samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Server<'a> {
     pub url: &'a str,
@@ -177,12 +177,12 @@ pub struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// What a counter has grown by.
+    /// The growth of a counter.
     pub fn grew(&self, name: &str, labels: &[&str]) -> f64 {
         self.after.since(self.before, name, labels)
     }
 
-    /// What a gauge is now.
+    /// The value of a gauge now.
     pub fn is(&self, name: &str) -> f64 {
         self.after.sum(name, &[])
     }

@@ -1,4 +1,4 @@
-//! Who is asking: from credentials on the wire to a `Caller`, before anything else is looked at.
+//! Admission: from credentials on the wire to a `Caller`, before anything else is looked at.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::limits;
-use crate::serve::Peer;
+use crate::serve::Remote;
 
 /// The name of the first user, who may do everything.
 pub const ROOT: &str = "root";
@@ -52,7 +52,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// What `Authorization` says. It has no `Debug`: it holds secrets.
+/// The contents of `Authorization`. It has no `Debug`: it holds secrets.
 enum Presented {
     Token { id: String, whole: Secret<String> },
     Basic { id: String, secret: Secret<String> },
@@ -72,14 +72,14 @@ impl Admit {
     }
 
     /// As [`Admit::caller`] where that can be said without waiting; `None` otherwise.
-    pub fn caller_now(&self, headers: &HeaderMap, peer: Peer) -> Option<Caller> {
+    pub fn caller_now(&self, headers: &HeaderMap, peer: Remote) -> Option<Caller> {
         (!headers.contains_key(AUTHORIZATION)).then(|| anonymous(peer))
     }
 
-    /// Who sent a request with these headers. Without `Authorization` that is nobody in
+    /// The sender of a request with these headers. Without `Authorization` that is nobody in
     /// particular; with one that is wrong in any way it is an error, never nobody. Right ones are
     /// never refused or held up for wrong ones that came before.
-    pub async fn caller(&self, headers: &HeaderMap, peer: Peer) -> Result<Caller, Refused> {
+    pub async fn caller(&self, headers: &HeaderMap, peer: Remote) -> Result<Caller, Refused> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else { return Ok(anonymous(peer)) };
         let presented = match values.next() {
@@ -192,16 +192,16 @@ impl Presented {
 }
 
 /// A caller without credentials.
-pub(crate) fn anonymous(peer: Peer) -> Caller {
+pub(crate) fn anonymous(peer: Remote) -> Caller {
     Caller::anonymous().with_origin(origin(peer, None))
 }
 
 /// A caller whose credential of this id was verified to be `user`'s.
-pub(crate) fn verified(user: UserId, id: &str, peer: Peer) -> Caller {
+pub(crate) fn verified(user: UserId, id: &str, peer: Remote) -> Caller {
     Caller::verified(user).with_origin(origin(peer, CredentialId::new(id)))
 }
 
-fn origin(peer: Peer, credential: Option<CredentialId>) -> Origin {
+fn origin(peer: Remote, credential: Option<CredentialId>) -> Origin {
     Origin { source: Some(peer.address.ip().to_canonical()), tls: peer.tls, credential }
 }
 
@@ -269,12 +269,12 @@ mod tests {
     #[test]
     fn a_caller_has_the_origin_of_its_connection() {
         let address = "[::ffff:10.0.0.7]:80".parse().unwrap();
-        let peer = Peer { address, tls: true };
+        let peer = Remote { address, tls: true };
         let caller = verified(UserId(7), "CK7", peer);
         let Origin { source, tls, credential } = *caller.origin();
         assert_eq!(source, Some("10.0.0.7".parse().unwrap()));
         assert!(tls && credential.unwrap().as_str() == "CK7");
-        let caller = anonymous(Peer { tls: false, ..peer });
+        let caller = anonymous(Remote { tls: false, ..peer });
         let Origin { source: same, tls, credential } = *caller.origin();
         assert_eq!((same, tls, credential), (source, false, None));
     }

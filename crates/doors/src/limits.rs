@@ -1,5 +1,5 @@
-//! Every limit of the doors, in one place. What a request may hold is bounded before memory is
-//! taken for it.
+//! Every limit of the doors, in one place. The size of a request is bounded before memory is taken
+//! for it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const BACKLOG: u32 = 4096;
 /// The request line and all headers, bytes.
 pub const HEADER_BYTES: usize = 64 << 10;
-/// What of one connection is read ahead and buffered at most, bytes.
+/// The most that is read ahead and buffered of one connection, bytes.
 pub const BUFFER_BYTES: usize = 256 << 10;
 /// Requests that one HTTP/2 connection may have open.
 pub const STREAMS: u32 = 128;
@@ -19,8 +19,8 @@ pub const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 pub const RANGES: usize = 16;
 /// The body of a request that is JSON, bytes.
 pub const JSON_BYTES: usize = 64 << 10;
-/// What is left of a refused upload is read and thrown away if it is no longer than this, bytes,
-/// and takes no longer: a client that is still sending gets to see why, and the connection lives.
+/// The rest of a refused upload is read and thrown away if it is no longer than this, bytes, and
+/// takes no longer. A client that is still sending then sees why, and the connection lives.
 pub const LINGER_BYTES: u64 = 16 << 20;
 pub const LINGER: Duration = Duration::from_secs(5);
 /// Memory for all bodies that are read whole, bytes: records to append and JSON; XML. No user takes
@@ -48,7 +48,7 @@ pub const FAILURES_WINDOW: Duration = Duration::from_secs(60);
 pub const FAILURES_DELAY: Duration = Duration::from_secs(2);
 /// How many networks and key ids are remembered.
 pub const FAILURE_SOURCES: usize = 4096;
-/// What is remembered of a key id, characters: those that exist are no longer.
+/// The part of a key id that is remembered, characters: existing ids are no longer.
 pub const FAILURE_ID_CHARS: usize = 64;
 
 /// The path of a link to an object, bytes: with the host still far below what clients and proxies
@@ -65,7 +65,7 @@ pub const INFO_EXTENTS: usize = 16 << 10;
 /// Blocks of one part in that list.
 pub const PART_BLOCKS: usize = 64;
 
-/// What an operator may want to change.
+/// Limits that an operator may want to change.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections at the same time, of one listener; more wait to be accepted.

@@ -1,4 +1,4 @@
-//! Who looks at requests that have ended: the log, and whoever collects traces.
+//! Observers of requests that have ended: the log, and collectors of traces.
 
 use std::fmt;
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl Observer {
     }
 
     fn start(&self, trace: Trace) -> Stages {
-        // What nobody takes is not sampled.
+        // A trace that nobody takes is not sampled.
         let sampled = trace.sampled && self.export.is_some();
         Stages::start(Trace { sampled, ..trace })
     }

@@ -44,16 +44,16 @@ impl Drop for InProgress {
     }
 }
 
-/// A stream whose pulse beats with every byte that the other end takes. What it sends does not
-/// count: a client that trickles its headers is not alive.
-pub(crate) struct Watched<T> {
+/// A stream whose pulse beats with every byte that the other end takes. Its sending does not count:
+/// a client that trickles its headers is not alive.
+pub(crate) struct PulsedStream<T> {
     stream: T,
     pulse: Arc<Pulse>,
 }
 
-impl<T> Watched<T> {
-    pub(crate) fn new(stream: T, pulse: Arc<Pulse>) -> Watched<T> {
-        Watched { stream, pulse }
+impl<T> PulsedStream<T> {
+    pub(crate) fn new(stream: T, pulse: Arc<Pulse>) -> PulsedStream<T> {
+        PulsedStream { stream, pulse }
     }
 
     fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -64,7 +64,7 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: Read + Unpin> Read for Watched<T> {
+impl<T: Read + Unpin> Read for PulsedStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl<T: Read + Unpin> Read for Watched<T> {
     }
 }
 
-impl<T: Write + Unpin> Write for Watched<T> {
+impl<T: Write + Unpin> Write for PulsedStream<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -6,7 +6,7 @@ use cairn_base::{Party, Share, Shares};
 
 use crate::limits::{BODY_STEP_MAX, BODY_STEP_MIN};
 
-/// What a body takes of the room that all share, until this is dropped.
+/// The part of the shared room that a body takes, until this is dropped.
 pub(crate) struct Room {
     all: Arc<Shares>,
     party: Party,

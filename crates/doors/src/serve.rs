@@ -1,9 +1,9 @@
 //! Serving a door on a socket: connections, TLS, HTTP/1.1 and HTTP/2, limits, orderly shutdown.
 //!
 //! A connection has no timer of its own per request. It has a pulse, which beats when a request
-//! begins and when bytes are sent; a connection that has neither a pulse nor a request in progress
-//! for [`Limits::idle`] is closed, whatever it is doing: much sooner where others wait for its
-//! slot.
+//! begins and when bytes are sent. A connection that has neither a pulse nor a request in progress
+//! for [`Limits::idle`] is closed, whatever it is doing. It is closed much sooner where others wait
+//! for its slot.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -33,7 +33,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::limits::{self, Limits};
 use crate::metrics::{Connections, Handshake};
-use crate::pulse::{Pulse, Watched};
+use crate::pulse::{Pulse, PulsedStream};
 use crate::tls::Tls;
 use crate::upload::Upload;
 
@@ -41,29 +41,30 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub struct Remote {
     pub address: SocketAddr,
     pub tls: bool,
 }
 
-/// What answers requests. Also any `Fn(Peer, Request<Upload>) -> impl Future<Output = Response>`.
+/// The trait for doors, which answer requests. Also any
+/// `Fn(Remote, Request<Upload>) -> impl Future<Output = Response>`.
 pub trait Door: Clone + Send + Sync + 'static {
     type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
     type Reply: Future<Output = Response<Self::Body>> + Send + 'static;
 
-    fn call(&self, peer: Peer, request: Request<Upload>) -> Self::Reply;
+    fn call(&self, peer: Remote, request: Request<Upload>) -> Self::Reply;
 }
 
 impl<F, R, B> Door for F
 where
-    F: Fn(Peer, Request<Upload>) -> R + Clone + Send + Sync + 'static,
+    F: Fn(Remote, Request<Upload>) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Response<B>> + Send + 'static,
     B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Body = B;
     type Reply = R;
 
-    fn call(&self, peer: Peer, request: Request<Upload>) -> R {
+    fn call(&self, peer: Remote, request: Request<Upload>) -> R {
         self(peer, request)
     }
 }
@@ -81,7 +82,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     begin(bind(address)?)
 }
 
-/// Takes an address. Who connects is refused until [`begin`].
+/// Takes an address. Connections are refused until [`begin`].
 pub fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -107,7 +108,7 @@ pub async fn serve<D: Door>(
 ) {
     let limits = serving.limits.clone();
     let slots = Arc::new(Semaphore::new(limits.connections));
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ServeShared {
         door,
         serving,
         slots: Arc::clone(&slots),
@@ -174,7 +175,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-struct Shared<D> {
+struct ServeShared<D> {
     door: D,
     serving: Serving,
     slots: Arc<Semaphore>,
@@ -182,11 +183,11 @@ struct Shared<D> {
     shutdown: watch::Receiver<bool>,
 }
 
-impl<D: Door> Shared<D> {
+impl<D: Door> ServeShared<D> {
     async fn connect(&self, stream: TcpStream, address: SocketAddr) -> Result<(), BoxError> {
         stream.set_nodelay(true)?;
         let limits = &self.serving.limits;
-        let peer = Peer { address, tls: self.serving.tls.is_some() };
+        let peer = Remote { address, tls: self.serving.tls.is_some() };
         let Some(tls) = &self.serving.tls else {
             let is_http2 = self.while_unwanted(begins_http2(&stream)).await??;
             return self.converse(stream, is_http2, peer).await;
@@ -206,8 +207,9 @@ impl<D: Door> Shared<D> {
         self.converse(stream, is_http2, peer).await
     }
 
-    /// A handshake. It takes its place when the client has said all of its hello, and may take
-    /// less time while others wait for that place: a stranger that says nothing is in nobody's way.
+    /// A handshake. A handshake takes its place when the client has sent all of its hello, and may
+    /// take less time while others wait for that place. So a stranger that says nothing is in
+    /// nobody's way.
     async fn shake(
         &self,
         tls: &Tls,
@@ -256,12 +258,12 @@ impl<D: Door> Shared<D> {
         self.slots.available_permits() == 0
     }
 
-    async fn converse<T>(&self, stream: T, is_http2: bool, peer: Peer) -> Result<(), BoxError>
+    async fn converse<T>(&self, stream: T, is_http2: bool, peer: Remote) -> Result<(), BoxError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let pulse = Arc::new(Pulse::default());
-        let io = Watched::new(TokioIo::new(stream), Arc::clone(&pulse));
+        let io = PulsedStream::new(TokioIo::new(stream), Arc::clone(&pulse));
         let (door, limits) = (self.door.clone(), self.serving.limits.clone());
         let beats = Arc::clone(&pulse);
         let service = service_fn(move |request: Request<Incoming>| {
@@ -322,7 +324,8 @@ impl<D: Door> Shared<D> {
     }
 }
 
-/// What of a client's first message is looked at, bytes: all of it is longer now and then.
+/// The part of a client's first message that is looked at, bytes: the whole message is sometimes
+/// longer.
 const HELLO_BYTES: usize = 512;
 
 /// Whether these are the first bytes of a whole hello of TLS, as far as they are looked at; or of
@@ -346,8 +349,8 @@ async fn begins_http2(stream: &TcpStream) -> io::Result<bool> {
     Ok(len == PREFACE.len() && head == *PREFACE)
 }
 
-/// What a connection begins with, and how much of it has come: all that is sent, or enough. Takes
-/// nothing off the stream.
+/// The first bytes of a connection, and how many of them have come: all that were sent, or enough.
+/// Takes nothing off the stream.
 async fn first_bytes<const N: usize>(
     stream: &TcpStream,
     is_enough: impl Fn(&[u8]) -> bool,
@@ -401,7 +404,7 @@ mod tests {
         assert!(is_hello(b"\x16\x03\x01\x00\x03abc"));
         let long = [&b"\x16\x03\x01\x20\x00"[..], &[0; HELLO_BYTES - 5]].concat();
         assert!(is_hello(&long) && !is_hello(&long[..HELLO_BYTES - 1]));
-        // What is none is not waited for.
+        // A message that is no hello is not waited for.
         assert!(is_hello(b"G"));
     }
 }

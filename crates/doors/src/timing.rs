@@ -1,4 +1,4 @@
-//! What a reply says of itself: where its time went (`Server-Timing`, W3C), and in which trace.
+//! A reply's report of itself: where its time went (`Server-Timing`, W3C), and in which trace.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn say<B>(reply: &mut Response<B>, stages: &Stages, is_anonymous: boo
     }
 }
 
-/// What a request says of the trace it belongs to.
+/// A request's header about the trace it belongs to.
 pub(crate) fn traceparent(headers: &HeaderMap) -> Option<&[u8]> {
     headers.get("traceparent").map(HeaderValue::as_bytes)
 }

@@ -163,7 +163,7 @@ impl Upload {
         Some(Ok(frame))
     }
 
-    /// Waits for the next bytes, but not for ever.
+    /// Waits for the next bytes, but not indefinitely.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<UploadError> {
         loop {
             let now = Instant::now();

@@ -63,7 +63,9 @@ impl Fs {
                 }
             }
         }
-        Err(Error::Unavailable(format!("appending to {key}: too many appenders at once")))
+        Err(Error::Unavailable(format!(
+            "appending to {key}: too many clients append to it at once"
+        )))
     }
 
     async fn create_empty(&self, caller: &Caller, bucket: &str, key: &str) -> Result<()> {

@@ -21,7 +21,7 @@ pub struct Stats {
     /// Of those, what had been there before and had to go for want of room.
     pub cache_misses_again: u64,
     pub cache_bytes: u64,
-    /// What it may have at most.
+    /// The most that it may have.
     pub cache_limit_bytes: u64,
 }
 
@@ -71,7 +71,7 @@ impl Evicted {
     }
 }
 
-/// What the cache tells of evictions.
+/// The cache's report of evictions.
 #[derive(Clone)]
 struct Evictions(Arc<Evicted>);
 

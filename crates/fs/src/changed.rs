@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cairn_base::Ino;
 use cairn_meta::keys;
 
-/// What of the metadata must be asked for again.
+/// The part of the metadata that must be asked for again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Changed {
     /// Anything.

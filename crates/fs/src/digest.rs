@@ -21,7 +21,7 @@ enum Hasher {
     Sha256(Sha256),
 }
 
-/// What a [`Digester`] found.
+/// The results of a [`Digester`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Digests {
     pub md5: Option<[u8; 16]>,
@@ -106,8 +106,8 @@ fn crc_bytes(crc: u64, algorithm: Algorithm) -> Bytes {
     Bytes::copy_from_slice(&crc.to_be_bytes()[8 - algorithm.checksum_bytes()..])
 }
 
-/// The checksum of an object from those of its parts, given with their sizes in order: for
-/// `FullObject` that of all bytes (CRCs only), for `Composite` that of the parts' checksums.
+/// The checksum of an object from those of its parts, given with their sizes in order. For
+/// `FullObject` it is that of all bytes (CRCs only), for `Composite` that of the parts' checksums.
 pub fn combine_checksums(
     algorithm: Algorithm,
     kind: ChecksumKind,

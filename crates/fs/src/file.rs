@@ -49,7 +49,7 @@ struct Target {
     is_spare: bool,
 }
 
-/// What is written to a file at once.
+/// The piece that is written to a file at once.
 #[derive(Clone, Debug)]
 pub enum Piece {
     /// At most [`limits::INLINE_BYTES`].
@@ -134,7 +134,9 @@ impl Fs {
                 }
             }
         }
-        Err(Error::Unavailable(format!("appending to inode {ino}: too many appenders at once")))
+        Err(Error::Unavailable(format!(
+            "appending to inode {ino}: too many clients append to it at once"
+        )))
     }
 
     /// Cuts a file, or extends it by a hole.
@@ -247,8 +249,8 @@ impl Fs {
         Ok(done)
     }
 
-    /// Rewrites a chunk of a file that has too many extents, in runs of a block. What was changed
-    /// meanwhile stays as it is.
+    /// Rewrites a chunk of a file that has too many extents, in runs of a block. Bytes that were
+    /// changed meanwhile stay as they are.
     pub async fn compact_chunk(&self, caller: &Caller, ino: Ino, chunk: u32) -> Result<()> {
         let Some((body, extents)) = self.read(caller, ReadChunk { ino, chunk }).await? else {
             return Ok(());

@@ -29,10 +29,10 @@ pub struct Config {
     pub upload_bytes: usize,
     /// Blocks of one upload written at the same time.
     pub parallel_blocks: usize,
-    /// For how long blocks may come of a session of another process that has ended: it writes for
-    /// [`alone`](cairn_meta::session::client::Config) since it last heard of its master, which was
-    /// before the end, and chunkservers work for less than a minute on what it has sent. The rest
-    /// is for what was held up on its way.
+    /// For how long blocks may come of a session of another process that has ended. That process
+    /// writes for [`alone`] since it last heard of its master, which was before the end.
+    /// Chunkservers then work for less than a minute on the blocks that it has sent. The rest is
+    /// for what was held up on its way.
     pub late: Duration,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Inner {
     pub(crate) readers: Readers,
     /// Memory for uploads, bytes.
     pub(crate) upload_memory: Arc<Shares>,
-    /// What this session wrote and will not publish.
+    /// Bodies that this session wrote and will not publish.
     pub(crate) abandoned: Mutex<Vec<Abandoned>>,
     /// Sessions that have ended and were looked through at least once.
     pub(crate) ended: Mutex<BTreeMap<SessionId, Looks>>,
@@ -83,8 +83,8 @@ impl Fs {
         Fs::start_beside(master, None, blocks, clock, rng, config).await
     }
 
-    /// As [`Fs::start`], with sessions of other processes beside its own. What a former process
-    /// left behind was ended before.
+    /// As [`Fs::start`], with sessions of other processes beside its own. The sessions that a
+    /// former process left behind were ended before.
     pub async fn start_beside(
         master: Master,
         sessions: Option<Arc<Sessions>>,
@@ -146,7 +146,7 @@ impl Fs {
         self.inner.meta.run(caller, verb).await
     }
 
-    /// As [`Fs::run`] where this process may do it by itself; `None` otherwise.
+    /// As [`Fs::run`] where this process may do it on its own; `None` otherwise.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         self.inner.meta.run_now(caller, verb)
     }

@@ -1,4 +1,4 @@
-//! What the garbage collector remembers between its passes.
+//! The garbage collector's memory between its passes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) enum Abandoned {
     Body(BodyId),
 }
 
-/// What was looked through of a session that has ended.
+/// The parts of an ended session that were looked through.
 #[derive(Clone, Copy)]
 pub struct Looks {
     /// When the first look began, by the monotonic clock.

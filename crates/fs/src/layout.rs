@@ -20,7 +20,7 @@ pub trait BlockReader: Send + Sync + 'static {
 }
 
 /// The extents of an object or of a part of it: in order, apart from each other, in blocks or
-/// inline. What none covers is zeros.
+/// inline. A range that no extent covers is zeros.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     size: u64,
@@ -44,7 +44,13 @@ impl Layout {
             let end = extent.offset.checked_add(extent.len).filter(|end| *end <= size);
             match end {
                 Some(end) if fits && extent.offset >= at && extent.len > 0 => at = end,
-                _ => return Err(Error::Invalid(format!("extent at {}", extent.offset))),
+                _ => {
+                    return Err(Error::Invalid(format!(
+                        "the layout has an extent at {} that is empty, out of order or \
+                            beyond the end",
+                        extent.offset
+                    )));
+                }
             }
         }
         Ok(Layout { size, extents: extents.into() })

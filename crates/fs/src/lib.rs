@@ -1,7 +1,7 @@
 //! Files over metadata and blocks: the read and write paths, the cache of blocks, garbage.
 //!
-//! It is not: a door (it knows no HTTP, XML or FUSE), nor does it decide on rights (operations of
-//! the metadata do), nor does it know whether its blocks are local or remote.
+//! It is not: a door (it knows no HTTP, XML or FUSE). It does not decide on rights (operations of
+//! the metadata do), and does not know whether its blocks are local or remote.
 //!
 //! ```text
 //!   door ──► Fs::begin ─► BodyWriter::push … finish ─► Written ─► Fs::put_object | put_part
@@ -32,7 +32,7 @@ mod layout;
 mod multipart;
 
 pub use cache::{PIECE_BYTES, Stats};
-pub use cairn_blocks::{Peer, Peers, Spent};
+pub use cairn_blocks::{NodeCounts, Peers, Spent};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};

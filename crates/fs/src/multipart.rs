@@ -297,7 +297,7 @@ impl Fs {
 }
 
 /// How long a completion gives way to those that began later. No two are equally patient, so that
-/// they do not for ever begin at the same time.
+/// they do not indefinitely begin at the same time.
 fn pause(body: BodyId, attempt: u32) -> Duration {
     let mut hasher = DefaultHasher::new();
     (body.session, body.counter, attempt).hash(&mut hasher);
@@ -326,7 +326,10 @@ fn range_of(object: &Object, range: Option<(u64, u64)>) -> Result<std::ops::Rang
         Some(_) => return Err(Error::RangeNotSatisfiable { size }),
     };
     match range.end - range.start {
-        len if len > limits::PART_BYTES_MAX => Err(Error::TooLarge(format!("part of {len} bytes"))),
+        len if len > limits::PART_BYTES_MAX => Err(Error::TooLarge(format!(
+            "a part of {len} bytes; must be at most {}",
+            limits::PART_BYTES_MAX
+        ))),
         _ => Ok(range),
     }
 }

@@ -32,7 +32,7 @@ pub struct Object {
     opened: Arc<OpenedObject>,
     /// Keeps the blocks of this state from being freed.
     pub(crate) guard: ReadGuard,
-    /// What else it asks of the metadata is never from memory either.
+    /// Its other questions to the metadata are never answered from memory either.
     is_anew: bool,
 }
 
@@ -230,7 +230,7 @@ impl Object {
             .boxed()
     }
 
-    /// What of a window of its body lies where.
+    /// The extents in a window of its body.
     pub(crate) async fn extents(&self, body: BodyId, window: Range<u64>) -> Result<Vec<Extent>> {
         let Range { start, end } = window;
         if end <= limits::CHUNK_BYTES {
@@ -270,7 +270,7 @@ impl Object {
     }
 }
 
-/// What a stream sends in one piece.
+/// The piece that a stream sends at once.
 pub(crate) enum Piece {
     /// Zeros, at most as many as [`ZEROS`] has.
     Hole(usize),

@@ -21,7 +21,7 @@ pub(crate) fn new() -> OpenedCache {
     Cache::with_weighter(BYTES as usize / (2 * OVERHEAD), BYTES, Weigh)
 }
 
-/// What was opened, and for whom.
+/// The opened object, and its reader.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     bucket: String,

@@ -1,4 +1,4 @@
-//! Who shares memory and places with others.
+//! The party of a caller, which shares memory and places with others.
 
 use cairn_auth::{Caller, Principal};
 use cairn_base::Party;

@@ -1,9 +1,9 @@
-//! Who is still reading a former state: blocks freed after it must wait.
+//! Readers that are still reading a former state: blocks freed after it must wait.
 //!
 //! Readers come in generations. A pass of the garbage collector notes the last durable batch and
-//! starts a new generation; once the last reader of the old one is gone, nobody reads a state
-//! older than that batch. Entering costs a reader one atomic increment. A generation can be held
-//! for some time, for readers of another process that were told where the blocks are.
+//! starts a new generation. Once the last reader of the old generation is gone, nobody reads a
+//! state older than that batch. Entering costs a reader one atomic increment. A generation can be
+//! held for some time, for readers of another process that were told where the blocks are.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -27,8 +27,8 @@ use crate::rows::{Checksum, Extent, Extents, ObjectAttributes, Place};
 /// more than this at once, bytes.
 const MEMORY_STEP_MIN: usize = 16 << 10;
 const MEMORY_STEP_MAX: usize = 256 << 10;
-/// What an upload gets that had to wait, bytes. It becomes a block: a chunk takes 1,024 of them, so
-/// they must not be much smaller.
+/// The step for an upload that had to wait, bytes. It becomes a block: a chunk takes 1,024 of them,
+/// so they must not be much smaller.
 const MEMORY_STEP_WAITED: usize = 128 << 10;
 /// Chunk rows sent ahead of publication in one operation, so that no operation is large.
 const STAGE_CHUNKS: usize = 256;
@@ -37,7 +37,7 @@ const STAGE_CHUNKS: usize = 256;
 pub struct BodyWriter {
     fs: Fs,
     buffer: BytesMut,
-    /// Whose bytes these are.
+    /// The party that these bytes count for.
     party: Party,
     /// Memory that `buffer` may use, and how much that is.
     shares: Vec<Share>,
@@ -46,7 +46,7 @@ pub struct BodyWriter {
     draft: Draft,
 }
 
-/// What was written and not published yet. Dropped, it is abandoned.
+/// Bytes that were written and not published yet. Dropped, it is abandoned.
 pub struct Written {
     draft: Draft,
     inline: Bytes,
@@ -66,7 +66,7 @@ struct Draft {
     staged: bool,
 }
 
-/// What an object is to be made of besides its bytes.
+/// The parts of an object besides its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct PutRequest {
     pub bucket: String,
@@ -216,7 +216,7 @@ impl BodyWriter {
         self.draft.stage().await
     }
 
-    /// Names the next block and prepares its writing. What comes of it is told to the draft.
+    /// Names the next block and prepares its writing. The outcome is told to the draft.
     fn next_put(
         &mut self,
     ) -> Result<(impl Future<Output = Result<Extent>> + Send + use<>, Vec<Share>)> {

@@ -6,7 +6,7 @@ use cairn_base::Timestamp;
 use cairn_posix::{Attributes, Kind, SetTime};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 
-/// What files are read in, as `stat` shows it, bytes.
+/// The unit in which files are read, as `stat` shows it, bytes.
 const BLOCK: u32 = 1 << 17;
 
 pub fn kind(kind: Kind) -> FileType {
@@ -39,7 +39,7 @@ pub fn attributes(shown: &Attributes) -> FileAttr {
     }
 }
 
-/// What stands for "there is no such name".
+/// The attributes that stand for "there is no such name".
 pub fn nothing() -> FileAttr {
     let time = UNIX_EPOCH;
     FileAttr {

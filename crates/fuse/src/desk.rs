@@ -21,14 +21,14 @@ pub struct Desk {
     runtime: Runtime,
     pub stats: Arc<Stats>,
     pub paths: Arc<Paths>,
-    /// The kernel opens, closes and locks files by itself.
+    /// The kernel opens, closes and locks files on its own.
     pub opens_nothing: bool,
 }
 
 /// Tasks of one type: the code around a task is compiled once, and not for each call.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What is open by a number of the kernel's.
+/// The open file by a number of the kernel's.
 pub fn open(handle: FileHandle) -> Descriptor {
     Descriptor(handle.0)
 }
@@ -88,7 +88,7 @@ impl Desk {
         }
     }
 
-    /// What is read: by its opening, if there was one.
+    /// The source of a read: by its opening, if there was one.
     pub fn source(&self, ino: Ino, handle: FileHandle) -> Source {
         match self.opens_nothing {
             true => Source::Unopened(ino),

@@ -24,7 +24,7 @@ use crate::who::who;
 
 /// The longest request, bytes.
 const REQUEST_BYTES: u32 = 1 << 20;
-/// Requests that the kernel has outstanding by itself: reading ahead, mostly.
+/// Requests that the kernel has outstanding on its own: reading ahead, mostly.
 const BACKGROUND: u16 = 64;
 
 /// The other side of the kernel.
@@ -468,7 +468,7 @@ impl Filesystem for Door {
         reply: ReplyPoll,
     ) {
         let _request = self.turns.request(Asked::new(request, ino), false);
-        // Files are ready at all times: the kernel says so by itself, and does not ask again.
+        // Files are ready at all times: the kernel says so on its own, and does not ask again.
         reply.error(Errno::ENOSYS);
     }
 

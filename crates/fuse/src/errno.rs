@@ -1,4 +1,4 @@
-//! What a program is told of an error.
+//! The error number that a program is told.
 
 use cairn_base::Error;
 use fuser::Errno;

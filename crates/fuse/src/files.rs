@@ -13,7 +13,7 @@ use crate::attributes::attributes;
 use crate::desk::{Desk, GENERATION, open, text};
 use crate::{errno, flags};
 
-/// What one request copies, at most: the answer has 32 bits.
+/// The most that one request copies: the answer has 32 bits.
 const COPIED_BYTES: u64 = u32::MAX as u64 & !0xFFF;
 
 fn reply_done(reply: ReplyEmpty, done: Result<()>) {

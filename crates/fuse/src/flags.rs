@@ -44,7 +44,7 @@ fn bits(flags: OpenFlags) -> OFlags {
     OFlags::from_bits_retain(flags.0 as u32)
 }
 
-/// What a program wants to do with a file.
+/// The intent of a program that opens a file.
 pub fn intent(flags: OpenFlags) -> Intent {
     let (reads, writes) = match flags.acc_mode() {
         OpenAccMode::O_RDONLY => (true, false),
@@ -57,8 +57,8 @@ pub fn intent(flags: OpenFlags) -> Intent {
     Intent { reads, writes, executes, appends, syncs, ..Intent::default() }
 }
 
-/// Pages are kept from one opening to the next: they go when the file changes elsewhere. Who only
-/// writes needs none, and saves a copy; where appended bytes go, the kernel does not know.
+/// Pages are kept from one opening to the next: they go when the file changes elsewhere. A program
+/// that only writes needs none, and saves a copy; the kernel does not know where appended bytes go.
 ///
 /// Of a file that is `locked` here each descriptor that is closed is heard of: all locks of its
 /// process go with it.
@@ -74,7 +74,7 @@ pub fn opened(flags: OpenFlags, locked: bool) -> FopenFlags {
     }
 }
 
-/// What is written is durable when it is written: of a file, or of one write.
+/// Written bytes are durable when they are written: of a file, or of one write.
 pub fn is_synced(flags: OpenFlags) -> bool {
     flags.0 & DATA_SYNC != 0
 }
@@ -88,7 +88,7 @@ pub fn is_exclusive(flags: OpenFlags) -> bool {
     bits(flags).contains(OFlags::EXCL)
 }
 
-/// What `mknod` makes. Devices of another machine mean nothing here.
+/// The kind of inode that `mknod` makes. Devices of another machine mean nothing here.
 pub fn kind(mode: u32) -> Result<Kind, Errno> {
     match mode & 0o170_000 {
         0o010_000 => Ok(Kind::Fifo),

@@ -12,11 +12,11 @@ use crate::attributes::attributes;
 use crate::desk::{Desk, open};
 use crate::{errno, flags};
 
-/// What `statfs` counts in, bytes.
+/// The unit in which `statfs` counts, bytes.
 const UNIT: u64 = 4096;
 const NAME_BYTES: u32 = 255;
 
-/// What a mount has done, as an attribute of its root: `cairn stats` shows it.
+/// The counters of a mount, as an attribute of its root: `cairn stats` shows it.
 const STATS: &str = "user.cairn.stats";
 
 impl Desk {

@@ -1,8 +1,8 @@
-//! What is told to the kernel unasked: that something it keeps is to be asked for again.
+//! Unasked notices to the kernel: something that it keeps must be asked for again.
 //!
-//! Only what takes no lock is sent, since somebody waits for it: attributes of an inode become
-//! invalid, and with them, before the next `read`, its pages (`posix/src/known.rs`); the epoch of
-//! all names is raised. A kernel that knows no epochs (before 6.16) keeps no names at all.
+//! Only notices that take no lock are sent, since somebody waits for them. Attributes of an inode
+//! become invalid, and with them, before the next `read`, its pages (`posix/src/known.rs`). The
+//! epoch of all names is raised. A kernel that knows no epochs (before 6.16) keeps no names at all.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

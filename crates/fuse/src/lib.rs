@@ -1,8 +1,8 @@
 //! The FUSE door: the store as a file system of this machine.
 //!
 //! It is not: the way to a server (that is `cluster::mount` and the binary), nor POSIX (that is
-//! `cairn-posix`, which knows no kernel), nor does it decide on rights: the kernel checks mode
-//! bits, the store's operations decide.
+//! `cairn-posix`, which knows no kernel). It does not decide on rights: the kernel checks mode
+//! bits, and the store's operations decide.
 //!
 //! ```text
 //!   kernel ── request ──► door (threads, in turns) ── call ──► posix ──► Answer
@@ -10,8 +10,9 @@
 //!   kernel ◄── invalidation ── kernel ◄── posix: a change, before it is acknowledged elsewhere
 //! ```
 //!
-//! What the kernel may keep, and until when, is `posix/src/known.rs` and `kernel.rs`. Modules stand
-//! in floors, below. Each uses floors above it only, and none of its own.
+//! The parts that the kernel may keep, and until when, are decided in `posix/src/known.rs` and
+//! `kernel.rs`. Modules stand in floors, below. Each uses floors above it only, and none of its
+//! own.
 
 mod asked;
 mod paths;
@@ -53,13 +54,13 @@ use door::Door;
 use kernel::Kernel;
 use turns::Turns;
 
-/// What the kernel asks for ahead where a file is read in order: some requests at a time.
+/// The length that the kernel reads ahead where a file is read in order: some requests at a time.
 const READ_AHEAD_KIB: u32 = 8192;
 
 /// How a mount behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What `/proc/mounts` shows as its source.
+    /// The source that `/proc/mounts` shows.
     pub source: String,
     pub read_only: bool,
     /// Of a read-only mount: locks hold on this machine only. Nothing is left then for which the
@@ -83,7 +84,7 @@ pub struct Mounted {
     awake: Option<Arc<Awake>>,
 }
 
-/// Mounts the store as `caller` sees it. What has to wait does so in tasks of `runtime`.
+/// Mounts the store as `caller` sees it. Requests that have to wait do so in tasks of `runtime`.
 pub fn mount(
     fs: Fs,
     caller: Caller,
@@ -119,7 +120,7 @@ pub fn mount(
     Ok(Mounted { posix, runtime, session, awake })
 }
 
-/// What `/proc/mounts` shows as type: `fuse.cairn`. Where root mounts, the kernel itself is told.
+/// The type that `/proc/mounts` shows: `fuse.cairn`. Where root mounts, the kernel itself is told.
 fn subtype() -> MountOption {
     match rustix::process::geteuid().is_root() {
         true => MountOption::CUSTOM("subtype=cairn".into()),
@@ -151,8 +152,8 @@ impl Mounted {
         async move { posix.flush_all().await }
     }
 
-    /// Waits until no file is open. Where it was unmounted, another mount namespace may still
-    /// have a copy of it, and it does not end by itself.
+    /// Waits until no file is open. Where it was unmounted, another mount namespace may still have
+    /// a copy of it, and it does not end on its own.
     pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         let posix = Arc::clone(&self.posix);
         async move {

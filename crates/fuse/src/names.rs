@@ -25,7 +25,7 @@ fn reply_entry(reply: ReplyEntry, name: Name, made: Result<Entry>) {
     }
 }
 
-/// What a name was found to stand for.
+/// Shows the inode that a name was found to stand for.
 fn see(name: Name, entry: &Entry) {
     name.stands_for(entry.attributes.ino, entry.attributes.kind == Kind::Directory);
 }

@@ -15,11 +15,11 @@ const DEPTH: usize = 256;
 
 #[derive(Debug)]
 pub struct Paths {
-    directories: Box<[Slot]>,
-    others: Box<[Slot]>,
+    directories: Box<[PathSlot]>,
+    others: Box<[PathSlot]>,
 }
 
-type Slot = Mutex<Option<Named>>;
+type PathSlot = Mutex<Option<Named>>;
 
 #[derive(Clone, Debug)]
 struct Named {
@@ -47,7 +47,7 @@ impl Name {
 
 impl Default for Paths {
     fn default() -> Paths {
-        let slots = |count: usize| (0..count).map(|_| Slot::default()).collect();
+        let slots = |count: usize| (0..count).map(|_| PathSlot::default()).collect();
         Paths { directories: slots(DIRECTORIES), others: slots(OTHERS) }
     }
 }
@@ -86,7 +86,7 @@ impl Paths {
     }
 }
 
-fn slot(slots: &[Slot], ino: Ino) -> &Slot {
+fn slot(slots: &[PathSlot], ino: Ino) -> &PathSlot {
     &slots[ino.0 as usize % slots.len()]
 }
 

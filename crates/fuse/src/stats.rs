@@ -1,4 +1,4 @@
-//! What a mount has done, and where the time went.
+//! The work of a mount, and where the time went.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -50,7 +50,7 @@ pub const OPERATIONS: [&str; 28] = [
 
 /// Latencies are counted below 2^0, 2^1, ... microseconds.
 const BUCKETS: usize = 26;
-/// What takes longer is logged with where its time went.
+/// A request that takes longer is logged with where its time went.
 const SLOW: Duration = Duration::from_secs(1);
 /// Waits for who holds the lock, as long as that takes.
 const LOCK: &str = "lock";

@@ -1,4 +1,4 @@
-//! Who takes the next request from the kernel.
+//! The turns of threads to take the next request from the kernel.
 //!
 //! Waking a thread takes longer than most requests. So one thread at a time has the *turn*: it
 //! takes requests, one after another, and looks out for the next one for a moment before it sleeps.
@@ -35,7 +35,7 @@ thread_local! {
 
 pub struct Turns {
     kernel: Arc<Kernel>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TurnsState>>,
     free: Arc<Condvar>,
     /// Threads that take requests.
     threads: usize,
@@ -49,14 +49,14 @@ pub struct Turns {
 }
 
 #[derive(Default)]
-struct State {
+struct TurnsState {
     is_taken: bool,
     waiting: usize,
 }
 
 /// A thread has the turn until this is dropped: at the latest when it ends.
 struct Turn {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TurnsState>>,
     free: Arc<Condvar>,
 }
 
@@ -107,7 +107,7 @@ impl Turns {
             }
             state.waiting + 1 == self.threads
         };
-        // Whoever sleeps in the kernel is woken for each request that this one takes.
+        // A thread that sleeps in the kernel is woken for each request that this one takes.
         let comes_soon = others_wait && self.looks_out && self.look_out();
         match &self.awake {
             Some(awake) if !comes_soon => awake.release(),

@@ -5,7 +5,7 @@ use std::fs;
 use cairn_posix::Who;
 use fuser::Request;
 
-/// Who made a request of the kernel, which has checked mode bits.
+/// The caller of a request of the kernel, which has checked mode bits.
 pub fn who(request: &Request) -> Who {
     Who::process(request.uid(), request.gid(), request.pid(), groups_of)
 }
@@ -35,8 +35,9 @@ pub enum Call {
     Unknown,
 }
 
-/// Looks in which call a thread is. By its number none is mistaken for another: where a process
-/// of 32 bits may run, no call of 64 bits that could wait for a lock has the numbers of its.
+/// Looks in which call a thread is. No thread is mistaken for another by its number. Where a
+/// process of 32 bits may run, no call of 64 bits that could wait for a lock has the numbers of its
+/// calls.
 pub fn call(thread: u32) -> Call {
     if thread == 0 {
         return Call::Unknown;

@@ -59,7 +59,7 @@ pub fn keeping<V: Verb>(
     }
 }
 
-/// What [`AnyVerb::apply_any`] of a `V` has returned.
+/// The reply that [`AnyVerb::apply_any`] of a `V` has returned.
 pub fn reply_of<V: Verb>(reply: AnyReply) -> V::Reply {
     match reply.downcast() {
         Ok(reply) => *reply,

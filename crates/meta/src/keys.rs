@@ -105,7 +105,7 @@ pub fn references(body: BodyId) -> Bytes {
     key(&[b"r", &body.to_bytes()])
 }
 
-/// What an `x` row is.
+/// The kind of an `x` row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attribute {
     /// An extended attribute as POSIX knows it; its name with the namespace prefix.
@@ -299,7 +299,7 @@ pub fn drains() -> (Bytes, Bytes) {
     (Bytes::from_static(b"z"), Bytes::from_static(b"{"))
 }
 
-/// What a drain key names.
+/// The target that a drain key names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DrainTarget {
     Body(BodyId),

@@ -1,8 +1,8 @@
 //! The namespace of the store as a deterministic state machine: buckets, directories, files,
 //! objects, uploads, users, and which blocks hold what.
 //!
-//! It is not: a door (it knows no HTTP and no FUSE), a keeper of file contents beyond what is
-//! small enough to be inline, or anything with a clock or randomness of its own.
+//! It is not: a door (it knows no HTTP and no FUSE), or a keeper of file contents beyond those
+//! small enough to be inline. Nothing in it has a clock or randomness of its own.
 //!
 //! ```text
 //!   fs ──► Master::run(caller, verb) ──► executor ── apply(view, verb) ──► reply

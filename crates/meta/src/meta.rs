@@ -51,7 +51,7 @@ impl Meta {
         }
     }
 
-    /// As [`Meta::run`] where this process may do it by itself; `None` otherwise. Never blocks.
+    /// As [`Meta::run`] where this process may do it on its own; `None` otherwise. Never blocks.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         let _timed = stage::enter(Stage::Meta);
         match self {
@@ -217,8 +217,8 @@ fn awaited(sessions: &Option<Arc<Sessions>>) -> Awaited {
     }
 }
 
-/// Waits until no session can show what was before. What the store does by itself is nothing that
-/// a session reads.
+/// Waits until no session can show what was before. The store's own work is nothing that a session
+/// reads.
 async fn opened(sessions: &Option<Arc<Sessions>>, caller: &Caller) {
     if let Some(sessions) = sessions
         && caller.principal() != Principal::System

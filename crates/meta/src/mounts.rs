@@ -7,10 +7,10 @@ use cairn_base::{BodyId, Error, Result, SessionId};
 use crate::ops::for_call::{Callable, ForCall};
 use crate::ops::*;
 use crate::rows::Content;
-use crate::shown::Shown;
+use crate::shown::ShownToMount;
 use crate::{Stop, Verb};
 
-/// What a mount may use a verb for.
+/// The use that a mount may make of a verb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
     /// Nothing: it is for nodes.
@@ -19,7 +19,7 @@ pub enum Use {
     Run,
 }
 
-/// What an operation names that must be of the session that sends it.
+/// The ids in an operation that must be of the session that sends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Own {
     pub session: Option<SessionId>,
@@ -34,7 +34,7 @@ pub trait Mounted: Verb {
     fn own(&self) -> Own;
 
     /// Takes out of a reply what its caller may not see.
-    fn show(&self, shown: &mut Shown<'_, '_>, reply: &mut Self::Reply) -> Result<(), Stop>;
+    fn show(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut Self::Reply) -> Result<(), Stop>;
 }
 
 /// Whether a mount may use `verb` so, in this session.
@@ -48,10 +48,12 @@ pub fn check<V: Mounted>(verb: &V, session: SessionId, wanted: Use) -> Result<()
     let Own { session: named, spare } = verb.own();
     if let Some(named) = named.filter(|named| *named != session) {
         // It lapsed while this was on its way: what it wrote is written once more, in this one.
-        return Err(Error::Unavailable(format!("this is session {session}, not {named}")));
+        return Err(Error::Unavailable(format!(
+            "the mount has session {session} now, and the operation is of session {named}"
+        )));
     }
     if let Some(spare) = spare.filter(|spare| spare.session != session) {
-        return Err(Error::Denied(format!("body {spare} is not of session {session}")));
+        return Err(Error::Denied(format!("body {spare} does not belong to session {session}")));
     }
     Ok(())
 }
@@ -64,8 +66,8 @@ impl<V: Callable> Mounted for ForCall<V> {
         Own::default()
     }
 
-    fn show(&self, _: &mut Shown<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
-        Err(Error::Denied(format!("{} for a call is not for a mount", Self::NAME)).into())
+    fn show(&self, _: &mut ShownToMount<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
+        Err(Error::Denied(format!("operation {} for a call is not for a mount", Self::NAME)).into())
     }
 }
 
@@ -79,8 +81,8 @@ macro_rules! never {
                 Own::default()
             }
 
-            fn show(&self, _: &mut Shown<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
-                Err(Error::Denied(format!("{} is not for a mount", Self::NAME)).into())
+            fn show(&self, _: &mut ShownToMount<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
+                Err(Error::Denied(format!("operation {} is not for a mount", Self::NAME)).into())
             }
         })*
     };
@@ -99,7 +101,7 @@ macro_rules! mounted {
 
             fn show(
                 &self,
-                shown: &mut Shown<'_, '_>,
+                shown: &mut ShownToMount<'_, '_>,
                 reply: &mut Self::Reply,
             ) -> Result<(), Stop> {
                 let show: Show<Self> = $show;
@@ -109,14 +111,14 @@ macro_rules! mounted {
     };
 }
 
-type Show<V> = fn(&V, &mut Shown<'_, '_>, &mut <V as Verb>::Reply) -> Result<(), Stop>;
+type Show<V> = fn(&V, &mut ShownToMount<'_, '_>, &mut <V as Verb>::Reply) -> Result<(), Stop>;
 
 fn none<V>(_: &V) -> Own {
     Own::default()
 }
 
 /// The reply tells nothing of what is in the bucket, or the verb has decided on the right to read.
-fn all<V: Verb>(_: &V, _: &mut Shown<'_, '_>, _: &mut V::Reply) -> Result<(), Stop> {
+fn all<V: Verb>(_: &V, _: &mut ShownToMount<'_, '_>, _: &mut V::Reply) -> Result<(), Stop> {
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What verbs need to be allowed, and how it is seen to that they are.
+//! The rights that verbs need, and the check that verbs ask for them.
 //!
 //! ```text
 //!   wire.rs: number => verb, needs
@@ -10,9 +10,9 @@
 use cairn_auth::{Action, ActionSet};
 use cairn_base::Error;
 
-/// What a verb needs. What is done to a bucket, the verb finds, and there it is decided: a decision
-/// apart from that could be about another one. A reply that comes without the decisions that are
-/// declared, or with others, counts for nothing.
+/// The rights that a verb needs. A change of a bucket is decided where the verb finds the bucket: a
+/// decision apart from that could be about another bucket. A reply that comes without the decisions
+/// that are declared, or with others, counts for nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needs {
     /// To do this to the store as a whole. It is decided before the verb runs.
@@ -52,11 +52,11 @@ impl Needs {
             return Ok(());
         }
         tracing::error!(operation = name, %allowed, declared = ?self, "refused");
-        Err(Error::Denied(format!("{name} has not asked for what it declares")))
+        Err(Error::Denied(format!("operation {name} did not check the rights that it declares")))
     }
 }
 
-/// What a verb declares. There is no default: one that declares nothing is no [`crate::Verb`],
+/// The declaration of a verb. There is no default: one that declares nothing is no [`crate::Verb`],
 /// and does not compile.
 pub trait Declared {
     const NEEDS: Needs;

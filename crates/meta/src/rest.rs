@@ -1,6 +1,6 @@
 //! Numbers out of bytes that are read from the front.
 
-/// What is left of some bytes.
+/// The rest of some bytes.
 pub(crate) struct Rest<'a>(pub &'a [u8]);
 
 impl Rest<'_> {

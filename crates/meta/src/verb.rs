@@ -1,4 +1,4 @@
-//! What an operation is.
+//! The trait of operations.
 
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Resource, authorize, is_allowed};
@@ -7,7 +7,7 @@ use cairn_base::{Result, Timestamp};
 use crate::needs::Declared;
 use crate::{Stop, View};
 
-/// What an operation is told besides its own fields.
+/// The inputs of an operation besides its own fields.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub caller: Caller,
@@ -59,7 +59,7 @@ pub trait Verb: Declared + Send + Sync + 'static {
     /// may know.
     const LEASES_CHANGES: bool = false;
 
-    /// Whether a session may run it by itself on rows of a directory that is delegated to it, and
+    /// Whether a session may run it on its own on rows of a directory that is delegated to it, and
     /// have the master run it later.
     const POSTS: bool = false;
 

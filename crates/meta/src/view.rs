@@ -1,4 +1,4 @@
-//! What an operation sees of the metadata and what it changes.
+//! The view of an operation on the metadata, and its changes.
 
 use std::collections::BTreeMap;
 
@@ -64,11 +64,11 @@ pub struct View<'a> {
     /// The number of the inode that the operation makes, if it made it before, and for whom.
     given: Option<(Ino, SessionId)>,
     taken: Option<Ino>,
-    /// What the caller was allowed.
+    /// The actions that the caller was allowed.
     allowed: ActionSet,
 }
 
-/// What an operation leaves behind: changed rows by key, `None` where deleted.
+/// The changes of an operation: changed rows by key, `None` where deleted.
 pub type Changes = BTreeMap<Bytes, Option<Bytes>>;
 
 impl<'a> View<'a> {
@@ -226,7 +226,7 @@ impl<'a> View<'a> {
         &self.changes
     }
 
-    /// What was missed, in the order it was asked for.
+    /// The rows that were missed, in the order they were asked for.
     pub fn into_wants(self) -> Vec<Want> {
         self.wants
     }
@@ -244,7 +244,10 @@ impl<'a> View<'a> {
     fn count_reads(&mut self, rows: usize) -> Result<(), Stop> {
         self.reads += rows;
         if self.reads > 4 * limits::OP_ROWS {
-            return Err(Stop::Fail(Error::TooLarge(format!("{} rows read", self.reads))));
+            return Err(Stop::Fail(Error::TooLarge(format!(
+                "the operation read {} rows, more than one may",
+                self.reads
+            ))));
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::needs::{Declared, Needs};
 use crate::ops::for_call::ForCall;
 use crate::ops::*;
 use crate::rows::{Extent, Place};
-use crate::shown::Shown;
+use crate::shown::ShownToMount;
 use crate::{Stop, Verb};
 
 /// A verb that can be sent to a master, and whose reply can be sent back.
@@ -39,7 +39,7 @@ pub trait ReceivedVerb: AnyVerb {
     fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()>;
 
     /// As [`Mounted::show`].
-    fn show_any(&self, shown: &mut Shown<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop>;
+    fn show_any(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop>;
 
     fn encode_reply(&self, reply: &AnyReply) -> Result<Bytes>;
 }
@@ -69,7 +69,7 @@ impl<V: WireVerb> ReceivedVerb for V {
         mounts::check(self, session, wanted)
     }
 
-    fn show_any(&self, shown: &mut Shown<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop> {
+    fn show_any(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop> {
         match reply.downcast_mut::<V::Reply>() {
             Some(reply) => self.show(shown, reply),
             None => unreachable!("not a reply of {}", V::NAME),
@@ -120,11 +120,11 @@ macro_rules! verbs {
         /// The number and the name of every verb.
         pub const NUMBERS: &[(u16, &str)] = &[$(($number, $module::$verb::NAME)),*];
 
-        /// What every verb needs to be allowed.
+        /// The rights that every verb needs.
         pub const NEEDS: &[(u16, &str, Needs)] =
             &[$(($number, $module::$verb::NAME, $module::$verb::NEEDS)),*];
 
-        /// What a mount may use every verb for.
+        /// The use that a mount may make of every verb.
         pub const USES: &[(u16, &str, Use)] =
             &[$(($number, $module::$verb::NAME, $module::$verb::USE)),*];
     };
@@ -275,7 +275,8 @@ macro_rules! for_calls {
             $(if number == <ForCall<$module::$verb>>::NUMBER {
                 return Ok(Arc::new(decode::<ForCall<$module::$verb>>(bytes)?));
             })*
-            Err(Error::NotImplemented(format!("operation {number}")))
+            Err(Error::NotImplemented(format!("this version does not know operation \
+                {number}: upgrade this node")))
         }
     };
 }
@@ -293,20 +294,22 @@ for_calls! {
     unlink::Unlink,
 }
 
-/// What is sent for `value`.
+/// The encoding of `value`.
 pub fn encode<T: Serialize>(value: &T) -> Result<Bytes> {
     let bytes = postcard::to_stdvec(value);
-    bytes.map(Bytes::from).map_err(|error| Error::Invalid(format!("cannot be sent: {error}")))
+    bytes
+        .map(Bytes::from)
+        .map_err(|error| Error::Invalid(format!("the message cannot be encoded: {error}")))
 }
 
-/// What was sent as `bytes`, all of them.
+/// The value that was sent as `bytes`, all of them.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
         Ok((_, rest)) => {
-            Err(Error::Invalid(format!("a message with {} bytes too many", rest.len())))
+            Err(Error::Invalid(format!("the message has {} bytes after its end", rest.len())))
         }
-        Err(error) => Err(Error::Invalid(format!("a message that cannot be read: {error}"))),
+        Err(error) => Err(Error::Invalid(format!("the message cannot be decoded: {error}"))),
     }
 }
 

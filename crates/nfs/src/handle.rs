@@ -4,9 +4,9 @@
 //!   version (1), 0 (3) | bucket (8) | export (8) | inode (8) | tag (16)     numbers big-endian
 //! ```
 //!
-//! The tag is over all that is before it, under a key of the store: no client can make a handle, so
-//! whoever has one was given it for that export. Inodes stay in their bucket for life, so no handle
-//! leads out of it; their numbers are never used again, so there is no generation.
+//! The tag is over all that is before it, under a key of the store. No client can make a handle, so
+//! a client that has one was given it for that export. Inodes stay in their bucket for life, so no
+//! handle leads out of it; their numbers are never used again, so there is no generation.
 
 use cairn_auth::{HANDLE_TAG_BYTES, HandleKey};
 use cairn_base::{BucketId, Ino};

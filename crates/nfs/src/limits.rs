@@ -1,4 +1,4 @@
-//! What clients may ask for, how much of it, and how much memory that takes.
+//! The limits of clients: their calls, how much of each, and how much memory that takes.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use crate::xdr::{Garbage, Reader, Writer, padding};
 const FRAME_BYTES: usize = 4 + 88 + 8 + 4 + 4;
 /// Of an entry besides its name: that there is one, its inode, the length of its name, its cookie.
 const ENTRY_BYTES: usize = 4 + 8 + 4 + 8;
-/// What READDIRPLUS adds to it: attributes and a handle.
+/// The additional part of READDIRPLUS: attributes and a handle.
 const PLUS_BYTES: usize = 88 + 8 + handle::BYTES;
 /// Cookies mean the same at all times.
 const VERIFIER: [u8; 8] = [0; 8];
@@ -83,7 +83,7 @@ async fn ask(desk: &Desk, place: &Place, wanted: &Wanted) -> Result<Part, Status
     let limit = (wanted.all.min(wanted.names) / entry).clamp(1, LIST_KEYS);
     let ask = |plus| desk.posix.list_after(place.who(), place.ino, wanted.cookie, limit, plus);
     let listed = match ask(wanted.plus).await {
-        // Who may read a directory and not search it gets the names alone.
+        // A caller that may read a directory and not search it gets the names alone.
         Err(Error::Denied(_)) if wanted.plus => ask(false).await,
         listed => listed,
     };
@@ -115,7 +115,7 @@ fn entries(
 }
 
 fn write_entry(desk: &Desk, place: &Place, plus: bool, entry: &Resumable, written: &mut Writer) {
-    // What is above an export is not shown.
+    // Entries above an export are not shown.
     let is_above = entry.name == ".." && place.is_top();
     let ino: Ino = if is_above { place.ino } else { entry.ino };
     written.flag(true).long(ino.0).bytes(&entry.name).long(entry.cookie);

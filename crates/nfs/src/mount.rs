@@ -29,7 +29,7 @@ fn of_mount(status: Status) -> Status {
     }
 }
 
-/// What is exported to the client, or a directory in it.
+/// The export for the client, or a directory in it.
 async fn find(desk: &Desk, client: &Client, path: &[u8]) -> Result<[u8; handle::BYTES], Status> {
     let path = path.strip_prefix(b"/").ok_or(Status::NOENT)?;
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
@@ -60,7 +60,7 @@ fn below<'a, 'b>(export: &ListedExport, names: &'a [&'b [u8]]) -> Option<&'a [&'
     if names.starts_with(&top) { names.get(top.len()..) } else { None }
 }
 
-/// Who has mounted what is not remembered: nothing depends on it.
+/// Mounts are not remembered: nothing depends on them.
 pub fn dump(arguments: &Reader, mut result: Writer) -> Done {
     arguments.end()?;
     result.flag(false);

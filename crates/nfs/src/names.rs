@@ -77,7 +77,7 @@ async fn find(desk: &Desk, place: &Place, name: &[u8]) -> Result<Attributes, Sta
     if shown.kind == Kind::Directory { Ok(shown) } else { Err(Status::NOTDIR) }
 }
 
-/// What is to be made, besides its name.
+/// The kind of inode to make, besides its name.
 enum New {
     /// The file that is there may be the one.
     Unchecked(Changes),
@@ -234,7 +234,7 @@ async fn set_rest(
         mode: None,
         uid: wanted.uid.filter(|uid| *uid != made.uid),
         gid: wanted.gid.filter(|gid| *gid != made.gid),
-        // New files are empty. What this one has by now may be of later calls.
+        // New files are empty. The present attributes may be of later calls.
         size: wanted.size.filter(|size| made.kind == Kind::File && *size != 0),
         ..wanted
     };

@@ -35,7 +35,7 @@ pub fn dump(arguments: &Reader, mut result: Writer, port: u16) -> Done {
     Ok(result.into())
 }
 
-/// Who asks for a port leaves that out.
+/// A request for a port leaves that out.
 fn mapping(arguments: &mut Reader) -> Result<[u32; 3], Garbage> {
     let asked = [arguments.number()?, arguments.number()?, arguments.number()?];
     let _port = arguments.number()?;

@@ -50,7 +50,7 @@ pub async fn pathconf(desk: &Desk, client: &Client, arguments: Reader, result: W
     .await
 }
 
-/// What is the same of all exports.
+/// The numbers that are the same for all exports.
 async fn tell(
     desk: &Desk,
     client: &Client,

@@ -1,4 +1,4 @@
-//! What a client is told of an error.
+//! The status that a client is told of an error.
 
 use cairn_base::Error;
 
@@ -86,7 +86,7 @@ impl Status {
     }
 }
 
-/// What a procedure comes to.
+/// The outcome of a procedure.
 pub type Done = Result<Reply, Refusal>;
 
 /// Why a procedure has no result of its own.

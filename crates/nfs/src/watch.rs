@@ -1,4 +1,4 @@
-//! What becomes of calls, for whoever counts them.
+//! The outcome of calls, for counting.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ const NONE: usize = PROCEDURES.len() - 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Fine,
-    /// What was asked for is not so, or not allowed, or no call.
+    /// The request is not possible, or not allowed, or no call.
     Refused,
     /// It may go well another time.
     NotNow,

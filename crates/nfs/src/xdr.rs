@@ -3,7 +3,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// What was sent is not what it has to be.
+/// The bytes that were sent are not what they have to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Garbage;
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use futures_util::future::Either;
 
-/// What is left to do for an answer.
+/// The work that is left to do for an answer.
 pub type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The answer to a call. A caller that does not care when it comes awaits it.

@@ -3,7 +3,7 @@
 use cairn_base::{Ino, Timestamp};
 use cairn_fs::rows::{Inode, Kind};
 
-/// What a directory shows as its size.
+/// The size that a directory shows.
 const DIRECTORY_BYTES: u64 = 4096;
 
 /// An inode, with what was written to it here.
@@ -24,8 +24,8 @@ pub struct Attributes {
     pub ctime: Timestamp,
     /// When it was made.
     pub btime: Timestamp,
-    /// Names this state of it: another state has another number, which need not be greater. What
-    /// was done here and is not durable yet has another one later.
+    /// Names this state of it: another state has another number, which need not be greater. A
+    /// change that was made here and is not durable yet has another number later.
     pub change: u64,
 }
 

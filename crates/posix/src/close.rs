@@ -54,7 +54,7 @@ impl Posix {
         let node = &handle.node;
         let is_last = self.files.is_last(node.ino);
         if is_last && !node.is_nameless() {
-            // What was written through a mapping comes after the last flush.
+            // Writes through a mapping come after the last flush.
             node.flush_later(|bytes| self.dirt.less(bytes)).await;
         }
         for owner in lockers {

@@ -19,8 +19,8 @@ pub struct Dirt {
     is_less: Notify,
 }
 
-/// What one party wrote that is not written back, bytes. A file counts for the party that wrote to
-/// it first since it was all written back.
+/// The bytes that one party wrote and that are not written back. A file counts for the party that
+/// wrote to it first since it was all written back.
 #[derive(Default)]
 pub struct Account(AtomicU64);
 

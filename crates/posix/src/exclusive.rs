@@ -1,9 +1,9 @@
 //! Making a file that somebody may ask for twice: the second time it is the file that was made.
 //!
-//! Whoever asks chooses a verifier, which is kept in the times of the file, as other servers of NFS
-//! do, until the times are set. That takes two operations: should this process die between them,
-//! whoever asks again is told that the file exists. A verifier as a field of [`Create`], which is
-//! on the wire, would make it one.
+//! A client that asks chooses a verifier, which is kept in the times of the file, as other servers
+//! of NFS do, until the times are set. That takes two operations: should this process die between
+//! them, whoever asks again is told that the file exists. A verifier as a field of [`Create`],
+//! which is on the wire, would make it one.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::posix::Posix;
 use crate::shown::Entry;
 use crate::who::{Step, Who};
 
-/// What tells a request from all others.
+/// The verifier that tells a request from all others.
 pub type Verifier = [u8; 8];
 
 /// The times that stand for a verifier: whole seconds.

@@ -74,7 +74,7 @@ impl Files {
 
     pub fn handle(&self, file: Descriptor) -> Result<Arc<Handle>> {
         let handle = self.handles.read().get(&file.0).cloned();
-        handle.ok_or_else(|| Error::Invalid("a file that is not open".into()))
+        handle.ok_or_else(|| Error::Invalid("the file descriptor is not open".into()))
     }
 
     /// By which a file is read that nobody opens.
@@ -136,7 +136,7 @@ impl Files {
 
     pub fn directory(&self, directory: Descriptor) -> Result<Arc<Directory>> {
         let found = self.directories.read().get(&directory.0).cloned();
-        found.ok_or_else(|| Error::Invalid("a directory that is not open".into()))
+        found.ok_or_else(|| Error::Invalid("the directory descriptor is not open".into()))
     }
 
     pub fn close_directory(&self, directory: Descriptor) {

@@ -55,7 +55,9 @@ impl Posix {
             // It is other files that hold the rest.
             let _ = tokio::time::timeout(waits::DIRTY_ROOM_LOOK, less).await;
             if began.elapsed() > waits::DIRTY_ROOM {
-                return Err(Error::Unavailable("what was written is not written back".into()));
+                return Err(Error::Unavailable(
+                    "the mount's dirty data was not written back in time: see its log".into(),
+                ));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What is open, by number.
+//! The open files, by number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,12 +21,12 @@ pub struct Handle {
     pub number: u64,
     pub node: Arc<Node>,
     pub caller: Caller,
-    /// What is written counts there, once anything is.
+    /// The account that written bytes count for, once there are any.
     account: OnceLock<Arc<Account>>,
     /// It was opened so, and nobody keeps pages of what is written by it.
     pub appends: bool,
     pub writes: bool,
-    /// What is written is durable before the program hears that it is written.
+    /// Written bytes are durable before the program hears that they are written.
     pub syncs: bool,
     pub lockers: Lockers,
     heard: Heard,
@@ -102,7 +102,7 @@ impl Heard {
             return Ok(());
         }
         Err(Error::Io(std::io::Error::other(
-            "done, not durable, and lost: see the log of the mount",
+            "a change that was answered before it was durable is lost: see the log of the mount",
         )))
     }
 }

@@ -20,7 +20,7 @@ use crate::who::{Step, Who};
 /// Files there is room for, as far as anybody asks.
 const FILES: u64 = 1 << 40;
 
-/// What is to be set of an inode.
+/// The attributes of an inode to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Changes {
     pub mode: Option<u32>,
@@ -31,7 +31,7 @@ pub struct Changes {
     pub mtime: Option<SetTime>,
 }
 
-/// What somebody may do with an inode.
+/// The rights of a caller on an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rights {
     pub reads: bool,
@@ -127,7 +127,7 @@ impl Posix {
         if let Some(node) = self.files.node(ino)
             && node.is_dirty()
         {
-            // What was written comes before what is set now.
+            // Bytes that were written come before the attributes that are set now.
             node.flush(|bytes| self.dirt.less(bytes)).await?;
         }
         let caller = self.caller(who);
@@ -155,7 +155,7 @@ impl Posix {
         }
     }
 
-    /// What `who` may do with an inode. A server whose clients check nothing asks before it lists
+    /// The rights of `who` on an inode. A server whose clients check nothing asks before it lists
     /// what it keeps.
     pub fn rights(self: &Arc<Posix>, who: Who, ino: Ino) -> Answer<Result<Rights>> {
         let posix = Arc::clone(self);
@@ -185,7 +185,7 @@ impl Posix {
             if ino == Ino::ROOT {
                 return Ok(space);
             }
-            // Who may not look into a bucket sees the store.
+            // A caller that may not look into a bucket sees the store.
             let Ok(bucket) = posix.fs.read(&posix.caller(&who), Statfs { ino }).await else {
                 return Ok(space);
             };

@@ -1,8 +1,8 @@
-//! What a file is opened for.
+//! The purpose for which a file is opened.
 
 use cairn_fs::ops::posix::{READ, SEARCH, WRITE};
 
-/// What somebody wants to do with a file.
+/// The intent of a caller with a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Intent {
     pub reads: bool,
@@ -11,11 +11,10 @@ pub struct Intent {
     pub executes: bool,
     /// It was opened so, and nobody keeps pages of what is written by it.
     pub appends: bool,
-    /// What is written is durable when it is written.
+    /// Written bytes are durable when they are written.
     pub syncs: bool,
     /// Somebody who has the file open elsewhere may ask: its owner may whatever the mode says, and
-    /// who may execute it may read it. As servers of NFS do, whose clients open files by
-    /// themselves.
+    /// who may execute it may read it. As servers of NFS do, whose clients open files on their own.
     pub resumes: bool,
 }
 

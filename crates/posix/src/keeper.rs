@@ -1,9 +1,9 @@
-//! Who keeps what was told, and hears that it is to be asked for again.
+//! The keeper of names and attributes, which hears that they must be asked for again.
 
 use cairn_base::Ino;
 
-/// Whoever keeps attributes and names: the kernel behind a mount, for one. These calls must not
-/// wait: whoever makes a change elsewhere waits for them.
+/// A cache of attributes and names: the kernel behind a mount, for one. These calls must not wait:
+/// whoever makes a change elsewhere waits for them.
 pub trait Keeper: Send + Sync {
     /// Whether it says when it forgets inodes ([`crate::Posix::forget`]). Of others nothing is
     /// remembered.

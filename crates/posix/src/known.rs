@@ -35,17 +35,17 @@ struct One {
     changed_elsewhere: u64,
     /// The last one of the names in it.
     names_changed: u64,
-    /// What the kernel was told last.
-    shown: Option<Shown>,
+    /// The attributes that the kernel was told last.
+    shown: Option<ShownToKernel>,
     /// When it was told of the entries of a directory, and until when it keeps that.
     listed: Option<(Moment, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Shown {
+struct ShownToKernel {
     size: u64,
     mtime: Timestamp,
-    /// What the mtime was in truth.
+    /// The true mtime.
     true_mtime: Timestamp,
     data_change: u64,
     /// The last change of the names in it that there was.
@@ -121,8 +121,8 @@ impl Known {
         }
     }
 
-    /// Whether it keeps them, and they are still the same. Who lists the directory then need not
-    /// tell it again.
+    /// Whether it keeps them, and they are still the same. A listing of the directory then need not
+    /// tell them again.
     pub fn is_listed(&self, ino: Ino) -> bool {
         let shard = self.shard(ino).lock();
         let Some(one) = shard.get(&ino.0) else { return false };
@@ -152,18 +152,18 @@ impl Known {
     /// Attributes that were asked for since `moment` go to the kernel now. Where bytes changed and
     /// somebody set size and mtime to what they were, the kernel gets an mtime a nanosecond off,
     /// this once, so that it drops its pages. So it is with a directory, whose names it keeps,
-    /// after any change of these; there until the next one, since the kernel does not look at each
-    /// mtime, but at the one it has when it is asked for the names.
+    /// after any change of these. There it holds until the next change, since the kernel does not
+    /// look at each mtime, but at the one it has when it is asked for the names.
     pub fn show(&self, ino: Ino, moment: Moment, inode: &mut Inode) {
         let mut shard = self.shard(ino).lock();
         let Some(one) = shard.get_mut(&ino.0) else { return };
         let Inode { size, data_change, mtime: true_mtime, .. } = *inode;
         let names_at = one.names_changed.max(self.all.load(Ordering::SeqCst));
-        let hides = |shown: Shown| match inode.kind {
+        let hides = |shown: ShownToKernel| match inode.kind {
             Kind::Directory if shown.names_at < names_at => shown.mtime == true_mtime,
             Kind::Directory => shown.true_mtime == true_mtime && shown.mtime != true_mtime,
             _ => {
-                // What was done here gets its number when the server has run it.
+                // A change that was made here gets its number when the server has run it.
                 let changed_elsewhere = one.changed_elsewhere.max(self.all.load(Ordering::SeqCst));
                 let got_number = shown.data_change >= Inode::NO_BATCH
                     && data_change < Inode::NO_BATCH
@@ -179,7 +179,7 @@ impl Known {
         // Of what it asked for before a change, the kernel takes no answer.
         if self.last_change(one) <= moment.0 {
             let (mtime, at) = (inode.mtime, moment);
-            one.shown = Some(Shown { size, mtime, true_mtime, data_change, names_at, at });
+            one.shown = Some(ShownToKernel { size, mtime, true_mtime, data_change, names_at, at });
         }
     }
 

@@ -26,7 +26,7 @@ pub struct Page {
     /// The index of the first one, and the position behind it.
     start: usize,
     next: u64,
-    /// What they may be kept by, where their attributes were asked for.
+    /// The moment by which they may be kept, where their attributes were asked for.
     moment: Moment,
     keeps: Duration,
 }
@@ -63,8 +63,8 @@ impl<'a> Name<'a> {
 }
 
 impl Posix {
-    /// What a directory that is open has from position `at` on; the first is 2, after `.` and
-    /// `..`. `None` at the end.
+    /// The entries of an open directory from position `at` on; the first is 2, after `.` and `..`.
+    /// `None` at the end.
     pub fn list(
         self: &Arc<Posix>,
         who: Who,
@@ -99,10 +99,10 @@ impl Posix {
     /// `Invalid` where they were not.
     pub fn list_entry(&self, page: &Page, name: Name<'_>) -> Result<Entry> {
         let Some(inode) = name.listed.inode.clone() else {
-            return Err(Error::Invalid("an entry that was listed without its attributes".into()));
+            return Err(Error::Invalid("the entry was listed without its attributes".into()));
         };
         let entry = self.entry((name.listed.ino, inode), page.moment, page.keeps);
-        // Who keeps no names has not listed them to keep attributes.
+        // A caller that keeps no names has not listed them to keep attributes.
         let keeps = self.keeps_name(entry.keeps);
         Ok(Entry { keeps, keeps_name: keeps, ..entry })
     }
@@ -112,8 +112,8 @@ impl Posix {
         self.known.is_listed(ino)
     }
 
-    /// A directory that is open, and the one it is in. One that is not found, or says nothing of
-    /// that, is in itself, as the root is.
+    /// A directory that is open, and the one it is in. A parent that is not found, or says nothing
+    /// of that, is in itself, as the root is.
     pub fn dots(
         self: &Arc<Posix>,
         who: Who,
@@ -169,12 +169,14 @@ impl Posix {
                 if !attributes || is_fresh || listing.moment == Some(self.known.moment()) {
                     return Ok(true);
                 }
-                // What the keeper learns from here on is how it is now.
+                // All that the keeper learns from here on is as it is now.
                 (at, listing.before(at))
             } else if at < end {
                 // Back to where a page began.
                 let found = listing.page_with(at);
-                found.ok_or_else(|| Error::Invalid(format!("position {at}")))?
+                found.ok_or_else(|| {
+                    Error::Invalid(format!("position {at} is in no page of this listing"))
+                })?
             } else if listing.next.is_some() {
                 (end, listing.next.clone())
             } else {

@@ -30,7 +30,7 @@ pub enum Patience {
     Until(Box<dyn Fn() -> bool + Send + Sync>),
 }
 
-/// What became of a lock.
+/// The outcome of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locked {
     /// It is as it was asked for.
@@ -52,7 +52,7 @@ pub struct Holder {
 }
 
 impl Posix {
-    /// Who else has a lock that does not allow this one.
+    /// The other holder of a lock that does not allow this one.
     pub fn test_lock(
         self: &Arc<Posix>,
         file: Descriptor,
@@ -68,7 +68,7 @@ impl Posix {
             let test = TestLock { ino: handle.node.ino, lock: wanted.lock(session) };
             let held = posix.fs.read(&handle.caller, test).await?;
             Ok(held.map(|lock| Holder {
-                // What another machine calls a process is nothing here.
+                // Another machine's number of a process means nothing here.
                 pid: if lock.session == session { lock.pid } else { 0 },
                 exclusive: lock.exclusive,
                 start: lock.start,
@@ -156,7 +156,7 @@ impl Posix {
         Ok(())
     }
 
-    /// What was written under a lock is seen by whoever gets it next.
+    /// Bytes that were written under a lock are seen by the next holder.
     async fn write_back(&self, node: &Node) -> Result<()> {
         match node.is_dirty() {
             true => node.flush(|bytes| self.dirt.less(bytes)).await,

@@ -1,9 +1,9 @@
 //! Directories in which files are being made from here.
 //!
 //! The kernel keeps names that are not there, and one that is about to be made has to be forgotten
-//! before anybody else can see it. All that can be told to the kernel is to forget all names. Who
-//! makes one file often makes many: of such a directory the kernel keeps no missing names, so
-//! there is nothing to forget.
+//! before anybody else can see it. All that can be told to the kernel is to forget all names. A
+//! program that makes one file often makes many. The kernel keeps no missing names of such a
+//! directory, so there is nothing to forget.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Names: looking them up and making them.
 //!
-//! Names that are looked for are bytes. Those that are made are text: S3 and HTTP, which show them
-//! as well, have no others.
+//! Names that are looked for are bytes. New names are text: S3 and HTTP, which show them as well,
+//! have no others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::posix::Posix;
 use crate::shown::Entry;
 use crate::who::{Step, Who};
 
-/// What a name stands for.
+/// The inode that a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     Entry(Entry),
@@ -37,7 +37,7 @@ pub enum Found {
 pub struct Mode {
     /// Permission bits.
     pub bits: u32,
-    /// What of them is not wanted, where the directory has no list that says so.
+    /// The bits to take away, where the directory has no default list.
     pub umask: u32,
 }
 
@@ -93,7 +93,7 @@ impl Posix {
             found = self.fs.read(&self.caller(who), verb).await;
             return (found, Duration::ZERO);
         }
-        // What is leased now may be kept; what came may not have been.
+        // Rows that are leased now may be kept; those that came may not have been.
         let moment: Moment = self.known.moment();
         match self.fs.read_now(&caller, &verb) {
             Some(leased) if !matches!(leased, Err(Error::Denied(_))) => {

@@ -40,14 +40,14 @@ pub struct Node {
     pub ino: Ino,
     fs: Fs,
     writer: FileWriter,
-    state: Mutex<State>,
+    state: Mutex<NodeState>,
     pub locks: Held,
     /// Held by the one that writes back.
     writing_back: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
+struct NodeState {
     dirty: Runs,
     /// Runs on their way, under what is dirty.
     frozen: Arc<Frozen>,
@@ -57,7 +57,7 @@ struct State {
     change: u64,
     /// On whose behalf it is written back.
     writer: Option<Caller>,
-    /// What is dirty or frozen counts there.
+    /// The account of dirty and frozen bytes.
     account: Option<Arc<Account>>,
     /// How often bytes were dropped that somebody had written.
     losses: u64,
@@ -73,7 +73,7 @@ struct State {
     last: Option<Last>,
 }
 
-impl State {
+impl NodeState {
     /// So many bytes are dirty no more.
     fn uncount(&self, bytes: u64) {
         if let Some(account) = &self.account {
@@ -90,7 +90,7 @@ struct Last {
     opened: Instant,
 }
 
-/// What is here of a file, over what the store says.
+/// The local state of a file, over the one in the store.
 pub struct Local {
     pub end: u64,
     /// When it was written, and what names that.
@@ -107,7 +107,7 @@ impl Node {
             ino,
             fs: fs.clone(),
             writer: fs.writer(ino),
-            state: Mutex::new(State { change, ..State::default() }),
+            state: Mutex::new(NodeState { change, ..NodeState::default() }),
             locks: Held::default(),
             writing_back: tokio::sync::Mutex::new(()),
         }
@@ -127,7 +127,7 @@ impl Node {
         state.written = Some(self.fs.clock().now());
         state.change = WRITTEN | state.change.wrapping_add(1);
         let is_clean = before == 0 && state.frozen.is_empty();
-        // What root writes does not have what others wrote before it written back as if by root.
+        // A write by root does not have others' earlier writes written back as if by root.
         if (is_clean || !is_root(caller))
             && !state.writer.as_ref().is_some_and(|writer| writer.acts_as(caller))
         {
@@ -145,7 +145,7 @@ impl Node {
         (more, eager)
     }
 
-    /// What is here, with the bytes of `range`. To be asked for before the store is.
+    /// The local state, with the bytes of `range`. To be asked for before the store is.
     pub fn local(&self, range: &Range<u64>) -> Local {
         let state = self.state.lock();
         let mut patches = Frozen::new();
@@ -272,7 +272,7 @@ impl Node {
 
     /// As [`Node::discard`], of what was written under locks that are lost.
     pub async fn discard_lost(&self) -> u64 {
-        // What is being written back comes back first.
+        // Bytes that are being written back come back first.
         let _held = self.writing_back.lock().await;
         let bytes = self.discard();
         if bytes > 0 {
@@ -286,15 +286,16 @@ impl Node {
     /// Writes back everything; durable when it returns. `done` is told of bytes that went.
     ///
     /// # Errors
-    /// What keeps it from being written back now. What failed stays, to be tried again: so whoever
-    /// asks next hears of it as well, and nobody hears of what was written back after all.
+    /// The error that keeps it from being written back now. Bytes that failed stay, to be tried
+    /// again. So the next caller hears of the failure as well, and nobody hears of bytes that were
+    /// written back after all.
     pub async fn flush(&self, done: impl Fn(u64)) -> Result<()> {
         self.write_back(false, &done).await.map(drop)
     }
 
     /// Writes back what is whole.
     pub async fn flush_whole(&self, done: impl Fn(u64)) {
-        // Who waits to write back gets in between.
+        // A task that waits to write back gets in between.
         let written = loop {
             match self.write_back(true, &done).await {
                 Ok(true) => {}
@@ -305,7 +306,7 @@ impl Node {
         self.note(written.map(drop));
     }
 
-    /// Writes back everything. What fails is tried again by whoever syncs or closes next.
+    /// Writes back everything. A failure is tried again by the next sync or close.
     pub async fn flush_later(&self, done: impl Fn(u64)) {
         let written = self.write_back(false, &done).await;
         self.note(written.map(drop));
@@ -367,7 +368,7 @@ impl Node {
     async fn send(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
         let mut tries = 0;
         loop {
-            // What was written under locks is published only while they are held.
+            // Bytes that were written under locks are published only while the locks are held.
             let now = self.session()?;
             let error = match self.send_once(caller, now, frozen).await {
                 Ok(()) => return Ok(()),
@@ -380,7 +381,7 @@ impl Node {
                 Error::Conflict(_) if tries < TRIES => {}
                 Error::Unavailable(_) | Error::Invalid(_) if is_other_session && tries < TRIES => {}
                 error => {
-                    // What came of it may not be known: a body that was tried is not spare.
+                    // The outcome may not be known: a body that was tried is not spare.
                     self.writer.forget().await;
                     return Err(error);
                 }

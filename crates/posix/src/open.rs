@@ -68,11 +68,11 @@ impl Posix {
         Opened { file: Descriptor(handle.number), is_locked: self.files.is_locked(ino) }
     }
 
-    /// What is to be read of a file, as it is now: whoever opens it reads that even if it is
-    /// removed elsewhere before the first read.
+    /// The contents of a file to read, as they are now. A caller that opens it reads them even if
+    /// the file is removed elsewhere before the first read.
     async fn open_as(&self, caller: &Caller, ino: Ino, intent: Intent) -> Result<Option<Object>> {
         let wanted = intent.wanted();
-        // Who only reads is checked where it is opened.
+        // A caller that only reads is checked where it is opened.
         let is_checked = wanted != READ;
         if is_checked {
             let access = Access { ino, wanted };

@@ -1,4 +1,4 @@
-//! Who of this machine has locks on a file, and by which name.
+//! The owners on this machine of locks on a file, and their names.
 //!
 //! ```text
 //!   seen in fcntl(2) ──► what the kernel calls the owner: a process, or the open file
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::wanted::Wanted;
 
-/// Who of this machine has locks on a file, or tried to get one.
+/// The owners on this machine that have locks on a file, or tried to get one.
 #[derive(Default)]
 pub struct Held {
     owners: Mutex<HashMap<u64, Owner>>,
@@ -26,8 +26,8 @@ pub struct Held {
 struct Owner {
     /// In which it got a lock.
     session: Option<SessionId>,
-    /// Open files by which it asked, by number. The kernel calls a new owner what it called one
-    /// whose file it has closed, and says that it was closed only later: so an owner is gone when
+    /// Open files by which it asked, by number. The kernel may give a new owner the number of one
+    /// whose file it has closed, and says that it was closed only later. So an owner is gone when
     /// all of these are.
     handles: HashSet<u64>,
     /// It has a lock on all of the file of which is not known by which call it is.
@@ -49,8 +49,8 @@ impl Held {
         }
     }
 
-    /// What is to be locked for who asks by an open file: two locks of one owner must not be in
-    /// each other's way.
+    /// The owner to lock for, by an open file: two locks of one owner must not be in each other's
+    /// way.
     pub fn takes(&self, wanted: Wanted, handle: u64) -> Wanted {
         let owners = self.owners.lock();
         let is_vague = owners.get(&wanted.owner).is_some_and(|owner| owner.is_vague);
@@ -63,8 +63,8 @@ impl Held {
         }
     }
 
-    /// What is to be unlocked for who asks by an open file: whatever an earlier request may have
-    /// locked that was seen where this one is not, or the other way round.
+    /// The owners to unlock for, by an open file. An earlier request may have locked for an owner
+    /// that was seen where this one is not, or the other way round.
     pub fn gives(&self, wanted: Wanted, handle: u64) -> Vec<Wanted> {
         let owners = self.owners.lock();
         let is_vague = owners.get(&wanted.owner).is_some_and(|owner| owner.is_vague);
@@ -121,7 +121,7 @@ pub struct Lockers(Mutex<Used>);
 #[derive(Default)]
 struct Used {
     owners: HashSet<u64>,
-    /// What the kernel calls the open file, once that was seen: no process while it is open.
+    /// The kernel's number of the open file, once that was seen: no process while it is open.
     file: Option<u64>,
 }
 
@@ -157,7 +157,7 @@ impl Lockers {
     }
 }
 
-/// What is answered once the locks on a file are lost.
+/// The answer once the locks on a file are lost.
 pub fn lost(ino: Ino) -> Error {
     let what = format!("inode {ino}: its locks were lost with the session");
     Error::Io(std::io::Error::other(what))
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// What the kernel calls the open files with the numbers 1 and 2, and a process.
+    /// The kernel's numbers of the open files 1 and 2, and of a process.
     const FILES: [u64; 3] = [0, 71, 72];
     const PROCESS: u64 = 80;
 
@@ -326,7 +326,7 @@ mod tests {
         assert!(!held.left(7, 1), "the lock of the second would go");
         assert!(held.is_known(7) && held.session(SESSION) == Some(SESSION));
         assert!(held.left(7, 2));
-        // One that asked for nothing has nothing to give back.
+        // A caller that asked for nothing has nothing to give back.
         held.forget(7);
         assert!(!held.left(7, 3));
     }

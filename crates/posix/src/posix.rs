@@ -40,7 +40,7 @@ pub struct Options {
     pub opens_nothing: bool,
 }
 
-/// What was done so far.
+/// The work done so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Stats {
     pub files_open: u64,
@@ -74,7 +74,7 @@ pub struct Posix {
 }
 
 impl Posix {
-    /// What nobody waits for is done in tasks of `runtime`.
+    /// Work that nobody waits for is done in tasks of `runtime`.
     pub fn new(
         fs: Fs,
         user: Caller,
@@ -131,7 +131,7 @@ impl Posix {
                 self.known.change(ino, matches!(changed, Changed::Tally(_)));
                 self.whole.end(ino);
                 self.watches.change(ino);
-                // One that is only just on its way to the keeper is found by its name.
+                // An inode that is only just on its way to the keeper is found by its name.
                 if !self.keeper.forget_attributes(ino) {
                     self.keeper.forget_names();
                 }

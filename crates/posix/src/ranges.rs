@@ -11,7 +11,7 @@ use crate::handle::{Descriptor, Handle};
 use crate::posix::Posix;
 use crate::who::Who;
 
-/// What becomes of a range. Room is not set apart: a file is as long as asked for, and a hole.
+/// The treatment of a range. Room is not set apart: a file is as long as asked for, and a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocation {
     /// The file reaches to its end at least.
@@ -44,7 +44,9 @@ impl Posix {
         Answer::later(async move {
             let (node, caller) = (&handle.node, who.caller(&posix.user));
             let end = offset.checked_add(length);
-            let end = end.ok_or_else(|| Error::TooLarge("a file".into()))?;
+            let end = end.ok_or_else(|| {
+                Error::TooLarge("the range ends beyond the size that a file may have".into())
+            })?;
             node.flush(|bytes| posix.dirt.less(bytes)).await?;
             let (fs, ino) = (&posix.fs, node.ino);
             match allocation {

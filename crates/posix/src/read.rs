@@ -14,7 +14,7 @@ use crate::node::Local;
 use crate::posix::Posix;
 use crate::who::Who;
 
-/// What is read.
+/// The source of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     File(Descriptor),
@@ -22,7 +22,7 @@ pub enum Source {
     Unopened(Ino),
 }
 
-/// What is looked for in a file.
+/// The thing that is looked for in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sought {
     Data,

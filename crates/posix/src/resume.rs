@@ -1,10 +1,10 @@
 //! Listing directories that nobody has open: each entry has a cookie, after which a listing goes on
 //! whatever changed meanwhile.
 //!
-//! A cookie is a hash of the name. A name that was given of late is remembered, so that it may be
-//! gone by now; any other one is looked for in the directory, which takes longer and finds it after
-//! a restart and in another process. Only after a name that is neither remembered nor there any
-//! more a listing has to begin again. Numbers in the rows of entries would be found at once,
+//! A cookie is a hash of the name. A name that was given recently is remembered, although it may be
+//! gone by now. Any other name is looked for in the directory, which takes longer, and finds it
+//! after a restart and in another process. Only after a name that is neither remembered nor there
+//! any more a listing has to begin again. Numbers in the rows of entries would be found at once,
 //! and for as long as they are not used again.
 
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Posix {
         })
     }
 
-    /// What the entry with a cookie is gone on after.
+    /// The place to go on after the entry with a cookie.
     async fn cursor(&self, who: &Who, ino: Ino, cookie: u64) -> Result<Bytes> {
         if let Some(cursor) = self.cookies.find(ino, cookie) {
             return Ok(cursor);

@@ -7,8 +7,8 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use cairn_base::limits::BLOCK_BYTES;
 
-/// From this length on, bytes, a run that grows gets room for a whole block. What it does not fill
-/// costs addresses and no memory.
+/// From this length on, bytes, a run that grows gets room for a whole block. The part that it does
+/// not fill costs addresses and no memory.
 const GROWS_WHOLE: usize = 128 << 10;
 
 #[derive(Default)]
@@ -66,8 +66,8 @@ impl Runs {
         run[at..at + overlap].copy_from_slice(&data[..overlap]);
         let len = at + data.len();
         if run.capacity() < len && at > 0 {
-            // What grows goes on growing: from some length on, to a whole block, so that it is not
-            // copied again.
+            // A run that grows goes on growing: from some length on, to a whole block, so that it
+            // is not copied again.
             let room = if len < GROWS_WHOLE { 4 * len } else { BLOCK_BYTES };
             run.reserve(room.min(BLOCK_BYTES) - run.len());
         }

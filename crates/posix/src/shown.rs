@@ -1,4 +1,4 @@
-//! What is shown of an inode, and for how long that may be kept.
+//! The attributes that are shown of an inode, and for how long they may be kept.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::known::Moment;
 use crate::posix::Posix;
 use crate::who::Who;
 
-/// What was found or made under a name.
+/// The inode that was found or made under a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub attributes: Attributes,
@@ -61,7 +61,7 @@ impl Posix {
         }
     }
 
-    /// What was just made under a name, as it is leased now, and how long it may be kept.
+    /// The inode that was just made under a name, as it is leased now, and how long it may be kept.
     pub(crate) fn as_leased(
         &self,
         who: &Who,

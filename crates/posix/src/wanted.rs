@@ -6,7 +6,7 @@ use cairn_fs::rows::{Lock, Space};
 /// The last byte of a lock to the end of the file, wherever that is.
 pub const END: u64 = i64::MAX as u64;
 
-/// What is to become of a range.
+/// The lock that a range will have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
     Read,
@@ -14,12 +14,13 @@ pub enum LockKind {
     Unlock,
 }
 
-/// What somebody asks for.
+/// The wanted lock of a caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// What a door calls it; once it is known who has locks, the name by which it has them.
+    /// The door's number of the owner; once it is known who has locks, the name by which it has
+    /// them.
     pub owner: u64,
-    /// What the owner's machine calls its process.
+    /// The number of the process on the owner's machine.
     pub pid: u32,
     pub start: u64,
     pub last: u64,

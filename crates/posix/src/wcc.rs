@@ -1,10 +1,10 @@
 //! Attributes before and after a change (NFS calls it weak cache consistency): whoever kept those
 //! from before knows by them whether anybody else changed something in between.
 //!
-//! They are exact, or those from before are left out. Exact: those from before were leased, nobody
-//! was heard to change the inode until those from after were leased in turn, and no other change of
-//! this process that is watched was under way. So whoever serves clients has all of their changes
-//! watched. Operations that do not lease what they change, as a rename, leave it out.
+//! They are exact, or those from before are left out. Exact: the attributes from before were
+//! leased, and nobody was heard to change the inode until those from after were leased in turn. No
+//! other change of this process that is watched was under way. So whoever serves clients has all of
+//! their changes watched. Operations that do not lease what they change, as a rename, leave it out.
 
 use std::sync::Arc;
 

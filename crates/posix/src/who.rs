@@ -13,7 +13,7 @@ pub struct Who {
     groups: Groups,
     /// As whom the store knows it, if not as the user of the file system.
     user: Option<Caller>,
-    /// What it asks for may be asked for again, and is done once.
+    /// The request may be sent again, and is done once.
     call: Option<CallId>,
 }
 
@@ -58,8 +58,8 @@ impl Who {
         self.user.as_ref()
     }
 
-    /// The same with a call: of what takes several steps, those are done that were not done before,
-    /// in this order: what makes something, what cuts it, what sets its attributes. They are
+    /// The same with a call. Of a request in several steps, the steps are done that were not done
+    /// before, in this order: making an inode, truncating it, setting its attributes. They are
     /// counted from the step of the call on.
     pub fn for_call(self, call: CallId) -> Who {
         Who { call: Some(call), ..self }

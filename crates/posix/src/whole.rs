@@ -1,10 +1,10 @@
-//! Directories of which it is known here what they may contain, so that nobody has to be asked for
-//! a name that is not there: programs look for each file before they make it.
+//! Directories whose possible contents are known here, so that nobody has to be asked for a name
+//! that is not there: programs look for each file before they make it.
 //!
 //! A directory is one from when it is made here or seen to be empty, under a lease on its tally.
-//! Whatever is made in it, by whomever, changes the tally: others recall it before anybody sees
-//! what they made, and then the directory is none any more; what is made from here is noted before
-//! it is asked for. Names that are removed stay, so what is known is more than there is.
+//! Any new entry, by any client, changes the tally. Others recall it before anybody sees the entry
+//! they made, and then the directory is no longer here. Entries made from here are noted before
+//! they are sent. Names that are removed stay, so what is known is more than there is.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -18,12 +18,12 @@ const DIRECTORIES: usize = 1 << 12;
 
 #[derive(Default)]
 pub struct Whole {
-    state: Mutex<State>,
+    state: Mutex<WholeState>,
     hasher: RandomState,
 }
 
 #[derive(Default)]
-struct State {
+struct WholeState {
     /// Hashes of names: two with the same are taken for one, and asked for.
     directories: HashMap<Ino, HashSet<u64>>,
     names: usize,
@@ -38,7 +38,7 @@ impl Whole {
             return;
         }
         if state.directories.len() >= DIRECTORIES {
-            *state = State::default();
+            *state = WholeState::default();
         }
         state.directories.insert(directory, HashSet::new());
     }
@@ -51,7 +51,7 @@ impl Whole {
             state.names += 1;
         }
         if state.names > NAMES {
-            *state = State::default();
+            *state = WholeState::default();
         }
     }
 
@@ -71,7 +71,7 @@ impl Whole {
     }
 
     pub fn end_all(&self) {
-        *self.state.lock() = State::default();
+        *self.state.lock() = WholeState::default();
     }
 }
 

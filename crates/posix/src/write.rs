@@ -22,7 +22,7 @@ pub struct Writing {
     pub appends: bool,
     /// They are durable when they are written; so they are where the file was opened so.
     pub syncs: bool,
-    /// Whoever writes is not root, whoever opened the file: it is no longer setuid.
+    /// The writer is not root, whoever opened the file: it is no longer setuid.
     pub kills_setuid: bool,
 }
 
@@ -104,7 +104,7 @@ impl Posix {
         }
         let appended = self.fs.append_inode(writer, node.ino, data).await?;
         if appended.offset != offset || !handle.appends {
-            // Whoever wrote believed that the end was elsewhere, or keeps pages of it.
+            // The writer believed that the end was elsewhere, or keeps pages of it.
             self.known.change(node.ino, false);
             self.keeper.forget_attributes(node.ino);
         }

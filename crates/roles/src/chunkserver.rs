@@ -64,7 +64,7 @@ impl ChunkserverNode {
         });
     }
 
-    /// What goes on with connections that move blocks, for the listener.
+    /// The taker of connections that move blocks, for the listener.
     pub fn taker(&self) -> Taker {
         self.served.taker()
     }
@@ -91,7 +91,7 @@ impl ChunkserverNode {
 pub struct Running {
     served: Arc<Chunkserver>,
     listening: JoinHandle<()>,
-    /// What it does until it is told to stop; more may be added.
+    /// Its work until it is told to stop; more may be added.
     pub work: JoinSet<()>,
 }
 

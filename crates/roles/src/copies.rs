@@ -1,5 +1,5 @@
-//! What a chunkserver does so that each of its groups is whole here: it catches up with the other
-//! members, heals blocks that do not check out, and forgets groups it is no longer in.
+//! The work of a chunkserver so that each of its groups is whole here. It catches up with the other
+//! members, heals blocks that fail their checksum, and forgets groups it is no longer in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BlockId, ClusterMap, GroupId, Owner, Result};
 use cairn_blocks::{Blocks, Store};
 use cairn_cluster::control::Agent;
-use cairn_cluster::control::messages::{CaughtUp, Copying, EXTRA_BLOCKS, Extra, Method};
+use cairn_cluster::control::messages::{CaughtUp, ControlMethod, Copying, EXTRA_BLOCKS, Extra};
 use cairn_cluster::data::repair::{self, Options, Progress};
 use cairn_cluster::data::{Chunkserver, MapSource, Sick};
 use parking_lot::Mutex;
@@ -114,7 +114,7 @@ impl Copies {
         tracing::info!(%group, "catching up");
         if is_planted(Bug::InSyncBeforeCompare) {
             let caught = CaughtUp { group, epoch: map.epoch };
-            return self.agent.tell(Method::CaughtUp, &caught).await;
+            return self.agent.tell(ControlMethod::CaughtUp, &caught).await;
         }
         let report = tokio::select! {
             biased;
@@ -134,7 +134,7 @@ impl Copies {
             return Err(cairn_base::Error::Unavailable(text));
         }
         let caught = CaughtUp { group, epoch: report.epoch };
-        self.agent.tell(Method::CaughtUp, &caught).await
+        self.agent.tell(ControlMethod::CaughtUp, &caught).await
     }
 
     /// Compares one group in which this node is in sync with the other members. It has all that was
@@ -191,7 +191,7 @@ impl Copies {
     async fn tell_of_extra(&self, group: GroupId, extra: &[(BlockId, Owner)]) -> Result<()> {
         for page in extra.chunks(EXTRA_BLOCKS) {
             let extra = Extra { group, blocks: page.to_vec() };
-            self.agent.tell(Method::Extra, &extra).await?;
+            self.agent.tell(ControlMethod::Extra, &extra).await?;
         }
         Ok(())
     }
@@ -248,8 +248,8 @@ impl Copies {
     }
 }
 
-/// What may not be wanted any more. A block that was copied may have been deleted while the member
-/// that had it was away: now that two have it, neither would find that out.
+/// Blocks that may not be wanted any more. A block that was copied may have been deleted while the
+/// member that had it was away: now that two have it, neither would find that out.
 fn doubtful(report: &repair::Report) -> Vec<(BlockId, Owner)> {
     [&report.extra[..], &report.copied].concat()
 }

@@ -1,6 +1,6 @@
-//! What a process does by itself, for ever: it looks who is up, ends sessions that have lapsed,
-//! collects garbage, compacts segments. All of it gives way to requests: one step at a time, with
-//! rests in between.
+//! The duties of a process, repeated until it ends: it looks which nodes are up, ends sessions that
+//! have lapsed, collects garbage, compacts segments. All of it gives way to requests: one step at a
+//! time, with rests in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn every(period: Duration) -> Interval {
     timer
 }
 
-/// Brings the cluster map up to date, for ever.
+/// Brings the cluster map up to date, indefinitely.
 pub async fn look_around(controller: Arc<Controller>) {
     let mut timer = every(LOOK_AROUND_PERIOD);
     loop {
@@ -76,7 +76,7 @@ pub async fn look_around(controller: Arc<Controller>) {
     }
 }
 
-/// Ends sessions that have lapsed, for ever.
+/// Ends sessions that have lapsed, indefinitely.
 pub async fn end_sessions(sessions: Arc<Sessions>) {
     let mut timer = every(SESSIONS_PERIOD);
     loop {
@@ -87,7 +87,7 @@ pub async fn end_sessions(sessions: Arc<Sessions>) {
     }
 }
 
-/// Looks for garbage now and then, for ever.
+/// Looks for garbage now and then, indefinitely.
 pub async fn collect_garbage(fs: Fs, pace: Pace) {
     let mut timer = every(pace.garbage);
     for look in 0u64.. {
@@ -115,7 +115,8 @@ pub async fn collect_garbage(fs: Fs, pace: Pace) {
 async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
     let caller = Caller::system();
     let drains = fs.read(&caller, ListDrains { after: None, limit: DRAINS }).await?;
-    // What is being put together waits for its upload; behind many of them there may be more.
+    // A body that is being put together waits for its upload; behind many of them there may be
+    // more.
     let is_waiting = |drain: &Drain| matches!(drain, Drain::Prepared { .. });
     if drains.len() == DRAINS || drains.iter().any(|(_, drain)| !is_waiting(drain)) {
         return Ok(true);
@@ -126,7 +127,7 @@ async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {
     fs.has_sessions_to_reap(&caller).await
 }
 
-/// Gives the space of deleted blocks back, for ever.
+/// Gives the space of deleted blocks back, indefinitely.
 pub async fn compact(blocks: Store, pace: Pace) {
     let mut timer = every(pace.compact);
     for look in 0u64.. {
@@ -148,7 +149,7 @@ pub async fn compact(blocks: Store, pace: Pace) {
     }
 }
 
-/// Deletes what was written and will not be published, for ever.
+/// Deletes what was written and will not be published, indefinitely.
 pub async fn drop_abandoned(fs: Fs, pace: Pace) {
     let mut timer = every(pace.abandoned);
     loop {

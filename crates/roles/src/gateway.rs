@@ -43,7 +43,8 @@ pub async fn open<E>(
     Ok(Fs::over(Meta::Remote(client), blocks, Arc::clone(&node.clock), fs))
 }
 
-/// Ends the session. What was written and not published is deleted, if that can be done now.
+/// Ends the session. Bodies that were written and not published are deleted, if that can be done
+/// now.
 pub async fn close(fs: &Fs) {
     duties::drop_abandoned_now(fs).await;
     if let Meta::Remote(session) = fs.meta() {

@@ -1,9 +1,9 @@
-//! What the processes of a store do, over the seams (disk, clock, randomness, threads, network):
-//! how a master, a chunkserver, a gateway and a server are put together, and the loops of their
-//! duties.
+//! The processes of a store, over the seams (disk, clock, randomness, threads, network). This crate
+//! puts together a master, a chunkserver, a gateway and a server, with the loops of their duties.
 //!
-//! It is not: command lines, directories, keys, TLS, sockets, doors, signals. Who runs a role gives
-//! it those: `cairn` those of a machine, and the simulation (`crates/sim/tests`) simulated ones.
+//! It is not: command lines, directories, keys, TLS, sockets, doors, signals. The program that runs
+//! a role provides the seams: `cairn` those of a machine, and the simulation (`crates/sim/tests`)
+//! simulated ones.
 //!
 //! ```text
 //!      cairn master, chunkserver, gateway, server        simulated hosts

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use cairn_auth::Caller;
 use cairn_base::{ClusterId, Result, SessionId};
 use cairn_cluster::control::messages::Secrets;
-use cairn_cluster::control::{ControlService, Controller, Keeper, Settings};
+use cairn_cluster::control::{ControlService, Controller, MapKeeper, Settings};
 use cairn_cluster::identity::Desk;
 use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::wire::{Listen, serve};
@@ -81,7 +81,7 @@ impl MasterNode {
     /// ([`Settings::is_alone`]) this ends, with the reason, when it serves no longer.
     ///
     /// # Errors
-    /// What kept it from serving the first time, if that does not pass.
+    /// The error that kept it from serving the first time, if that does not pass.
     pub async fn take_turns<S: Source>(&self, source: &S) -> Result<String, S::Failure> {
         let mut has_served = false;
         loop {
@@ -129,7 +129,7 @@ impl MasterNode {
         master.run(&Caller::system(), format).await?;
         let lease = self.config.lease;
         let sessions = Sessions::start(master.clone(), Arc::clone(&clock), lease).await?;
-        let keeper = Keeper::start(master.clone(), Arc::clone(&node.view)).await?;
+        let keeper = MapKeeper::start(master.clone(), Arc::clone(&node.view)).await?;
         Ok(Arc::new(Controller::new(
             node.id(),
             (master.clone(), sessions),

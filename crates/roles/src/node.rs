@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use cairn_base::{Clock, Error, NodeId, Result, Rng};
-use cairn_cluster::control::messages::{Beat, Method, Secrets};
+use cairn_cluster::control::messages::{Beat, ControlMethod, Secrets};
 use cairn_cluster::control::{Agent, NodeView};
 use cairn_cluster::data::{MapSource, Pool, Replicated};
 use cairn_cluster::wire::{Dial, Terms};
 
-/// Who a node is, whom it knows, and the seams by which it reaches the world.
+/// The identity of a node, its view of the others, and the seams by which it reaches the world.
 #[derive(Clone)]
 pub struct Node {
     pub terms: Terms,
@@ -25,7 +25,7 @@ impl Node {
         self.agent.node()
     }
 
-    /// Keeps the masters informed, for ever. Must be called within a runtime.
+    /// Keeps the masters informed, indefinitely. Must be called within a runtime.
     pub fn beat(&self, beat: impl Fn() -> Beat + Send + Sync + 'static) {
         let agent = Arc::clone(&self.agent);
         tokio::spawn(async move { agent.beat(beat).await });
@@ -51,17 +51,17 @@ impl Node {
 /// Asks for the keys of the cluster that `agent`'s node may have, until a master serves.
 ///
 /// # Errors
-/// What the master has against it.
+/// The secrets that the master has for it.
 pub async fn secrets(agent: &Agent) -> Result<Secrets> {
     loop {
-        match agent.call(Method::Secrets, &()).await {
+        match agent.call(ControlMethod::Secrets, &()).await {
             Err(error @ Error::Unavailable(_)) => tracing::warn!(%error, "no master serves yet"),
             told => return told,
         }
     }
 }
 
-/// What every beat says of a node that others reach at `address`, or that none reaches.
+/// The beat of a node that others reach at `address`, or that none reaches.
 pub fn beat_of(address: String) -> Beat {
     Beat { address, weight: 1, version: env!("CARGO_PKG_VERSION").into(), ..Beat::default() }
 }

@@ -8,10 +8,10 @@ use cairn_base::rng::SeededRng;
 
 use crate::SECTOR_BYTES;
 use crate::inode::{Inode, Sector};
-use crate::state::State;
+use crate::state::DiskState;
 
-/// What may be found of `state` after a power cut, as [`crate::Snapshot::crash_image`] says.
-pub(crate) fn crashed(state: &State, seed: u64) -> State {
+/// A possible state of `state` after a power cut, as [`crate::Snapshot::crash_image`] says.
+pub(crate) fn crashed(state: &DiskState, seed: u64) -> DiskState {
     let rng = SeededRng::new(seed ^ 0xC0FF_EE00_DEAD_BEEF);
     let chances = Chances::draw(&rng);
     let mut names = state.durable_names.clone();
@@ -28,7 +28,7 @@ pub(crate) fn crashed(state: &State, seed: u64) -> State {
             files.len() - 1
         });
     }
-    State {
+    DiskState {
         files,
         durable_names: names.clone(),
         names,

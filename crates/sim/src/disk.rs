@@ -10,21 +10,21 @@ use cairn_base::{Disk, DiskFile};
 use crate::SECTOR_BYTES;
 use crate::crash::crashed;
 use crate::fault::{Call, Fault, Faults};
-use crate::state::{FileId, NameOp, State};
+use crate::state::{DiskState, FileId, NameOp};
 
 /// A handle to a directory of a simulated disk; clones and `sub` see the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDisk>,
     directory: String,
 }
 
-struct Shared {
+struct SharedDisk {
     inner: Mutex<Inner>,
 }
 
 struct Inner {
-    state: State,
+    state: DiskState,
     faults: Faults,
     rng: SeededRng,
     recording: bool,
@@ -33,7 +33,7 @@ struct Inner {
     cold: bool,
 }
 
-impl Shared {
+impl SharedDisk {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,10 +55,10 @@ impl Inner {
 impl SimDisk {
     /// An empty disk. The seed decides how much of a failing write reaches the disk.
     pub fn new(seed: u64) -> SimDisk {
-        SimDisk::from_state(State::default(), seed)
+        SimDisk::from_state(DiskState::default(), seed)
     }
 
-    fn from_state(state: State, seed: u64) -> SimDisk {
+    fn from_state(state: DiskState, seed: u64) -> SimDisk {
         let inner = Inner {
             state,
             faults: Faults::default(),
@@ -68,7 +68,7 @@ impl SimDisk {
             mark: 0,
             cold: false,
         };
-        let shared = Arc::new(Shared { inner: Mutex::new(inner) });
+        let shared = Arc::new(SharedDisk { inner: Mutex::new(inner) });
         SimDisk { shared, directory: String::new() }
     }
 
@@ -244,7 +244,7 @@ impl Disk for SimDisk {
 /// The state of a disk at one moment, from which any number of power cuts can be drawn.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    state: Arc<State>,
+    state: Arc<DiskState>,
     /// The last [`SimDisk::mark`] before this moment.
     pub mark: u64,
 }
@@ -265,7 +265,7 @@ impl Snapshot {
 }
 
 struct SimFile {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDisk>,
     file: FileId,
     /// Failed syncs of the file that were reported here, or came before this was opened.
     errors_seen: AtomicU64,

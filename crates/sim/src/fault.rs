@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Faults, and when they occur.
 
 use std::io;
 

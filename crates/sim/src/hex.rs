@@ -10,7 +10,7 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// What [`hex`] wrote.
+/// Reads what [`hex`] wrote.
 ///
 /// # Panics
 /// If it is anything else.

@@ -8,7 +8,7 @@ use crate::image::Image;
 
 pub(crate) type Sector = [u8; SECTOR_BYTES];
 
-/// What a sector was made to hold since it was last known to be durable, oldest first.
+/// The contents that a sector was given since it was last known to be durable, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dirty {
     pub(crate) versions: Vec<Arc<Sector>>,
@@ -71,7 +71,7 @@ impl Inode {
             let first = len / SECTOR_BYTES as u64;
             let cut: Vec<u64> = self.dirty.range(first..).map(|(&sector, _)| sector).collect();
             cut.into_iter().for_each(|sector| self.touch(sector));
-            // What the durable image has beyond the new length must not come back by itself.
+            // Bytes of the durable image beyond the new length must not come back.
             for sector in first..self.durable_len.div_ceil(SECTOR_BYTES as u64) {
                 self.touch(sector);
             }

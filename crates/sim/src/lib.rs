@@ -33,7 +33,7 @@ mod disk;
 pub use disk::{SimDisk, Snapshot};
 pub use fault::{Call, Fault};
 
-/// What a disk writes whole or not at all, bytes. (Tearing within one is simulated too.)
+/// The unit that a disk writes whole or not at all, bytes. (Tearing within one is simulated too.)
 pub const SECTOR_BYTES: usize = 512;
 
 /// Of so many calls, bits or cuts a test tries one: all of them in the long form.

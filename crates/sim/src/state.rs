@@ -46,7 +46,7 @@ pub(crate) fn directory(path: &str) -> &str {
 }
 
 #[derive(Clone, Default, Debug)]
-pub(crate) struct State {
+pub(crate) struct DiskState {
     pub(crate) files: Vec<Arc<Inode>>,
     pub(crate) names: BTreeMap<String, FileId>,
     pub(crate) durable_names: BTreeMap<String, FileId>,
@@ -55,7 +55,7 @@ pub(crate) struct State {
     pub(crate) capacity: Option<u64>,
 }
 
-impl State {
+impl DiskState {
     pub(crate) fn file(&mut self, id: FileId) -> &mut Inode {
         Arc::make_mut(&mut self.files[id])
     }

@@ -9,14 +9,14 @@ use rustls::{ClientConfig, Error, RootCertStore};
 
 use crate::verifier::{AdmitServer, Verifier};
 
-/// Whose certificates a client takes.
+/// The certificates that a client accepts.
 #[derive(Clone, Debug)]
 pub enum Trust {
     /// The authorities that browsers trust.
     Public,
     /// These authorities, and no others.
     Authorities(RootCertStore),
-    /// Whoever answers: it must have the key of the certificate that it shows, whatever that is.
+    /// Any server: it must have the key of the certificate that it shows, whatever that is.
     Anyone,
 }
 
@@ -28,7 +28,7 @@ pub struct Authorities {
     pub unusable: usize,
 }
 
-/// Reads authorities from PEM. What is no certificate is passed over.
+/// Reads authorities from PEM. Sections that are no certificates are passed over.
 ///
 /// # Errors
 /// Says in words what is wrong: it is no PEM, or has no certificate of an authority.

@@ -64,7 +64,7 @@ impl<A> Verifier<A> {
     ) -> Result<HandshakeSignatureValid, Error> {
         match self.speaks_tls12 {
             true => verify_tls12_signature(message, certificate, signed, &self.algorithms),
-            false => Err(Error::General("TLS 1.2 is not spoken here".into())),
+            false => Err(Error::General("TLS 1.2 is not supported: use TLS 1.3".into())),
         }
     }
 

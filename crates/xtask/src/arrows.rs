@@ -1,7 +1,7 @@
 //! Which module of a crate uses which, by the paths in its sources.
 //!
-//! A path leads to the module that defines what it names, through each `pub use` on the way: what
-//! the head of a folder hands on is no use of its own. Modules of tests are left out.
+//! A path leads to the module that defines what it names, through each `pub use` on the way. A name
+//! that the head of a folder hands on is no use of its own. Modules of tests are left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::tokens::{is_name, tokens};
 /// A module, by its path from the root of its crate: `["ops", "rename"]`.
 pub type Name = Vec<String>;
 
-/// What each module uses.
+/// The modules that each module uses.
 pub type Arrows = BTreeMap<Name, BTreeSet<Name>>;
 
 /// The text of each module.
@@ -43,7 +43,7 @@ fn read_into(folder: &Path, above: &[String], sources: &mut Sources) -> io::Resu
     Ok(())
 }
 
-/// What is known of one module.
+/// The facts of one module.
 #[derive(Default)]
 struct Module {
     defined: BTreeSet<String>,
@@ -57,7 +57,7 @@ struct Module {
 
 const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod"];
 
-/// What each of these modules uses. The root of the crate is the empty name.
+/// The modules that each of these modules uses. The root of the crate is the empty name.
 pub fn arrows(sources: &Sources) -> Arrows {
     let parsed = sources.iter().map(|(name, text)| (name.clone(), parse(name, text, sources)));
     let modules: BTreeMap<Name, Module> = parsed.collect();

@@ -14,7 +14,7 @@ const CHUNKSERVERS: [u16; 3] = [7410, 7411, 7412];
 const GATEWAYS: [(u16, u16); 2] = [(9000, 8080), (9001, 8081)];
 const DATABASE_PORT: u16 = 7432;
 
-/// What runs; killed in the end.
+/// The running processes; killed in the end.
 struct Running {
     cairn: PathBuf,
     dir: PathBuf,
@@ -35,7 +35,7 @@ impl Drop for Running {
 pub fn up(root: &Path, dir: &Path) -> io::Result<()> {
     let mut build = Command::new("cargo");
     build.args(["build", "--release", "--package", "cairn"]).current_dir(root);
-    // What this process was told of its own package would have others built again.
+    // Variables that this process was given for its own package would have others built again.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR" {
             build.env_remove(name);

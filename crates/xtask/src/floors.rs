@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::arrows::{Name, Sources, arrows, circles, read};
 
-/// What is found in all crates, one line each.
+/// The findings in all crates, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let mut findings = Vec::new();
     for entry in fs::read_dir(root.join("crates")).into_iter().flatten().flatten() {

@@ -9,6 +9,8 @@ pub mod supply;
 mod tokens;
 
 pub mod arrows;
+pub mod errors;
+pub mod glossary;
 pub mod used;
 
 pub mod floors;

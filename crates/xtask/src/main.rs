@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "chores")]
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -19,19 +19,23 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Chore {
     /// Check what no compiler checks: directions between crates, lengths of functions and lines,
-    /// licences and sources of dependencies.
+    /// licences and sources of dependencies, and the glossary.
     Tidy,
-    /// Make Rust of the .proto files: `crates/cluster/src/admin/proto.rs`.
+    /// Print the text of every error of the product, by crate, with file and line. A reviewer
+    /// reads them as a whole: each says what is wrong, with what, and what to do next.
+    Errors,
+    /// Generate `crates/cluster/src/admin/proto.rs` from the .proto files.
     Proto,
-    /// Simulate clusters under faults, each from a seed: what fails is shown, and can be repeated.
+    /// Simulate clusters under faults, each from a seed. A failure is printed with its seed, so
+    /// that it can be repeated.
     Simulate {
-        /// How many seeds.
+        /// The number of seeds to simulate.
         #[arg(long, default_value_t = 15_000)]
         seeds: u64,
-        /// The first of them.
+        /// The first seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Tell what happens.
+        /// Print the log of the simulated nodes.
         #[arg(long)]
         verbose: bool,
     },
@@ -46,6 +50,7 @@ enum Chore {
 fn main() -> ExitCode {
     match Arguments::parse().chore {
         Chore::Tidy => tidy(),
+        Chore::Errors => shown("errors", errors()),
         Chore::Proto => shown("proto", xtask::proto::make(&root())),
         Chore::Simulate { seeds, seed, verbose } => simulate(seeds, seed, verbose),
         Chore::ClusterUp { dir } => shown("cluster-up", xtask::cluster::up(&root(), &dir)),
@@ -70,6 +75,15 @@ fn tidy() -> ExitCode {
     let findings = xtask::tidy::check(&root());
     findings.iter().for_each(|finding| eprintln!("{finding}"));
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn errors() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for (name, texts) in xtask::errors::list(&root())? {
+        writeln!(out, "{name}: {} texts", texts.len())?;
+        texts.iter().try_for_each(|text| writeln!(out, "  {text}"))?;
+    }
+    Ok(())
 }
 
 fn simulate(seeds: u64, seed: u64, verbose: bool) -> ExitCode {

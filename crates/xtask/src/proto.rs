@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 const ROOT: &str = "crates/cluster/proto";
 const SOURCE: &str = "cairn/admin/v1/admin.proto";
 pub(crate) const MADE: &str = "crates/cluster/src/admin/proto.rs";
-/// What the tool calls the file: the package of the interface.
+/// The tool's name for the file: the package of the interface.
 const MADE_AS: &str = "cairn.admin.v1.rs";
 
 /// Makes it anew, by the tool in `tools/proto`.
@@ -27,7 +27,7 @@ pub fn make(root: &Path) -> io::Result<()> {
     fs::write(root.join(MADE), format!("{}\n{made}", first_line(root)?))
 }
 
-/// What is wrong with it, a line each; nothing if it was made of the interface as it is.
+/// Its faults, one a line; nothing if it was made of the interface as it is.
 pub fn check(root: &Path) -> Vec<String> {
     let made = fs::read_to_string(root.join(MADE));
     match made.and_then(|made| Ok((made, first_line(root)?))) {

@@ -1,5 +1,5 @@
-//! What Cairn is built of: the licences of all dependencies, and where they come from, as far as
-//! cargo knows it by itself. `deny.toml` has the list of licences, and more, for cargo-deny.
+//! The dependencies of Cairn: their licences and sources, as far as cargo knows them on its own.
+//! `deny.toml` has the list of licences, and more, for cargo-deny.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ const WORKSPACES: [&str; 2] = ["Cargo.toml", "tools/proto/Cargo.toml"];
 /// The end of the one source that dependencies may have.
 const REGISTRY: &str = "/rust-lang/crates.io-index";
 
-/// What is wrong with the dependencies of both workspaces, one line each.
+/// The faults of the dependencies of both workspaces, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let allowed = match allowed(root) {
         Ok(allowed) => allowed,

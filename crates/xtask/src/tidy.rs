@@ -1,4 +1,4 @@
-//! What no compiler checks.
+//! Checks that no compiler makes.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ const DIRECTIONS: [(&str, &[&str]); 17] = [
     ("xtask", &[]),
 ];
 
-/// What a crate must never depend on, and why.
+/// The packages that a crate must never depend on, and why.
 const ABSENCES: [(&str, &[&str], &str); 11] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
@@ -56,6 +56,7 @@ pub fn check(root: &Path) -> Vec<String> {
     findings.extend(crate::proto::check(root));
     findings.extend(crate::supply::check(root));
     findings.extend(crate::floors::check(root));
+    findings.extend(crate::glossary::check(root));
     findings.extend(crate::used::check(root));
     for file in rust_files(&root.join("crates")) {
         let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();

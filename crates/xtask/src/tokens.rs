@@ -1,40 +1,58 @@
-//! Rust as words, for who looks for names in it.
+//! Rust source as a list of words, in which checks look for names and texts.
 
-/// Names, `::`, and other signs one by one; without comments, texts, and what is for tests only.
-pub fn tokens(text: &str) -> Vec<String> {
-    without_tests(all_tokens(text))
+/// A name, a sign or a text, and the line on which it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    pub line: usize,
+    /// The text of a literal is without its quotes, and with its escapes.
+    pub text: String,
+    pub is_literal: bool,
 }
 
-/// The same with what is for tests only.
+/// Names, `::`, and other signs one by one; without comments, texts, and code for tests only.
+pub fn tokens(text: &str) -> Vec<String> {
+    names(&without_tests(words(text)))
+}
+
+/// The same with code for tests only.
 pub fn all_tokens(text: &str) -> Vec<String> {
-    let mut tokens = Vec::new();
-    let mut rest = text;
+    names(&words(text))
+}
+
+fn names(words: &[Word]) -> Vec<String> {
+    words.iter().filter(|word| !word.is_literal).map(|word| word.text.clone()).collect()
+}
+
+/// Names, signs and texts, without comments.
+pub fn words(text: &str) -> Vec<Word> {
+    let mut words = Vec::new();
+    let (mut rest, mut line) = (text, 1);
     while let Some(first) = rest.chars().next() {
-        let length = match first {
-            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            '"' => text_length(rest),
-            'r' if raw_length(rest) > 0 => raw_length(rest),
-            '\'' => char_length(rest),
-            ':' if rest.starts_with("::") => {
-                tokens.push("::".to_owned());
-                2
-            }
-            _ if first.is_alphanumeric() || first == '_' => {
-                let is_part = |c: char| c.is_alphanumeric() || c == '_';
-                let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-                tokens.push(rest[..length].to_owned());
-                length
-            }
-            _ => {
-                if !first.is_whitespace() {
-                    tokens.push(first.to_string());
-                }
-                first.len_utf8()
-            }
+        let (length, quotes) = match first {
+            '/' if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), None),
+            '"' => (text_length(rest), Some(1)),
+            'r' if raw_length(rest) > 0 => (raw_length(rest), Some(raw_quotes(rest))),
+            '\'' => (char_length(rest), None),
+            _ if rest.starts_with("::") => (2, Some(0)),
+            _ if is_part(first) => (rest.find(|c| !is_part(c)).unwrap_or(rest.len()), Some(0)),
+            _ if first.is_whitespace() => (first.len_utf8(), None),
+            _ => (first.len_utf8(), Some(0)),
         };
+        let word = &rest[..length];
+        if let Some(quotes) = quotes {
+            let end = length.saturating_sub(quotes).max(quotes);
+            let start = if first == 'r' && quotes > 0 { quotes + 1 } else { quotes };
+            let text = word.get(start..end).unwrap_or_default().to_owned();
+            words.push(Word { line, text, is_literal: quotes > 0 });
+        }
+        line += word.matches('\n').count();
         rest = &rest[length..];
     }
-    tokens
+    words
+}
+
+fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 pub fn is_name(token: &str) -> bool {
@@ -60,6 +78,11 @@ fn raw_length(rest: &str) -> usize {
     body.find(&end).map_or(rest.len(), |at| rest.len() - body.len() + at + end.len())
 }
 
+/// The length of the quotes at either end of such a text, without the `r`.
+fn raw_quotes(rest: &str) -> usize {
+    1 + rest[1..].chars().take_while(|c| *c == '#').count()
+}
+
 /// Of a character in quotes; else of the quote before a lifetime.
 fn char_length(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
@@ -73,22 +96,25 @@ fn char_length(rest: &str) -> usize {
     }
 }
 
-/// Leaves out what follows `#[cfg(test)]`, up to the end of its braces or its semicolon.
-fn without_tests(tokens: Vec<String>) -> Vec<String> {
+/// Leaves out the item after `#[cfg(test)]`, up to the end of its braces or its semicolon.
+pub fn without_tests(words: Vec<Word>) -> Vec<Word> {
     const TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut left = Vec::new();
     let mut at = 0;
-    while at < tokens.len() {
-        if !tokens[at..].iter().take(TEST.len()).eq(TEST) {
-            left.push(tokens[at].clone());
+    while at < words.len() {
+        if !words[at..].iter().take(TEST.len()).map(|word| word.text.as_str()).eq(TEST) {
+            left.push(words[at].clone());
             at += 1;
             continue;
         }
         let mut depth = 0;
-        for token in &tokens[at..] {
+        for word in &words[at..] {
             at += 1;
-            depth += i32::from(token == "{") - i32::from(token == "}");
-            if depth == 0 && (token == ";" || token == "}") {
+            if word.is_literal {
+                continue;
+            }
+            depth += i32::from(word.text == "{") - i32::from(word.text == "}");
+            if depth == 0 && (word.text == ";" || word.text == "}") {
                 break;
             }
         }

@@ -10,7 +10,7 @@ use crate::tokens::all_tokens;
 /// Packages whose library has a name of its own.
 const LIBRARIES: [(&str, &str); 2] = [("md-5", "md5"), ("rustls-webpki", "webpki")];
 
-/// What no crate uses of the manifests, one line each.
+/// The dependencies in the manifests that no crate uses, one line each.
 pub fn check(root: &Path) -> Vec<String> {
     let mut findings = Vec::new();
     let mut named = BTreeSet::new();

@@ -18,7 +18,7 @@ impl Wake for Woken {
     }
 }
 
-/// What a future is after one poll.
+/// The result of a future's first poll.
 fn poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let waker = Arc::new(Woken::default()).into();
     match Pin::new(future).poll(&mut Context::from_waker(&waker)) {
@@ -172,8 +172,8 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Whatever is taken, given back and given up: no more is out than there is, nothing waits
-    /// that could be had, and in the end all is there again.
+    /// Room is taken, given back and given up at random. No more is out than there is, no waiter
+    /// waits for room that could be had, and in the end all room is back.
     #[test]
     fn room_is_neither_lost_nor_made(acts in proptest::collection::vec(act(), 0..200)) {
         let shares = Shares::new(16);

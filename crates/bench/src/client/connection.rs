@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use super::target::Target;
 
-/// What hyper reads into at once, bytes.
+/// The size of hyper's read buffer, bytes.
 const READ_BYTES: usize = 256 << 10;
 
 trait Stream: AsyncRead + AsyncWrite {}

@@ -1,4 +1,4 @@
-//! What a URL names.
+//! A target of a benchmark, as its URL names it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -38,10 +38,10 @@ impl Target {
         };
         let uri: Uri = text.parse().map_err(|error| wrong(&format!("{error}: quote it")))?;
         let host = uri.host().filter(|host| !host.is_empty());
-        let host = host.ok_or_else(|| wrong("names no host"))?.to_owned();
+        let host = host.ok_or_else(|| wrong("it names no host"))?.to_owned();
         let rest = uri.authority().and_then(|authority| authority.as_str().split(&host).last());
         if rest.is_some_and(|rest| rest.starts_with(':')) && uri.port_u16().is_none() {
-            return Err(wrong("the port is no number from 0 to 65535"));
+            return Err(wrong("the port is not a number from 0 to 65535"));
         }
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
@@ -75,7 +75,7 @@ impl Target {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority())
     }
 
-    /// What a server asks for that has a password.
+    /// The header for a server that asks for a password.
     pub fn basic(&self) -> Option<HeaderValue> {
         let (user, password) = self.credentials.as_ref()?;
         let value = format!("Basic {}", BASE64.encode(format!("{user}:{password}")));

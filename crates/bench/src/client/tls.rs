@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 
 #[derive(Clone, Default, Debug, clap::Args)]
 pub struct Tls {
-    /// Trust this certificate authority, PEM, and no other
+    /// Trust only the certificate authorities in this PEM file
     #[arg(long, value_name = "FILE", env = "CAIRN_CA")]
     ca: Option<PathBuf>,
-    /// Trust any certificate
+    /// Trust any certificate of the server
     #[arg(long, conflicts_with = "ca")]
     insecure: bool,
     /// Let connections resume TLS sessions; otherwise each is a full handshake

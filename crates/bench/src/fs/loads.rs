@@ -1,4 +1,4 @@
-//! What is done to files. Each load finds or makes what it needs before its time is taken.
+//! Operations on files. Each load finds or makes what it needs before its time is taken.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -104,7 +104,9 @@ pub fn run(
         let (client_mark, server_mark) = (client.mark(), server.mark());
         let (mut tally, mut broken) = (Tally::default(), None);
         for hand in hands {
-            let joined = hand.join().map_err(|_| Error::failed("a thread failed"))?;
+            let joined = hand.join().map_err(|_| {
+                Error::failed("a thread of the client panicked: see its message above")
+            })?;
             tally.add(&joined.0);
             if let Err(error) = joined.1 {
                 broken.get_or_insert(format!("{}: {}", load.name(sizes), explain(&error)));

@@ -15,39 +15,39 @@ use crate::values;
 pub use loads::{Load, Sizes};
 pub use scratch::Scratch;
 
-/// What a file takes besides its bytes, at most.
+/// The most that a file takes besides its bytes.
 const FILE_BYTES: u64 = 8192;
 
 /// Files: written, read, made, listed, removed and served
 ///
 /// Works in a directory of its own below DIR, which it removes. Writers sync each file before they
-/// close it; before files are read in sequence or at random, the kernel is asked to forget them;
-/// files are served from whatever remembers them.
+/// close it. Before files are read in sequence or at random, the kernel is asked to forget them.
+/// Files are served from whatever remembers them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn bench fs /mnt/cairn/bench --beside /var/tmp
   cairn bench fs /mnt/gluster --compare nfs=/mnt/nfs --compare local=/var/tmp --html fs.html
   cairn bench fs /mnt/cairn/bench --loads write,read --threads 1,2,4,8 --size 1g")]
-pub struct Args {
+pub struct FsArgs {
     dir: PathBuf,
-    /// How DIR is named in results
+    /// The name of DIR in results
     #[arg(long, value_name = "NAME", default_value = "target")]
     name: String,
-    /// A directory to compare it with, such as one of a local disk
+    /// A directory to compare DIR with, such as one on a local disk
     #[arg(long, value_name = "DIR")]
     beside: Option<PathBuf>,
-    /// Another one, with a name
+    /// A further directory to compare, with its name in results; may be given several times
     #[arg(long, value_name = "NAME=DIR")]
     compare: Vec<String>,
-    /// What to measure
+    /// Loads to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "write,read,random-read,random-write,small,serve")]
     loads: Vec<Kind>,
-    /// Threads at the same time, each with files of its own
+    /// Numbers of threads at the same time; each thread has files of its own
     #[arg(short = 'j', long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4")]
     #[arg(value_parser = values::count)]
     threads: Vec<usize>,
-    /// Bytes of the file of each writer and reader
+    /// Bytes of the file of each writer and reader, such as 64m
     #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = values::size)]
     size: u64,
     /// Bytes written or read at once
@@ -59,18 +59,18 @@ pub struct Args {
     /// Small files of each thread
     #[arg(long, value_name = "N", default_value = "200", value_parser = values::count)]
     files: usize,
-    /// Bytes of files that are made in numbers, and of files that are served
+    /// Bytes of the small files and of the files that are served; each size is a load
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "430,93k")]
     #[arg(value_parser = values::size)]
     serve_sizes: Vec<u64>,
-    /// How long random and serving loads run, each time
+    /// Duration of random and serving loads in each round
     #[arg(short, long, value_name = "TIME", default_value = "2s")]
     #[arg(value_parser = values::some_duration)]
     duration: Duration,
-    /// How often each load runs; results are medians
+    /// Number of rounds; results are medians over rounds
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::count)]
     rounds: usize,
-    /// A process that serves DIR, with its children: shows its CPU use
+    /// Show the CPU use of this process, which serves DIR, with its children
     #[arg(long, value_name = "PID")]
     pid: Vec<u32>,
     #[command(flatten)]
@@ -87,7 +87,7 @@ enum Kind {
     Serve,
 }
 
-impl Args {
+impl FsArgs {
     fn directories(&self) -> Result<Vec<(String, PathBuf)>> {
         let mut found = vec![(self.name.clone(), self.dir.clone())];
         found.extend(self.beside.iter().map(|dir| ("beside".to_owned(), dir.clone())));
@@ -120,7 +120,7 @@ impl Args {
         })
     }
 
-    /// What is on the disk at most, of one directory.
+    /// The most that is on the disk at once, for one directory.
     fn needed_bytes(&self) -> u64 {
         let most = self.threads.iter().copied().max().unwrap_or(1) as u64;
         let small = self.serve_sizes.first().map_or(0, |size| size + FILE_BYTES);
@@ -146,7 +146,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &FsArgs) -> Result<()> {
     let sizes = args.sizes()?;
     if let Some(pid) = Processes::of(&args.pid).missing() {
         return Err(Error::usage(format!("--pid {pid}: no such process: look it up with ps")));

@@ -1,4 +1,4 @@
-//! What one connection does until its load ends.
+//! The loop of one connection until its load ends.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ const DEAD_AFTER: Duration = Duration::from_secs(3);
 /// Later than planned by more than this is late.
 const LATE: Duration = Duration::from_millis(1);
 
-/// What all connections of a load share.
-pub struct Shared {
+/// The state that all connections of a load share.
+pub struct LoadShared {
     pub plan: Plan,
     pub start: Instant,
     pub next: AtomicU64,
@@ -36,7 +36,7 @@ pub struct Shared {
     pub is_stopped: fn() -> bool,
 }
 
-impl Shared {
+impl LoadShared {
     /// When counting begins.
     pub fn began(&self) -> Instant {
         match self.plan.pace {
@@ -79,7 +79,7 @@ impl Shared {
 
 /// A connection of a load, and its place among them.
 pub struct Worker<'a> {
-    pub shared: &'a Shared,
+    pub shared: &'a LoadShared,
     pub tally: &'a RefCell<Tally>,
     pub endpoint: usize,
     pub address: SocketAddr,

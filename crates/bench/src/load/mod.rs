@@ -27,7 +27,7 @@ pub use tally::{Phases, Sample, Second, Tally};
 
 use crate::client::Target;
 
-/// What is asked for.
+/// The requests of a load.
 pub trait Work: Send + Sync {
     /// The request of this number for the endpoint of this number; None if there are no more.
     fn request(&self, number: u64, endpoint: usize) -> Option<Request<Full<Bytes>>>;
@@ -49,8 +49,8 @@ pub trait Work: Send + Sync {
 /// When requests begin.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// Each connection asks again as soon as it is answered. What begins in the warm-up is not
-    /// counted. Without a duration it ends with the work.
+    /// Each connection asks again as soon as it is answered. Requests that begin in the warm-up are
+    /// not counted. Without a duration it ends with the work.
     Closed { warm_up: Duration, duration: Option<Duration> },
     /// So many a second, whether or not they are answered; times count from the planned instant.
     Open { rate: f64, duration: Duration },
@@ -66,7 +66,7 @@ pub struct Plan {
     pub connections: usize,
     pub keep_alive: bool,
     pub pace: Pace,
-    /// What takes longer failed.
+    /// A request that takes longer has failed.
     pub timeout: Duration,
     pub threads: usize,
     /// Processes of the server, if they are on this machine.

@@ -25,8 +25,8 @@ pub struct Repeat {
 /// Tallies that the hands share: one each would take a second to make for a thousand hands.
 const TALLIES: usize = 8;
 
-/// What the hands share.
-struct Shared {
+/// The state that all threads share.
+struct RepeatShared {
     next: AtomicU64,
     most: u64,
     began: Instant,
@@ -53,7 +53,7 @@ impl Repeat {
                     let mut hand = Hand::new(&shared, me);
                     while let Some(number) = hand.next() {
                         hand.did(act(number).await);
-                        // What is never waited for must not keep the others from their turn.
+                        // Work that never waits must not keep the others from their turn.
                         tokio::task::consume_budget().await;
                     }
                     hand.broken
@@ -62,7 +62,9 @@ impl Repeat {
             .collect();
         let mut broken = None;
         for task in tasks {
-            broken = broken.or(task.await.map_err(|_| Error::failed("a task failed"))?);
+            broken = broken.or(task.await.map_err(|_| {
+                Error::failed("a task of the client panicked: see its message above")
+            })?);
         }
         Ok(shared.sample(&mark, broken))
     }
@@ -84,13 +86,15 @@ impl Repeat {
                 })
                 .collect();
             let joined = hands.into_iter().map(|hand| hand.join());
-            joined.collect::<Result<Vec<_>, _>>().map_err(|_| Error::failed("a thread failed"))
+            joined.collect::<Result<Vec<_>, _>>().map_err(|_| {
+                Error::failed("a thread of the client panicked: see its message above")
+            })
         })?;
         Ok(shared.sample(&mark, broken.into_iter().flatten().next()))
     }
 
-    fn begin(&self) -> (Arc<Shared>, Mark) {
-        let shared = Shared {
+    fn begin(&self) -> (Arc<RepeatShared>, Mark) {
+        let shared = RepeatShared {
             next: AtomicU64::new(0),
             most: self.most,
             tallies: Default::default(),
@@ -101,7 +105,7 @@ impl Repeat {
     }
 }
 
-impl Shared {
+impl RepeatShared {
     fn sample(&self, mark: &Mark, broken: Broken) -> Sample {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-9);
         let mut tally = Tally::default();
@@ -122,7 +126,7 @@ impl Shared {
 }
 
 struct Hand<'a> {
-    shared: &'a Shared,
+    shared: &'a RepeatShared,
     tally: &'a Mutex<Tally>,
     /// When it last ended something, and so began the next.
     at: Instant,
@@ -133,14 +137,14 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    fn new(shared: &Shared, me: usize) -> Hand<'_> {
+    fn new(shared: &RepeatShared, me: usize) -> Hand<'_> {
         let tally = &shared.tallies[me % TALLIES];
         Hand { shared, tally, at: Instant::now(), is_first: true, broken: None }
     }
 
     /// The number of what is to be done next.
     fn next(&mut self) -> Option<u64> {
-        let Shared { next, most, began, duration, .. } = self.shared;
+        let RepeatShared { next, most, began, duration, .. } = self.shared;
         let is_first = mem::take(&mut self.is_first);
         let is_over = self.at - *began >= *duration && !is_first;
         if is_over || self.broken.is_some() || stop::is_stopped() {

@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 use tokio_rustls::TlsConnector;
 
-use super::connection::{Shared, Worker};
+use super::connection::{LoadShared, Worker};
 use super::tally::{Sample, Tally};
 use super::{Pace, Plan};
 use crate::client::{self, Exchange, Target};
@@ -38,17 +38,17 @@ pub fn run_always(plan: &Plan) -> Result<()> {
     let sample = run_unless(plan, || false)?;
     let failed = sample.tally.failed();
     match (sample.broken, sample.tally.errors.keys().next()) {
-        (Some(why), _) => Err(Error::failed(format!("what it made is not removed: {why}"))),
-        (None, Some(why)) => {
-            Err(Error::failed(format!("{failed} things it made are not removed: {why}")))
-        }
+        (Some(why), _) => Err(Error::failed(format!("the test data was not removed: {why}"))),
+        (None, Some(why)) => Err(Error::failed(format!(
+            "{failed} files or objects of the test data were not removed: {why}"
+        ))),
         (None, None) => Ok(()),
     }
 }
 
 fn run_unless(plan: &Plan, is_stopped: fn() -> bool) -> Result<Sample> {
     assert!(!plan.endpoints.is_empty() && plan.connections > 0 && plan.threads > 0);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(LoadShared {
         plan: plan.clone(),
         start: Instant::now() + HEAD_START,
         next: AtomicU64::new(0),
@@ -70,12 +70,14 @@ fn run_unless(plan: &Plan, is_stopped: fn() -> bool) -> Result<Sample> {
     let (client_mark, server_mark) = (client.mark(), server.mark());
     let mut tally = Tally::default();
     for handle in handles {
-        let one = handle.join().map_err(|_| Error::failed("a thread of the client failed"))?;
+        let one = handle
+            .join()
+            .map_err(|_| Error::failed("a thread of the client panicked: see its message above"))?;
         tally.add(&one?);
     }
     let passed = shared.began().elapsed().as_secs_f64();
     let seconds = match plan.pace {
-        // What broke or was stopped has no full time.
+        // A run that broke or was stopped has no full time.
         Pace::Closed { duration: Some(time), .. } | Pace::Open { duration: time, .. } => {
             time.as_secs_f64().min(passed)
         }
@@ -105,14 +107,14 @@ fn runtime() -> Result<Runtime> {
     built.map_err(|error| Error::failed(format!("cannot start the client: {error}")))
 }
 
-/// Of which endpoint a connection is. Of as many in a row as there are endpoints each has one; they
-/// begin at another one each time, or all connections of a thread could be of the same.
+/// Of which endpoint a connection is. Of as many connections in a row as there are endpoints, each
+/// gets one. Rows begin at different endpoints, or all connections of a thread could have the same.
 fn endpoint(connection: usize, endpoints: usize) -> usize {
     (connection + connection / endpoints) % endpoints
 }
 
 /// The connections `thread`, `thread + threads`, …
-fn run_thread(shared: &Arc<Shared>, thread: usize, threads: usize) -> Result<Tally> {
+fn run_thread(shared: &Arc<LoadShared>, thread: usize, threads: usize) -> Result<Tally> {
     // Otherwise the kernel lets timers be late by 50 us. Where it may not be set, they are.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
     runtime()?.block_on(async {

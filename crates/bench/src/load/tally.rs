@@ -1,4 +1,4 @@
-//! What is counted while a load runs.
+//! Counters of a running load.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub struct Phases {
     pub transfer: Histogram,
 }
 
-/// What ended in one second of a load.
+/// The requests that ended in one second of a load.
 #[derive(Clone)]
 pub struct Second {
     pub replies: u64,
@@ -32,7 +32,7 @@ pub struct Second {
     pub errors: u64,
 }
 
-/// What one thread saw, and in the end what all did.
+/// The counts of one thread, and in the end of all.
 #[derive(Clone, Default)]
 pub struct Tally {
     /// Answers that were successes and ended in time, for the rate.

@@ -16,7 +16,7 @@ svg .grid{stroke:#e5e5e5}svg .axis{stroke:#666}.note{font-weight:600}code{font-s
 
 /// Axes along which more of the same should give so many times as much.
 const SCALING: [&str; 4] = ["concurrency", "endpoints", "threads", "processes"];
-/// What a percentile of 100 is drawn as.
+/// The point at which a percentile of 100 is drawn.
 const LAST_NINE: f64 = 99.995;
 
 pub fn page(report: &Report) -> String {

@@ -32,7 +32,7 @@ pub fn heading(report: &Report) -> String {
     out + "\n"
 }
 
-/// What stands below the tables.
+/// The lines below the tables.
 pub fn closing(report: &Report) -> Vec<String> {
     let findings = report.findings.iter().map(|finding| {
         let value = finding.value.map_or("none".to_owned(), number);

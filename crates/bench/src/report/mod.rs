@@ -1,4 +1,4 @@
-//! What a run found, as it is saved: docs/bench.md has the schema.
+//! The findings of a run, as they are saved: docs/bench.md has the schema.
 
 pub mod html;
 pub mod markdown;
@@ -35,13 +35,13 @@ pub struct Report {
     /// The first is what the others are compared with.
     pub targets: Vec<Named>,
     pub cells: Vec<Cell>,
-    /// What a search found.
+    /// The findings of a search.
     #[serde(default)]
     pub findings: Vec<Finding>,
     /// Why it ended before its time, if it did.
     #[serde(default)]
     pub incomplete: Option<String>,
-    /// Who was not there to be measured; its `target` says why.
+    /// Systems that were not there to be measured; `target` says why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<Named>,
     /// Of `bench reports`: as people read it.
@@ -54,7 +54,7 @@ pub struct Report {
 pub struct Scenario {
     pub name: String,
     pub title: String,
-    /// What the report found, and what is measured here.
+    /// The finding of the report, and what is measured here.
     pub about: String,
     /// How long it took.
     pub seconds: f64,
@@ -80,7 +80,7 @@ pub struct Named {
     pub target: String,
 }
 
-/// What a cell is found by.
+/// The key by which a cell is found.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Key {
     pub target: String,
@@ -89,7 +89,8 @@ pub struct Key {
     pub axis: Axis,
 }
 
-/// What grows from cell to cell: `concurrency`, `rate`, `endpoints`, `threads`, `in flight`.
+/// The quantity that grows from cell to cell: `concurrency`, `rate`, `endpoints`, `threads`,
+/// `in flight`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Axis {
     pub name: String,
@@ -161,13 +162,15 @@ pub struct Finding {
 impl Report {
     pub fn load(path: &Path) -> Result<Report> {
         let text = fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
-        let wrong = |why: &str| Error::file(path, format!("{why}: give a file of --json"));
+        let wrong = |why: &str| {
+            Error::file(path, format!("{why}: give a file that was written with --json"))
+        };
         let value: serde_json::Value =
             serde_json::from_str(&text).map_err(|error| wrong(&format!("not JSON, {error}")))?;
         match value.get("schema").and_then(|schema| schema.as_str()) {
             Some(SCHEMA) => {}
-            Some(other) => return Err(wrong(&format!("schema {other}, not {SCHEMA}"))),
-            None => return Err(wrong("no result of a benchmark")),
+            Some(other) => return Err(wrong(&format!("its schema is {other}, not {SCHEMA}"))),
+            None => return Err(wrong("it is not the result of a benchmark")),
         }
         serde_json::from_value(value).map_err(|error| wrong(&error.to_string()))
     }

@@ -1,4 +1,4 @@
-//! What is asked for on the command line.
+//! The options on the command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,40 +10,41 @@ use crate::values;
 
 /// Repeat five public reports on storage systems, with Cairn and with its peers
 ///
-/// Each scenario starts what it measures on this machine, in a directory of its own below --dir,
-/// and removes it: clusters of Cairn, and nginx, lighttpd, GlusterFS and PostgreSQL where they are
-/// installed. Mounts and CPU quotas need root; what cannot be had is named in the tables.
+/// Each scenario starts the systems that it measures on this machine, in a directory of its own
+/// below --dir, and removes them: clusters of Cairn, and nginx, lighttpd, GlusterFS and PostgreSQL
+/// where they are installed. Mounts and CPU quotas need root; what cannot be had is named in the
+/// tables.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn bench reports --dir /var/tmp --html reports.html --markdown reports.md
   cairn bench reports --only gateway,redirects --seconds 5 --rounds 3
   cairn bench reports --only files --beside nfs=/mnt/nfs
   cairn bench reports --only scaling --object 10g --part 64m --threads 1,8,32 --share 100")]
-pub struct Args {
-    /// Only these of the scenarios
+pub struct ReportsArgs {
+    /// Run only these scenarios [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_enum)]
     pub only: Vec<Name>,
-    /// Where data and sockets are kept meanwhile: on the disk that is to be measured
+    /// The directory for data and sockets, on the disk that will be measured
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// The program of Cairn to start [default: this one]
     #[arg(long, value_name = "PATH")]
     pub cairn: Option<PathBuf>,
-    /// How long each load runs that has no end of its own, each time
+    /// Seconds of each load that has no end of its own, in each round
     #[arg(long, value_name = "N", default_value = "2", value_parser = seconds)]
     pub seconds: Duration,
-    /// How often each load runs; results are medians
+    /// Number of rounds; results are medians over rounds
     #[arg(short, long, value_name = "N", default_value = "1", value_parser = values::count)]
     pub rounds: usize,
     #[command(flatten)]
     pub sizes: Sizes,
-    /// Save all of it, for `cairn bench diff` and programs
+    /// Save all results as JSON, for `cairn bench diff` and programs
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Save it as a page with plots
+    /// Save the results as a page of HTML with plots
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Save what is printed
+    /// Save the printed tables as Markdown
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
 }
@@ -51,27 +52,27 @@ pub struct Args {
 /// How large everything is.
 #[derive(clap::Args)]
 pub struct Sizes {
-    /// gateway: clients at the same time
+    /// gateway: numbers of clients at the same time
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,5,10,20")]
     #[arg(value_parser = values::count)]
     pub clients: Vec<usize>,
     /// gateway, redirects: bytes of the object
     #[arg(long, value_name = "SIZE", default_value = "155k", value_parser = some_size)]
     pub size: u64,
-    /// gateway: the quota of PostgreSQL, percent of a CPU
+    /// gateway: CPU quota of PostgreSQL, percent of one CPU
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = percent)]
     pub database_quota: f64,
-    /// writers: writers and readers at the same time
+    /// writers: numbers of writers and readers at the same time
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4")]
     #[arg(value_parser = values::count)]
     pub writers: Vec<usize>,
-    /// writers: bytes of the file of each
+    /// writers: bytes of the file of each writer and reader
     #[arg(long, value_name = "SIZE", default_value = "128m", value_parser = some_size)]
     pub file: u64,
-    /// scaling: gateways
+    /// scaling: number of gateways
     #[arg(long, value_name = "N", default_value = "5", value_parser = values::count)]
     pub gateways: usize,
-    /// scaling: what each of them may use, percent of a CPU
+    /// scaling: CPU quota of each gateway, percent of one CPU
     #[arg(long, value_name = "PERCENT", default_value = "4", value_parser = percent)]
     pub share: f64,
     /// scaling: bytes of the object that is sent in parts and read in ranges
@@ -80,24 +81,24 @@ pub struct Sizes {
     /// scaling: bytes of a part or range
     #[arg(long, value_name = "SIZE", default_value = "5m", value_parser = some_size)]
     pub part: u64,
-    /// scaling: requests at the same time, of each gateway
+    /// scaling: numbers of requests at the same time at each gateway
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,4,16")]
     #[arg(value_parser = values::count)]
     pub threads: Vec<usize>,
-    /// files: how many of each size
+    /// files: number of files of each size
     #[arg(long, value_name = "N", default_value = "100", value_parser = values::count)]
     pub files: usize,
-    /// files: how often each is served
+    /// files: how many times each file is served
     #[arg(long, value_name = "N", default_value = "100", value_parser = values::count)]
     pub notifications: usize,
-    /// files: their sizes
+    /// files: sizes of the files
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "430,93k")]
     #[arg(value_parser = some_size)]
     pub file_sizes: Vec<u64>,
-    /// writers, files: another directory to be measured with the others, such as a mount of NFS
+    /// writers, files: a further directory to measure, such as a mount of NFS
     #[arg(long, value_name = "NAME=DIR", value_parser = named)]
     pub beside: Vec<(String, PathBuf)>,
-    /// redirects: look-ups a second, one step after another
+    /// redirects: rates to measure one after another, look-ups a second
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = values::rate)]
     #[arg(default_value = "1000,2000,5000,10000,20000,40000,60000,80000")]
     pub rates: Vec<f64>,
@@ -127,7 +128,7 @@ impl Name {
     }
 }
 
-impl Args {
+impl ReportsArgs {
     pub fn check(&self) -> Result<()> {
         let sizes = &self.sizes;
         if sizes.part > sizes.object {

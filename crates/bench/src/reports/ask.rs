@@ -1,4 +1,4 @@
-//! What scenarios ask of servers by HTTP.
+//! Requests of scenarios to servers over HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,14 @@ impl Asked {
     pub fn new(target: &Target, method: Method, paths: Paths) -> Result<Asked> {
         let mut headers = HeaderMap::new();
         let host = HeaderValue::from_str(&target.authority());
-        headers.insert(HOST, host.map_err(|_| Error::usage("the host is not a header"))?);
+        headers.insert(
+            HOST,
+            host.map_err(|_| {
+                Error::usage(
+                    "the host of the target cannot be sent as a Host header: check the target",
+                )
+            })?,
+        );
         Ok(Asked { method, paths, headers, body: Bytes::new() })
     }
 
@@ -114,7 +121,8 @@ pub fn send(lab: &Lab, target: &Target, method: Method, path: &str, body: &[u8])
     let mut asked = Asked::new(target, method.clone(), Paths::Same(path.to_owned()))?;
     asked = asked.sending(lab, 0);
     asked.body = Bytes::copy_from_slice(body);
-    let request = asked.request(0, 0).ok_or_else(|| Error::failed(format!("{path}: no path")))?;
+    let request =
+        asked.request(0, 0).ok_or_else(|| Error::failed(format!("{path}: not a path of a URL")))?;
     let answer = load::ask(target, &lab.connector, TIMEOUT, request, ANSWER_BYTES)?;
     let Exchange { head, body, .. } = answer;
     match head.status.is_success() {

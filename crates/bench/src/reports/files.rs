@@ -1,6 +1,6 @@
-//! Small files, served from file systems and by HTTP. The report served the same 430-byte and 93 KB
-//! files from a local file system, an NFS server and Gluster, through FUSE (18 times slower) and
-//! NFS, with 100 notifications a file.
+//! Small files, served from file systems and by HTTP. The report served the same files of 430 bytes
+//! and 93 KB from a local file system, an NFS server and Gluster. Gluster was served through FUSE
+//! (18 times slower) and NFS, with 100 notifications a file.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 
-use super::arguments::Args;
+use super::arguments::ReportsArgs;
 use super::ask::{Asked, BUCKET, Paths, plan};
 use super::lab::{Gluster, Lab};
 use super::script::{Script, peer};
 use super::tables::{absent, by_target, ratio, section};
-use super::writers::{CAIRN, LOCAL, Place, beside, mounted, place};
+use super::writers::{CAIRN, LOCAL, MeasuredPlace, beside, mounted, place};
 use crate::client::Target;
 use crate::closed::noise;
 use crate::cpu::Processes;
@@ -49,7 +49,7 @@ const NFS: &str = "Cairn NFS";
 
 fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     let local = lab.directory("local")?;
-    let mut places = vec![Place { name: LOCAL.to_owned(), path: local, pids: Vec::new() }];
+    let mut places = vec![MeasuredPlace { name: LOCAL.to_owned(), path: local, pids: Vec::new() }];
     session.target(LOCAL, lab.args.dir.display());
     let cairn = peer(session, CAIRN, || mounted(lab));
     let mut door = None;
@@ -57,7 +57,11 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
         let pids = vec![server.process.id(), mount.process.id()];
         session.target(CAIRN, &server.http);
         session.target(HTTP, &server.http);
-        places.push(Place { name: CAIRN.to_owned(), path: mount.path().join(BUCKET), pids });
+        places.push(MeasuredPlace {
+            name: CAIRN.to_owned(),
+            path: mount.path().join(BUCKET),
+            pids,
+        });
         door = Some((server.http.clone(), server.process.id()));
     } else {
         session.absent(HTTP, "not measured: its files are made through the mount");
@@ -73,7 +77,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     }
     session.absent(NFS, "door not there");
     let others = beside(lab, session)?;
-    places.extend(others.iter().map(|(name, scratch)| Place {
+    places.extend(others.iter().map(|(name, scratch)| MeasuredPlace {
         name: name.clone(),
         path: scratch.path().to_owned(),
         pids: Vec::new(),
@@ -88,7 +92,11 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     others.into_iter().try_for_each(|(_, scratch)| scratch.remove())
 }
 
-fn cases<'a>(lab: &'a Lab, places: &'a [Place], door: Option<&'a (Target, u32)>) -> Vec<Case<'a>> {
+fn cases<'a>(
+    lab: &'a Lab,
+    places: &'a [MeasuredPlace],
+    door: Option<&'a (Target, u32)>,
+) -> Vec<Case<'a>> {
     let mut cases = Vec::new();
     for &size in &lab.args.sizes.file_sizes {
         for times in [1, lab.args.sizes.notifications] {
@@ -132,7 +140,7 @@ fn key(target: &str, size: u64, times: usize) -> Key {
     Key { target: target.to_owned(), what: what(size, times), axis }
 }
 
-fn make(args: &Args, place: &Place, size: u64) -> Result<()> {
+fn make(args: &ReportsArgs, place: &MeasuredPlace, size: u64) -> Result<()> {
     let body = noise(size as usize);
     for number in 0..args.sizes.files {
         if stop::is_stopped() {
@@ -190,7 +198,7 @@ fn read(path: &Path, body: &mut [u8]) -> io::Result<()> {
     File::open(path)?.read_exact(body)
 }
 
-fn sections(args: &Args, report: &Report) -> Vec<Section> {
+fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     let mut found = Vec::new();
     for &size in &args.sizes.file_sizes {
         for times in [1, args.sizes.notifications] {

@@ -1,10 +1,10 @@
-//! A store behind an HTTP service and a TLS gateway. The report found throughput that fell off a
-//! cliff at 5 clients, because a CPU quota throttled what was between the store and its database,
-//! and two metadata calls for each read.
+//! A store behind an HTTP service and a TLS gateway. The report found throughput that collapsed at
+//! 5 clients. A CPU quota throttled the component between the store and its database, and each read
+//! made two metadata calls.
 
 use http::Method;
 
-use super::arguments::Args;
+use super::arguments::ReportsArgs;
 use super::ask::{self, Asked, Paths, make_bucket, metric, plan, put};
 use super::lab::{Cluster, Gateway, Lab, Nginx, Postgres, Process, Quota, Server};
 use super::script::{Script, peer};
@@ -109,7 +109,7 @@ impl<'a> Layer<'a> {
     }
 }
 
-fn reads(args: &Args) -> String {
+fn reads(args: &ReportsArgs) -> String {
     format!("GET {}", human_size(args.sizes.size))
 }
 
@@ -163,7 +163,7 @@ fn connections(
     Ok(())
 }
 
-fn limited(args: &Args) -> String {
+fn limited(args: &ReportsArgs) -> String {
     format!("with {} % of a CPU", number(args.sizes.database_quota))
 }
 
@@ -257,7 +257,7 @@ fn calls(lab: &Lab, session: &mut Session, cluster: &Cluster, cached: &Gateway) 
     Ok(())
 }
 
-fn sections(args: &Args, report: &Report) -> Vec<Section> {
+fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     let what = reads(args);
     let is_peer = |name: &str| name == NGINX;
     let mut layers = grid(report, &what, "clients", rate);
@@ -302,7 +302,7 @@ fn sections(args: &Args, report: &Report) -> Vec<Section> {
     found
 }
 
-fn manners(args: &Args, report: &Report) -> Table {
+fn manners(args: &ReportsArgs, report: &Report) -> Table {
     let rows = MANNERS.iter().filter_map(|(what, ..)| {
         let what_all = format!("{}, {what}", reads(args));
         let of = |target| find(report, target, &what_all, CLIENTS as f64);

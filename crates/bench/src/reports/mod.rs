@@ -31,15 +31,15 @@ use lab::Lab;
 use page::Done;
 use script::Script;
 
-pub use arguments::Args;
+pub use arguments::ReportsArgs;
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &ReportsArgs) -> Result<()> {
     args.check()?;
     let names = match args.only.as_slice() {
         [] => Name::value_variants().to_vec(),
         some => Name::value_variants().iter().copied().filter(|name| some.contains(name)).collect(),
     };
-    // Whatever is to be saved is made sure of before anything is measured.
+    // Output files are opened before anything is measured.
     let saved = [&args.json, &args.html, &args.markdown];
     saved.into_iter().flatten().try_for_each(|path| writable(path))?;
     let needed = names.iter().map(|name| (script(*name).needs)(args)).max().unwrap_or(0);
@@ -74,7 +74,7 @@ fn script(name: Name) -> &'static Script {
 }
 
 /// Runs one scenario to its end, whatever that is, and removes what it has made.
-fn perform(args: &Args, name: Name) -> Result<Done> {
+fn perform(args: &ReportsArgs, name: Name) -> Result<Done> {
     let (script, began) = (script(name), Instant::now());
     let mut session = Session::of_scenario(script.kind)?;
     let lab = Lab::new(args, (script.needs)(args))?;
@@ -94,7 +94,7 @@ fn perform(args: &Args, name: Name) -> Result<Done> {
 }
 
 /// Adds what a scenario found to the result of all.
-fn merge(args: &Args, whole: &mut Report, done: &Done) {
+fn merge(args: &ReportsArgs, whole: &mut Report, done: &Done) {
     let (name, script, report) = (done.name.text(), script(done.name), &done.report);
     let within = |what: &str| format!("{name}: {what}");
     whole.scenarios.push(Scenario {
@@ -132,7 +132,7 @@ fn merge(args: &Args, whole: &mut Report, done: &Done) {
 }
 
 /// Saves what there is, so that it is there also if all ends in the next scenario.
-fn save(args: &Args, whole: &Report, done: &[Done]) -> Result<()> {
+fn save(args: &ReportsArgs, whole: &Report, done: &[Done]) -> Result<()> {
     if let Some(path) = &args.json {
         whole.save(path)?;
     }

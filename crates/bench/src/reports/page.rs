@@ -37,7 +37,7 @@ pub fn markdown(whole: &Report) -> String {
 }
 
 pub fn html(whole: &Report, done: &[Done]) -> String {
-    // What its tables say is not said twice.
+    // Facts in its tables are not said twice.
     let bare = Report { targets: Vec::new(), findings: Vec::new(), ..whole.clone() };
     let mut out = head(&bare);
     for (scenario, one) in whole.scenarios.iter().zip(done) {

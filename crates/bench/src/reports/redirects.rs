@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::arguments::Args;
+use super::arguments::ReportsArgs;
 use super::ask::{Asked, make_bucket, plan, put};
 use super::lab::{Cluster, Lab, Lighttpd, Nginx, Threads, wait};
 use super::script::{Script, peer};
@@ -43,7 +43,7 @@ const WORKING: &str = "threads that work at ";
 const GOAL: (f64, Duration) = (99.0, Duration::from_millis(20));
 /// A target that answers less than this share of what was planned is asked for no more.
 const LOST: f64 = 0.5;
-/// What may be missing at a rate that was answered.
+/// The share of requests that may be missing at a rate that was answered.
 const MISSING: f64 = 0.01;
 
 struct Front {
@@ -98,7 +98,8 @@ impl Front {
         let patience = Duration::from_secs(10);
         wait(&format!("{} redirects", self.name), || {
             let request = load::Work::request(&Asked::get(&self.target, &self.path)?, 0, 0);
-            let request = request.ok_or_else(|| Error::failed("no request"))?;
+            let request = request
+                .ok_or_else(|| Error::failed("the path of the redirect cannot be requested"))?;
             let reply = load::ask(&self.target, &lab.connector, patience, request, 0)?;
             Ok(reply.head.status.is_redirection().then_some(()))
         })
@@ -152,7 +153,7 @@ fn ramp(lab: &Lab, session: &mut Session, fronts: &[Front]) -> Result<()> {
     Ok(())
 }
 
-fn sections(_: &Args, report: &Report) -> Vec<Section> {
+fn sections(_: &ReportsArgs, report: &Report) -> Vec<Section> {
     let mut rows = Vec::new();
     let mut highest = Vec::new();
     for (target, cells) in by_target(report, WHAT) {

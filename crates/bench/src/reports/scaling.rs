@@ -1,10 +1,10 @@
 //! An S3 gateway, and two to five of them. Each may use so little of a CPU that nothing else is
-//! busy: then five can do five times as much as one, if they do not wait for each other.
+//! busy. Then five can do five times as much as one, if they do not wait for each other.
 
 use clap::Parser as _;
 use http::Method;
 
-use super::arguments::Args;
+use super::arguments::ReportsArgs;
 use super::ask::{Asked, Paths, make_bucket, plan, put};
 use super::lab::{Cluster, Gateway, Lab, Quota};
 use super::script::Script;
@@ -49,7 +49,7 @@ const WARM_UPS: usize = 2;
 #[derive(clap::Parser)]
 struct Line {
     #[command(flatten)]
-    args: s3::Args,
+    args: s3::S3Args,
 }
 
 fn run(lab: &Lab, session: &mut Session) -> Result<()> {
@@ -103,11 +103,11 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     Ok(())
 }
 
-/// Has each gateway answer as fast as it can, for its memory and its code to be there: what a
-/// process does at first would take its quota for many seconds.
+/// Has each gateway answer as fast as it can, so that its memory and its code are warm. Otherwise
+/// its first requests would take its quota for many seconds.
 fn warm_up(lab: &Lab, gateways: &[Gateway]) -> Result<()> {
     let targets: Vec<_> = gateways.iter().map(|gateway| gateway.http.clone()).collect();
-    let first = targets.first().ok_or_else(|| Error::failed("no gateway"))?;
+    let first = targets.first().ok_or_else(|| Error::failed("no gateway runs"))?;
     make_bucket(lab, first)?;
     let path = put(lab, first, "warm", &noise(1 << 20))?;
     for _ in 0..WARM_UPS {
@@ -127,7 +127,7 @@ fn command(
     gateways: &[Gateway],
     origins: &[String],
     options: &[&str],
-) -> Result<s3::Args> {
+) -> Result<s3::S3Args> {
     let (key, secret) = lab.credentials();
     let duration = format!("{}ms", lab.args.seconds.as_millis());
     let (rounds, half) = (lab.args.rounds.to_string(), lab.args.seconds.as_millis() / 2);
@@ -143,8 +143,8 @@ fn command(
     Ok(parsed.args)
 }
 
-fn sections(args: &Args, report: &Report) -> Vec<Section> {
-    let Args { sizes, .. } = args;
+fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
+    let ReportsArgs { sizes, .. } = args;
     let mut found = Vec::new();
     for (start, title) in [
         ("multipart PUT", "multipart PUT"),
@@ -190,7 +190,7 @@ fn sections(args: &Args, report: &Report) -> Vec<Section> {
     found
 }
 
-/// What each number of gateways is of so many times one.
+/// The throughput of each number of gateways, as a share of that many times one.
 fn linear(report: &Report, what: &str) -> Vec<String> {
     let mut row = vec!["of linear".to_owned()];
     let cells = by_target(report, what).into_iter().next().map_or(Vec::new(), |(_, cells)| cells);

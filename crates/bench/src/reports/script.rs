@@ -1,21 +1,21 @@
-//! What all scenarios have.
+//! The parts that all scenarios share.
 
-use super::arguments::Args;
+use super::arguments::ReportsArgs;
 use super::lab::Lab;
 use crate::error::Result;
 use crate::report::{Report, Section};
 use crate::session::Session;
 
-/// What makes a scenario.
+/// A scenario.
 pub struct Script {
     pub title: &'static str,
     pub about: &'static str,
-    /// What of [`Report::kind`] its loads are.
+    /// The [`Report::kind`] of its loads.
     pub kind: &'static str,
     /// Bytes on the disk, about.
-    pub needs: fn(&Args) -> u64,
+    pub needs: fn(&ReportsArgs) -> u64,
     pub run: fn(&Lab, &mut Session) -> Result<()>,
-    pub sections: fn(&Args, &Report) -> Vec<Section>,
+    pub sections: fn(&ReportsArgs, &Report) -> Vec<Section>,
 }
 
 /// Starts a peer; where it is not there, the result says why.

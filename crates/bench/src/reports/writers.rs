@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::arguments::Args;
+use super::arguments::ReportsArgs;
 use super::ask::{BUCKET, send};
 use super::lab::{Gluster, Lab, Mount, Server, Volume};
 use super::script::{Script, peer};
@@ -28,7 +28,7 @@ pub const SCRIPT: Script = Script {
     kind: "fs",
     needs: |args| {
         // Local, Cairn twice (what is overwritten is freed later), five bricks, and others.
-        let each = Args::most(&args.sizes.writers) as u64 * args.sizes.file;
+        let each = ReportsArgs::most(&args.sizes.writers) as u64 * args.sizes.file;
         (1 << 30) + each * (8 + args.sizes.beside.len() as u64)
     },
     run,
@@ -42,10 +42,10 @@ pub const LOCAL: &str = "local";
 pub const CAIRN: &str = "Cairn mount";
 
 /// A directory that is measured.
-pub struct Place {
+pub struct MeasuredPlace {
     pub name: String,
     pub path: PathBuf,
-    /// Who works for it.
+    /// The processes that work for it.
     pub pids: Vec<u32>,
 }
 
@@ -58,13 +58,17 @@ const VOLUMES: [(&str, u32, &[&str]); 3] = [
 
 fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     let local = lab.directory("local")?;
-    let mut places = vec![Place { name: LOCAL.to_owned(), path: local, pids: Vec::new() }];
+    let mut places = vec![MeasuredPlace { name: LOCAL.to_owned(), path: local, pids: Vec::new() }];
     session.target(LOCAL, lab.args.dir.display());
     let cairn = peer(session, CAIRN, || mounted(lab));
     if let Some((mount, server)) = &cairn {
         let pids = vec![server.process.id(), mount.process.id()];
         session.target(CAIRN, &server.http);
-        places.push(Place { name: CAIRN.to_owned(), path: mount.path().join(BUCKET), pids });
+        places.push(MeasuredPlace {
+            name: CAIRN.to_owned(),
+            path: mount.path().join(BUCKET),
+            pids,
+        });
     }
     let gluster = Gluster::start(lab);
     let mut volumes = Vec::new();
@@ -81,7 +85,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     }
     let others = beside(lab, session)?;
     let named = others.iter().map(|(name, scratch)| (name, scratch.path()));
-    places.extend(named.map(|(name, path)| Place {
+    places.extend(named.map(|(name, path)| MeasuredPlace {
         name: name.clone(),
         path: path.to_owned(),
         pids: Vec::new(),
@@ -113,9 +117,9 @@ pub fn mounted(lab: &Lab) -> Result<(Mount, Server)> {
     Ok((mount, server))
 }
 
-pub fn place(name: &str, volume: &Volume) -> Place {
+pub fn place(name: &str, volume: &Volume) -> MeasuredPlace {
     let (name, path) = (name.to_owned(), volume.path().to_owned());
-    Place { name, path, pids: volume.pids() }
+    MeasuredPlace { name, path, pids: volume.pids() }
 }
 
 /// Directories of --beside, each with one of our own in it.
@@ -124,7 +128,9 @@ pub fn beside(lab: &Lab, session: &mut Session) -> Result<Vec<(String, Scratch)>
     for (name, directory) in &lab.args.sizes.beside {
         let taken = made.iter().any(|(known, _): &(String, Scratch)| known == name);
         if taken || [LOCAL, CAIRN].contains(&name.as_str()) {
-            return Err(Error::usage(format!("--beside {name}: there is one already: rename it")));
+            return Err(Error::usage(format!(
+                "--beside {name}: the name is taken: use another name"
+            )));
         }
         session.target(name, directory.display());
         made.push((name.clone(), scratch(lab, directory)?));
@@ -133,11 +139,11 @@ pub fn beside(lab: &Lab, session: &mut Session) -> Result<Vec<(String, Scratch)>
 }
 
 fn scratch(lab: &Lab, directory: &Path) -> Result<Scratch> {
-    let needed = Args::most(&lab.args.sizes.writers) as u64 * lab.args.sizes.file;
+    let needed = ReportsArgs::most(&lab.args.sizes.writers) as u64 * lab.args.sizes.file;
     Scratch::with_remedy(directory, needed, "free some, or give a smaller --file")
 }
 
-fn sizes(args: &Args) -> loads::Sizes {
+fn sizes(args: &ReportsArgs) -> loads::Sizes {
     let block = BLOCK.min(args.sizes.file);
     loads::Sizes {
         file: args.sizes.file,
@@ -149,7 +155,7 @@ fn sizes(args: &Args) -> loads::Sizes {
     }
 }
 
-fn sections(args: &Args, report: &Report) -> Vec<Section> {
+fn sections(args: &ReportsArgs, report: &Report) -> Vec<Section> {
     let sizes = sizes(args);
     let (writing, reading) = (Load::Write.name(&sizes), Load::Read.name(&sizes));
     let mut found = Vec::new();
@@ -179,7 +185,7 @@ fn sections(args: &Args, report: &Report) -> Vec<Section> {
     found
 }
 
-/// What so many are of one.
+/// The throughput of this number as a multiple of one.
 fn scaled(cells: &[&Cell], count: f64) -> String {
     let of = |count: f64| {
         let found = cells.iter().find(|cell| cell.key.axis.value == count);

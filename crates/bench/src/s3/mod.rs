@@ -20,15 +20,11 @@ use crate::load::{self, Pace, Plan, Sample};
 use crate::report::{Axis, Key, Named};
 use crate::session::{Case, Output, Session};
 use crate::values::{self, human_size};
-use store::{Hand, Store, targets};
+use store::{BODY_MAX, Hand, PARTS_MAX, Store, targets};
 use work::{Op, Order, Removal, S3Work, noise_bytes, parse_mix};
 
 /// Connections that prepare and clean up.
 const HELPERS: usize = 16;
-/// S3's limit of parts.
-const PARTS_MAX: u64 = 10_000;
-/// The largest body that is sent at once.
-const BODY_MAX: u64 = 1 << 30;
 
 /// Objects of an S3 store: put, read, listed, deleted, in parts and in ranges
 ///
@@ -42,13 +38,13 @@ const BODY_MAX: u64 = 1 << 30;
   cairn bench s3 http://10.0.0.1:9000 --ops multipart,ranged --object 10g --parts 64m -c 1,8,32
   cairn bench s3 http://g1:9000 http://g2:9000 http://g3:9000 --scale --ops head
   cairn bench s3 http://10.0.0.1:9000 --compare minio=http://KEY:SECRET@10.0.0.2:9000")]
-pub struct Args {
+pub struct S3Args {
     #[arg(required = true)]
     endpoints: Vec<String>,
-    /// How the endpoints are named in results
+    /// The name of the endpoints in results
     #[arg(long, value_name = "NAME", default_value = "target")]
     name: String,
-    /// Another store, with its endpoints
+    /// A further store to measure in turns, with its endpoints; may be given several times
     #[arg(long, value_name = "NAME=URL[,URL...]")]
     compare: Vec<String>,
     /// The access key
@@ -62,27 +58,27 @@ pub struct Args {
     /// Use this bucket instead of a new one
     #[arg(long)]
     bucket: Option<String>,
-    /// What to measure
+    /// Operations to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "put,get,head,list,delete")]
     ops: Vec<Kind>,
-    /// Connections at the same time, of all endpoints together
+    /// Numbers of connections at the same time, to all endpoints together
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', default_value = "1,8,32")]
     #[arg(value_parser = values::count)]
     concurrency: Vec<usize>,
     /// Sizes of objects, each a load: 4k, 1k..1m (uniform), 4k*9+1m*1 (weights)
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "4k,1m")]
     sizes: Vec<String>,
-    /// Objects that are there to be read, listed and deleted
+    /// Number of objects that are made for reading, listing and deleting
     #[arg(long, value_name = "N", default_value = "200", value_parser = values::count)]
     objects: usize,
-    /// What `mixed` is made of
+    /// The operations of `mixed` with their weights
     #[arg(long, value_name = "OP=WEIGHT,...", default_value = "get=70,put=20,head=5,delete=5")]
     mix: String,
     /// Bytes of the object of `multipart` and `ranged`
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::size)]
     object: u64,
-    /// Sizes of its parts and ranges
+    /// Bytes of the parts and ranges of that object
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "8m,64m")]
     #[arg(value_parser = values::size)]
     parts: Vec<u64>,
@@ -116,7 +112,7 @@ struct Contender {
     has_own_bucket: bool,
 }
 
-/// What a load is of.
+/// The kind of a load.
 #[derive(Clone)]
 enum Load {
     Single(Kind, String, Distribution),
@@ -125,14 +121,14 @@ enum Load {
 
 /// All that loads need.
 struct Bench<'a> {
-    args: &'a Args,
+    args: &'a S3Args,
     connector: TlsConnector,
     noise: Bytes,
     prefix: String,
     mix: Vec<(Op, f64)>,
 }
 
-impl Args {
+impl S3Args {
     fn contenders(&self, bucket: &str) -> Result<Vec<Contender>> {
         let mut lists = vec![(self.name.clone(), self.endpoints.clone())];
         for text in &self.compare {
@@ -182,7 +178,7 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &S3Args) -> Result<()> {
     let prepared = Prepared::new(args)?;
     let mut session = Session::begin("s3", prepared.shown(), &args.output)?;
     prepared.begin()?;
@@ -199,7 +195,7 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    pub fn new(args: &'a Args) -> Result<Prepared<'a>> {
+    pub fn new(args: &'a S3Args) -> Result<Prepared<'a>> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let own = format!("cairn-bench-{}-{}", std::process::id(), since.as_secs());
         let bucket = args.bucket.clone().unwrap_or_else(|| own.clone());
@@ -403,7 +399,7 @@ impl Bench<'_> {
             let filling = Order::Only(Op::Put, Some(count));
             let work = Arc::new(self.work(stores, filling, &folder, sizes));
             let prefix = work.prefix.clone();
-            // What is read stays until the end.
+            // Objects that are read stay until the end.
             if kind == Kind::Delete || self.hand(&stores[0]).list(&prefix)?.is_empty() {
                 load::run_always(&Plan { endpoints: targets(stores), ..self.plan(work) })
                     .map_err(|error| Error::failed(format!("objects to read: {error}")))?;

@@ -15,6 +15,11 @@ use crate::client::{Exchange, Target};
 use crate::error::{Error, Result};
 use crate::load;
 
+/// S3's limit of parts.
+pub const PARTS_MAX: u64 = 10_000;
+/// The largest body that is sent at once.
+pub const BODY_MAX: u64 = 1 << 30;
+
 /// How long a signature holds.
 const SIGNED_FOR: Duration = Duration::from_secs(3600);
 /// Of an answer that is read, bytes.
@@ -86,7 +91,9 @@ impl Hand<'_> {
         request: Option<Request<Full<Bytes>>>,
     ) -> Result<(StatusCode, String)> {
         let target = &self.store.target;
-        let request = request.ok_or_else(|| Error::failed(format!("{target}: no such URL")))?;
+        let request = request.ok_or_else(|| {
+            Error::failed(format!("{target}: the URL cannot be requested: check the endpoint"))
+        })?;
         let timeout = self.timeout.max(Duration::from_secs(30));
         let Exchange { head, body, .. } =
             load::ask(target, self.connector, timeout, request, ANSWER_BYTES)?;
@@ -135,7 +142,10 @@ impl Hand<'_> {
         let (_, text) = self.send("listing", request)?;
         let listed = ListObjectsV2::parse_response(&text);
         let listed = listed.map_err(|error| {
-            Error::failed(format!("{}: a listing that is none: {error}", store.target))
+            Error::failed(format!(
+                "{}: the reply to a listing cannot be parsed: {error}",
+                store.target
+            ))
         })?;
         Ok(listed.contents.into_iter().map(|object| object.key).collect())
     }
@@ -148,7 +158,10 @@ impl Hand<'_> {
         let (_, text) = self.send("beginning an upload", request)?;
         let answer = CreateMultipartUpload::parse_response(&text);
         let answer = answer.map_err(|error| {
-            Error::failed(format!("{}: an upload without a name: {error}", store.target))
+            Error::failed(format!(
+                "{}: the reply to CreateMultipartUpload has no upload id: {error}",
+                store.target
+            ))
         })?;
         Ok(answer.upload_id().to_owned())
     }
@@ -161,7 +174,9 @@ impl Hand<'_> {
         let (_, text) = self.send("completing an upload", request)?;
         match tags(&text, "Code").next() {
             // S3 may have said 200 before it knew.
-            Some(code) => Err(Error::failed(format!("{}: an upload: {code}", store.target))),
+            Some(code) => {
+                Err(Error::failed(format!("{}: completing an upload: {code}", store.target)))
+            }
             None => Ok(()),
         }
     }
@@ -174,7 +189,7 @@ impl Hand<'_> {
     }
 }
 
-/// What stands between tags of this name, in the errors of S3.
+/// The text between tags of this name, in the errors of S3.
 fn tags<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What loads ask of a store.
+//! Requests of loads to a store.
 
 use std::collections::BTreeMap;
 

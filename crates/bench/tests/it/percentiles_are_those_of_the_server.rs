@@ -99,7 +99,7 @@ fn requests_are_counted_once_and_those_of_the_warm_up_not_at_all() {
     let (all, counted) = (null.requests(), null.records().iter().filter(begun).count() as u64);
     let replies = sample.tally.replies();
     assert!(replies < all && replies > 0, "{replies} of {all}");
-    // What was on its way when counting began may have arrived after that.
+    // Requests in flight when counting began may have arrived after that.
     assert!(counted - replies <= 10, "{counted} {replies}");
     assert_eq!(sample.tally.statuses.get(&200), Some(&replies));
     assert!(sample.tally.in_time <= replies + 10);

@@ -5,8 +5,8 @@ use cairn_base::{BlockId, BodyId, GroupId, Owner, SessionId};
 use proptest::prelude::*;
 
 use super::Key;
-use super::hint::{BlockEntry, Entry, Hint};
-use super::record::{self, Kind, Place, RecordHeader, Tombstone};
+use super::hint::{BlockEntry, Hint, HintEntry};
+use super::record::{self, Kind, RecordHeader, RecordPlace, Tombstone};
 use super::segment::SegmentHeader;
 
 const CASES: u32 = 100_000;
@@ -31,7 +31,7 @@ fn owner() -> impl Strategy<Value = Owner> {
 
 fn header() -> impl Strategy<Value = RecordHeader> {
     let place = (any::<u32>(), any::<u64>(), any::<u64>())
-        .prop_map(|(segment, salt, offset)| Place { segment, salt, offset });
+        .prop_map(|(segment, salt, offset)| RecordPlace { segment, salt, offset });
     let rest = (any::<bool>(), any::<u64>(), any::<u64>(), 1..=4u32 << 20, any::<u32>());
     (place, key(), owner(), rest).prop_map(|(place, key, owner, rest)| RecordHeader {
         kind: if rest.0 { Kind::Block } else { Kind::Tombstones },
@@ -45,11 +45,11 @@ fn header() -> impl Strategy<Value = RecordHeader> {
     })
 }
 
-fn entry() -> impl Strategy<Value = Entry> {
+fn entry() -> impl Strategy<Value = HintEntry> {
     (any::<bool>(), key(), owner(), any::<u32>(), 1..=4u32 << 20, any::<u64>()).prop_map(
         |(block, key, owner, place, length, sequence)| match block {
-            true => Entry::Block(BlockEntry { key, owner, position: place, length, sequence }),
-            false => Entry::Tombstone(Tombstone { key, segment: place, sequence }),
+            true => HintEntry::Block(BlockEntry { key, owner, position: place, length, sequence }),
+            false => HintEntry::Tombstone(Tombstone { key, segment: place, sequence }),
         },
     )
 }

@@ -14,7 +14,7 @@ const ENTRY_BYTES: usize = 64;
 
 /// A record of a segment, as far as the index needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Entry {
+pub(crate) enum HintEntry {
     Block(BlockEntry),
     Tombstone(Tombstone),
 }
@@ -41,7 +41,7 @@ pub(crate) struct Hint {
     pub salt: u64,
     /// The offset after the last record.
     pub end: u64,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<HintEntry>,
 }
 
 impl Hint {
@@ -82,11 +82,11 @@ impl Hint {
     }
 }
 
-fn encode_entry(entry: &Entry, out: &mut Vec<u8>) {
+fn encode_entry(entry: &HintEntry, out: &mut Vec<u8>) {
     let start = out.len();
     let (kind, key, owner, place, length, sequence) = match *entry {
-        Entry::Block(e) => (1u32, e.key, e.owner, e.position, e.length, e.sequence),
-        Entry::Tombstone(t) => (2, t.key, Owner::default(), t.segment, 0, t.sequence),
+        HintEntry::Block(e) => (1u32, e.key, e.owner, e.position, e.length, e.sequence),
+        HintEntry::Tombstone(t) => (2, t.key, Owner::default(), t.segment, 0, t.sequence),
     };
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&key.group.0.to_le_bytes());
@@ -100,7 +100,7 @@ fn encode_entry(entry: &Entry, out: &mut Vec<u8>) {
     assert_eq!(out.len() - start, ENTRY_BYTES);
 }
 
-fn decode_entry(bytes: &[u8; ENTRY_BYTES], end: u64) -> Option<Entry> {
+fn decode_entry(bytes: &[u8; ENTRY_BYTES], end: u64) -> Option<HintEntry> {
     let rest = &mut &bytes[..];
     let kind = take_u8(rest)?;
     take::<3>(rest)?;
@@ -116,9 +116,9 @@ fn decode_entry(bytes: &[u8; ENTRY_BYTES], end: u64) -> Option<Entry> {
             let entry = BlockEntry { key, owner, position: place, length, sequence };
             let sized = (1..=BLOCK_BYTES).contains(&(length as usize));
             let inside = u64::from(place) * ALIGN + entry.footprint() <= end;
-            (sized && inside).then_some(Entry::Block(entry))
+            (sized && inside).then_some(HintEntry::Block(entry))
         }
-        2 => Some(Entry::Tombstone(Tombstone { key, segment: place, sequence })),
+        2 => Some(HintEntry::Tombstone(Tombstone { key, segment: place, sequence })),
         _ => None,
     }
 }

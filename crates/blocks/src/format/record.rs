@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 
 /// Where a record is. It is part of the record, so that one which ended up elsewhere is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RecordPlace {
     pub segment: u32,
     pub salt: u64,
     pub offset: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RecordHeader {
     pub kind: Kind,
-    pub place: Place,
+    pub place: RecordPlace,
     pub key: Key,
     pub owner: Owner,
     /// Grows with every record of this disk. A copy made by compaction keeps it.
@@ -89,7 +89,7 @@ impl RecordHeader {
         let salt = take_u64(rest)?;
         let segment = take_u32(rest)?;
         let group = GroupId(take_u32(rest)?);
-        let place = Place { segment, salt, offset: take_u64(rest)? };
+        let place = RecordPlace { segment, salt, offset: take_u64(rest)? };
         let sequence = take_u64(rest)?;
         let synced = take_u64(rest)?;
         let key = Key { group, block: BlockId::from_bytes(take(rest)?) };
@@ -113,7 +113,7 @@ impl RecordHeader {
     }
 
     /// As `decode`, and the record says that it belongs at `place`.
-    pub(crate) fn decode_at(bytes: &[u8], place: Place) -> Option<RecordHeader> {
+    pub(crate) fn decode_at(bytes: &[u8], place: RecordPlace) -> Option<RecordHeader> {
         RecordHeader::decode(bytes).filter(|header| header.place == place)
     }
 

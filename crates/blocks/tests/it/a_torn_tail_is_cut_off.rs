@@ -88,7 +88,7 @@ fn but_a_broken_record_in_the_middle_is_damage_and_costs_no_other() {
     run(async {
         let usage = store.usage().await.unwrap();
         assert_eq!((usage.blocks, usage.damaged_segments), (3, 1));
-        // What is damaged stays for whoever can mend it.
+        // Damaged blocks stay for a repair.
         store.delete(GROUP, &[id(1), id(2), id(3)]).await.unwrap();
         assert_eq!(store.compact(false).unwrap().segments_removed, 0);
     });

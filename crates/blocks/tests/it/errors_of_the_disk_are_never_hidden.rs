@@ -80,7 +80,7 @@ fn check(store: &Store, fates: &[Fate], faulty: bool) {
             }
             (Err(Error::NotFound(_)), Fate::Dead | Fate::Unknown) => {}
             (Err(Error::Io(_)), _) if faulty => {}
-            // What could not be read at the start is missing, and that was said.
+            // A block that could not be read at the start is missing, and that was reported.
             (Err(Error::NotFound(_)), _) if faulty && damaged => {}
             (got, fate) => panic!("block {counter} is {fate:?}: {got:?}"),
         }

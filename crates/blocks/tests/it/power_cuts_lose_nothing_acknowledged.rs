@@ -1,6 +1,6 @@
-//! Random workloads are recorded at every sync call and acknowledgement; from each such moment
-//! power cuts are drawn, and after each the store must hold what was acknowledged, and nothing that
-//! was deleted. What it holds then must also outlast the next power cut.
+//! Random workloads are recorded at every sync call and acknowledgement, and power cuts are drawn
+//! from each such moment. After each cut the store must hold all that was acknowledged, and nothing
+//! that was deleted. Its contents then must also outlast the next power cut.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{GROUP, config, id, is_there, put, run};
 
-/// What is known of a block at a step.
+/// The knowledge of a block at a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Live,
@@ -30,7 +30,7 @@ struct Workload {
     disk: SimDisk,
     snapshots: Vec<Snapshot>,
     store: Store,
-    /// What must hold while step `n` is under way.
+    /// The models of which one must hold while step `n` is under way.
     during: Vec<Model>,
     model: Model,
     next_id: u64,

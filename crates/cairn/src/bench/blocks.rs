@@ -20,42 +20,42 @@ use tokio::runtime::Runtime;
 
 use super::failed::failed;
 
-/// What is written to be read, at most: bytes and blocks.
+/// The most that is written to be read: bytes and blocks.
 const READ_BYTES: u64 = 64 << 20;
 const READ_BLOCKS: u64 = 10_000;
 
 /// Cairn's blocks alone, beside files
 ///
-/// *put* writes blocks, each durable when it is answered; its measure is as many threads that each
-/// append as much to a file of their own and sync it each time. *get* reads what was just written,
-/// most likely from the memory of the kernel, and verifies its checksums; its measure is a pread.
-/// Works in a directory of its own below DIR, which it removes.
+/// *put* writes blocks, each durable when it is answered. The measure beside it is as many threads
+/// that each append as much to a file of their own and sync it each time. *get* reads what was just
+/// written, most likely from the memory of the kernel, and verifies its checksums; its measure is a
+/// pread. Works in a directory of its own below DIR, which it removes.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn bench blocks /var/tmp
   cairn bench blocks /srv/disk2 --loads put --sizes 64k,4m --in-flight 1,4,16 --html disk2.html")]
-pub struct Args {
+pub struct BlocksBenchArgs {
     dir: PathBuf,
-    /// What to measure
+    /// Loads to measure
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "put,get")]
     loads: Vec<Load>,
-    /// Bytes of a block, at most 4m
+    /// Bytes of a block, at most 4m; each size is a load
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "16k,155k,1m")]
     #[arg(value_parser = values::size)]
     sizes: Vec<u64>,
-    /// How many at the same time
+    /// Numbers of blocks at the same time
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,16")]
     #[arg(value_parser = values::count)]
     in_flight: Vec<usize>,
-    /// Bytes that a load writes, each time, at most
+    /// Most bytes that a load writes in each round
     #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = values::size)]
     most: u64,
-    /// How long each load runs, each time
+    /// Duration of each load in each round, such as 2s
     #[arg(short, long, value_name = "TIME", default_value = "2s")]
     #[arg(value_parser = values::some_duration)]
     duration: Duration,
-    /// How often each load runs; results are medians
+    /// Number of rounds; results are medians over rounds
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::count)]
     rounds: usize,
     #[command(flatten)]
@@ -68,14 +68,14 @@ enum Load {
     Get,
 }
 
-/// Who does it.
+/// The system under load.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Target {
     Files,
     Blocks,
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &BlocksBenchArgs) -> Result<()> {
     stop::listen();
     if args.sizes.iter().any(|size| !(1..=BLOCK_BYTES as u64).contains(size)) {
         return Err(Error::usage("--sizes: a block has 1 byte to 4m"));

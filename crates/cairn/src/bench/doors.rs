@@ -1,4 +1,4 @@
-//! `cairn bench doors`: the doors of a server over nothing, to be measured by themselves.
+//! `cairn bench doors`: the doors of a server over nothing, to be measured on their own.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,28 +24,29 @@ static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// Cairn's doors alone: a server whose metadata is in memory and whose blocks are nowhere
 ///
-/// It answers as `cairn server` does, so that any client can measure what the doors cost; but
-/// what is put is forgotten (contents of up to 16 KiB are kept in memory), and who gets it is
-/// given as many zeros. Everything is gone when it ends. Its memory grows with what is created.
+/// It answers as `cairn server` does, so that any client can measure what the doors cost. It
+/// forgets the objects that are put, and answers a GET with as many zeros. Only contents of up to
+/// 16 KiB are kept, in memory. Everything is gone when it ends. Its memory grows with what is
+/// created.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
   cairn bench doors --s3 127.0.0.1:9100 --http 127.0.0.1:8100
   CAIRN_ROOT_KEY=bench CAIRN_ROOT_SECRET=... cairn bench doors
   CAIRN_KEY=... CAIRN_SECRET=... cairn bench s3 http://127.0.0.1:9100 --compare full=http://127.0.0.1:9000")]
-pub struct Args {
+pub struct DoorsBenchArgs {
     #[command(flatten)]
     doors: doors::DoorArgs,
     #[command(flatten)]
     log: log::LogArgs,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &DoorsBenchArgs) -> Result<ExitCode> {
     let preset = welcome::preset()?;
     process::run(&args.log, serve(args, preset))
 }
 
-async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
+async fn serve(args: &DoorsBenchArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
     let tls = args.doors.load_tls()?;
     let sockets = args.doors.listen()?;

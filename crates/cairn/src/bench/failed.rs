@@ -1,4 +1,4 @@
-//! What a layer says when it fails.
+//! The error of a layer.
 
 use std::fmt::Display;
 

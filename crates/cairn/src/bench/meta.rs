@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 use super::failed::failed;
 use crate::metadata;
 
-/// What is written to the disk beside it, in turns.
+/// The size of the writes to the disk that are measured beside it, in turns.
 const PROBE_BYTES: u64 = 64 << 20;
 const PROBE_BLOCK: usize = 4096;
 const NEEDED_BYTES: u64 = 1 << 30;
@@ -42,26 +42,26 @@ const FILES: u64 = 10_000;
   cairn bench meta /var/tmp
   cairn bench meta /var/tmp --loads create --in-flight 1,64,1024 --json creates.json
   CAIRN_META=postgres://cairn@db/cairn cairn bench meta /var/tmp")]
-pub struct Args {
+pub struct MetaBenchArgs {
     dir: PathBuf,
-    /// A PostgreSQL database to keep the metadata in, instead of DIR
+    /// Keep the metadata in this PostgreSQL database instead of DIR
     #[arg(long, value_name = "URL", env = "CAIRN_META", hide_env_values = true)]
     #[arg(value_parser = metadata::secret)]
     meta: Option<Secret<String>>,
-    /// What to measure: lookups of names that are in memory, of names that are nowhere, creates in
-    /// one directory, creates in a thousand
+    /// Loads to measure: lookups of names that are in memory, lookups of names that do not exist,
+    /// creates in one directory, creates in a thousand
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_enum)]
     #[arg(default_value = "lookup,miss,create,create-spread")]
     loads: Vec<Load>,
-    /// How many at the same time
+    /// Numbers of operations at the same time
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,64,1024")]
     #[arg(value_parser = values::count)]
     in_flight: Vec<usize>,
-    /// How long each load runs, each time
+    /// Duration of each load in each round, such as 2s
     #[arg(short, long, value_name = "TIME", default_value = "2s")]
     #[arg(value_parser = values::some_duration)]
     duration: Duration,
-    /// How often each load runs; results are medians
+    /// Number of rounds; results are medians over rounds
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = values::count)]
     rounds: usize,
     #[command(flatten)]
@@ -91,7 +91,7 @@ impl Load {
     }
 }
 
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &MetaBenchArgs) -> Result<()> {
     stop::listen();
     let (disk, master) = ("disk", "master");
     let named = |name: &str, target: String| Named { name: name.to_owned(), target };
@@ -208,7 +208,11 @@ impl Store {
                         match found.await {
                             Err(cairn_base::Error::NotFound(_)) => {}
                             Err(error) => return Err(failed(error)),
-                            Ok(_) => return Err(Error::failed("found what is not there")),
+                            Ok(_) => {
+                                return Err(Error::failed(
+                                    "a lookup found an object that was never made",
+                                ));
+                            }
                         }
                     }
                     Load::Create | Load::CreateSpread => {
@@ -249,7 +253,7 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        // Who wants to know has called `remove`.
+        // A caller that wants to know has called `remove`.
         let _ = self.remove();
     }
 }

@@ -1,4 +1,4 @@
-//! `cairn bench`: the crate `bench`, and the layers of Cairn by themselves.
+//! `cairn bench`: the crate `bench`, and the layers of Cairn on their own.
 
 mod blocks;
 mod doors;
@@ -15,7 +15,7 @@ use crate::server::process;
 
 /// Measure a server, a store or a file system, of any make; or a layer of Cairn alone
 #[derive(clap::Args)]
-pub struct Args {
+pub struct BenchArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -24,12 +24,12 @@ pub struct Args {
 enum Command {
     #[command(flatten)]
     Any(cairn_bench::Command),
-    Meta(Box<meta::Args>),
-    Blocks(Box<blocks::Args>),
-    Doors(Box<doors::Args>),
+    Meta(Box<meta::MetaBenchArgs>),
+    Blocks(Box<blocks::BlocksBenchArgs>),
+    Doors(Box<doors::DoorsBenchArgs>),
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     let outcome = match &args.command {
         Command::Any(command) => {
             process::write_for_caller();

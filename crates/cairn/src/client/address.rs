@@ -1,4 +1,4 @@
-//! What a command line names: `bucket/key`.
+//! The address on a command line: `bucket/key`.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 

@@ -1,4 +1,4 @@
-//! What the HTTP door answers, and walks over its pages.
+//! The answers of the HTTP door, and walks over its pages.
 
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +100,7 @@ pub struct Bucket {
     pub uploads: u64,
     pub quota_objects: u64,
     pub quota_bytes: u64,
-    /// What other users may do, if the caller administers the bucket.
+    /// The rights of other users, if the caller administers the bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<Grant>>,
 }

@@ -19,7 +19,7 @@ use crate::output;
   cairn bucket set photos --grant alice:read,write
   cairn bucket set photos --quota 500g
   cairn bucket ls --json")]
-pub struct Args {
+pub struct BucketArgs {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -32,7 +32,7 @@ enum Command {
     #[command(after_help = "Example:\n  cairn bucket create www --visibility public")]
     Create {
         name: String,
-        /// private, or public: anybody may read and list it
+        /// private, or public: anybody may read and list the bucket
         #[arg(long, default_value = "private")]
         visibility: String,
     },
@@ -47,25 +47,25 @@ enum Command {
     #[command(after_help = "Example:\n  cairn bucket set www --cache-control 'max-age=60'")]
     Set {
         name: String,
-        /// private, or public: anybody may read and list it
+        /// private, or public: anybody may read and list the bucket
         #[arg(long)]
         visibility: Option<String>,
-        /// Cache-Control for objects that have none of their own; empty for none
+        /// Cache-Control of objects that have none of their own; empty for none
         #[arg(long, value_name = "VALUE")]
         cache_control: Option<String>,
-        /// What a user may do from now on: read, write, admin, all or none
+        /// Set the rights of a user: read, write, admin, all or none, several with commas
         #[arg(long, value_name = "USER:RIGHTS")]
         grant: Option<String>,
-        /// In a cluster: replicas of what is written from now on, 1 to 5; 0 for as many as usual
+        /// In a cluster: number of replicas of new data, 1 to 5; 0 for the cluster's default
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=5))]
         replicas: Option<u8>,
-        /// In a cluster: on, and downloads over HTTP go straight to chunkservers; or off
+        /// In a cluster: on to redirect downloads over HTTP to chunkservers, or off
         #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
         redirect: Option<String>,
-        /// Bytes that may be in it, such as 500g; 0 for no quota. Only root may set it
+        /// Most bytes in the bucket, such as 500g; 0 for no quota. Only root may set it
         #[arg(long, value_name = "SIZE", value_parser = size)]
         quota: Option<u64>,
-        /// Files or objects that may be in it; 0 for no quota. Only root may set it
+        /// Most files or objects in the bucket; 0 for no quota. Only root may set it
         #[arg(long, value_name = "N")]
         quota_files: Option<u64>,
     },
@@ -112,7 +112,7 @@ struct Grant<'a> {
     rights: &'a str,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &BucketArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     match &args.command {
         Command::Create { name, visibility } => {

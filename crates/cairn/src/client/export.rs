@@ -20,7 +20,7 @@ use crate::output;
   cairn export add music --client 192.168.7.4 --client fd00::/8 --as alice --read-only
   cairn export list
   cairn export remove photos")]
-pub struct Args {
+pub struct ExportArgs {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -54,25 +54,25 @@ Examples:
 
 #[derive(clap::Args)]
 struct Add {
-    /// What clients mount as /BUCKET[/PATH], and reach nothing beyond
+    /// The directory that clients mount as /BUCKET[/PATH]; they reach nothing beyond
     #[arg(value_name = "BUCKET[/PATH]")]
     bucket: String,
-    /// A network that clients may be in, such as 10.0.0.0/8, or an address; several are fine
+    /// A network of clients, such as 10.0.0.0/8, or an address; may be given several times
     #[arg(long, value_name = "NETWORK", required = true)]
     client: Vec<String>,
-    /// Mean it where a network is that of all addresses
+    /// Allow a network of all addresses
     #[arg(long)]
     any_client: bool,
-    /// As whom the store knows the clients
+    /// The user of the store as which clients act
     #[arg(long = "as", value_name = "USER")]
     user: String,
-    /// Let clients change nothing
+    /// Refuse all changes by clients
     #[arg(long)]
     read_only: bool,
-    /// Whose uid and gid become those of --squash-to
+    /// The users whose uid and gid become those of --squash-to
     #[arg(long, value_enum, default_value_t = Squash::Root)]
     squash: Squash,
-    /// Whom squashed clients are taken for
+    /// The uid and gid of squashed clients
     #[arg(long, value_name = "UID:GID", default_value = "65534:65534", value_parser = parse_ids)]
     squash_to: (u32, u32),
 }
@@ -110,7 +110,7 @@ struct Exports {
     exports: Vec<Export>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &ExportArgs) -> Result<ExitCode> {
     match &args.command {
         Command::Add(add) => {
             let (bucket, path) = place_of(&add.bucket)?;
@@ -139,7 +139,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::Remove { bucket } => {
             let (bucket, path) = place_of(bucket)?;
             if path.is_some() {
-                return Err(Failure::usage(format!("a bucket has one export: remove {bucket}")));
+                return Err(Failure::usage(format!(
+                    "a bucket has one export: name the bucket alone, {bucket}"
+                )));
             }
             let bucket = escape(bucket);
             args.connection.open()?.send("DELETE", &format!("/admin/exports/{bucket}"))?;

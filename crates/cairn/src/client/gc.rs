@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::failure::Result;
 use crate::output;
 
-/// Collect garbage now; a server does so by itself
+/// Collect garbage now; a server does so on its own
 ///
 /// Blocks of what was deleted are freed when nobody can be reading them any more: a first pass may
 /// leave some for the next one.
@@ -16,8 +16,8 @@ use crate::output;
 #[command(after_help = "Examples:
   cairn gc --dry-run
   cairn gc --json")]
-pub struct Args {
-    /// Only say what there is to collect
+pub struct GcArgs {
+    /// Report what would be collected, and collect nothing
     #[arg(long)]
     dry_run: bool,
     /// Print one line of JSON
@@ -36,7 +36,7 @@ struct Report {
     blocks_unknown: u64,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &GcArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     let path = if args.dry_run { "/admin/gc?dry_run=1" } else { "/admin/gc" };
     let report: Report = server.send_order(path)?.json()?;

@@ -31,7 +31,7 @@ static PARTS: AtomicU64 = AtomicU64::new(0);
   cairn get photos/2024/cat.jpg
   cairn get photos/2024/cat.jpg - | file -
   cairn get -r www/ site")]
-pub struct Args {
+pub struct GetArgs {
     /// BUCKET/KEY, or with -r BUCKET/PREFIX
     source: String,
     /// A file or directory, or - for stdout [default: the current directory]
@@ -53,7 +53,7 @@ struct Job {
     file: PathBuf,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &GetArgs) -> Result<ExitCode> {
     process::write_for_caller();
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
     if args.recursive {
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn get_all(args: &Args, source: &Address, target: &Path) -> Result<ExitCode> {
+fn get_all(args: &GetArgs, source: &Address, target: &Path) -> Result<ExitCode> {
     let server = args.connection.open()?;
     fs::create_dir_all(target).map_err(|error| Failure::file(target, &error))?;
     let left = Left::default();
@@ -110,8 +110,8 @@ fn get_all(args: &Args, source: &Address, target: &Path) -> Result<ExitCode> {
     left.report()
 }
 
-/// Objects that were not fetched for a reason of their own. Whoever may write one key must not keep
-/// others from fetching the rest.
+/// Objects that were not fetched for a reason of their own. A key that cannot be fetched must not
+/// keep the others from being fetched.
 #[derive(Default)]
 struct Left(Mutex<(u64, Vec<Failure>)>);
 
@@ -154,7 +154,9 @@ fn safe(key: &str) -> Result<PathBuf> {
     if plain && whole && !key.contains('\0') {
         return Ok(path.to_path_buf());
     }
-    Err(Failure::of_a_name(format!("key {key:?} is no path of files: fetch it alone, to a file")))
+    Err(Failure::of_a_name(format!(
+        "key {key:?} cannot be the path of a file: fetch this object alone, and name the file"
+    )))
 }
 
 fn get_file(server: &Server, job: &Job, bar: &ProgressBar, sizes_bar: bool) -> Result<()> {
@@ -165,7 +167,7 @@ fn get_file(server: &Server, job: &Job, bar: &ProgressBar, sizes_bar: bool) -> R
         fs::create_dir_all(directory).map_err(|error| fail(directory, error))?;
     }
     if job.file.file_name().is_none() {
-        return Err(Failure::usage(format!("{}: not a file's name", job.file.display())));
+        return Err(Failure::usage(format!("{}: not the name of a file", job.file.display())));
     }
     // Not made of the name: that may be as long as names can be.
     let (process, number) = (std::process::id(), PARTS.fetch_add(1, Ordering::Relaxed));

@@ -19,7 +19,7 @@ use crate::output;
   cairn key create alice
   cairn key token alice --expires 30d
   cairn key create root --dir /srv/cairn   (server stopped: when root's keys are lost)")]
-pub struct Args {
+pub struct KeyArgs {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -35,7 +35,7 @@ Example:
   cairn key create alice --json > alice.json")]
     Create {
         user: String,
-        /// Write it into this data directory, which no server uses
+        /// Write the key into this data directory; no server may be using it
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
         #[command(flatten)]
@@ -58,7 +58,7 @@ Example:
     #[command(after_help = "Example:\n  cairn key token alice --expires 12h")]
     Token {
         user: String,
-        /// How long it is valid: a number of s, m, h or d; without this, for ever
+        /// Validity of the token: a number with s, m, h or d; without this it never expires
         #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
         expires: Option<u32>,
         /// Print one line of JSON
@@ -102,7 +102,7 @@ struct Keys {
     keys: Vec<Key>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &KeyArgs) -> Result<ExitCode> {
     if let Command::Create { user, dir: Some(dir), meta, json } = &args.command {
         show_key(&offline::key::create(dir, meta, user)?, *json)?;
         return Ok(ExitCode::SUCCESS);
@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         Command::Rm { id } => {
             if id.is_empty() {
-                return Err(Failure::usage("an empty id: see cairn key ls"));
+                return Err(Failure::usage("the id is empty: `cairn key ls` lists the keys"));
             }
             server.send("DELETE", &format!("/admin/keys/{}", escape(id)))?;
         }

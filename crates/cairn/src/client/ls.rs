@@ -14,10 +14,10 @@ use crate::output;
   cairn ls
   cairn ls photos/2024/
   cairn ls -r --json photos | jq .size")]
-pub struct Args {
+pub struct LsArgs {
     /// BUCKET or BUCKET/PREFIX; without it, all buckets
     prefix: Option<String>,
-    /// All objects, however deep
+    /// List all objects below the prefix, not only the next level
     #[arg(short, long)]
     recursive: bool,
     /// Print one line of JSON for each
@@ -27,7 +27,7 @@ pub struct Args {
     connection: Connection,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &LsArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     let Some(prefix) = &args.prefix else {
         super::bucket::list(&server, args.json)?;
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })?;
     // A bucket may be empty; of a prefix that is nowhere the name is wrong.
     if !found && !under.key.is_empty() {
-        return Err(Failure::not_found(format!("{prefix}: nothing is there")));
+        return Err(Failure::not_found(format!("{prefix}: there is no such object or prefix")));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -36,7 +36,7 @@ pub fn run<T: Send>(
 fn send<T>(sender: &SyncSender<T>, failed: &Mutex<Option<Failure>>, job: T) -> Result<()> {
     let stopped = failed.lock().map_or(true, |failed| failed.is_some());
     if stopped || sender.send(job).is_err() {
-        return Err(Failure::new("stopped after a failure"));
+        return Err(Failure::new("stopped, since an earlier object failed"));
     }
     Ok(())
 }

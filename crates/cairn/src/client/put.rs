@@ -22,7 +22,7 @@ use crate::output;
   cairn put cat.jpg photos/2024/
   tar c . | cairn put - backups/today.tar
   cairn put -r site/ www/")]
-pub struct Args {
+pub struct PutArgs {
     /// A file, a directory (with -r), or - for stdin
     source: PathBuf,
     /// BUCKET/KEY
@@ -44,7 +44,7 @@ struct Job {
     target: Address,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &PutArgs) -> Result<ExitCode> {
     let target = Address::parse(&args.target)?;
     let server = args.connection.open()?;
     if args.source == Path::new("-") {
@@ -85,7 +85,7 @@ fn put_stdin(server: &Server, target: &Address) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn put_directory(args: &Args, server: &Server, target: &Address) -> Result<ExitCode> {
+fn put_directory(args: &PutArgs, server: &Server, target: &Address) -> Result<ExitCode> {
     let mut prefix = target.key.clone();
     if !prefix.is_empty() && !prefix.ends_with('/') {
         prefix.push('/');
@@ -104,7 +104,7 @@ fn put_directory(args: &Args, server: &Server, target: &Address) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a directory holds.
+/// The contents of a directory.
 #[derive(Default)]
 struct Found {
     files: u64,

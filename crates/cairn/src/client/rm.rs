@@ -18,7 +18,7 @@ use crate::output;
   cairn rm photos/2024/cat.jpg
   cairn rm -r photos/2023/ --dry-run
   cairn rm -r photos/2023/ --yes")]
-pub struct Args {
+pub struct RmArgs {
     /// BUCKET/KEY, or with -r BUCKET/PREFIX
     #[arg(required = true)]
     target: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Args {
     /// Do not ask before deleting; needed with -r where there is no terminal
     #[arg(short, long)]
     yes: bool,
-    /// Only say what would be deleted
+    /// Report what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
     /// Requests at the same time, with -r
@@ -39,7 +39,7 @@ pub struct Args {
     connection: Connection,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &RmArgs) -> Result<ExitCode> {
     let asks = args.recursive && !args.yes && !args.dry_run;
     if asks && !io::stdin().is_terminal() {
         let text = "rm -r deletes for good: see what by --dry-run, then say --yes";
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn remove_below(args: &Args, server: &Server, target: &Address) -> Result<()> {
+fn remove_below(args: &RmArgs, server: &Server, target: &Address) -> Result<()> {
     if args.yes && !args.dry_run {
         return remove_all(server, target, usize::from(args.jobs));
     }
@@ -103,7 +103,7 @@ fn remove_all(server: &Server, under: &Address, jobs: usize) -> Result<()> {
     let feed = |send: &mut dyn FnMut(Address) -> Result<()>| {
         api::each_object(server, under, &mut |object| send(under.with_key(object.key)))
     };
-    // What somebody else deleted meanwhile is gone all the same.
+    // An object that was deleted meanwhile by somebody else is gone all the same.
     let work = |target: Address| match remove(server, &target) {
         Err(failure) if failure.is_not_found() => Ok(()),
         removed => removed,

@@ -15,7 +15,7 @@ use crate::output;
 #[command(after_help = "Examples:
   cairn stat photos/2024/cat.jpg
   cairn stat --json photos/2024/cat.jpg | jq -r .etag")]
-pub struct Args {
+pub struct StatArgs {
     /// BUCKET/KEY
     object: String,
     /// Print one line of JSON
@@ -28,7 +28,7 @@ pub struct Args {
 const HINTS: [&str; 2] = [", or cairn bucket stat", ", or cairn ls"];
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownObject {
     key: String,
     size: u64,
     etag: String,
@@ -38,8 +38,8 @@ struct Shown {
     headers: BTreeMap<String, String>,
 }
 
-impl Shown {
-    fn of(address: &Address, reply: &Reply) -> Shown {
+impl ShownObject {
+    fn of(address: &Address, reply: &Reply) -> ShownObject {
         const SHOWN: [&str; 5] = [
             "cache-control",
             "content-encoding",
@@ -50,7 +50,7 @@ impl Shown {
         let is_shown = |name: &str| SHOWN.contains(&name) || name.starts_with("x-cairn-meta-");
         let names = reply.headers().keys().map(|name| name.as_str()).filter(|name| is_shown(name));
         let headers = names.map(|name| (name.to_owned(), reply.header(name).to_owned())).collect();
-        Shown {
+        ShownObject {
             key: address.key.clone(),
             size: reply.header("content-length").parse().unwrap_or(0),
             etag: reply.header("etag").trim_matches('"').to_owned(),
@@ -61,11 +61,11 @@ impl Shown {
     }
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &StatArgs) -> Result<ExitCode> {
     let address = Address::parse_object(&args.object, HINTS)?;
     let server = args.connection.open()?;
     let reply = server.send("HEAD", &address.path()).map_err(|failure| failure.of(&args.object))?;
-    let shown = Shown::of(&address, &reply);
+    let shown = ShownObject::of(&address, &reply);
     if args.json {
         output::json(&shown)?;
         return Ok(ExitCode::SUCCESS);

@@ -17,7 +17,7 @@ use crate::output;
   cairn user ls
   cairn user disable alice
   cairn user enable alice")]
-pub struct Args {
+pub struct UserArgs {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -58,7 +58,7 @@ struct Users {
     users: Vec<User>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &UserArgs) -> Result<ExitCode> {
     let server = args.connection.open()?;
     let (name, disabled) = match &args.command {
         Command::Ls { json } => {
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Command::Enable { name } => (name, false),
     };
     if name.is_empty() {
-        return Err(Failure::usage("an empty name: see cairn user ls"));
+        return Err(Failure::usage("the name is empty: `cairn user ls` lists the users"));
     }
     let change = serde_json::json!({ "disabled": disabled });
     server.send_json("PATCH", &format!("/admin/users/{}", escape(name)), &change)?;

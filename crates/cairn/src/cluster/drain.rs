@@ -19,24 +19,27 @@ const POLL: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   cairn cluster drain /srv/cairn-master 4 --dry-run
   cairn cluster drain /srv/cairn-master 4 --wait")]
-pub struct Args {
+pub struct DrainArgs {
     #[command(flatten)]
     of: NodeArgs,
     /// Show how much would be moved, and move nothing
     #[arg(long)]
     dry_run: bool,
-    /// Wait until it is in no group any more
+    /// Wait until the node is in no group any more
     #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &DrainArgs) -> Result<ExitCode> {
     let NodeArgs { dir, node } = &args.of;
     let groups = |map: &ClusterMap| map.groups.values().filter(|one| one.has(*node)).count() as u64;
     let status = reach::status(dir)?;
     let map = &status.map;
     if !map.nodes.contains_key(node) {
-        return Err(Error::NotFound(format!("node {node}")).into());
+        return Err(Error::NotFound(format!(
+            "node {node}: `cairn cluster status` lists the nodes"
+        ))
+        .into());
     }
     let to_move = groups(map);
     if args.dry_run {

@@ -20,7 +20,9 @@ pub struct NodeArgs {
 
 fn node(text: &str) -> Result<NodeId, String> {
     let number = u64::from_str_radix(text, 16);
-    number.map(NodeId).map_err(|_| format!("{text:?} is not the number of a node"))
+    number.map(NodeId).map_err(|_| {
+        format!("{text:?} is not the number of a node: `cairn cluster status` lists them")
+    })
 }
 
 pub fn undrain(args: &NodeArgs) -> Result<ExitCode> {
@@ -40,10 +42,10 @@ pub fn remove(args: &NodeArgs) -> Result<ExitCode> {
 pub struct ReplicasArgs {
     /// The directory of a master
     dir: PathBuf,
-    /// Replicas of a block
+    /// Number of replicas of new blocks, 1 to 5
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
-    /// The fewest that may do while nodes are away
+    /// Least number of replicas of an acknowledged write while nodes are away
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     minimum: Option<u8>,
 }

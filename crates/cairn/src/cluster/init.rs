@@ -34,36 +34,41 @@ Examples:
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400 \\
       --meta postgres://cairn:password@db/cairn --replicas 3 --minimum 2")]
-pub struct Args {
+pub struct InitArgs {
     /// The directory of the first master: missing or empty
     dir: PathBuf,
-    /// Under which host:port other nodes will reach this master
+    /// HOST:PORT at which other nodes will reach this master
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     address: String,
     #[command(flatten)]
     meta: MetaArgs,
-    /// Replicas of a block
+    /// Number of replicas of each block, 1 to 5
     #[arg(long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=5))]
     replicas: u8,
-    /// The fewest replicas with which a write is acknowledged while nodes are away; 2 if there
-    /// are to be that many
+    /// Least number of replicas of an acknowledged write while nodes are away [default: 2, or 1
+    /// with one replica]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     minimum: Option<u8>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &InitArgs) -> Result<ExitCode> {
     let preset = welcome::preset()?;
     let minimum = args.minimum.unwrap_or(args.replicas.min(2));
     if minimum > args.replicas {
-        return Err(Failure::usage("--minimum is more than --replicas"));
+        return Err(Failure::usage(format!(
+            "--minimum {minimum} is more than --replicas {}: use at most that",
+            args.replicas
+        )));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rng: Arc<dyn Rng> = Arc::new(RealRng);
     let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
     let shown = args.dir.display();
     if args.dir.join("cluster.toml").exists() {
-        return Err(Failure::new(format!("{shown}: is a node of a cluster already")));
+        return Err(Failure::new(format!(
+            "{shown}: is a node of a cluster already: choose another directory"
+        )));
     }
     let dir = DataDir::open_or_create(&args.dir, args.meta.place(), &*rng)?;
     let seal = dir.seal_key(&*rng)?;
@@ -127,7 +132,7 @@ async fn fill(
     Ok(())
 }
 
-fn show(credential: &NewCredential, args: &Args) -> Result<()> {
+fn show(credential: &NewCredential, args: &InitArgs) -> Result<()> {
     let (id, secret, dir) = (&credential.id, credential.secret.expose(), args.dir.display());
     let address = &args.address;
     let text = Secret::new(format!(

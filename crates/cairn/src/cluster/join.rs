@@ -19,14 +19,14 @@ use crate::output;
 #[command(after_help = "Examples:
   cairn cluster join /srv/cairn-disk cairn-join-1....
   cairn cluster join /srv/cairn-disk - < token.txt")]
-pub struct Args {
+pub struct JoinArgs {
     /// The directory of the new node
     dir: PathBuf,
     /// The token, or - to read it from stdin, where other users of this machine do not see it
     token: String,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &JoinArgs) -> Result<ExitCode> {
     let text = match args.token.as_str() {
         "-" => std::io::read_to_string(std::io::stdin())?,
         text => text.to_owned(),

@@ -18,34 +18,34 @@ use crate::failure::Result;
 /// Make a cluster of many machines, let nodes in, look at it
 ///
 /// Commands that ask the cluster take the directory of one of its nodes: they speak as that node.
-/// What changes the cluster needs the directory of a master.
+/// Commands that change the cluster need the directory of a master.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn cluster init /srv/cairn-master --address 10.0.0.1:7400
   cairn cluster token /srv/cairn-master --role chunkserver
   cairn cluster join /srv/cairn-disk TOKEN        (on the new node)
   cairn cluster status /srv/cairn-master")]
-pub struct Args {
+pub struct ClusterArgs {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    Init(init::Args),
-    Token(token::Args),
-    Join(join::Args),
-    Status(status::Args),
-    Drain(drain::Args),
-    /// Take a drain back
+    Init(init::InitArgs),
+    Token(token::TokenArgs),
+    Join(join::JoinArgs),
+    Status(status::StatusArgs),
+    Drain(drain::DrainArgs),
+    /// Cancel the drain of a node
     Undrain(edit::NodeArgs),
-    /// Forget a node that was drained, or that held no blocks: it is no longer let in
+    /// Remove a node that was drained, or that held no blocks; it is refused from then on
     Remove(edit::NodeArgs),
-    Rebalance(rebalance::Args),
+    Rebalance(rebalance::RebalanceArgs),
     Replicas(edit::ReplicasArgs),
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &ClusterArgs) -> Result<ExitCode> {
     match &args.command {
         Command::Init(args) => init::run(args),
         Command::Token(args) => token::run(args),

@@ -10,7 +10,7 @@ use cairn_cluster::control::{Edit, Status};
 use crate::failure::{Failure, Result};
 use crate::node::ThisNode;
 
-/// What the master sees; any node may ask.
+/// The status that the master sees; any node may ask.
 pub fn status(dir: &Path) -> Result<Status> {
     ask(dir, &Role::ALL, async |admin| admin.status().await)
 }
@@ -33,7 +33,7 @@ fn ask<R>(
 ) -> Result<R> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut node = Err(Failure::new("no role"));
+        let mut node = Err(Failure::new("the directory has no role of a node"));
         for role in roles {
             node = ThisNode::open(dir, *role);
             if node.is_ok() {

@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_secs(1);
 #[command(after_help = "Examples:
   cairn cluster rebalance /srv/cairn-master --dry-run
   cairn cluster rebalance /srv/cairn-master")]
-pub struct Args {
+pub struct RebalanceArgs {
     /// The directory of a master
     dir: PathBuf,
     /// Show what would be moved, and move nothing
@@ -35,7 +35,7 @@ pub struct Args {
     dry_run: bool,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &RebalanceArgs) -> Result<ExitCode> {
     let status = reach::status(&args.dir)?;
     let map = &status.map;
     let bytes = bytes_by_group(&status);
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// What a replica of each group takes: that which has most.
+/// The size of a replica of each group: the largest one.
 fn bytes_by_group(status: &Status) -> BTreeMap<GroupId, u64> {
     let mut bytes = BTreeMap::new();
     for (group, size) in status.nodes.iter().flat_map(|node| &node.groups) {

@@ -22,7 +22,7 @@ use crate::output;
 #[command(after_help = "Examples:
   cairn cluster status /srv/cairn-master
   cairn cluster status /srv/cairn-master --json | jq .groups")]
-pub struct Args {
+pub struct StatusArgs {
     /// The directory of any node
     dir: PathBuf,
     /// Print it as JSON
@@ -56,7 +56,7 @@ fn health(map: &ClusterMap) -> Health {
     health
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &StatusArgs) -> Result<ExitCode> {
     let status = reach::status(&args.dir)?;
     let map = &status.map;
     let health = health(map);

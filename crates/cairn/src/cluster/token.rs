@@ -20,20 +20,20 @@ use crate::output;
 #[command(after_help = "Examples:
   cairn cluster token /srv/cairn-master --role chunkserver
   cairn cluster token /srv/cairn-master --role gateway --expires 3600")]
-pub struct Args {
+pub struct TokenArgs {
     /// The directory of a master
     dir: PathBuf,
-    /// What the new node may be; may be given several times
+    /// Role of the new node; may be given several times
     #[arg(long, value_name = "ROLE", required = true)]
     #[arg(value_parser = ["master", "chunkserver", "gateway"])]
     role: Vec<String>,
-    /// Seconds until it expires
+    /// Seconds until the token expires
     #[arg(long, value_name = "SECONDS", default_value_t = 24 * 3600)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=30 * 24 * 3600))]
     expires: u64,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &TokenArgs) -> Result<ExitCode> {
     let roles: cairn_base::Result<Roles> =
         args.role.iter().map(|role| role.parse::<Role>()).collect();
     let roles = roles?;
@@ -56,8 +56,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ThisNode::open(&args.dir, Role::Master)?.loaded.identity.authority().clone()
     };
     let token = JoinToken::new(&authority, addresses, roles, &RealRng)?;
-    let lasts = i64::try_from(Duration::from_secs(args.expires).as_nanos())
-        .map_err(|_| Failure::usage("--expires is too long"))?;
+    let lasts = i64::try_from(Duration::from_secs(args.expires).as_nanos()).map_err(|_| {
+        Failure::usage(format!("--expires {} s is too long: use less", args.expires))
+    })?;
     let expires = Timestamp(RealClock::default().now().0.saturating_add(lasts));
     let grant = token.grant(expires);
     reach::issue(&args.dir, token.id, &grant)?;

@@ -27,16 +27,16 @@ use tokio_rustls::TlsConnector;
 /// Connections that wait to be used again, and for how long.
 const IDLE: usize = 64;
 const IDLE_TIME: Duration = Duration::from_secs(15);
-/// What is sent is read in pieces of this length, bytes.
+/// Bodies are read for sending in pieces of this length, bytes.
 const PIECE: usize = 64 << 10;
 /// Pieces that wait to be sent.
 const PIECES: usize = 4;
 
 /// One server.
 #[derive(Clone)]
-pub struct Client(Arc<Shared>);
+pub struct Client(Arc<HttpShared>);
 
-struct Shared {
+struct HttpShared {
     runtime: Runtime,
     host: String,
     port: u16,
@@ -47,7 +47,7 @@ struct Shared {
     idle: Mutex<Vec<(SendRequest<Sent>, Instant)>>,
 }
 
-/// What goes with a request.
+/// The body that is sent with a request.
 pub enum Outgoing<'a> {
     Nothing,
     Bytes(Bytes),
@@ -79,7 +79,7 @@ impl Client {
         let runtime = runtime.map_err(|error| error.to_string())?;
         let host_header = host_header(&host, port);
         let idle = Mutex::default();
-        Ok(Client(Arc::new(Shared { runtime, host, port, host_header, tls, within, idle })))
+        Ok(Client(Arc::new(HttpShared { runtime, host, port, host_header, tls, within, idle })))
     }
 
     /// Sends a request, whose URI is a path, and waits for the head of its reply.
@@ -164,7 +164,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl HttpShared {
     async fn exchange(
         &self,
         mut request: Request<Sent>,
@@ -217,7 +217,7 @@ where
 }
 
 fn late(_: tokio::time::error::Elapsed) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
+    io::Error::new(io::ErrorKind::TimedOut, "the server did not answer in time")
 }
 
 /// With what it comes from, in words.

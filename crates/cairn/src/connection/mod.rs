@@ -24,25 +24,26 @@ use profile::Profile;
 
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 const JSON: &str = "application/json";
-/// What is read of a reply that is not an object, bytes.
+/// The most that is read of a reply that is not an object, bytes.
 const REPLY_BYTES: u64 = 64 << 20;
-/// What is read of why a request failed, bytes.
+/// The most that is read of the reason why a request failed, bytes.
 const FAILURE_BYTES: u64 = 1 << 20;
-/// What a command calls itself.
+/// The name of a command in requests.
 pub const AGENT: &str = concat!("cairn/", env!("CARGO_PKG_VERSION"));
 
 /// Which server, and as whom.
 #[derive(Clone, clap::Args)]
 pub struct Connection {
     // Not by clap: it would show what the environment says as if the command line needed it.
-    /// The server's HTTP door [env: CAIRN_SERVER] [default: http://127.0.0.1:8080]
+    /// URL of the server's HTTP door [env: CAIRN_SERVER] [default: http://127.0.0.1:8080]
     #[arg(long, value_name = "URL", global = true)]
     server: Option<String>,
-    /// Trust this certificate authority, PEM, and no other [env: CAIRN_CA]
+    /// Trust only the certificate authorities in this PEM file [env: CAIRN_CA]
     #[arg(long, value_name = "FILE", global = true)]
     ca: Option<PathBuf>,
-    /// A section of ~/.config/cairn/config.toml with server, key, secret, token, ca. The
-    /// environment goes first: CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN [env: CAIRN_PROFILE]
+    /// Use this section of ~/.config/cairn/config.toml, with server, key, secret, token, ca. The
+    /// environment takes precedence: CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN [env:
+    /// CAIRN_PROFILE]
     #[arg(long, value_name = "NAME", global = true)]
     profile: Option<String>,
 }
@@ -69,7 +70,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whose certificates are taken.
+    /// The authorities whose certificates are accepted.
     pub fn trust(&self) -> Result<Trust> {
         let Some(path) = &self.ca else { return Ok(Trust::Public) };
         let pem = fs::read(path).map_err(|error| Failure::file(path, &error))?;
@@ -117,7 +118,7 @@ impl Connection {
     }
 }
 
-/// What the environment says; nothing if that is empty.
+/// The value of a variable of the environment; nothing if that is empty.
 fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -207,7 +208,7 @@ impl Server {
     }
 }
 
-/// What a connection ended with, and what to do about it.
+/// The error that ended a connection, and its remedy.
 pub fn in_words(error: &str) -> String {
     let known = [
         ("InvalidContentType", "no TLS is spoken there: begin the address with http://"),
@@ -244,7 +245,7 @@ impl Reply {
     pub fn json<T: DeserializeOwned>(self) -> Result<T> {
         let bytes = self.bytes(REPLY_BYTES)?;
         let read = serde_json::from_slice(&bytes);
-        read.map_err(|error| Failure::new(format!("the server's reply: {error}")))
+        read.map_err(|error| Failure::new(format!("the server's reply cannot be read: {error}")))
     }
 
     /// All of it as text; what is none is replaced.
@@ -258,7 +259,7 @@ impl Reply {
         let read = body.take(limit + 1).read_to_end(&mut bytes);
         match read {
             Ok(read) if read as u64 <= limit => Ok(bytes),
-            Ok(_) => Err(Failure::new(format!("the server's reply: more than {limit} bytes"))),
+            Ok(_) => Err(Failure::new(format!("the server's reply is longer than {limit} bytes"))),
             Err(error) => Err(Failure::new(format!("the server's reply: {error}"))),
         }
     }
@@ -271,7 +272,7 @@ impl Reply {
 
     fn failure(self) -> Failure {
         #[derive(serde::Deserialize)]
-        struct Shown {
+        struct ShownError {
             message: String,
         }
         let status = self.response.status();
@@ -283,7 +284,7 @@ impl Reply {
             return Failure::new(text);
         }
         let shown = self.bytes(FAILURE_BYTES).ok();
-        let shown = shown.and_then(|bytes| serde_json::from_slice::<Shown>(&bytes).ok());
+        let shown = shown.and_then(|bytes| serde_json::from_slice::<ShownError>(&bytes).ok());
         let text = match shown {
             Some(shown) => shown.message,
             None => match status.as_u16() {

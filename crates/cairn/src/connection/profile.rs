@@ -34,7 +34,10 @@ pub struct Profile {
 pub fn load(name: Option<&str>) -> Result<Profile> {
     let missing = |path: &Path| match name {
         None => Ok(Profile::default()),
-        Some(name) => Err(Failure::usage(format!("{}: no profile {name}: add it", path.display()))),
+        Some(name) => Err(Failure::usage(format!(
+            "{}: has no profile {name}: add a section [{name}]",
+            path.display()
+        ))),
     };
     let Some(path) = path() else { return missing(Path::new("~/.config/cairn/config.toml")) };
     let text = match fs::read_to_string(&path) {
@@ -46,7 +49,8 @@ pub fn load(name: Option<&str>) -> Result<Profile> {
     // Not the parser's own words: they could repeat a secret.
     let profiles = toml::from_str::<BTreeMap<String, Profile>>(text.expose());
     let mut profiles = profiles.map_err(|_| {
-        let text = "not as it should be: use [name] and server, key, secret, token, ca = \"...\"";
+        let text =
+            "cannot be parsed: use sections [NAME] with server, key, secret, token, ca = \"...\"";
         Failure::new(format!("{}: {text}", path.display()))
     })?;
     match profiles.remove(name.unwrap_or("default")) {

@@ -23,7 +23,7 @@ pub const NEW_NAME: &str = "format.new";
 /// The layout that this version writes, and the only one it reads.
 const VERSION: u32 = 1;
 
-/// Who a data directory is.
+/// The identity of a data directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Format {
     pub cluster: [u8; 16],

@@ -59,7 +59,9 @@ impl DataDir {
         let dir = DataDir::begin(path, meta, || Format::create_of(path, cluster, meta, rng))?;
         if dir.format.cluster != cluster.0.to_be_bytes() {
             let shown = path.display();
-            return Err(Failure::new(format!("{shown}: its data are of another cluster")));
+            return Err(Failure::new(format!(
+                "{shown}: holds data of another cluster: choose another directory"
+            )));
         }
         Ok(dir)
     }

@@ -54,7 +54,7 @@ impl Sizes {
         }
     }
 
-    /// What blocks leave to the metadata, so that small things can still be done.
+    /// The space that blocks leave to the metadata, so that small operations are still possible.
     fn spare(&self) -> u64 {
         2 * self.meta_reserve
     }

@@ -1,4 +1,4 @@
-//! What a process says of its requests in flight: JSON, written to whoever connects.
+//! A process's report of its requests in flight: JSON, written to each client that connects.
 
 use std::fs;
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl Flight {
         }
     }
 
-    /// Who asks, in words.
+    /// The caller, in words.
     pub fn who(&self) -> String {
         let process = self.process.as_ref().map(|Process { pid, name }| match name.is_empty() {
             true => format!("process {pid}"),
@@ -101,7 +101,7 @@ impl Flight {
         all.join(", ")
     }
 
-    /// What it waits for, in words.
+    /// The things that it waits for, in words.
     pub fn awaited(&self) -> String {
         let all: Vec<&str> = self.waits_for.iter().map(|wait| &wait.what[..]).collect();
         all.join("; ")

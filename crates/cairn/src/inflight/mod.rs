@@ -29,7 +29,7 @@ pub use serve::{Role, Serving};
 #[command(after_help = "Examples:
   cairn inflight /mnt/cairn
   cairn inflight /srv/cairn --json")]
-pub struct Args {
+pub struct InflightArgs {
     /// The directory of a server or node, or where it is mounted
     target: PathBuf,
     /// Print JSON
@@ -37,7 +37,7 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &InflightArgs) -> Result<ExitCode> {
     let report = place::find(&args.target)?.ask(&args.target)?;
     match args.json {
         true => output::json(&report)?,

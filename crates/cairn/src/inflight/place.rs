@@ -1,5 +1,5 @@
-//! Which socket a process has: that of a directory is in it; that of a mount is among the user's
-//! run-time files, and is found by the path alone, since the mount may not answer.
+//! The socket of a process. That of a directory is in the directory. That of a mount is among the
+//! user's run-time files, and is found by the path alone, since the mount may not answer.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -77,7 +77,7 @@ impl Place {
         }
     }
 
-    /// What the process says.
+    /// The report of the process.
     pub fn ask(&self, target: &Path) -> Result<Report> {
         let shown = target.display();
         let absent = |error: io::Error| match error.kind() {

@@ -15,7 +15,7 @@ const FIRST: Duration = Duration::from_secs(10);
 /// the same thing.
 const MOST: usize = 10;
 
-/// What was warned of.
+/// The requests that were warned of.
 #[derive(Default)]
 pub struct Watch {
     /// By the number of the request: how long it has to wait for the next warning.
@@ -37,7 +37,7 @@ impl Watch {
             }
             next.insert(one.number, at);
         }
-        // What goes on, or is over, begins anew.
+        // A request that goes on, or is over, begins anew.
         self.next = next;
         due
     }

@@ -76,7 +76,7 @@ pub fn supervise(at: &Path, log: Option<&Path>) -> Result<ExitCode> {
         let last = text.lines().last().unwrap_or("the mount ended without a word");
         return Err(Failure::new(last.strip_prefix("cairn: ").unwrap_or(last).to_owned()));
     };
-    // What it logs is always taken, so that it never waits for that.
+    // Log lines are always taken, so that the mount never waits for them.
     thread::spawn(move || {
         let mut sink: Box<dyn std::io::Write> = match log {
             Some(file) => Box::new(file),
@@ -87,7 +87,7 @@ pub fn supervise(at: &Path, log: Option<&Path>) -> Result<ExitCode> {
         }
     });
     output::line(line)?;
-    // Whoever started this reads no further.
+    // The program that started this reads no further.
     let null = File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null).map_err(std::io::Error::from)?;
     rustix::stdio::dup2_stderr(&null).map_err(std::io::Error::from)?;

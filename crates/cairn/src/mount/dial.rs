@@ -49,8 +49,11 @@ impl Door {
         let base = known.base.clone();
         let (scheme, rest) = base.split_once("://").unwrap_or(("http", &base));
         let is_tls = scheme == "https";
-        let (host, port) = authority(rest, if is_tls { 443 } else { 80 })
-            .ok_or_else(|| Failure::usage(format!("server {base:?}: not a URL")))?;
+        let (host, port) = authority(rest, if is_tls { 443 } else { 80 }).ok_or_else(|| {
+            Failure::usage(format!(
+                "server {base:?}: not a URL: use one such as http://127.0.0.1:8080"
+            ))
+        })?;
         let tls = match is_tls {
             false => None,
             true => {
@@ -79,7 +82,7 @@ impl HttpDialer {
 
     /// As whom the mount is known, by the first that answers.
     pub async fn user(&self) -> Result<UserId> {
-        let mut said = Error::Unavailable("no server is named".into());
+        let mut said = Error::Unavailable("no server is named: give its URL".into());
         for door in &self.doors {
             match self.connect(door).await {
                 Ok((_, user)) => return Ok(user),
@@ -126,7 +129,9 @@ async fn answered(base: &str, stream: &mut dyn Stream) -> BaseResult<UserId> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() >= ANSWER_BYTES {
-            return Err(Error::Invalid(format!("{base}: an endless answer")));
+            return Err(Error::Invalid(format!(
+                "{base}: its answer is too long for a server of Cairn"
+            )));
         }
         let byte = stream.read_u8().await;
         head.push(byte.map_err(|error| Error::Unavailable(format!("{base}: {error}")))?);
@@ -137,19 +142,24 @@ async fn answered(base: &str, stream: &mut dyn Stream) -> BaseResult<UserId> {
         "101" => {
             let user = header(&head, "cairn-user").and_then(|user| user.parse().ok());
             user.map(UserId).ok_or_else(|| {
-                Error::Invalid(format!("{base}: is no door of Cairn, or an older one"))
+                Error::Invalid(format!(
+                    "{base}: is not a server of Cairn, or an older \
+                    version: check the URL, or upgrade the server"
+                ))
             })
         }
         "401" | "403" => {
             let text = "the credentials are refused: check CAIRN_KEY and CAIRN_SECRET";
             Err(Error::Denied(format!("{base}: {text}")))
         }
-        "404" => Err(Error::Invalid(format!("{base}: is not the HTTP door of a server"))),
+        "404" => Err(Error::Invalid(format!(
+            "{base}: is not the HTTP door of a server: check the URL and the port (8080 by default)"
+        ))),
         "501" => {
             let text = "takes no mounts: an older gateway? upgrade it, or use --node";
             Err(Error::NotImplemented(format!("{base}: {text}")))
         }
-        status => Err(Error::Unavailable(format!("{base}: answers {status}"))),
+        status => Err(Error::Unavailable(format!("{base}: answers with status {status}"))),
     }
 }
 
@@ -215,7 +225,7 @@ mod tests {
             ("503 Service Unavailable", false, "answers 503"),
             ("404 Not Found", false, "not the HTTP door"),
             ("501 Not Implemented", false, "takes no mounts"),
-            ("101 x", false, "is no door of Cairn"),
+            ("101 x", false, "is not a server of Cairn"),
         ] {
             let error = answer(head).unwrap_err();
             assert_eq!(matches!(error, Error::Denied(_)), is_refused, "{head}: {error}");

@@ -21,7 +21,7 @@ use cairn_cluster::mount::{Agent, MountBlocks};
 use cairn_cluster::wire::Dial;
 use cairn_doors::admit::Refused;
 use cairn_doors::http::until_revoked;
-use cairn_doors::serve::Peer;
+use cairn_doors::serve::Remote;
 use cairn_fs::Fs;
 use cairn_fuse::{Mounted, Options};
 use cairn_meta::Meta;
@@ -50,13 +50,13 @@ const WORKERS: usize = 4;
 
 /// Mount a store as a file system
 ///
-/// SERVER is the URL of the HTTP door of a `cairn server`, or of a gateway of a cluster: several of
-/// these, with commas between them, if another one is to be used when one is gone. The mount shows
+/// SERVER is the URL of the HTTP door of a `cairn server`, or of a gateway of a cluster. With
+/// several URLs, separated by commas, the mount uses another one when one is gone. The mount shows
 /// the buckets that the user of the access key may see, each as a directory; that user's rights
 /// hold, and mode bits of files besides. Unmount it with `umount MOUNTPOINT`.
 ///
-/// With --node the mount is a gateway by itself, and trusted like one: DIR is what `cairn cluster
-/// join` made with a token for a gateway.
+/// With --node the mount is a gateway on its own, and trusted like one: DIR is what
+/// `cairn cluster join` made with a token for a gateway.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Environment:
@@ -71,13 +71,14 @@ Examples:
   cairn mount https://g1.example.org:8080,https://g2.example.org:8080 /mnt/cairn
   cairn mount --node /srv/cairn-mount /mnt/cairn
   umount /mnt/cairn")]
-pub struct Args {
-    /// The server or gateways, if it is not that of --server, and where to mount it
+pub struct MountArgs {
+    /// URL of the server or of gateways (without it, that of --server), and the directory to mount
+    /// on
     #[arg(value_names = ["SERVER", "MOUNTPOINT"], num_args = 1..=2, required = true)]
     places: Vec<String>,
     #[command(flatten)]
     connection: Connection,
-    /// Mount a cluster, as the gateway that this directory belongs to
+    /// Mount a cluster as the gateway with this directory, instead of SERVER
     #[arg(long, value_name = "DIR")]
     node: Option<PathBuf>,
     /// Stay in the foreground, and log to stderr
@@ -86,19 +87,19 @@ pub struct Args {
     /// Stay as the process that cleans up after another one
     #[arg(long, hide = true)]
     supervise: bool,
-    /// Where a mount in the background logs to
+    /// Log file of a mount in the background [default: none]
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Let nothing be changed through this mount
+    /// Refuse all changes through this mount
     #[arg(long)]
     read_only: bool,
-    /// Let locks hold on this machine only: the kernel then opens and closes files by itself
+    /// Keep locks within this machine; the kernel then opens and closes files without asking
     #[arg(long, requires = "read_only")]
     local_locks: bool,
-    /// Let no other user of this machine see it
+    /// Hide the mount from other users of this machine
     #[arg(long)]
     private: bool,
-    /// Keep idle processors awake while a program makes one request after another: uses power
+    /// Keep idle processors awake while a program makes one request after another; uses more power
     #[arg(long)]
     low_latency: bool,
     /// Mount over a directory that is not empty
@@ -112,11 +113,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
     meta_cache_mib: u64,
-    /// Memory for what was written and not written back, MiB
+    /// Memory for dirty data, which is not written back yet, MiB
     #[arg(long, value_name = "N", default_value_t = 128)]
     #[arg(value_parser = clap::value_parser!(u64).range(8..1 << 24))]
     dirty_mib: u64,
-    /// Threads that take requests from the kernel; 0 for one a processor, at least two
+    /// Threads that take requests from the kernel; 0 for one for each processor, at least two
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
     #[command(flatten)]
@@ -125,7 +126,7 @@ pub struct Args {
     log: log::LogArgs,
 }
 
-impl Args {
+impl MountArgs {
     fn mount_point(&self) -> &Path {
         Path::new(self.places.last().map_or("", |place| place.as_str()))
     }
@@ -149,12 +150,17 @@ impl Args {
     }
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &MountArgs) -> Result<ExitCode> {
     if args.node.is_some() && args.places.len() == 2 {
-        return Err(Failure::usage("either SERVER or --node: the node knows its cluster"));
+        return Err(Failure::usage(
+            "SERVER and --node exclude each other: leave out SERVER, since the node knows \
+                its cluster",
+        ));
     }
     if args.low_latency && !rustix::process::geteuid().is_root() {
-        return Err(Failure::usage("--low-latency: only root may keep processors awake"));
+        return Err(Failure::usage(
+            "--low-latency: only root may keep processors awake: run as root, or leave it out",
+        ));
     }
     point::check(args.mount_point(), args.nonempty)?;
     match (args.foreground, args.supervise) {
@@ -174,7 +180,7 @@ struct Reached {
     _locks: [Option<Lock>; 2],
 }
 
-async fn run_mount(args: &Args) -> Result<ExitCode> {
+async fn run_mount(args: &MountArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let reached = tokio::select! {
         reached = reach(args) => reached?,
@@ -243,7 +249,8 @@ async fn serve(
         () = revoked => {
             // That user may not write the dirty data back any more.
             unmount(at, UnmountFlags::DETACH).map_err(|error| Failure::file(at, &error.into()))?;
-            return Err(Failure::new("the credentials of this mount hold no longer: it ends"));
+            return Err(Failure::new("the credentials of this mount have been revoked, so \
+                the mount ends"));
         }
         () = signals.stop(None) => {
             tracing::info!("unmounting");
@@ -263,11 +270,13 @@ async fn serve(
     };
     match served {
         Ok(served) => Ok(served?),
-        Err(_) => Err(Failure::new("the mount ended by itself: mount it again")),
+        Err(_) => {
+            Err(Failure::new("the mount ended unexpectedly: see the log, and mount it again"))
+        }
     }
 }
 
-async fn reach(args: &Args) -> Result<Reached> {
+async fn reach(args: &MountArgs) -> Result<Reached> {
     match &args.node {
         None => reach_server(args).await,
         Some(dir) => reach_cluster(args, dir, args.connection.known()?).await,
@@ -275,17 +284,17 @@ async fn reach(args: &Args) -> Result<Reached> {
 }
 
 /// Where the server is: any of several gateways, if that is so.
-fn servers(args: &Args) -> Result<Vec<Known>> {
+fn servers(args: &MountArgs) -> Result<Vec<Known>> {
     let Some(named) = args.server() else { return Ok(vec![args.connection.known()?]) };
     let one = |url: &str| args.connection.clone().at(Some(url.to_owned())).known();
     named.split(',').map(one).collect()
 }
 
-async fn reach_server(args: &Args) -> Result<Reached> {
+async fn reach_server(args: &MountArgs) -> Result<Reached> {
     let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
         (Arc::new(RealClock::default()), Arc::new(RealRng));
     let dialer = HttpDialer::new(servers(args)?)?;
-    // What is wrong with the address or the credentials is said now.
+    // An error in the address or the credentials is reported now.
     let user = dialer.user().await?;
     let addresses = dialer.addresses();
     let source = addresses.join(",");
@@ -310,8 +319,8 @@ async fn reach_server(args: &Args) -> Result<Reached> {
     Ok(Reached { fs, user, source, revoked, _locks: [lock, None] })
 }
 
-/// As a gateway with one door more: it verifies the credentials by itself.
-async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached> {
+/// As a gateway with one door more: it verifies the credentials on its own.
+async fn reach_cluster(args: &MountArgs, dir: &Path, known: Known) -> Result<Reached> {
     let node = ThisNode::open(dir, Role::Gateway)?;
     let own = Lock::take(dir)?;
     node.running()?.beat(move || cairn_roles::beat_of(String::new()));
@@ -327,9 +336,14 @@ async fn reach_cluster(args: &Args, dir: &Path, known: Known) -> Result<Reached>
     };
     let mut headers = HeaderMap::new();
     let value = HeaderValue::from_str(authorization.expose());
-    headers.insert(AUTHORIZATION, value.map_err(|_| Failure::new("credentials of odd letters"))?);
+    headers.insert(
+        AUTHORIZATION,
+        value.map_err(|_| {
+            Failure::new("CAIRN_KEY or CAIRN_SECRET has characters that cannot be sent: check them")
+        })?,
+    );
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let user = admit.caller(&headers, Peer { address, tls: false }).await;
+    let user = admit.caller(&headers, Remote { address, tls: false }).await;
     let user = user.map_err(not_admitted)?;
     authorize(&user, Action::Mount, Resource::Store, &user.context(fs.clock().now()))?;
     let source = format!("cairn:{}", node.loaded.identity.cluster());
@@ -355,7 +369,9 @@ fn not_mounted(at: &Path, error: &std::io::Error) -> Failure {
 fn not_admitted(refused: Refused) -> Failure {
     match refused {
         Refused::Failed(error) => Failure::from(error),
-        Refused::Credentials => Failure::new("the credentials are not those of a user"),
+        Refused::Credentials => {
+            Failure::new("the credentials are unknown or expired: check CAIRN_KEY and CAIRN_SECRET")
+        }
     }
 }
 

@@ -24,7 +24,10 @@ pub fn check(at: &Path, nonempty: bool) -> Result<()> {
         _ => of(&error),
     })?;
     if !metadata.is_dir() {
-        return Err(Failure::new(format!("{}: is not a directory", at.display())));
+        return Err(Failure::new(format!(
+            "{}: is not a directory: mount on a directory",
+            at.display()
+        )));
     }
     let mut entries = fs::read_dir(at).map_err(|error| of(&error))?;
     if !nonempty && entries.next().is_some() {
@@ -58,7 +61,7 @@ pub fn clean_up(at: &Path) {
     let is_dead =
         |error: io::Error| error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error());
     if fs::metadata(at).is_err_and(is_dead) {
-        // Whoever has files open there gets errors until they are closed.
+        // A program that has files open there gets errors until it closes them.
         let _ = unmount(at, UnmountFlags::DETACH);
     }
 }

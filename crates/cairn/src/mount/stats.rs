@@ -19,17 +19,17 @@ const STATS_BYTES: usize = 64 << 10;
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   cairn stats /mnt/cairn")]
-pub struct Args {
-    /// Where it is mounted
+pub struct StatsArgs {
+    /// The mount point
     mountpoint: PathBuf,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &StatsArgs) -> Result<ExitCode> {
     output::line(read(&args.mountpoint)?.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the mount says.
+/// The report of the mount.
 pub fn read(at: &Path) -> Result<String> {
     let mut text = vec![0; STATS_BYTES];
     let length = getxattr(at, "user.cairn.stats", &mut text[..]).map_err(|error| match error {

@@ -31,31 +31,31 @@ use crate::server::{log, process, signals::Signals};
 #[command(after_help = "Examples:
   cairn chunkserver /srv/disk1/cairn --listen 10.0.0.2:7400 --zone rack1
   cairn chunkserver /srv/disk1/cairn --listen 10.0.0.2:7400 --http 10.0.0.2:8081")]
-pub struct Args {
+pub struct ChunkserverArgs {
     /// The directory of this node
     dir: PathBuf,
     #[command(flatten)]
     listen: listen::ListenArgs,
     #[command(flatten)]
     files: files::FilesArgs,
-    /// Nodes of one zone may fail together: replicas are put in different ones
+    /// Zone of this node, such as its rack: replicas are put in different zones [default: its own]
     #[arg(long, value_name = "NAME", default_value = "")]
     zone: String,
-    /// How much of the data it gets, compared with others; 0 for none
+    /// Share of the data that this node gets, relative to others; 0 for none
     #[arg(long, value_name = "N", default_value_t = 1)]
     weight: u32,
-    /// Days between two scrubs, which read and verify every block slowly; 0 for never
+    /// Days between two scrubs, which slowly read and verify every block; 0 for no scrubs
     #[arg(long, value_name = "N", default_value_t = 7)]
     scrub_days: u32,
     #[command(flatten)]
     log: log::LogArgs,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &ChunkserverArgs) -> Result<ExitCode> {
     process::run(&args.log, run_chunkserver(args))
 }
 
-async fn run_chunkserver(args: &Args) -> Result<ExitCode> {
+async fn run_chunkserver(args: &ChunkserverArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Chunkserver)?;
     let cluster = node.loaded.identity.cluster();

@@ -36,11 +36,11 @@ const MEMORY_KIB: usize = 128 << 10;
 
 #[derive(clap::Args)]
 pub struct FilesArgs {
-    /// Where clients fetch objects that a gateway redirected them to. It serves metrics to this
-    /// machine, too. Without this, gateways redirect no clients here
+    /// Address of the door where redirected clients fetch objects. It also serves metrics to this
+    /// machine. Without this, gateways redirect no clients here
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
-    /// Under which URL clients reach that, if it is not where it listens
+    /// URL at which clients reach that door, if it differs from --http
     #[arg(long, value_name = "URL", requires = "http", value_parser = url)]
     url: Option<String>,
     /// Certificate chain for clients, PEM
@@ -122,7 +122,7 @@ impl Files {
         let metrics = Metrics::of_links(Arc::clone(&connections), observer);
         let door = FilesDoor::new(key, Arc::new(blocks), clock, &RealRng, metrics.door(NAME));
         if let Some(tls) = &self.tls {
-            // Never ends by itself.
+            // Never ends on its own.
             tokio::spawn(Arc::clone(tls).watch());
         }
         // The other connections are those of nodes.
@@ -188,7 +188,9 @@ fn url(url: &str) -> Result<String, String> {
     if fits && url.len() <= 255 {
         return Ok(url.trim_end_matches('/').into());
     }
-    Err(format!("{url:?} is not http://HOST, https://HOST:PORT or the like"))
+    Err(format!(
+        "{url:?} is not a URL of scheme and host: use http://HOST, https://HOST:PORT or the like"
+    ))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use crate::server::{doors, log, mounts, process, signals::Signals};
 #[command(after_help = "Example:
   cairn gateway /srv/cairn-gateway --s3 0.0.0.0:9000 --http 0.0.0.0:8080 \\
       --tls-cert fullchain.pem --tls-key privkey.pem")]
-pub struct Args {
+pub struct GatewayArgs {
     /// The directory of this node
     dir: PathBuf,
     #[command(flatten)]
@@ -46,8 +46,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
     meta_cache_mib: u64,
-    /// Connections in use to each chunkserver at the same time, at most: a request for a block that
-    /// finds none waits
+    /// Most connections in use to each chunkserver; a request that finds none waits
     #[arg(long, value_name = "N", default_value_t = NODE_REQUESTS as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=DATA_CONNECTIONS as u64))]
     peer_connections: u64,
@@ -57,7 +56,7 @@ pub struct Args {
     log: log::LogArgs,
 }
 
-/// What a gateway may use.
+/// The resources that a gateway may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     pub cache_mib: u64,
@@ -78,11 +77,11 @@ pub struct Opened {
     pub lock: Option<Lock>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
     process::run(&args.log, run_gateway(args))
 }
 
-async fn run_gateway(args: &Args) -> Result<ExitCode> {
+async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let tls = args.doors.load_tls()?;
     let sockets = args.doors.listen()?;
@@ -131,7 +130,10 @@ pub async fn open(node: &ThisNode, sizes: Sizes, disk: &DiskCacheArgs) -> Result
     let told = cairn_roles::secrets(&node.agent).await?;
     let (Some(seal), Some(links)) = (told.seal.map(Secret::new), told.links.map(Secret::new))
     else {
-        return Err(Failure::new("the master gives no keys to this node"));
+        return Err(Failure::new(
+            "the master gives this node no keys of the cluster: was it joined with the role \
+                gateway?",
+        ));
     };
     let handles = HandleKey::derive(&seal);
     let (seal, links) = (SealKey::new(&seal), LinkKey::new(&links));

@@ -9,11 +9,11 @@ use crate::node::host_and_port;
 
 #[derive(clap::Args)]
 pub struct ListenArgs {
-    /// Where this node listens for other nodes; all that is said there is encrypted, and only
-    /// nodes of the cluster are let in
+    /// Address where this node listens for other nodes. All traffic is encrypted, and only nodes of
+    /// the cluster are admitted
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7400")]
     listen: SocketAddr,
-    /// Under which host:port other nodes reach it, if that is not where it listens
+    /// HOST:PORT at which other nodes reach this node, if it differs from --listen
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     address: Option<String>,
 }
@@ -23,7 +23,8 @@ impl ListenArgs {
     pub async fn bind(&self) -> Result<(TcpListener, String)> {
         let listen = self.listen;
         let bound = TcpListener::bind(listen).await;
-        let listener = bound.map_err(|error| Failure::new(format!("{listen}: {error}")))?;
+        let listener =
+            bound.map_err(|error| Failure::new(format!("--listen {listen}: {error}")))?;
         let local = listener.local_addr()?;
         match &self.address {
             Some(address) => Ok((listener, address.clone())),

@@ -39,28 +39,29 @@ use crate::server::{log, open::require_opened, process, signals::Signals};
   cairn master /srv/cairn-master --listen 10.0.0.1:7400
   cairn master /srv/cairn-master --listen 10.0.0.1:7400 \\
       --meta postgres://cairn:password@db/cairn")]
-pub struct Args {
+pub struct MasterArgs {
     /// The directory of this node
     dir: PathBuf,
     #[command(flatten)]
     listen: listen::ListenArgs,
     #[command(flatten)]
     meta: MetaArgs,
-    /// Serve although the database has standbys to which a failover may lose acknowledged changes
+    /// Serve even if a failover of the database to one of its standbys may lose acknowledged
+    /// changes
     #[arg(long)]
     accept_lossy_failover: bool,
-    /// Seconds that a chunkserver may be away before its blocks are copied elsewhere
+    /// Seconds that a chunkserver may be away until its blocks are copied to others
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     repair_after: u64,
     #[command(flatten)]
     log: log::LogArgs,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &MasterArgs) -> Result<ExitCode> {
     process::run(&args.log, run_master(args))
 }
 
-async fn run_master(args: &Args) -> Result<ExitCode> {
+async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Master)?;
     let cluster = node.loaded.identity.cluster();
@@ -105,7 +106,7 @@ async fn run_master(args: &Args) -> Result<ExitCode> {
 }
 
 fn ended_alone(reason: String) -> Result<()> {
-    Err(Failure::new(format!("the master stopped: {reason}")))
+    Err(Failure::new(format!("the master stopped: {reason}: start it again")))
 }
 
 /// The keys of the cluster: those in the directory, or, the first time, those of the master that
@@ -116,7 +117,10 @@ async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
         tracing::info!("asking the master that serves for the keys of the cluster");
         let told = cairn_roles::secrets(&node.agent).await?;
         let (Some(seal), Some(authority)) = (told.seal, told.authority) else {
-            return Err(Failure::new("the master that serves gives no keys to this node"));
+            return Err(Failure::new(
+                "the master that serves gives this node no keys of the cluster: was it \
+                    joined with the role master?",
+            ));
         };
         node.directory.keep_authority(&node.loaded.identity, &Secret::new(authority))?;
         if dir.seal_bytes()?.is_none() {
@@ -131,7 +135,7 @@ async fn secrets(node: &ThisNode, dir: &DataDir) -> Result<Secrets> {
 
 /// The metadata of a master: in its directory, or in a database that it shares.
 struct Stored<'a> {
-    args: &'a Args,
+    args: &'a MasterArgs,
     node: &'a ThisNode,
     dir: &'a DataDir,
     seal: Option<[u8; 32]>,
@@ -182,7 +186,7 @@ impl Stored<'_> {
         };
         match tokio::task::block_in_place(|| opened.has_store(self.dir))? {
             true => Ok(opened),
-            false => Err(opened.foreign("has no metadata of this cluster")),
+            false => Err(opened.foreign("holds no metadata of this cluster")),
         }
     }
 }

@@ -43,7 +43,10 @@ impl ThisNode {
         })?;
         if !loaded.roles.contains(role) {
             let roles = loaded.roles;
-            return Err(Failure::new(format!("{shown}: joined as {roles}, not as {role}")));
+            return Err(Failure::new(format!(
+                "{shown}: joined as {roles}, not as {role}: join another directory with a \
+                    token for {role}"
+            )));
         }
         let view = NodeView::new(loaded.masters.clone());
         let (known, time) = (Arc::clone(&view), Arc::clone(&clock));
@@ -74,7 +77,7 @@ impl ThisNode {
     }
 }
 
-/// What a beat says besides of a node with a door for clients.
+/// A beat with the URL of the node's door for clients.
 pub fn with_url(beat: Beat, url: &str) -> Beat {
     Beat { url: url.into(), ..beat }
 }
@@ -85,5 +88,5 @@ pub fn host_and_port(address: &str) -> Result<String, String> {
     let fits = split.is_some_and(|(host, port)| {
         !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
     });
-    if fits { Ok(address.into()) } else { Err(format!("{address:?} is not host:port")) }
+    if fits { Ok(address.into()) } else { Err(format!("{address:?} is not HOST:PORT")) }
 }

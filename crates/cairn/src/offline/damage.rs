@@ -19,7 +19,7 @@ pub struct BadBlock {
     pub what: String,
 }
 
-/// What a user lost, or may have lost.
+/// An object that a user lost, or may have lost.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Damaged {
     /// `bucket/key`; of an upload in progress with the number of the part.

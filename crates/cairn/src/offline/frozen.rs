@@ -12,13 +12,13 @@ use cairn_base::{Disk, DiskFile};
 use parking_lot::Mutex;
 use rustix::fs::statvfs;
 
-/// What is kept in memory of a file that was written, bytes at a time.
+/// The unit in which written parts of a file are kept in memory, bytes.
 const PAGE: usize = 4096;
 
 /// A directory of the operating system as it is now.
 pub struct FrozenDisk {
     root: PathBuf,
-    /// What was opened, made or renamed so far; `None` where removed.
+    /// Files that were opened, made or renamed so far; `None` where removed.
     files: Mutex<BTreeMap<String, Option<Arc<FrozenFile>>>>,
 }
 

@@ -33,12 +33,12 @@ const PAGE: usize = 1000;
 #[command(after_help = "Examples:
   cairn fsck /srv/cairn
   cairn fsck --quick --json /srv/cairn | jq .damaged")]
-pub struct Args {
+pub struct FsckArgs {
     /// The data directory
     dir: PathBuf,
     #[command(flatten)]
     meta: MetaArgs,
-    /// Do not read the bytes of blocks: only check that each block is there
+    /// Check only that each block is there, without reading its bytes
     #[arg(long)]
     quick: bool,
     /// Print one line of JSON
@@ -46,11 +46,11 @@ pub struct Args {
     json: bool,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     sound: bool,
-    /// The metadata table had not been closed properly; the next start repairs that by itself.
+    /// The metadata table had not been closed properly; the next start repairs that on its own.
     unclean: bool,
     rows: u64,
     buckets: u64,
@@ -87,7 +87,7 @@ struct Finding {
     what: String,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &FsckArgs) -> Result<ExitCode> {
     let mut report = Report::default();
     if args.meta.place() == MetaPlace::Directory {
         verify_engine(&args.dir, &mut report)?;
@@ -116,7 +116,10 @@ fn verify_engine(path: &Path, report: &mut Report) -> Result<()> {
     let dir = DataDir::open(path, MetaPlace::Directory)?;
     let disk = FrozenDisk::open(&dir.meta());
     let verified = embedded::verify(&disk, &embedded::Config::default()).map_err(|error| {
-        let text = format!("{}: {error}: restore the metadata", dir.meta().display());
+        let text = format!(
+            "{}: {error}: restore the metadata from a dump (cairn meta load)",
+            dir.meta().display()
+        );
         Failure::new(text)
     })?;
     report.unclean = verified.repaired;
@@ -180,7 +183,7 @@ fn check_secrets(snapshot: &dyn Snapshot, dir: &DataDir, report: &mut Report) ->
         start = [last, &b"\0"[..]].concat().into();
         for (row, value) in &page {
             let id = String::from_utf8_lossy(row.get(2..).unwrap_or_default()).into_owned();
-            // One that cannot be read is a finding of the rows already.
+            // A key that cannot be read is a finding of the rows already.
             let Ok(access_key) = AccessKey::decode(value) else { continue };
             sealed += 1;
             if key.open(&id, &access_key.sealed).is_err() {

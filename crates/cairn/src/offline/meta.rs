@@ -26,7 +26,7 @@ const BUFFER: usize = 256 << 10;
 #[command(after_help = "Examples:
   cairn meta dump /backup/metadata.dump
   cairn meta load /backup/metadata.dump /srv/cairn")]
-pub struct Args {
+pub struct MetaCommandArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -40,8 +40,8 @@ enum Command {
 /// Write one consistent state of all metadata to a file
 ///
 /// Of a running server, asked through its HTTP door as root, unless DIR or a database is named.
-/// Blocks are not part of it: a copy of the metadata fits the blocks as they were at that moment
-/// or later, as long as nothing was collected since; back up the data directory after it.
+/// Blocks are not part of it. A copy of the metadata fits the blocks as they were at that moment or
+/// later, as long as nothing was collected since. So back up the data directory after it.
 #[derive(clap::Args)]
 #[command(allow_missing_positional = true)]
 #[command(after_help = "Examples:
@@ -50,9 +50,9 @@ enum Command {
   cairn meta dump /srv/cairn /backup/metadata.dump           # no server uses it
   CAIRN_META=postgres://... cairn meta dump metadata.dump    # servers may run")]
 struct DumpArgs {
-    /// The data directory of a store that no server uses
+    /// Data directory of a store; no server may be using it
     dir: Option<PathBuf>,
-    /// Where to write it; - for stdout
+    /// File to write the dump to; - for stdout
     file: PathBuf,
     #[command(flatten)]
     meta: MetaArgs,
@@ -70,15 +70,15 @@ struct DumpArgs {
   cairn meta load /backup/metadata.dump /srv/cairn
   CAIRN_META=postgres://... cairn meta load /backup/metadata.dump")]
 struct LoadArgs {
-    /// The dump
+    /// File to read the dump from
     file: PathBuf,
-    /// The data directory that the metadata belong to
+    /// Data directory that the metadata belong to
     dir: Option<PathBuf>,
     #[command(flatten)]
     meta: MetaArgs,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &MetaCommandArgs) -> Result<ExitCode> {
     match &args.command {
         Command::Dump(args) => dump(args)?,
         Command::Load(args) => load(args)?,
@@ -240,7 +240,7 @@ fn load(args: &LoadArgs) -> Result<()> {
     Ok(())
 }
 
-/// What is done with a dump, and told how far it is.
+/// The use of a dump, which is told how far the reading is.
 type Reading<'a> =
     dyn FnMut(&mut dyn Read, &mut dyn FnMut(u64)) -> cairn_base::Result<Summary> + 'a;
 

@@ -16,12 +16,12 @@ use crate::output;
 
 /// Read and verify all blocks of a store that no server uses
 ///
-/// A running server scrubs by itself, slowly, once a week. Exit code 1 if a block is damaged.
+/// A running server scrubs on its own, slowly, once a week. Exit code 1 if a block is damaged.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn scrub /srv/cairn
   cairn scrub --json /srv/cairn")]
-pub struct Args {
+pub struct ScrubArgs {
     /// The data directory
     dir: PathBuf,
     #[command(flatten)]
@@ -40,7 +40,7 @@ struct Report {
     damaged: Vec<Damaged>,
 }
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &ScrubArgs) -> Result<ExitCode> {
     let store = Frozen::open(&args.dir, &args.meta)?;
     let bar = output::count_bar(store.blocks.usage_now()?.blocks, "blocks");
     let scrubbed = scrub(&store.blocks, &bar)?;

@@ -30,7 +30,7 @@ impl Frozen {
                 let config = postgres::Config { accept_lossy_failover: true, ..config };
                 let metadata = Metadata::in_known_database(&config)?;
                 if !metadata.has_store(&dir)? {
-                    return Err(metadata.foreign("has no metadata"));
+                    return Err(metadata.foreign("holds no metadata"));
                 }
                 metadata.engine
             }

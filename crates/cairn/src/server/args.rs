@@ -14,8 +14,8 @@ use crate::metadata::MetaArgs;
 /// lost if it is killed instead.
 ///
 /// Without TLS anybody on the way can read what is sent. Beyond this machine that is allowed, as
-/// there may be a proxy or a trusted network, but the server warns of it: S3 clients send no
-/// secret, clients of the HTTP door do.
+/// there may be a proxy or a trusted network. The server warns of it: S3 clients send no secret,
+/// but clients of the HTTP door do.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Environment:
@@ -33,24 +33,25 @@ Examples:
       --tls-cert fullchain.pem --tls-key privkey.pem --domain s3.example.org
   cairn server /srv/cairn --nfs 0.0.0.0:2049 --nfs-client 10.0.0.0/8
   CAIRN_ROOT_KEY=admin CAIRN_ROOT_SECRET=... cairn server /data --log-format json")]
-pub struct Args {
+pub struct ServerArgs {
     /// The data directory
     pub(super) dir: PathBuf,
     #[command(flatten)]
     pub(super) meta: MetaArgs,
-    /// Start although the database has standbys to which a failover may lose acknowledged changes
+    /// Start even if a failover of the database to one of its standbys may lose acknowledged
+    /// changes
     #[arg(long)]
     pub(super) accept_lossy_failover: bool,
     #[command(flatten)]
     pub(super) doors: doors::DoorArgs,
-    /// What an acknowledged write has reached
+    /// Where an acknowledged write has arrived
     #[arg(long, value_enum, default_value_t = Durability::Sync)]
     pub(super) durability: Durability,
     /// Memory for blocks that are read often, MiB
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 24))]
     pub(super) cache_mib: u64,
-    /// Days between two scrubs, which read and verify every block slowly; 0 for never
+    /// Days between two scrubs, which slowly read and verify every block; 0 for no scrubs
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub(super) scrub_days: u32,
     #[command(flatten)]
@@ -61,6 +62,6 @@ pub struct Args {
 pub enum Durability {
     /// The disk: a power cut loses nothing
     Sync,
-    /// The memory of the kernel: blocks survive a crash of cairn, not a power cut
+    /// The memory of the kernel: blocks survive a crash of cairn, but not a power cut
     Async,
 }

@@ -8,10 +8,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::{Failure, Result};
 
-/// What is logged, and how.
+/// Options of the log.
 #[derive(clap::Args)]
 pub struct LogArgs {
-    /// What is logged to stderr: error, warn, info, debug, trace, or a filter by module
+    /// Level of the log on stderr: error, warn, info, debug, trace, or a filter by module
     #[arg(long, value_name = "LEVEL", env = "CAIRN_LOG", default_value = "info")]
     log: String,
     #[arg(long, value_enum, default_value_t = Format::Text)]

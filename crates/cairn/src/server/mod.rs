@@ -22,18 +22,18 @@ use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Result};
 use crate::inflight::{Role, Serving};
-pub use args::Args;
+pub use args::ServerArgs;
 use open::Parts;
 
 /// How long answers may take to fail once the store has.
 const FAILED_GRACE: Duration = Duration::from_secs(2);
 
-pub fn run(args: &Args) -> Result<ExitCode> {
+pub fn run(args: &ServerArgs) -> Result<ExitCode> {
     let preset = welcome::preset()?;
     process::run(&args.log, serve(args, preset))
 }
 
-async fn serve(args: &Args, preset: welcome::Preset) -> Result<ExitCode> {
+async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     let mut signals = signals::Signals::new()?;
     let tls = args.doors.load_tls()?;
     let sockets = args.doors.listen()?;

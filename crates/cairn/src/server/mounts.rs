@@ -23,7 +23,7 @@ pub fn take(host: Arc<MountHost>) -> Mounts {
         let Mounted { caller, address, stream, revoked } = mounted;
         let standing = Arc::new(move || match revoked.load(Ordering::SeqCst) {
             false => Ok(()),
-            true => Err(Error::Denied("the credentials hold no longer".into())),
+            true => Err(Error::Denied("the credentials have been revoked".into())),
         });
         let link = mount::link(Box::new(stream), address.to_string(), standing);
         let host = Arc::clone(&host);

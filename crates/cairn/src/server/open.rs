@@ -16,7 +16,7 @@ use cairn_meta::engine::Engine;
 use cairn_meta::engine::{embedded::Embedded, postgres};
 use cairn_meta::master::host::Sessions;
 
-use super::args::{Args, Durability};
+use super::args::{Durability, ServerArgs};
 use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::metadata::Metadata;
@@ -36,7 +36,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub async fn open(args: &Args) -> Result<Parts> {
+    pub async fn open(args: &ServerArgs) -> Result<Parts> {
         let rng: Arc<dyn Rng> = Arc::new(RealRng);
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
         let dir = DataDir::open_or_create(&args.dir, args.meta.place(), &*rng)?;
@@ -46,7 +46,7 @@ impl Parts {
         let format = Format { cluster: dir.format.cluster_number() };
         let (cluster, _) = master.run(&Caller::system(), format).await?;
         if cluster != dir.format.cluster_number() {
-            return Err(metadata.foreign("is the metadata of another store"));
+            return Err(metadata.foreign("holds the metadata of another store"));
         }
         require_opened(&dir, &master, &seal).await?;
         let Metadata { engine, embedded, .. } = metadata;
@@ -110,7 +110,7 @@ async fn start_master(metadata: &Metadata, clock: Arc<dyn Clock>) -> Result<Mast
 }
 
 /// Opens metadata and blocks at the same time: after a crash each may have to be read.
-async fn open_both(dir: &DataDir, args: &Args) -> Result<(Metadata, Store)> {
+async fn open_both(dir: &DataDir, args: &ServerArgs) -> Result<(Metadata, Store)> {
     let path = dir.blocks();
     let disk = RealDisk::open(&path).map_err(|error| Failure::file(&path, &error))?;
     let mut config = dir.sizes.of_blocks(dir.format.cluster, dir.format.disk);
@@ -130,13 +130,13 @@ async fn open_both(dir: &DataDir, args: &Args) -> Result<(Metadata, Store)> {
     tracing::info!(blocks = report.blocks, segments = report.segments, "store opened");
     let (metadata, has_store) = metadata?;
     if !has_store && report.blocks > 0 {
-        return Err(metadata.foreign("has no metadata, but there are blocks"));
+        return Err(metadata.foreign("has no metadata, but the directory has blocks"));
     }
     Ok((metadata, blocks))
 }
 
 /// The metadata, and whether there are any.
-fn open_metadata(dir: &DataDir, args: &Args) -> Result<(Metadata, bool)> {
+fn open_metadata(dir: &DataDir, args: &ServerArgs) -> Result<(Metadata, bool)> {
     let metadata = match args.meta.database() {
         None => Metadata::in_directory(dir)?,
         Some(config) => {

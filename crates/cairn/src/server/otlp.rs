@@ -21,13 +21,13 @@ const WAITING: usize = 4096;
 /// So many are sent at once, or what there is after [`PERIOD`].
 const BATCH: usize = 512;
 const PERIOD: Duration = Duration::from_secs(1);
-/// What is read of a reply, bytes.
+/// The most that is read of a reply, bytes.
 const REPLY_BYTES: u64 = 1 << 20;
 /// Of numbers in OTLP: a span of a server; a failure.
 const KIND_SERVER: u32 = 2;
 const STATUS_ERROR: u32 = 2;
 
-/// What gives requests to a thread that sends them to the collector at `url`.
+/// An exporter that gives requests to a thread, which sends them to the collector at `url`.
 pub fn export(url: &str) -> Result<Export> {
     let url = endpoint(url)?;
     let client = Client::new(&url, Trust::Public, Some(waits::TRACES)).map_err(Failure::usage)?;
@@ -46,9 +46,9 @@ fn offer(sender: &SyncSender<(Ended, SystemTime)>, ended: Ended) {
 fn endpoint(url: &str) -> Result<String> {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     match rest {
-        Some("") | None => {
-            Err(Failure::usage(format!("--otlp {url}: a URL such as http://127.0.0.1:4318")))
-        }
+        Some("") | None => Err(Failure::usage(format!(
+            "--otlp {url}: not a URL: use one such as http://127.0.0.1:4318"
+        ))),
         Some(rest) if rest.trim_end_matches('/').contains('/') => Ok(url.to_owned()),
         Some(_) => Ok(format!("{}/v1/traces", url.trim_end_matches('/'))),
     }
@@ -81,7 +81,9 @@ fn send(url: &str, client: &Client, message: String) -> io::Result<()> {
     // To its end, so that the connection can be used again.
     io::copy(&mut reply.into_body().take(REPLY_BYTES), &mut io::sink())?;
     match status.is_client_error() || status.is_server_error() {
-        true => Err(io::Error::other(format!("http status: {}", status.as_u16()))),
+        true => {
+            Err(io::Error::other(format!("the collector answers with status {}", status.as_u16())))
+        }
         false => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! What every process that serves does before all else.
+//! The first steps of every process that serves.
 
 use std::sync::OnceLock;
 
@@ -23,7 +23,7 @@ pub fn run<T>(log: &log::LogArgs, work: impl Future<Output = Result<T>>) -> Resu
         .enable_all()
         .build()?;
     let ended = runtime.block_on(work);
-    // What still waits for a disk is not waited for: all that was acknowledged is durable.
+    // Work that still waits for a disk is not waited for: all that was acknowledged is durable.
     runtime.shutdown_background();
     ended
 }
@@ -31,7 +31,7 @@ pub fn run<T>(log: &log::LogArgs, work: impl Future<Output = Result<T>>) -> Resu
 /// The mask of the shell that started this process.
 static CALLERS: OnceLock<Mode> = OnceLock::new();
 
-/// What is stored is for this user's eyes alone. The first thing that any command does.
+/// Stored files are readable by this user alone. The first thing that any command does.
 pub fn keep_private() {
     let _ = CALLERS.set(umask(Mode::RWXG | Mode::RWXO));
 }
@@ -43,8 +43,8 @@ pub fn write_for_caller() {
     }
 }
 
-/// Connections that each of so many doors may take: of the files that this process may have open a
-/// quarter are for segments and the like, and the rest is divided.
+/// The connections that each of this many doors may take. Of the files that this process may have
+/// open, a quarter are for segments and the like, and the rest is divided.
 pub fn connections_of(doors: u64) -> usize {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let most = Limits::default().connections;

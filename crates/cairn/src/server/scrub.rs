@@ -19,7 +19,7 @@ use crate::offline::scrub as offline;
 
 /// How often there is a look whether one is due.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
-/// What a scrub reads at most, bytes a second.
+/// The most that a scrub reads, bytes a second.
 const RATE: u64 = 16 << 20;
 /// A scrub rests so many times as long as it reads.
 const REST: u32 = 3;
@@ -47,9 +47,9 @@ pub fn start(
     }
 }
 
-/// What is done about damaged blocks that a scrub finds, besides logging them.
+/// The treatment of damaged blocks that a scrub finds, besides logging them.
 pub enum OnDamage {
-    /// Whose objects they are is looked up, and logged too.
+    /// The objects that have them are looked up, and logged too.
     Name(Arc<dyn Engine>),
     /// Replacing them by what another node has is asked for.
     Heal(mpsc::Sender<Sick>),

@@ -12,7 +12,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on none of them ends the process by itself.
+    /// From here on none of them ends the process on its own.
     pub fn new() -> Result<Signals> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,

@@ -21,7 +21,9 @@ pub fn preset() -> Result<Preset> {
     let read = |name: &str| match env::var(name) {
         Ok(value) => Ok(Some(value)),
         Err(env::VarError::NotPresent) => Ok(None),
-        Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{name}: not UTF-8"))),
+        Err(env::VarError::NotUnicode(_)) => {
+            Err(Failure::usage(format!("{name}: its value is not UTF-8")))
+        }
     };
     match (read(KEY)?, read(SECRET)?.map(Secret::new)) {
         (None, None) => Ok(None),
@@ -64,7 +66,7 @@ Try:
     output::line(text.expose())
 }
 
-/// What to do if the first credentials are lost.
+/// Says how to replace the first credentials if they are lost.
 pub fn remind(directory: &Path) {
     let shown = directory.display();
     tracing::info!(

@@ -123,5 +123,5 @@ fn with_the_parts_of_two_stores() {
     assert_eq!(Server::start(&other, &[]).stop(), 0);
     fs::remove_dir_all(store.join("meta")).unwrap();
     fs::rename(other.join("meta"), store.join("meta")).unwrap();
-    refused(&store, "is the metadata of another store");
+    refused(&store, "holds the metadata of another store");
 }

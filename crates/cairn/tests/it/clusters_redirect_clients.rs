@@ -134,7 +134,7 @@ fn what_a_link_leads_to_is_the_object() {
     });
     let (door, path) = sent.location.split_at(sent.location.find("/files/").unwrap());
     assert!(cluster.doors.iter().any(|known| known == door), "{door}");
-    // Whoever is asked fetches what it lacks from others: with two replicas on four nodes, there
+    // Any gateway fetches blocks that it lacks from others: with two replicas on four nodes, there
     // are two that have nothing of it.
     for door in &cluster.doors {
         let got = get(&format!("{door}{path}"), false);

@@ -105,17 +105,17 @@ fn but_not_from_what_is_not_whole() {
 fn a_part_of_it_is_no_store() {
     let (_directory, store, dump) = store();
     fs::remove_dir_all(store.join("meta")).unwrap();
-    // What a load leaves behind that is killed.
+    // The remains of a load that is killed.
     let disk = Arc::new(RealDisk::open(&store.join("meta")).unwrap());
     let engine = Embedded::open(disk, embedded::Config::default()).unwrap();
     let fence = engine.take_over_at(5).unwrap();
     engine.commit(fence, vec![("b".into(), Some("row".into()))]).unwrap();
     drop(engine);
     let load = ["meta", "load", text(&dump), text(&store)];
-    fails(&load, "the load did not end");
+    fails(&load, "a load was interrupted");
     let (code, _, stderr) = run(&mut server_command(&store, &["--log", "error"]));
     assert_eq!(code, 1);
-    assert!(stderr.contains("the load did not end"), "{stderr}");
+    assert!(stderr.contains("a load was interrupted"), "{stderr}");
     fs::remove_dir_all(store.join("meta")).unwrap();
     let (code, _, stderr) = run(&mut cairn(&load));
     assert_eq!(code, 0, "{stderr}");

@@ -1,4 +1,4 @@
-//! What goes wrong, or is about to, is said in words that help.
+//! Failures, present or near, are reported in words that help.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,7 +24,7 @@ fn what_to_ask_for_instead() {
     client(&["stat", "photos/nope"], 1, &["photos/nope", "not found"]);
     client(&["get", "photos/doc"], 1, &["photos/doc", "it is a folder: use -r"]);
     client(&["get", "photos/nope"], 1, &["photos/nope", "not found"]);
-    client(&["ls", "photos/nope"], 1, &["photos/nope: nothing is there"]);
+    client(&["ls", "photos/nope"], 1, &["photos/nope: there is no such object or prefix"]);
     client(&["stat", "photos"], 2, &["cairn bucket stat"]);
     client(&["rm", "photos"], 2, &["cairn bucket rm"]);
     client(&["rm", "photos/doc/"], 2, &["-r"]);
@@ -39,7 +39,7 @@ fn what_to_ask_for_instead() {
     };
     says(&mut at(&server.s3), 1, &["this is an S3 door"]);
     says(&mut at(&server.http.replace("http:", "https:")), 1, &["begin the address with http://"]);
-    // What the environment says is no part of the command line.
+    // A value of the environment is no part of the command line.
     let (code, _, stderr) = run(&mut server.client(&["put"]));
     assert_eq!(code, 2);
     assert!(stderr.contains("<SOURCE> <TARGET>") && !stderr.contains("--server"), "{stderr}");

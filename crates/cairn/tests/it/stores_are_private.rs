@@ -32,7 +32,8 @@ fn modes(at: &Path) -> Vec<(PathBuf, u32)> {
     found
 }
 
-/// Whatever writes a store: a server, a cluster's first master, and tools without a server.
+/// Every command that writes a store: a server, a cluster's first master, and tools without a
+/// server.
 #[test]
 fn whichever_command_writes_them() {
     let (directory, store) = directory();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::support::{Server, cairn, directory, run, server_command};
 
-/// Those that the store was made with.
+/// The credentials that the store was made with.
 const KEY: &str = "CAIRNTESTROOTKEY0001";
 const SECRET: &str = "cairn-test-root-secret-that-is-long-enough";
 
@@ -72,7 +72,7 @@ fn with_all_that_is_in_them() {
     assert!(buckets.contains("public") && buckets.contains("48.85 KiB"), "{buckets}");
     assert!(shown(&["user", "ls"]).contains("anna"));
     assert!(shown(&["export", "ls"]).contains("10.0.0.0/8"));
-    // What is changed by this version, and what is not.
+    // The changes of this version, and what it keeps.
     ok(&server, &["rm", "photos/a/blocks.bin"]);
     ok(&server, &["key", "create", "anna"]);
     ok(&server, &["bucket", "create", "further"]);

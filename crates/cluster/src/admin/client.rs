@@ -89,7 +89,7 @@ impl AdminClient {
             }
             sleep(waits::ADMIN_RETRY).await;
         }
-        Err(Error::Unavailable(format!("nobody serves: {}", heard.join("; "))))
+        Err(Error::Unavailable(format!("no master serves: {}", heard.join("; "))))
     }
 
     /// Asks each master once, and notes in `said` why those do not serve that answered. A silent
@@ -196,7 +196,8 @@ struct Channel(http2::SendRequest<body::Body>);
 
 type Answered = http::Response<MapErr<Incoming, fn(hyper::Error) -> Status>>;
 
-/// What was asked may have been done; a master is asked again. Why it ended the connection knows.
+/// The request may have been carried out; a master is asked again. Why it ended the connection
+/// knows.
 fn lost(_: hyper::Error) -> Status {
     Status::unavailable("the connection ended")
 }

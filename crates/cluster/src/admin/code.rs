@@ -47,7 +47,7 @@ fn code(error: &Error) -> Code {
     }
 }
 
-/// What somebody else than us says with a code: the library, or a proxy.
+/// The error of others with a code: the library, or a proxy.
 fn of_code(code: Code, text: String) -> Error {
     match code {
         Code::NotFound => Error::NotFound(text),

@@ -1,4 +1,4 @@
-//! Between messages of the interface and what they say. What is read was said by others.
+//! Between messages of the interface and what they say. All that is read was said by others.
 
 use cairn_base::map::{Group, Member, Node};
 use cairn_base::{
@@ -186,28 +186,33 @@ fn role(number: i32) -> Option<Role> {
 
 /// At least one, and all of them known.
 pub fn roles(numbers: &[i32]) -> Result<Roles> {
-    let unknown = |number| Error::Invalid(format!("{number} is no role"));
+    let unknown =
+        |number| Error::Invalid(format!("{number} is not the number of a role: use 1 to 3"));
     let roles = numbers.iter().map(|number| role(*number).ok_or_else(|| unknown(*number)));
     let roles: Roles = roles.collect::<Result<_>>()?;
     match roles.is_empty() {
-        true => Err(Error::Invalid("no role".into())),
+        true => Err(Error::Invalid("no role is named: name at least one".into())),
         false => Ok(roles),
     }
 }
 
 pub fn hash(bytes: &[u8]) -> Result<[u8; 32]> {
-    let other = |_| Error::Invalid(format!("{} bytes are no SHA-256", bytes.len()));
+    let other =
+        |_| Error::Invalid(format!("a hash of {} bytes; a SHA-256 is 32 bytes", bytes.len()));
     <[u8; 32]>::try_from(bytes).map_err(other)
 }
 
 pub fn narrow(number: u32) -> Result<u8> {
-    u8::try_from(number).map_err(|_| Error::Invalid(format!("{number} replicas")))
+    u8::try_from(number)
+        .map_err(|_| Error::Invalid(format!("{number} replicas; must be at most 255")))
 }
 
 fn read_disk(bytes: &[u8]) -> Result<u128> {
     match <[u8; 16]>::try_from(bytes) {
         Ok(bytes) => Ok(u128::from_be_bytes(bytes)),
         Err(_) if bytes.is_empty() => Ok(0),
-        Err(_) => Err(Error::Invalid(format!("a store with an id of {} bytes", bytes.len()))),
+        Err(_) => {
+            Err(Error::Invalid(format!("the id of a store has {} bytes; must be 16", bytes.len())))
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What operators and their programs ask the master that serves: gRPC in the TLS of all nodes.
+//! Requests of operators and their programs to the master that serves: gRPC in the TLS of all
+//! nodes.
 //!
 //! It is not: what nodes say to each other while they run (`control`), an interface for users.
 //!

@@ -37,13 +37,13 @@ pub struct AdminServer {
 }
 
 /// A connection of a node, among all and among its own: no node keeps the others out.
-struct Slot {
+struct ConnectionSlot {
     node: NodeId,
     open: Arc<Mutex<BTreeMap<NodeId, usize>>>,
     _slot: OwnedSemaphorePermit,
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.open.lock();
         let left = open.remove(&self.node).unwrap_or_default().saturating_sub(1);
@@ -82,7 +82,7 @@ impl AdminServer {
         });
     }
 
-    fn slot(&self, node: NodeId) -> Option<Slot> {
+    fn slot(&self, node: NodeId) -> Option<ConnectionSlot> {
         let mut open = self.open.lock();
         let own = open.get(&node).copied().unwrap_or_default();
         if own >= ADMIN_NODE_CONNECTIONS {
@@ -90,7 +90,7 @@ impl AdminServer {
         }
         let slot = Arc::clone(&self.slots).try_acquire_owned().ok()?;
         open.insert(node, own + 1);
-        Some(Slot { node, open: Arc::clone(&self.open), _slot: slot })
+        Some(ConnectionSlot { node, open: Arc::clone(&self.open), _slot: slot })
     }
 
     /// Takes no more requests, and answers those that have begun, for at most `drain`.
@@ -156,7 +156,7 @@ async fn due(end: Instant, stop: &mut watch::Receiver<bool>) {
 
 type Answer<R> = Result<Response<R>, Status>;
 
-/// What one peer asks.
+/// The requests of one peer.
 #[derive(Clone)]
 struct Asked {
     control: ControlService,
@@ -172,7 +172,9 @@ impl Asked {
         let pin = controller.keeper.current().pin(node);
         match pin.is_some_and(|pin| roles.iter().any(|role| pin.roles.contains(*role))) {
             true => Ok(controller),
-            false => Err(Error::Denied(format!("node {node} may not {to}"))),
+            false => Err(Error::Denied(format!(
+                "node {node} may not {to}: its roles in the cluster map do not allow it"
+            ))),
         }
     }
 

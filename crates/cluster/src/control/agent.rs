@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::messages::{Beat, Beaten, Method};
+use super::messages::{Beat, Beaten, ControlMethod};
 use crate::data::{Loads, MapSource, NodeLoad};
 use crate::identity::{Directory, Identity, KnownNode, Loaded, Pins};
 use crate::wire::tls::{TlsDialer, Trust};
@@ -30,7 +30,7 @@ use crate::wire::{Dial, Peer, Reconnect, Retry, Service, Terms};
 /// Between two beats.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// What a node knows of the others: the map, and until it has one the masters it joined by.
+/// A node's view of the others: the map, and the masters it joined by until it has a map.
 pub struct NodeView {
     known: Vec<KnownNode>,
     map: ArcSwap<ClusterMap>,
@@ -149,7 +149,9 @@ impl Agent {
         let terms = Terms::new(identity.cluster(), identity.node(), role);
         let addresses = loaded.addresses.clone();
         if addresses.is_empty() {
-            return Err(Error::Invalid("the address of no master is known".into()));
+            return Err(Error::Invalid(
+                "the directory names no address of a master: join again with a new token".into(),
+            ));
         }
         let papers = Some(Papers { identity, directory, remembered: Arc::default() });
         Ok(Agent::over(dialer, terms, addresses, papers, view, clock, rng))
@@ -262,22 +264,27 @@ impl Agent {
         self.reconnect.set_addresses(addresses);
     }
 
-    /// Asks the master that serves. What it is asked may be done twice.
+    /// Asks the master that serves. A request may be carried out twice.
     pub async fn call<M: Serialize, R: DeserializeOwned>(
         &self,
-        method: Method,
+        method: ControlMethod,
         message: &M,
     ) -> Result<R> {
         wire::decode(&self.ask(method, wire::encode(message)?, waits::SESSION_ANSWER).await?)
     }
 
     /// As [`Agent::call`] where the answer says no more than that it was done.
-    pub async fn tell<M: Serialize>(&self, method: Method, message: &M) -> Result<()> {
+    pub async fn tell<M: Serialize>(&self, method: ControlMethod, message: &M) -> Result<()> {
         self.ask(method, wire::encode(message)?, waits::SESSION_ANSWER).await.map(drop)
     }
 
     /// As [`Agent::call`] where the answer is bytes.
-    pub async fn ask(&self, method: Method, message: Bytes, within: Duration) -> Result<Bytes> {
+    pub async fn ask(
+        &self,
+        method: ControlMethod,
+        message: Bytes,
+        within: Duration,
+    ) -> Result<Bytes> {
         let deadline = Instant::now() + within;
         loop {
             let peer = self.reconnect.peer(deadline).await.map_err(unreached)?;
@@ -295,9 +302,9 @@ impl Agent {
         }
     }
 
-    /// A connection of its own to the master that serves, over which recalls come: apart from that
-    /// of this node, so that neither waits for the other, and the end of one is not that of the
-    /// other.
+    /// A connection of its own to the master that serves, over which recalls come. It is apart from
+    /// that of this node, so that neither waits for the other, and the end of one is not that of
+    /// the other.
     ///
     /// # Errors
     /// `Unavailable` if no master serves within `patience`.
@@ -333,7 +340,7 @@ impl Agent {
     }
 
     async fn beat_once(&self, beat: Beat) -> Result<()> {
-        let answer = self.ask(Method::Beat, wire::encode(&beat)?, waits::BEAT).await?;
+        let answer = self.ask(ControlMethod::Beat, wire::encode(&beat)?, waits::BEAT).await?;
         let Beaten { map, free_bytes } = wire::decode(&answer)?;
         let loads =
             free_bytes.into_iter().map(|(node, free_bytes)| (node, NodeLoad { free_bytes }));
@@ -342,7 +349,7 @@ impl Agent {
     }
 
     async fn renew(&self, papers: &Papers) -> Result<()> {
-        let answer = self.ask(Method::Certify, Bytes::new(), waits::BEAT).await?;
+        let answer = self.ask(ControlMethod::Certify, Bytes::new(), waits::BEAT).await?;
         let certificate = CertificateDer::from(answer.to_vec());
         papers.identity.renew(certificate.clone(), self.clock.now())?;
         papers.directory.save_node_certificate(&certificate)?;
@@ -362,12 +369,14 @@ impl MapSource for Agent {
         if map.epoch >= epoch {
             return Ok(map);
         }
-        let row = self.ask(Method::Map, Bytes::new(), waits::BEAT).await?;
+        let row = self.ask(ControlMethod::Map, Bytes::new(), waits::BEAT).await?;
         self.adopt(&row)?;
         let map = self.view.map();
         match map.epoch >= epoch {
             true => Ok(map),
-            false => Err(Error::Unavailable(format!("no master has a map of epoch {epoch}"))),
+            false => Err(Error::Unavailable(format!(
+                "no reachable master has the cluster map of epoch {epoch}"
+            ))),
         }
     }
 }
@@ -375,7 +384,7 @@ impl MapSource for Agent {
 /// Takes recalls for the session of this node.
 #[derive(Clone, Default)]
 pub struct Recalls {
-    /// Whose connection they come over, and where they go.
+    /// The session whose connection they come over, and where they go.
     to: Arc<Mutex<Option<UnboundedSender<Bytes>>>>,
 }
 
@@ -390,7 +399,7 @@ impl Service for Recalls {
     type Reply = std::future::Ready<Result<Bytes>>;
 
     fn call(&self, _: &Peer, method: u16, payload: Bytes) -> Self::Reply {
-        if method != Method::Recall as u16 {
+        if method != ControlMethod::Recall as u16 {
             let text = format!("method {method} of a node that is no master");
             return std::future::ready(Err(Error::NotImplemented(text)));
         }
@@ -415,8 +424,8 @@ pub(crate) struct SessionLink {
 }
 
 #[async_trait]
-impl session::Link for SessionLink {
-    async fn call(&self, method: session::Method, message: Bytes) -> Result<Bytes, Lost> {
+impl session::MasterLink for SessionLink {
+    async fn call(&self, method: session::SessionMethod, message: Bytes) -> Result<Bytes, Lost> {
         let answer = self.peer.call(method as u16, message, self.answer).await;
         answer.map_err(|error| Lost(error.to_string()))
     }
@@ -458,7 +467,7 @@ async fn find_serving(
         let peer = reconnect.peer(deadline).await.map_err(unreached)?;
         let (sender, recalls) = unbounded_channel();
         taken.send_to(sender);
-        match peer.call(Method::Serves as u16, Bytes::new(), patience).await {
+        match peer.call(ControlMethod::Serves as u16, Bytes::new(), patience).await {
             Ok(_) => return Ok((peer, recalls)),
             Err(error) => {
                 reconnect.leave(&peer);

@@ -1,4 +1,4 @@
-//! What to move so that every node has its share of the bytes. Nothing moves by itself: an operator
+//! Plans moves so that every node has its share of the bytes. Nothing moves on its own: an operator
 //! asks for it.
 
 use std::collections::BTreeMap;

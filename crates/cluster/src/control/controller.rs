@@ -16,8 +16,8 @@ use cairn_meta::{Master, wire};
 use parking_lot::Mutex;
 
 use super::edit::Edit;
-use super::keeper::Keeper;
-use super::messages::{Beat, Beaten, CaughtUp, EXTRA_BLOCKS, Extra, Method, Secrets};
+use super::keeper::MapKeeper;
+use super::messages::{Beat, Beaten, CaughtUp, ControlMethod, EXTRA_BLOCKS, Extra, Secrets};
 use super::plan::{Patience, plan};
 use super::status::{NodeStatus, SessionStatus, Status};
 use crate::identity::{Desk, Tokens};
@@ -48,7 +48,7 @@ impl Default for Settings {
 pub struct Controller {
     pub master: Master,
     pub sessions: Arc<Sessions>,
-    pub keeper: Arc<Keeper>,
+    pub keeper: Arc<MapKeeper>,
     pub desk: Arc<Desk>,
     /// This node.
     pub node: NodeId,
@@ -70,7 +70,7 @@ impl Controller {
     pub fn new(
         node: NodeId,
         (master, sessions): (Master, Arc<Sessions>),
-        keeper: Arc<Keeper>,
+        keeper: Arc<MapKeeper>,
         desk: Arc<Desk>,
         secrets: Secrets,
         clock: Arc<dyn Clock>,
@@ -82,24 +82,29 @@ impl Controller {
     }
 
     /// Answers what a node asks for.
-    pub async fn handle(&self, peer: &PeerInfo, method: Method, message: &[u8]) -> Result<Bytes> {
+    pub async fn handle(
+        &self,
+        peer: &PeerInfo,
+        method: ControlMethod,
+        message: &[u8],
+    ) -> Result<Bytes> {
         let node = peer.authenticated.node;
         match method {
-            Method::Serves => Ok(Bytes::new()),
-            Method::Beat => wire::encode(&self.beat(peer, wire::decode(message)?).await?),
-            Method::Map => Ok(self.map()?.encode()),
-            Method::Secrets => wire::encode(&self.secrets_of(peer.authenticated.roles)),
-            Method::Certify => self.certify(peer),
-            Method::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
-            Method::Extra => self.extra(wire::decode(message)?).await,
-            Method::Recall | Method::Vouched | Method::VouchedFrom => {
-                Err(Error::NotImplemented(format!("{method:?} of a master")))
+            ControlMethod::Serves => Ok(Bytes::new()),
+            ControlMethod::Beat => wire::encode(&self.beat(peer, wire::decode(message)?).await?),
+            ControlMethod::Map => Ok(self.map()?.encode()),
+            ControlMethod::Secrets => wire::encode(&self.secrets_of(peer.authenticated.roles)),
+            ControlMethod::Certify => self.certify(peer),
+            ControlMethod::CaughtUp => self.caught_up(node, wire::decode(message)?).await,
+            ControlMethod::Extra => self.extra(wire::decode(message)?).await,
+            ControlMethod::Recall | ControlMethod::Vouched | ControlMethod::VouchedFrom => {
+                Err(Error::NotImplemented(format!("a master does not take the call {method:?}")))
             }
         }
     }
 
-    /// The map, as nobody else may have changed it: a master whose lease has run out does not know
-    /// that, and who follows an old map deletes blocks that it should keep.
+    /// The map, if nobody else can have changed it. A master whose lease has run out does not know
+    /// that, and a node that follows an old map deletes blocks that it should keep.
     fn map(&self) -> Result<Arc<ClusterMap>> {
         let map = self.keeper.current();
         self.master.check_serving()?;
@@ -133,7 +138,7 @@ impl Controller {
     }
 
     fn certify(&self, peer: &PeerInfo) -> Result<Bytes> {
-        let none = || Error::Denied("it has shown no certificate".into());
+        let none = || Error::Denied("the node has shown no certificate".into());
         let shown = peer.authenticated.certificate.as_ref().ok_or_else(none)?;
         let renewed = self.desk.renew(peer.authenticated.node, shown)?;
         Ok(Bytes::copy_from_slice(&renewed))
@@ -157,7 +162,7 @@ impl Controller {
     async fn extra(&self, extra: Extra) -> Result<Bytes> {
         let Extra { group, blocks: candidates } = extra;
         if candidates.len() > EXTRA_BLOCKS {
-            return Err(Error::TooLarge(format!("more than {EXTRA_BLOCKS} blocks")));
+            return Err(Error::TooLarge(format!("a call names more than {EXTRA_BLOCKS} blocks")));
         }
         let free = FreeOrphans { group, candidates, dry_run: false };
         let orphans = self.master.run(&Caller::system(), free).await?;
@@ -268,7 +273,7 @@ impl Controller {
         let edited = self.keeper.edit(|map| {
             for (id, node) in &mut map.nodes {
                 let quiet = silent.get(id).is_some_and(|time| *time >= silence);
-                // One that was up is so until it was silent for long.
+                // A node that was up counts as up until it was silent for long.
                 node.is_up = !quiet && (node.is_up || is_heard.contains(id));
             }
             let is_up = |id: &NodeId| map.nodes.get(id).is_some_and(|node| node.is_up);
@@ -311,7 +316,9 @@ fn says_the_same(known: &cairn_base::map::Node, beat: &Beat) -> bool {
 fn introduce(map: &mut ClusterMap, node: NodeId, beat: &Beat) -> Result<()> {
     const TEXT: usize = 255;
     if beat.address.len() > TEXT || beat.url.len() > TEXT || beat.zone.len() > TEXT {
-        return Err(Error::Invalid(format!("node {node}: an address longer than {TEXT} bytes")));
+        return Err(Error::Invalid(format!(
+            "node {node}: its address, URL or zone is longer than {TEXT} bytes"
+        )));
     }
     let unknown = || Error::NotFound(format!("node {node}"));
     let known = map.nodes.get_mut(&node).ok_or_else(unknown)?;

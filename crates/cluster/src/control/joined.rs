@@ -17,9 +17,9 @@ pub fn join<M: Serialize>(message: &M, bytes: Bytes) -> Result<Payload> {
     Ok(Payload { head: head.freeze(), rest: bytes })
 }
 
-/// What [`join`] joined.
+/// Takes apart a result of [`join`].
 pub fn split<M: DeserializeOwned>(joined: &Bytes) -> Result<(M, Bytes)> {
-    let short = || Error::Invalid("a message that ends too soon".into());
+    let short = || Error::Invalid("the message is cut short".into());
     let (length, _) = joined.split_first_chunk::<4>().ok_or_else(short)?;
     let end = (u32::from_le_bytes(*length) as usize).checked_add(4).ok_or_else(short)?;
     let head = joined.get(4..end).ok_or_else(short)?;

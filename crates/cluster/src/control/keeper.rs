@@ -17,18 +17,18 @@ use crate::identity::Tokens;
 const ATTEMPTS: usize = 20;
 
 /// Keeps the map of a master.
-pub struct Keeper {
+pub struct MapKeeper {
     master: Master,
     current: ArcSwap<ClusterMap>,
-    /// What this node goes by when it lets others in.
+    /// The view that this node uses when it lets others in.
     view: Arc<NodeView>,
 }
 
-impl Keeper {
+impl MapKeeper {
     /// # Errors
     /// `NotFound` if the metadata is not that of a cluster.
-    pub async fn start(master: Master, view: Arc<NodeView>) -> Result<Arc<Keeper>> {
-        let keeper = Keeper { master, current: ArcSwap::default(), view };
+    pub async fn start(master: Master, view: Arc<NodeView>) -> Result<Arc<MapKeeper>> {
+        let keeper = MapKeeper { master, current: ArcSwap::default(), view };
         keeper.load().await?;
         Ok(Arc::new(keeper))
     }
@@ -40,7 +40,11 @@ impl Keeper {
     /// Reads the map: operations other than edits change it too.
     pub async fn load(&self) -> Result<Arc<ClusterMap>> {
         let row = self.master.read(&Caller::system(), GetMap).await?;
-        let missing = || Error::NotFound("there is no cluster map: cairn cluster init".into());
+        let missing = || {
+            Error::NotFound(
+                "there is no cluster map: make the cluster with `cairn cluster init`".into(),
+            )
+        };
         let map = Arc::new(ClusterMap::decode(&row.ok_or_else(missing)?)?);
         self.offer(Arc::clone(&map));
         Ok(map)
@@ -84,27 +88,29 @@ impl Keeper {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Unavailable("the cluster map changes too fast".into()))
+        Err(Error::Unavailable("the cluster map was changed by others at each attempt".into()))
     }
 }
 
 #[async_trait]
-impl MapSource for Keeper {
+impl MapSource for MapKeeper {
     fn current(&self) -> Arc<ClusterMap> {
-        Keeper::current(self)
+        MapKeeper::current(self)
     }
 
     async fn at_least(&self, epoch: u64) -> Result<Arc<ClusterMap>> {
         let map = self.current();
         match map.epoch >= epoch {
             true => Ok(map),
-            false => Err(Error::Unavailable(format!("no map of epoch {epoch} yet"))),
+            false => Err(Error::Unavailable(format!(
+                "this master has no cluster map of epoch {epoch} yet"
+            ))),
         }
     }
 }
 
 #[async_trait]
-impl Tokens for Keeper {
+impl Tokens for MapKeeper {
     async fn issue(&self, id: TokenId, grant: JoinGrant) -> Result<()> {
         let (hash, roles) = (grant.hash.to_bytes(), grant.roles.bits());
         let issue = IssueToken { id, hash, roles, expires: grant.expires };

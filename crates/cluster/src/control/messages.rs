@@ -1,5 +1,5 @@
-//! What nodes and masters say to each other, besides sessions (`cairn_meta::session`, with methods
-//! of their own numbers). Messages are postcard. `docs/protocol.md` lists them.
+//! Messages between nodes and masters, besides sessions (`cairn_meta::session`, with methods of
+//! their own numbers). Messages are postcard. `docs/protocol.md` lists them.
 
 use bytes::Bytes;
 use cairn_auth::Origin;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 /// Blocks in one message about blocks.
 pub const EXTRA_BLOCKS: usize = 500;
 
-/// What can be asked; the number is what crosses the network. 18, 23 and 24 were used.
+/// The calls; the number is what crosses the network. 18, 23 and 24 were used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
-pub enum Method {
+pub enum ControlMethod {
     /// From the master to a session: a recall, encoded.
     Recall = 6,
     /// Answered with nothing by the master that serves, with an error by any other.
@@ -32,24 +32,27 @@ pub enum Method {
     /// A message of the session of a mount: [`Vouched`] and the message as it is, joined; answered
     /// as the message is. Recalls come over the same connection.
     Vouched = 26,
-    /// As [`Method::Vouched`], with [`VouchedFrom`]. The former is answered to gateways of versions
-    /// before.
+    /// As [`ControlMethod::Vouched`], with [`VouchedFrom`]. The former is answered to gateways of
+    /// versions before.
     VouchedFrom = 27,
 }
 
-impl Method {
-    pub fn from_number(number: u16) -> Result<Method> {
-        use Method::{
+impl ControlMethod {
+    pub fn from_number(number: u16) -> Result<ControlMethod> {
+        use ControlMethod::{
             Beat, CaughtUp, Certify, Extra, Map, Recall, Secrets, Serves, Vouched, VouchedFrom,
         };
         let all =
             [Recall, Serves, Beat, Map, Secrets, Certify, CaughtUp, Extra, Vouched, VouchedFrom];
         let found = all.into_iter().find(|method| *method as u16 == number);
-        found.ok_or_else(|| Error::NotImplemented(format!("method {number} of a node")))
+        found.ok_or_else(|| {
+            Error::NotImplemented(format!("nodes of this version do not know method {number}"))
+        })
     }
 }
 
-/// Whose message a gateway brings: the user whose credentials the mount has shown there.
+/// The origin of a message that a gateway brings: the user whose credentials the mount has shown
+/// there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Vouched {
     pub user: UserId,
@@ -151,8 +154,8 @@ mod tests {
     #[test]
     fn no_number_is_that_of_two_methods() {
         for number in 0..=u16::MAX {
-            let of_sessions = session::Method::from_number(number).is_ok();
-            assert!(!of_sessions || Method::from_number(number).is_err(), "{number}");
+            let of_sessions = session::SessionMethod::from_number(number).is_ok();
+            assert!(!of_sessions || ControlMethod::from_number(number).is_err(), "{number}");
         }
     }
 }

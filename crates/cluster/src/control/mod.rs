@@ -29,7 +29,7 @@ pub use controller::{Controller, Settings};
 pub use edit::Edit;
 pub use joined::join;
 pub(crate) use joined::split;
-pub use keeper::Keeper;
+pub use keeper::MapKeeper;
 pub(crate) use recalls::{forward, relay};
 pub use service::ControlService;
 pub use status::{NodeStatus, SessionStatus, Status};

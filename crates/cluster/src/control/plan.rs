@@ -65,7 +65,7 @@ fn heal(
     };
     let in_sync = group.members.iter().filter(|member| member.in_sync && stays(member)).count();
     let mut members = group.members.clone();
-    // Who stays and has it all is enough: nobody need catch up, and others may go.
+    // Members that stay and have all blocks are enough: nobody need catch up, and others may go.
     if in_sync >= wanted {
         members.retain(|member| member.in_sync && stays(member));
         if members.len() > wanted {
@@ -73,11 +73,11 @@ fn heal(
             members.truncate(wanted);
         }
     } else {
-        // One who is not coming back, or is to leave, need not catch up.
+        // A member that is not coming back, or is to leave, need not catch up.
         members.retain(|member| member.in_sync || stays(member));
     }
     let staying = members.iter().filter(|member| stays(member)).count();
-    // Who has nothing can help nobody.
+    // A member without blocks can help nobody.
     let has_source = members.iter().any(|member| member.in_sync);
     if staying < wanted && has_source {
         let others: Vec<NodeId> = members.iter().map(|member| member.node).collect();
@@ -144,8 +144,8 @@ fn candidates(map: &ClusterMap, full: &BTreeSet<NodeId>, others: &[NodeId]) -> V
     found
 }
 
-/// What speaks against putting a node beside others: a zone they share, groups they share, groups
-/// it has for its weight.
+/// The objections to putting a node beside others: a zone they share, groups they share, groups it
+/// has for its weight.
 fn cost(map: &ClusterMap, node: NodeId, beside: &[NodeId]) -> (usize, usize, u64, NodeId) {
     let zone = |node: NodeId| map.nodes.get(&node).map_or("", |node| node.zone.as_str());
     let own = zone(node);
@@ -358,8 +358,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
-        /// Whatever happens to nodes: no group ever loses its last member with all blocks, and
-        /// when all are up again everything is whole.
+        /// Nodes fail in any way: no group ever loses its last member with all blocks, and when all
+        /// are up again everything is whole.
         #[test]
         fn no_group_is_ever_given_up(
             nodes in 3u64..8,
@@ -387,7 +387,7 @@ mod tests {
                 for (id, group) in &former.groups {
                     let has = |node: NodeId| former.groups[id].in_sync().any(|one| one == node);
                     prop_assert!(map.groups[id].members.iter().any(|member| member.in_sync));
-                    // Who has all of it had it before, or caught up.
+                    // A member that has all of it had it before, or caught up.
                     if what != 3 {
                         prop_assert!(map.groups[id].in_sync().all(has));
                     }

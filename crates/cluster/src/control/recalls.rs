@@ -8,7 +8,7 @@ use cairn_meta::session::Recall;
 use cairn_meta::wire;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::messages::Method;
+use super::messages::ControlMethod;
 use crate::wire::Peer;
 
 /// How long a session may take to take a recall.
@@ -46,7 +46,7 @@ async fn next<T>(peer: &Peer, recalls: &mut UnboundedReceiver<T>) -> Option<T> {
 /// Whether it was sent; if not, the connection is ended.
 async fn send(peer: &Peer, recall: Result<Bytes>) -> bool {
     let sent = match recall {
-        Ok(message) => peer.tell(Method::Recall as u16, message, RECALL).await,
+        Ok(message) => peer.tell(ControlMethod::Recall as u16, message, RECALL).await,
         Err(error) => Err(error),
     };
     if let Err(error) = &sent {

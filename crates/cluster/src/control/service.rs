@@ -1,4 +1,4 @@
-//! What a master answers over connections, whether it serves or stands by.
+//! The answers of a master over connections, whether it serves or stands by.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use cairn_meta::wire;
 
 use super::controller::Controller;
 use super::joined::split;
-use super::messages::{Method, Vouched, VouchedFrom};
+use super::messages::{ControlMethod, Vouched, VouchedFrom};
 use super::recalls::forward;
 use crate::identity::Tokens;
 use crate::wire::{Peer, Service};
@@ -83,28 +83,28 @@ impl Service for ControlService {
     }
 }
 
-/// What a node wants.
+/// The request of a node.
 enum Asked {
     /// Something of a session: its own, or that of a mount.
     Session {
-        method: session::Method,
+        method: session::SessionMethod,
         message: Bytes,
         mount: Option<(UserId, Origin)>,
     },
-    Node(Method),
+    Node(ControlMethod),
 }
 
 impl Asked {
     fn from(method: u16, payload: &Bytes) -> Result<Asked> {
-        if let Ok(method) = session::Method::from_number(method) {
+        if let Ok(method) = session::SessionMethod::from_number(method) {
             return Ok(Asked::Session { method, message: payload.clone(), mount: None });
         }
-        match Method::from_number(method)? {
-            Method::Vouched => {
+        match ControlMethod::from_number(method)? {
+            ControlMethod::Vouched => {
                 let (vouched, message) = split(payload)?;
                 Asked::vouched(vouched, Origin::default(), message)
             }
-            Method::VouchedFrom => {
+            ControlMethod::VouchedFrom => {
                 let (VouchedFrom { vouched, origin }, message) = split(payload)?;
                 Asked::vouched(vouched, origin, message)
             }
@@ -114,7 +114,7 @@ impl Asked {
 
     fn vouched(vouched: Vouched, origin: Origin, message: Bytes) -> Result<Asked> {
         let Vouched { user, method } = vouched;
-        let method = session::Method::from_number(method)?;
+        let method = session::SessionMethod::from_number(method)?;
         Ok(Asked::Session { method, message, mount: Some((user, origin)) })
     }
 }
@@ -124,16 +124,16 @@ async fn converse(
     active: &Controller,
     peer: &Peer,
     mount: Option<(UserId, Origin)>,
-    method: session::Method,
+    method: session::SessionMethod,
     payload: &[u8],
 ) -> Result<Bytes> {
     let info = peer.info();
     if info.role != Role::Gateway {
-        return Err(Error::Denied(format!("a {} has no session", info.role)));
+        return Err(Error::Denied(format!("a {} has no session; only gateways have", info.role)));
     }
     let from = match mount {
-        Some((user, origin)) => host::Peer::mount(user).from(origin),
-        None => host::Peer::node(info.authenticated.node.0),
+        Some((user, origin)) => host::Sender::mount(user).from(origin),
+        None => host::Sender::node(info.authenticated.node.0),
     };
     let from = from.over(info.connection);
     match active.sessions.handle(&from, method, payload).await? {
@@ -153,12 +153,16 @@ mod tests {
 
     #[test]
     fn a_mount_is_vouched_for_with_its_origin_or_without() {
-        let vouched = Vouched { user: UserId(9), method: session::Method::Read as u16 };
+        let vouched = Vouched { user: UserId(9), method: session::SessionMethod::Read as u16 };
         let origin = Origin { credential: CredentialId::new("CK9"), ..Origin::default() };
         let message = Bytes::from_static(b"message");
         let table = [
-            (Method::Vouched, join(&vouched, message.clone()), Origin::default()),
-            (Method::VouchedFrom, join(&VouchedFrom { vouched, origin }, message.clone()), origin),
+            (ControlMethod::Vouched, join(&vouched, message.clone()), Origin::default()),
+            (
+                ControlMethod::VouchedFrom,
+                join(&VouchedFrom { vouched, origin }, message.clone()),
+                origin,
+            ),
         ];
         for (method, payload, origin) in table {
             let payload = payload.unwrap();
@@ -166,7 +170,7 @@ mod tests {
             match Asked::from(method as u16, &payload).unwrap() {
                 Asked::Session { method, message: sent, mount } => {
                     assert_eq!(mount, Some((UserId(9), origin)));
-                    assert_eq!((method, sent), (session::Method::Read, message.clone()));
+                    assert_eq!((method, sent), (session::SessionMethod::Read, message.clone()));
                 }
                 Asked::Node(method) => panic!("{method:?}"),
             }

@@ -16,7 +16,7 @@ pub struct Status {
     pub batch: u64,
 }
 
-/// What a node said last of how it fares.
+/// The last report of a node on how it fares.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeStatus {
     pub node: NodeId,
@@ -34,9 +34,9 @@ pub struct NodeStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SessionStatus {
     pub session: u64,
-    /// Whose it is; 0 of a mount at a gateway.
+    /// The node of the session; 0 for a mount at a gateway.
     pub node: NodeId,
-    /// Whose mount it is.
+    /// The user, if it is a mount.
     pub user: Option<UserId>,
     /// Milliseconds since it renewed.
     pub silent_ms: u64,

@@ -1,4 +1,4 @@
-//! What a chunkserver answers, but for PUT.
+//! The answers of a chunkserver, except to PUT.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -101,11 +101,15 @@ impl Chunkserver {
         if map.epoch >= epoch {
             return Ok(map);
         }
-        let late = || Error::Unavailable(format!("no map of epoch {epoch}"));
+        let late = || {
+            Error::Unavailable(format!(
+                "this chunkserver has not received the cluster map of epoch {epoch}"
+            ))
+        };
         timeout(DATA_CALL, self.map.at_least(epoch)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Whatever the epoch: who has a block can show it.
+    /// Any epoch will do: a node that has a block can show it.
     async fn get(&self, key: Key, headers: &HeaderMap) -> Result<Answer, Refused> {
         let Key { group, block } = key;
         let asked = form::range(headers)?;
@@ -120,7 +124,7 @@ impl Chunkserver {
             return Err(Error::RangeNotSatisfiable { size }.into());
         }
         let room = Arc::clone(&self.gets).acquire_many_owned(range.len() as u32).await;
-        let room = room.map_err(|_| Error::Unavailable("stopped".into()))?;
+        let room = room.map_err(|_| Error::Unavailable("the chunkserver is stopping".into()))?;
         let bytes = self.read(group, block, range).await?;
         Ok(done(status, held(bytes, room)))
     }
@@ -142,7 +146,7 @@ impl Chunkserver {
         Err(Error::Unavailable(text.into()))
     }
 
-    /// Bytes of a block that is here. Who asks sees to it that they are not too many.
+    /// Bytes of a block that is here. The caller limits the number of such reads.
     pub async fn read(&self, group: GroupId, block: BlockId, range: Range<u32>) -> Result<Bytes> {
         let now = match range.len() <= GET_INLINE_BYTES {
             true => self.store.get_now(group, block, range.clone()),
@@ -190,7 +194,7 @@ impl Chunkserver {
             return Err(Error::TooLarge(text).into());
         }
         let reading = timeout(DATA_CALL, body::read(body, length as usize, None));
-        let late = |_| Error::Unavailable("the body did not come".into());
+        let late = |_| Error::Unavailable("the body of the request did not arrive in time".into());
         let blocks = form::decode_ids(&reading.await.map_err(late)??)?;
         let map = self.adopt(epoch).await?;
         if epoch < map.epoch {
@@ -202,9 +206,13 @@ impl Chunkserver {
     }
 }
 
-/// What was to be done goes by an older map than the one here.
+/// The refusal of a request that goes by an older map than the one here.
 pub(super) fn stale(map: &ClusterMap, epoch: u64, what: String) -> Refused {
-    let text = format!("{what}: by the map of epoch {epoch}, and this is {}", map.epoch);
+    let text = format!(
+        "{what}: the request goes by the cluster map of epoch {epoch}, and the chunkserver \
+            has epoch {}",
+        map.epoch
+    );
     Refused { error: Error::Conflict(text), node: None, stale: epoch < map.epoch, epoch: map.epoch }
 }
 

@@ -191,7 +191,7 @@ impl Pool {
         if head.status.is_success() {
             return Ok((head.headers, bytes));
         }
-        let unclear = |_| Error::Unavailable(format!("it answers {}", head.status));
+        let unclear = |_| Error::Unavailable(format!("it answers with status {}", head.status));
         let stale = form::stale(&head.headers);
         Err(Refused {
             error: Error::from_bytes(&bytes).unwrap_or_else(unclear),

@@ -77,20 +77,27 @@ pub(super) async fn read(
 ) -> Result<Bytes> {
     let mut whole = BytesMut::with_capacity(length);
     while let Some(frame) = body.frame().await {
-        let broken = |error: hyper::Error| Error::Unavailable(format!("a body ended: {error}"));
+        let broken = |error: hyper::Error| {
+            Error::Unavailable(format!("the body of a message ended early: {error}"))
+        };
         let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
         if piece.len() > length - whole.len() {
-            return Err(Error::Invalid(format!("a body of more than {length} bytes")));
+            return Err(Error::Invalid(format!(
+                "the body of a message is longer than the announced {length} bytes"
+            )));
         }
         whole.extend_from_slice(&piece);
         if let Some(relay) = &relay {
-            // Who does not take it has failed, and is heard of where its answer is awaited.
+            // A relay that does not take it has failed, and is heard of where its answer is
+            // awaited.
             let _ = relay.send(piece);
         }
     }
     if whole.len() != length {
         let got = whole.len();
-        return Err(Error::Unavailable(format!("a body of {length} bytes ended after {got}")));
+        return Err(Error::Unavailable(format!(
+            "the body of a message ended after {got} of {length} bytes"
+        )));
     }
     Ok(whole.freeze())
 }

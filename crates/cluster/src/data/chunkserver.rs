@@ -38,8 +38,9 @@ pub struct Chunkserver {
     pub(super) pool: Arc<Pool>,
     pub(super) running: Running,
     pub(super) copying: Copying,
-    /// Room for blocks that are being received, one for each place in a chain: who waits for the
-    /// next in its chain waits for room of a later place only, so that no two wait for each other.
+    /// Room for blocks that are being received, one for each place in a chain. A block that waits
+    /// for the next node of its chain waits for room of a later place only, so that no two wait for
+    /// each other.
     pub(super) puts: [Semaphore; CHAIN_NODES],
     pub(super) gets: Arc<Semaphore>,
     pub(super) healed: AtomicU64,
@@ -120,7 +121,7 @@ impl Chunkserver {
 
     async fn converse(self: Arc<Self>, link: Link) -> Result<()> {
         let moved = Arc::new(AtomicBool::new(true));
-        let watched = Watched { stream: link.stream, moved: Arc::clone(&moved) };
+        let watched = WatchedStream { stream: link.stream, moved: Arc::clone(&moved) };
         let mut phase = self.phase.subscribe();
         let (server, peer) = (self, Arc::new(link.peer));
         let service = service_fn(move |request| {
@@ -149,7 +150,8 @@ impl Chunkserver {
                 }
                 _ = ticks.tick() => {
                     if !moved.swap(false, Ordering::Relaxed) {
-                        return Err(Error::Unavailable(format!("idle for {DATA_IDLE:?}")));
+                        return Err(Error::Unavailable(format!("the connection was idle for \
+                            {DATA_IDLE:?}")));
                     }
                 }
             }
@@ -175,12 +177,12 @@ impl Chunkserver {
 }
 
 /// Notes that bytes go.
-struct Watched {
+struct WatchedStream {
     stream: Box<dyn Stream>,
     moved: Arc<AtomicBool>,
 }
 
-impl Watched {
+impl WatchedStream {
     fn note<T>(&self, polled: Poll<T>) -> Poll<T> {
         if polled.is_ready() {
             self.moved.store(true, Ordering::Relaxed);
@@ -189,7 +191,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WatchedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -200,7 +202,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WatchedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -26,8 +26,8 @@ pub(super) const CRC32C: HeaderName = HeaderName::from_static("cairn-crc32c");
 pub(super) const CHAIN: HeaderName = HeaderName::from_static("cairn-chain");
 /// How long the sender waits, milliseconds.
 pub(super) const TIMEOUT: HeaderName = HeaderName::from_static("cairn-timeout-ms");
-/// In the answer to a PUT: how long each node took to make the block durable once it had it all,
-/// microseconds, from the one that answers to the last of the chain.
+/// In the answer to a PUT: how long each node took to make the block durable once it had all of it,
+/// microseconds. The order is that of the chain, from the node that answers.
 pub(super) const KEPT: HeaderName = HeaderName::from_static("cairn-kept-us");
 /// In an error: the node that failed.
 pub(super) const FAILED: HeaderName = HeaderName::from_static("cairn-failed");
@@ -106,7 +106,7 @@ impl Path {
             },
             None => (path == "/usage").then_some(Path::Usage),
         };
-        parsed.ok_or_else(|| invalid("path", path))
+        parsed.ok_or_else(|| invalid("unknown path", path))
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) fn epoch(headers: &HeaderMap) -> Result<u64> {
     parsed(headers, &EPOCH, decimal)
 }
 
-/// The trace that a request belongs to. What is none is passed over: nothing depends on it.
+/// The trace that a request belongs to. A malformed value is passed over: nothing depends on it.
 pub(super) fn trace(headers: &HeaderMap) -> Option<Trace> {
     let (id, span, sampled) = Trace::parse(headers.get(TRACEPARENT)?.as_bytes())?;
     Some(Trace { id, span, parent: 0, sampled })
@@ -184,7 +184,7 @@ pub(super) fn failed(headers: &HeaderMap) -> Option<NodeId> {
     parsed(headers, &FAILED, |text| hex(text, 16)).ok().map(NodeId)
 }
 
-/// What a PUT says beside its block and its bytes.
+/// The headers of a PUT beside its block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Order {
     pub owner: Owner,
@@ -261,7 +261,7 @@ pub(super) fn show_kept(kept: &[(NodeId, Duration)]) -> String {
     text
 }
 
-/// What is none is passed over: nothing depends on it.
+/// A malformed value is passed over: nothing depends on it.
 pub(super) fn kept(headers: &HeaderMap) -> Kept {
     parsed(headers, &KEPT, parse_kept).unwrap_or_default()
 }
@@ -298,7 +298,7 @@ pub(super) fn range(headers: &HeaderMap) -> Result<Option<Range<u32>>> {
     parsed(headers, &RANGE, parse).map(Some)
 }
 
-/// What of an inventory is asked for.
+/// The wanted part of an inventory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PageQuery {
     pub after: Option<BlockId>,

@@ -11,9 +11,9 @@
 //!                               repair: catch up, heal  ◄── other members
 //! ```
 //!
-//! A block is written to all members of its group: the writer sends it to one, each sends it on to
-//! the next while it receives it, and answers when it has it and those after it have. Every request
-//! names the epoch of its sender's map; docs/protocol.md has the bytes.
+//! A block is written to all members of its group. The writer sends it to one, and each sends it on
+//! to the next while it receives it. A member answers when it and all members after it have the
+//! block. Every request names the epoch of its sender's map; docs/protocol.md has the bytes.
 
 mod answer;
 mod ask;

@@ -1,4 +1,4 @@
-//! What a client knows of the nodes it asks: how much it has asked of each, how long they took, and
+//! A client's record of the nodes it asks: how much it has asked of each, how long they took, and
 //! which failed.
 
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use cairn_base::NodeId;
 use cairn_base::inflight::{Awaited, waiting};
-use cairn_blocks::{Peer, Peers, Spent};
+use cairn_blocks::{NodeCounts, Peers, Spent};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::limits::SUSPECT;
 
-/// What is known of a chunkserver beside the map.
+/// The load of a chunkserver, which the map does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeLoad {
     pub free_bytes: u64,
@@ -26,12 +26,12 @@ pub type Loads = Arc<RwLock<BTreeMap<NodeId, NodeLoad>>>;
 
 pub(super) struct Nodes {
     start: Instant,
-    all: RwLock<BTreeMap<NodeId, Arc<State>>>,
+    all: RwLock<BTreeMap<NodeId, Arc<NodesState>>>,
     /// Requests that a node has at the same time.
     connections: usize,
 }
 
-struct State {
+struct NodesState {
     in_flight: AtomicUsize,
     /// Suspected until so long after the start, milliseconds.
     suspect_ms: AtomicU64,
@@ -64,7 +64,7 @@ impl Sum {
 }
 
 /// Counts as a request in flight until it is dropped.
-pub(super) struct InFlight(Arc<State>);
+pub(super) struct InFlight(Arc<NodesState>);
 
 impl InFlight {
     /// Waits until not too many requests of this process are unanswered there.
@@ -77,7 +77,7 @@ impl InFlight {
         waiting(full, self.0.turns.acquire()).await.ok()
     }
 
-    /// What is read from the node until this is dropped.
+    /// Counts a read from the node until it is dropped.
     pub(super) fn reading(&self) -> Timing<'_> {
         Timing::start(&self.0.read)
     }
@@ -112,12 +112,12 @@ impl Nodes {
         Nodes { start: Instant::now(), all: RwLock::default(), connections }
     }
 
-    fn state(&self, node: NodeId) -> Arc<State> {
+    fn state(&self, node: NodeId) -> Arc<NodesState> {
         if let Some(state) = self.all.read().get(&node) {
             return Arc::clone(state);
         }
         let fresh = || {
-            Arc::new(State {
+            Arc::new(NodesState {
                 in_flight: AtomicUsize::new(0),
                 suspect_ms: AtomicU64::new(0),
                 slow_ms: AtomicU64::new(0),
@@ -169,7 +169,7 @@ impl Nodes {
 
     pub(super) fn peers(&self) -> Peers {
         let all = self.all.read();
-        let peer = |(node, state): (&NodeId, &Arc<State>)| Peer {
+        let peer = |(node, state): (&NodeId, &Arc<NodesState>)| NodeCounts {
             node: *node,
             read: state.read.spent(),
             write: state.write.spent(),
@@ -188,7 +188,7 @@ impl Nodes {
     /// Whether readers had better ask somebody else: one that is slow may yet take writes.
     pub(super) fn is_avoided(&self, node: NodeId) -> bool {
         let all = self.all.read();
-        let until = |state: &Arc<State>| {
+        let until = |state: &Arc<NodesState>| {
             let suspect = state.suspect_ms.load(Ordering::Relaxed);
             suspect.max(state.slow_ms.load(Ordering::Relaxed))
         };

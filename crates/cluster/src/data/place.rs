@@ -9,7 +9,7 @@ use cairn_blocks::Wish;
 use super::nodes::{Loads, Nodes};
 use crate::limits::ROOM_BYTES;
 
-/// What a choice goes by.
+/// The criteria of a choice.
 pub(super) struct Choosing<'a> {
     pub map: &'a ClusterMap,
     pub nodes: &'a Nodes,

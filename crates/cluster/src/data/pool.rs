@@ -87,7 +87,10 @@ impl Pool {
         let link = self.dialer.dial(address).await?;
         if link.peer.node != node {
             let there = link.peer.node;
-            return Err(Error::Denied(format!("at {address} is node {there}, not node {node}")));
+            return Err(Error::Denied(format!(
+                "node {there} answers at {address}, the address of node {node}: check the \
+                    addresses of both"
+            )));
         }
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(DATA_BUFFER_BYTES)
@@ -131,7 +134,11 @@ impl Pool {
 }
 
 fn address(map: &ClusterMap, node: NodeId) -> Result<&str> {
-    let unknown = || Error::Unavailable("no address in the cluster map".into());
+    let unknown = || {
+        Error::Unavailable(
+            "the cluster map has no address of the node: has it started since it joined?".into(),
+        )
+    };
     let found = map.nodes.get(&node).ok_or_else(unknown)?;
     if found.address.is_empty() { Err(unknown()) } else { Ok(&found.address) }
 }

@@ -22,7 +22,7 @@ use super::body::{self, Outgoing};
 use super::form::{CHAIN_NODES, Kept, Order, Refused};
 use crate::limits::{HOP, PUT, PUT_BYTES_MIN};
 
-/// What is not received of a block that is refused is dropped for at most that long.
+/// The rest of a block that is refused is received and dropped for at most that long.
 const DRAIN: Duration = Duration::from_secs(2);
 
 impl Chunkserver {
@@ -58,13 +58,17 @@ impl Chunkserver {
         self.adopt(epoch).await.map_err(failed)?;
         let (map, _ticket) = self.running.begin(key.group, &*self.map);
         let at = self.admit(&map, key, epoch, &order)?;
-        let too_long = || failed(Error::Invalid(format!("a chain of more than {CHAIN_NODES}")));
+        let too_long = || {
+            failed(Error::Invalid(format!(
+                "the chain of a write has more than {CHAIN_NODES} nodes"
+            )))
+        };
         let room = self.puts.get(at).ok_or_else(too_long)?;
         let bytes = order.length.max(PUT_BYTES_MIN) as u32;
         let _room = room
             .acquire_many(bytes)
             .await
-            .map_err(|_| failed(Error::Unavailable("stopped".into())))?;
+            .map_err(|_| failed(Error::Unavailable("the chunkserver is stopping".into())))?;
         let Some(next) = order.chain.get(at + 1).copied() else {
             let data = received(incoming, &order, None).await?;
             let took = self.keep_timed(key, order.owner, data).await.map_err(failed)?;

@@ -11,10 +11,10 @@ use tokio::time::sleep;
 
 use super::ask::Key;
 use super::form::Refused;
-use super::replicated::{Shared, said};
+use super::replicated::{ReplicatedShared, said};
 use crate::limits::HEDGE;
 
-impl Shared {
+impl ReplicatedShared {
     pub(super) async fn get(
         &self,
         group: GroupId,

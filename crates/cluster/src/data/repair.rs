@@ -55,7 +55,7 @@ impl Options {
     }
 }
 
-/// What a member has after catching up.
+/// The result of catching up.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Of the map by which it caught up: it is in sync as long as the group takes no writes.
@@ -117,7 +117,7 @@ struct CatchUp<'a> {
     group: GroupId,
     map: &'a ClusterMap,
     options: &'a Options,
-    /// Those that have answered everything so far.
+    /// Members that have answered everything so far.
     sources: Vec<NodeId>,
     pace: Pace,
     report: Mutex<Report>,
@@ -150,8 +150,8 @@ impl CatchUp<'_> {
         }
     }
 
-    /// A page of each source. One that fails is not asked again: with those that are left, all
-    /// that was acknowledged is listed all the same.
+    /// A page of each source. A member that fails is not asked again: those that are left list all
+    /// that was acknowledged all the same.
     async fn list(&mut self, after: Option<BlockId>, limit: usize) -> Result<Vec<Vec<BlockInfo>>> {
         let CatchUp { server, group, map, .. } = *self;
         let each = self.sources.iter().map(|node| async move {
@@ -175,7 +175,7 @@ impl CatchUp<'_> {
         Ok(pages)
     }
 
-    /// What is here, to the end of a page.
+    /// The blocks here, to the end of a page.
     fn own(&self, mut after: Option<BlockId>, end: Option<BlockId>) -> Vec<BlockInfo> {
         let within = |block: BlockId| end.is_none_or(|end| block <= end);
         let mut own = Vec::new();
@@ -283,7 +283,7 @@ impl Pace {
 /// nothing to do.
 ///
 /// # Errors
-/// What the others said, if none of them has it: then what is here is left as it is.
+/// The answers of the others, if none of them has it: then the block here is left as it is.
 pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Result<bool> {
     match server.store.blocking(move |store| store.verify(group, block)).await {
         Err(Error::Corrupt { .. } | Error::Io(_)) => {}
@@ -301,8 +301,9 @@ pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Resul
     Ok(healed)
 }
 
-/// Fetches a block and puts it here, in the place of what was found here of it. What its writer has
-/// brought since is not touched: it may be acknowledged. `false`: it was deleted meanwhile.
+/// Fetches a block and puts it here, in the place of what was found here of it. A block that its
+/// writer has brought since is not touched: it may be acknowledged. `false`: it was deleted
+/// meanwhile.
 ///
 /// # Errors
 /// `NotFound` if none of the others has it, `Conflict` if it is being copied already.
@@ -322,7 +323,7 @@ async fn replace(
         Err(error) => return Err(error),
     };
     if here.is_some() && server.store.stat(group, block).ok().as_ref() == here {
-        // What is there goes when this is durable: if it cannot be written, it is tried again.
+        // The old block goes when this is durable: if it cannot be written, it is tried again.
         server.store.replace(group, block, info.owner, data).await?;
     } else {
         server.keep(key, info.owner, data).await?;

@@ -26,10 +26,10 @@ const CLEANUPS: usize = 16;
 /// not be used again: what is left of it is being deleted.
 #[derive(Clone)]
 pub struct Replicated {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ReplicatedShared>,
 }
 
-pub(super) struct Shared {
+pub(super) struct ReplicatedShared {
     pub map: Arc<dyn MapSource>,
     pub pool: Arc<Pool>,
     pub nodes: Nodes,
@@ -48,7 +48,7 @@ impl Replicated {
         Replicated::limited(map, pool, loads, rng, NODE_REQUESTS)
     }
 
-    /// One that has no more than `connections` in use to each node.
+    /// A client that has no more than `connections` in use to each node.
     pub fn limited(
         map: Arc<dyn MapSource>,
         pool: Arc<Pool>,
@@ -57,7 +57,7 @@ impl Replicated {
         connections: usize,
     ) -> Replicated {
         let (nodes, cleanups) = (Nodes::new(connections), Arc::new(Semaphore::new(CLEANUPS)));
-        Replicated { shared: Arc::new(Shared { map, pool, nodes, loads, rng, cleanups }) }
+        Replicated { shared: Arc::new(ReplicatedShared { map, pool, nodes, loads, rng, cleanups }) }
     }
 
     /// Nodes that failed just now, and are avoided.
@@ -66,7 +66,7 @@ impl Replicated {
     }
 }
 
-impl Shared {
+impl ReplicatedShared {
     /// The nodes to ask for a block, the best first.
     pub(super) fn order(&self, map: &ClusterMap, group: GroupId) -> Vec<NodeId> {
         let members = map.groups.get(&group).map(|group| &group.members[..]).unwrap_or_default();
@@ -92,9 +92,9 @@ impl Shared {
         Ok(up)
     }
 
-    /// Deletes on every member that is up, of which there must be one: first on those in sync, so
-    /// that one that copies from them has copied a block before it is told to delete it, or finds
-    /// none to copy.
+    /// Deletes on every member that is up, of which there must be one. The members in sync come
+    /// first. So a member that copies from them has copied a block before it is told to delete it,
+    /// or finds none to copy.
     pub(super) async fn delete_all(
         &self,
         map: &ClusterMap,
@@ -311,7 +311,7 @@ mod tests {
         let of = |text: &str| said(Refused::by(NodeId(12), Error::Unavailable(text.into())));
         let shown = |text: &str| of(text).to_string();
         assert!(shown("no answer within 5s").contains("node c: no answer within 5s"));
-        // Whatever the text begins with.
+        // The beginning of the text does not matter.
         assert!(shown("node 7 left it alone").contains("node c: node 7 left it alone"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is being done to blocks of a group right now, and must be known to others.
+//! The work on blocks of a group that is under way, and must be known to others.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -74,7 +74,7 @@ impl Running {
     }
 }
 
-/// Blocks that are being copied to here. One that is deleted meanwhile must not come back.
+/// Blocks that are being copied to here. A block that is deleted meanwhile must not come back.
 #[derive(Default)]
 pub(super) struct Copying(Mutex<BTreeMap<(GroupId, BlockId), bool>>);
 

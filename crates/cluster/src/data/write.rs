@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::ask::{Key, late};
 use super::form::{Kept, Order, Refused};
 use super::place::{self, Choice, Choosing};
-use super::replicated::{Shared, said};
+use super::replicated::{ReplicatedShared, said};
 use crate::limits::{HOP, REFRESH, WRITE, WRITE_ATTEMPT, WRITE_ATTEMPTS};
 
 /// A block on its way.
@@ -27,7 +27,7 @@ struct Sent {
     deadline: Instant,
 }
 
-/// What was tried for a block.
+/// The attempts for a block.
 #[derive(Default)]
 struct Tried {
     /// In this round: once all are tried, and some time has passed, they are tried again.
@@ -39,7 +39,7 @@ struct Tried {
     last: Option<Error>,
 }
 
-impl Shared {
+impl ReplicatedShared {
     pub(super) async fn write(
         self: &Arc<Self>,
         wish: Wish,
@@ -148,7 +148,7 @@ impl Shared {
         timeout(within, putting).await.unwrap_or_else(|_| Err(late(head, within)))
     }
 
-    /// What nodes say of themselves; of those that failed, how long that took.
+    /// The times that nodes report; for those that failed, how long that took.
     fn note_times(&self, chain: &[NodeId], began: Instant, put: &Result<Kept, Refused>) {
         match put {
             Ok(kept) => {
@@ -165,7 +165,7 @@ impl Shared {
         }
     }
 
-    /// What to do after a failure.
+    /// Decides on the next step after a failure.
     ///
     /// # Errors
     /// That of the failure, if no other group will help.
@@ -197,8 +197,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Deletes what may be left of a block in groups in which it was not written. What is missed is
-    /// found when the writer's session has ended.
+    /// Deletes what may be left of a block in groups in which it was not written. A block that is
+    /// missed is found when the writer's session has ended.
     fn clean_up(self: &Arc<Self>, block: BlockId, groups: Vec<GroupId>) {
         if groups.is_empty() {
             return;

@@ -10,14 +10,14 @@ use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use super::key::PublicKey;
 use super::name;
 
-/// What a certificate is shown for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Usage {
     Server,
     Client,
 }
 
-/// What a certificate says, once it was checked.
+/// The contents of a certificate, once it was checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
     pub node: NodeId,
@@ -79,7 +79,9 @@ impl Authority {
         let mut nodes = parsed.valid_dns_names().filter_map(name::parse);
         let (cluster, node) = match (nodes.next(), nodes.next()) {
             (Some(name), None) => name,
-            _ => return Err(Error::Denied("the certificate names not exactly one node".into())),
+            _ => {
+                return Err(Error::Denied("the certificate does not name exactly one node".into()));
+            }
         };
         if cluster != self.cluster {
             return Err(Error::Denied(format!("the certificate is of cluster {cluster}")));

@@ -43,7 +43,9 @@ impl Ca {
         let authority = Authority::new(cluster, certificate)?;
         if authority.key() != key.public().hash() {
             return Err(Error::Invalid(
-                "the authority's key is not that of its certificate".into(),
+                "the authority's key does not belong to its certificate: restore both from \
+                    one backup"
+                    .into(),
             ));
         }
         Ok(Ca { key, authority })
@@ -62,7 +64,7 @@ impl Ca {
         &self.key
     }
 
-    /// A certificate for `node` with the key `public`, also to renew one: whoever asks must have
+    /// A certificate for `node` with the key `public`, also to renew one. The applicant must have
     /// shown in a handshake that it has the private key, and be pinned with it.
     pub fn issue(
         &self,

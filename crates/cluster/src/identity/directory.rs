@@ -63,7 +63,7 @@ struct KnownFile {
     roles: Vec<String>,
 }
 
-/// What a directory holds.
+/// The contents of a directory.
 #[derive(Debug)]
 pub struct Loaded {
     pub identity: Arc<Identity>,

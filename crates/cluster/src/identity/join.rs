@@ -1,6 +1,6 @@
-//! Joining: one request and one answer, over TLS in which the new node has recognised a master by
-//! its token, and the master has seen that the new node has the key that it asks to be known by.
-//! `docs/protocol.md` has the fields.
+//! Joining: one request and one answer, over TLS. In its handshake the new node has recognised a
+//! master by its token. The master has seen that the new node has the key by which it will be
+//! known. `docs/protocol.md` has the fields.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const CERTIFICATE: u32 = 4;
 const AUTHORITY: u32 = 5;
 const MASTER: u32 = 6;
 
-/// What a node knows once it has joined.
+/// The result of joining, for the new node.
 #[derive(Debug)]
 pub struct Joined {
     pub node: NodeId,
@@ -42,7 +42,7 @@ pub struct Joined {
     pub masters: Vec<KnownNode>,
 }
 
-/// What is asked of a master.
+/// The request to a master.
 pub(crate) fn request(token: &JoinToken) -> Bytes {
     let mut request = Writer::new(FORMAT);
     request
@@ -92,7 +92,8 @@ fn read_roles(field: &Field) -> Result<Roles> {
 }
 
 fn read_hash(bytes: &Bytes) -> Result<[u8; 32]> {
-    <[u8; 32]>::try_from(&bytes[..]).map_err(|_| Error::Invalid("joining: not 32 bytes".into()))
+    <[u8; 32]>::try_from(&bytes[..])
+        .map_err(|_| Error::Invalid("joining: a hash that is not 32 bytes long".into()))
 }
 
 fn read_node(row: &Bytes) -> Result<KnownNode> {
@@ -138,7 +139,9 @@ impl Desk {
         let public = PublicKey::of(certificate)?;
         match self.pins.pin(node).filter(|pin| pin.key == public.hash()) {
             Some(pin) => self.ca.issue(node, pin.roles, &public, self.clock.now(), &*self.rng),
-            None => Err(Error::Denied(format!("node {node} is not known by this key"))),
+            None => {
+                Err(Error::Denied(format!("the cluster map does not know node {node} by this key")))
+            }
         }
     }
 
@@ -158,7 +161,8 @@ impl Desk {
                 _ => {}
             }
         }
-        let hash = hash.ok_or_else(|| Error::Denied("join token: no secret".into()))?;
+        let hash =
+            hash.ok_or_else(|| Error::Denied("join token: the request has no secret".into()))?;
         let applicant = Applicant { hash, key: public.hash(), roles };
         let now = self.clock.now();
         let node = self.tokens.redeem(id, applicant, now).await?;

@@ -58,7 +58,7 @@ pub(crate) fn invalid<E: fmt::Display>(what: &str) -> impl Fn(E) -> Error {
     move |error| Error::Invalid(format!("{what}: {error}"))
 }
 
-/// What precedes the point in the SubjectPublicKeyInfo of every uncompressed key on P-256.
+/// The bytes before the point in the SubjectPublicKeyInfo of every uncompressed key on P-256.
 const INFO_HEAD: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -87,7 +87,7 @@ impl PublicKey {
         let point: Option<[u8; POINT_BYTES]> = point;
         match point.filter(|point| point.starts_with(&[4])) {
             Some(point) => Ok(PublicKey { point }),
-            None => Err(Error::Denied("a key that is not on P-256".into())),
+            None => Err(Error::Denied("a key that is not on the curve P-256".into())),
         }
     }
 
@@ -99,7 +99,7 @@ impl PublicKey {
         PublicKey::from_info(&parsed.subject_public_key_info())
     }
 
-    /// What the cluster map pins.
+    /// The hash that the cluster map pins.
     pub fn hash(&self) -> KeyHash {
         hash_info(&[&INFO_HEAD, &self.point[..]].concat())
     }

@@ -1,4 +1,4 @@
-//! Who a node is: its key, the certificate that the cluster's authority gave it, and the map that
+//! The identity of a node: its key, the certificate from the cluster's authority, and the map that
 //! says which key belongs to which node.
 //!
 //! ```text

@@ -87,7 +87,9 @@ impl Identity {
         let facts = self.authority.verify(certificate, now, Usage::Client)?;
         if facts.node != self.node || facts.key != self.key.public().hash() {
             let node = self.node;
-            return Err(Error::Invalid(format!("a certificate not of node {node} and its key")));
+            return Err(Error::Invalid(format!(
+                "the certificate is not for node {node} and its key"
+            )));
         }
         Ok(())
     }

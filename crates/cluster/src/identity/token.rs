@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use super::authority::Authority;
 use crate::limits::{ADDRESS_BYTES, TOKEN_ADDRESSES, TOKEN_CHARS};
 
-/// What every token begins with; the number is its version.
+/// The beginning of every token; the number is its version.
 const PREFIX: &str = "cairn-join-1.";
 
 /// Admits one node, once, until it expires. The secret in it is sent only to a master that
@@ -28,7 +28,7 @@ pub struct JoinToken {
     pub authority: KeyHash,
     pub id: TokenId,
     pub secret: Secret<[u8; 32]>,
-    /// What the joining node is to be.
+    /// The roles that the joining node will have.
     pub roles: Roles,
     /// Of masters, each `host:port`.
     pub addresses: Vec<String>,
@@ -66,7 +66,7 @@ impl JoinToken {
         Ok(token)
     }
 
-    /// What the cluster keeps of this token.
+    /// The record of this token that the cluster keeps.
     pub fn grant(&self, expires: Timestamp) -> JoinGrant {
         let hash = TokenHash::of(self.secret.expose());
         JoinGrant { hash, roles: self.roles, expires, used: None }
@@ -79,7 +79,7 @@ impl JoinToken {
             return Err(invalid("it needs 1 to 16 addresses of at most 255 bytes"));
         }
         if self.roles.is_empty() {
-            return Err(invalid("it is for no role"));
+            return Err(invalid("it names no role"));
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ pub(crate) struct Mutual {
 }
 
 impl Mutual {
-    /// Who shows this certificate.
+    /// Admits the node that shows this certificate.
     ///
     /// # Errors
     /// `Denied`, in each case.
@@ -69,7 +69,7 @@ impl ByToken {
             PublicKey::of(other).is_ok_and(|key| key.hash() == self.authority)
         };
         let found = others.iter().find(is_it).ok_or_else(|| {
-            Error::Denied("the server is not of the cluster that the token names".to_owned())
+            Error::Denied("the server belongs to another cluster than the token".to_owned())
         })?;
         let authority = Authority::new(self.cluster, found.clone().into_owned())?;
         authority.verify(certificate, now, Usage::Server)?;

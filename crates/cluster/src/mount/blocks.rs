@@ -227,7 +227,7 @@ impl Blocks for MountBlocks {
         Ok(None)
     }
 
-    /// What was not published goes when the session has ended: a mount deletes no blocks.
+    /// An unpublished block is deleted when the session has ended: a mount deletes no blocks.
     async fn delete(&self, _: GroupId, _: &[BlockId]) -> Result<()> {
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Blocks for MountBlocks {
     }
 
     async fn inventory(&self, _: GroupId, _: Option<BlockId>, _: usize) -> Result<Vec<BlockInfo>> {
-        Err(Error::NotImplemented("an inventory through a mount".into()))
+        Err(Error::NotImplemented("a mount cannot list the blocks of a group".into()))
     }
 
     async fn usage(&self) -> Result<Usage> {

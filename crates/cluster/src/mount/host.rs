@@ -1,10 +1,10 @@
-//! The server's side. What a mount asks is asked by its user: where its session is, the caller is
-//! made from who proved to be at the other end here; a mount can say only for which uid and groups
-//! it asks.
+//! The server's side. A mount's requests are made as its user. Where its session is, the caller is
+//! made from the identity proved at the other end here. A mount can say only for which uid and
+//! groups it asks.
 //!
-//! A mount is trusted with nothing: it runs the verbs that POSIX needs and no others, publishes
-//! blocks of its own session only, and reads only blocks that it was told of, in buckets that its
-//! user may read now. What replies and rows show is decided where its session is
+//! A mount is trusted with nothing. It runs the verbs that POSIX needs and no others, and publishes
+//! blocks of its own session only. It reads only blocks that it was told of, in buckets that its
+//! user may read now. The contents of replies and rows are decided where its session is
 //! (`meta/src/mounts.rs`).
 
 use std::future::Future;
@@ -25,8 +25,8 @@ use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::open_object::{OpenInode, OpenedObject, ReadExtents};
 use cairn_meta::rows::Extent;
 use cairn_meta::session::{
-    self, Attach, Change, Detach, Execute, Executed, Method, Read, ReadReply, Renew, Renewed,
-    Reply, Run, RunPosted,
+    self, Attach, Change, Detach, Execute, Executed, Read, ReadReply, Renew, Renewed, Reply, Run,
+    RunPosted, SessionMethod,
 };
 use cairn_meta::{Meta, WireVerb, wire};
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ use super::rights::Rights;
 use super::told::Told;
 use super::turns::Turns;
 use super::unpublished::Unpublished;
-use super::way::{Place, Way};
+use super::way::{SessionHome, Way};
 use crate::control::Agent;
 use crate::limits::{
     MOUNT_ASKED_TIMES, MOUNT_CONNECTIONS, MOUNT_GET_BYTES, MOUNT_READS, MOUNT_SHORT_BYTES,
@@ -57,7 +57,7 @@ const TOLD: Duration = Duration::from_secs(60);
 
 /// Serves the mounts that come in here.
 pub struct MountHost {
-    place: Place,
+    place: SessionHome,
     blocks: Guarded,
     /// The directory that they are in.
     directory: Option<String>,
@@ -69,7 +69,7 @@ pub struct MountHost {
     unsent: Arc<Shares>,
     /// Places for connections.
     connections: Arc<Shares>,
-    /// Bytes that requests hold while they run, and those that bring what mounts did by themselves:
+    /// Bytes that requests hold while they run, and those that bring what mounts did on their own:
     /// others may wait for these.
     asked: Arc<Shares>,
     posted: Arc<Shares>,
@@ -131,17 +131,17 @@ impl MountHost {
         directory: Option<&Path>,
     ) -> Arc<MountHost> {
         let directory = directory.and_then(Path::to_str).map(str::to_owned);
-        MountHost::at(Place::Here(sessions), meta, blocks, directory)
+        MountHost::at(SessionHome::Here(sessions), meta, blocks, directory)
     }
 
     /// Of a gateway: sessions are with the master that serves, which takes this node's word for
     /// who the user of a mount is.
     pub fn of_gateway(agent: Arc<Agent>, meta: Meta, blocks: Arc<dyn Blocks>) -> Arc<MountHost> {
-        MountHost::at(Place::of_cluster(agent), meta, blocks, None)
+        MountHost::at(SessionHome::of_cluster(agent), meta, blocks, None)
     }
 
     fn at(
-        place: Place,
+        place: SessionHome,
         meta: Meta,
         blocks: Arc<dyn Blocks>,
         directory: Option<String>,
@@ -182,11 +182,11 @@ impl MountHost {
         is_near: bool,
     ) -> Result<()> {
         let Principal::User(user) = caller.principal() else {
-            return Err(Error::Denied("a mount of no user".into()));
+            return Err(Error::Denied("a mount needs the credentials of a user".into()));
         };
         let _connected = self.connections.take_now(Party::User(user), 1).ok_or_else(|| {
             let text = format!(
-                "no place for another connection of a mount of this user: there are \
+                "too many connections of mounts of this user: the server takes \
                  {MOUNT_CONNECTIONS}, a quarter of them for other users",
             );
             Error::Unavailable(text)
@@ -225,14 +225,14 @@ impl Service for MountService {
                 PUT => within(service.in_flight("PUT", &peer), service.put_in_room(payload)).await,
                 // They wait, and what they hold is counted nowhere.
                 GET | LOCATE if payload.len() > MOUNT_SHORT_BYTES => {
-                    Err(Error::TooLarge("a request for a block".into()))
+                    Err(Error::TooLarge("a request for a block is longer than it can be".into()))
                 }
                 GET => within(service.in_flight("GET", &peer), service.get(&payload)).await,
                 SPACE => service.space().await,
                 NEAR => service.near(),
                 LOCATE => service.locate(&payload).await,
                 method => {
-                    let method = Method::from_number(method)?;
+                    let method = SessionMethod::from_number(method)?;
                     let _room = service.room_to_ask(&peer, method, payload.len()).await?;
                     service.converse(&peer, method, payload).await
                 }
@@ -275,17 +275,17 @@ impl MountService {
     async fn room_to_ask(
         &self,
         peer: &Peer,
-        method: Method,
+        method: SessionMethod,
         bytes: usize,
     ) -> Result<Option<[Share; 2]>> {
         let shares = match method {
-            Method::RunPosted => &self.host.posted,
-            Method::Read
-            | Method::Run
-            | Method::Change
-            | Method::Execute
-            | Method::Delegate
-            | Method::Flush => &self.host.asked,
+            SessionMethod::RunPosted => &self.host.posted,
+            SessionMethod::Read
+            | SessionMethod::Run
+            | SessionMethod::Change
+            | SessionMethod::Execute
+            | SessionMethod::Delegate
+            | SessionMethod::Flush => &self.host.asked,
             // Others wait for these, and they hold nothing.
             _ if bytes <= MOUNT_SHORT_BYTES => return Ok(None),
             _ => &self.host.asked,
@@ -293,39 +293,47 @@ impl MountService {
         let user = Party::User(self.user);
         let Some(held) = self.host.held.take_now(user, bytes as u64) else {
             peer.close();
-            return Err(Error::Unavailable("too many requests of this user wait".into()));
+            return Err(Error::Unavailable(
+                "the requests of this user's mounts that wait use all the memory that one user may"
+                    .into(),
+            ));
         };
         let running = shares.take(user, (bytes * MOUNT_ASKED_TIMES) as u64).await;
         Ok(Some([held, running]))
     }
 
-    async fn converse(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
+    async fn converse(&self, peer: &Peer, method: SessionMethod, payload: Bytes) -> Result<Bytes> {
         match method {
-            Method::Read => self.read(peer, payload).await,
-            Method::Attach | Method::AttachToReplay => self.attach(peer, method, payload).await,
-            Method::Renew => self.renew(peer, payload).await,
-            Method::Run | Method::Change | Method::Execute | Method::RunPosted => {
+            SessionMethod::Read => self.read(peer, payload).await,
+            SessionMethod::Attach | SessionMethod::AttachToReplay => {
+                self.attach(peer, method, payload).await
+            }
+            SessionMethod::Renew => self.renew(peer, payload).await,
+            SessionMethod::Run
+            | SessionMethod::Change
+            | SessionMethod::Execute
+            | SessionMethod::RunPosted => {
                 let named = self.named(method, &payload)?;
                 let answer = self.ask(peer, method, payload).await?;
                 self.ran(method, named, &answer)?;
                 Ok(answer)
             }
-            Method::Detach => {
+            SessionMethod::Detach => {
                 let Detach { session } = wire::decode(&payload)?;
                 self.line.session.lock().take_if(|current| *current == session);
                 self.host.forget(session, peer.info().connection);
                 self.ask(peer, method, payload).await
             }
-            Method::Acknowledge
-            | Method::Flush
-            | Method::Replayed
-            | Method::Delegate
-            | Method::GiveBack => self.ask(peer, method, payload).await,
+            SessionMethod::Acknowledge
+            | SessionMethod::Flush
+            | SessionMethod::Replayed
+            | SessionMethod::Delegate
+            | SessionMethod::GiveBack => self.ask(peer, method, payload).await,
         }
     }
 
     /// The blocks that operations name, if any are waited for.
-    fn named(&self, method: Method, payload: &[u8]) -> Result<Vec<Named>> {
+    fn named(&self, method: SessionMethod, payload: &[u8]) -> Result<Vec<Named>> {
         let named = |run: Run| {
             let Run { session, verb, fields, .. } = run;
             match self.host.unpublished.has_any(session) {
@@ -334,9 +342,9 @@ impl MountService {
             }
         };
         Ok(match method {
-            Method::Run => vec![named(wire::decode(payload)?)?],
-            Method::Change => vec![named(wire::decode::<Change>(payload)?.run)?],
-            Method::Execute => vec![named(wire::decode::<Execute>(payload)?.change.run)?],
+            SessionMethod::Run => vec![named(wire::decode(payload)?)?],
+            SessionMethod::Change => vec![named(wire::decode::<Change>(payload)?.run)?],
+            SessionMethod::Execute => vec![named(wire::decode::<Execute>(payload)?.change.run)?],
             _ => {
                 let posted: RunPosted = wire::decode(payload)?;
                 let runs = posted.operations.into_iter().map(|one| one.execute.change.run);
@@ -346,16 +354,16 @@ impl MountService {
     }
 
     /// Notes which of the blocks that operations named are published.
-    fn ran(&self, method: Method, named: Vec<Named>, answer: &[u8]) -> Result<()> {
+    fn ran(&self, method: SessionMethod, named: Vec<Named>, answer: &[u8]) -> Result<()> {
         if named.iter().all(|one| one.blocks.is_empty()) {
             return Ok(());
         }
         let replies: Vec<Option<Bytes>> = match method {
-            Method::Run => vec![done::<Bytes>(answer)?],
-            Method::Change => {
+            SessionMethod::Run => vec![done::<Bytes>(answer)?],
+            SessionMethod::Change => {
                 vec![done::<ReadReply>(answer)?.and_then(|reply| reply.reply.ok())]
             }
-            Method::Execute => vec![done::<Executed>(answer)?.map(|ran| ran.reply)],
+            SessionMethod::Execute => vec![done::<Executed>(answer)?.map(|ran| ran.reply)],
             _ => {
                 let ran = done::<Vec<Result<Executed>>>(answer)?.unwrap_or_default();
                 ran.into_iter().map(|ran| ran.ok().map(|ran| ran.reply)).collect()
@@ -373,11 +381,11 @@ impl MountService {
         Ok(())
     }
 
-    async fn ask(&self, peer: &Peer, method: Method, message: Bytes) -> Result<Bytes> {
+    async fn ask(&self, peer: &Peer, method: SessionMethod, message: Bytes) -> Result<Bytes> {
         self.line.way.ask(&self.host.place, (&self.line.caller, peer), method, message).await
     }
 
-    async fn attach(&self, peer: &Peer, method: Method, payload: Bytes) -> Result<Bytes> {
+    async fn attach(&self, peer: &Peer, method: SessionMethod, payload: Bytes) -> Result<Bytes> {
         let Attach { session } = wire::decode(&payload)?;
         let (sent, connection) = (Instant::now(), peer.info().connection);
         let answer = self.ask(peer, method, payload).await?;
@@ -394,7 +402,7 @@ impl MountService {
 
     async fn renew(&self, peer: &Peer, payload: Bytes) -> Result<Bytes> {
         let (Renew { session, .. }, sent) = (wire::decode(&payload)?, Instant::now());
-        let answer = self.ask(peer, Method::Renew, payload).await?;
+        let answer = self.ask(peer, SessionMethod::Renew, payload).await?;
         if let Reply::Done(Renewed { .. }) = wire::decode(&answer)? {
             self.host.attached.renew(session, peer.info().connection, sent);
         }
@@ -415,11 +423,11 @@ impl MountService {
             }
             _ => None,
         };
-        let stops = |_| Error::Unavailable("the server stops".into());
+        let stops = |_| Error::Unavailable("the server is stopping".into());
         let room = Arc::clone(&self.line.reads).acquire_owned().await.map_err(stops)?;
-        let bytes = self.ask(peer, Method::Read, payload).await?;
+        let bytes = self.ask(peer, SessionMethod::Read, payload).await?;
         let answer = match wire::decode(&bytes)? {
-            // It is of no use to who is elsewhere by now, and would be noted for ever.
+            // It is of no use to who is elsewhere by now, and would be noted indefinitely.
             _ if *self.line.session.lock() != Some(session) => {
                 wire::encode(&Reply::<()>::NotAttached)?
             }
@@ -482,7 +490,7 @@ fn refused(error: Error) -> Result<Bytes> {
     wire::encode(&Reply::<()>::Failed(error))
 }
 
-/// What was answered, if it was not refused.
+/// The answer, if it was not refused.
 fn done<T: DeserializeOwned>(answer: &[u8]) -> Result<Option<T>> {
     Ok(match wire::decode(answer)? {
         Reply::Done(done) => Some(done),

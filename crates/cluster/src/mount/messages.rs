@@ -1,4 +1,4 @@
-//! What a mount and a server say to each other, besides sessions (`cairn_meta::session`).
+//! Messages between a mount and a server, besides sessions (`cairn_meta::session`).
 
 use cairn_base::{BlockId, GroupId, Owner, SessionId};
 use serde::{Deserialize, Serialize};

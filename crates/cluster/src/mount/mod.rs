@@ -12,8 +12,8 @@
 //!   MountBlocks ── blocks it was told of ─►  MountHost ──────────────────► Blocks
 //! ```
 //!
-//! It is not: a door (that is the crate `fuse`), nor how a connection is made and who the user is
-//! (that is `doors` on one side, the binary on the other).
+//! It is not: a door (that is the crate `fuse`). It does not decide how a connection is made and
+//! who the user is (that is `doors` on one side, the binary on the other).
 
 mod agent;
 mod attached;
@@ -51,7 +51,7 @@ pub fn link(stream: Box<dyn Stream>, address: String, standing: Standing) -> Lin
     Link { stream, peer: Authenticated { node, roles, address, certificate: None, standing } }
 }
 
-/// Whoever dialed an address itself knows whom it dialed.
+/// A process that dialed an address itself knows whom it dialed.
 pub fn always() -> Standing {
     Arc::new(|| Ok(()))
 }

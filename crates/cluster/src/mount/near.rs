@@ -1,5 +1,5 @@
 //! Blocks of a server on the same machine, read from its files: the bytes do not cross a socket.
-//! Whatever goes wrong here, the server is asked for the bytes instead.
+//! After any failure here, the server is asked for the bytes instead.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,14 +22,14 @@ const PLACES: usize = 4096;
 const FAILURES: u32 = 4;
 const REST: Duration = Duration::from_secs(10);
 
-/// What is known of the server's files.
+/// The mount's knowledge of the server's files.
 #[derive(Default)]
 pub struct Near {
-    state: Mutex<State>,
+    state: Mutex<NearState>,
 }
 
 #[derive(Default)]
-struct State {
+struct NearState {
     files: Files,
     places: HashMap<Key, BlockPlace>,
     failures: u32,
@@ -51,7 +51,7 @@ impl Near {
         if let Files::Not(Some(until)) = state.files
             && until <= Instant::now()
         {
-            *state = State::default();
+            *state = NearState::default();
         }
         state.files.clone()
     }

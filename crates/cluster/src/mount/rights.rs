@@ -1,4 +1,4 @@
-//! What the user of a mount may do in a bucket, as it is now.
+//! The rights of a mount's user in a bucket, as they are now.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -143,14 +143,14 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_for_what_another_user_looks_for() {
         let rights = rights();
-        // One whose look takes for ever.
+        // A look that never ends.
         let slow = Looking { of: &rights, turn: rights.turn(OTHER), user: OTHER };
         let turn = slow.turn.lock().await;
         let [root, user] = [ROOT, OTHER].map(Caller::verified);
         let other = timeout(Duration::from_secs(60), rights.may_write_somewhere(&root)).await;
         let other = other.expect("an answer meanwhile");
         assert!(matches!(other, Err(Error::Denied(_))), "there is no bucket");
-        // Another one of the same user waits for it, and looks by itself once it is over.
+        // Another one of the same user waits for it, and looks on its own once it is over.
         let mut same = Box::pin(rights.may_write_somewhere(&user));
         assert!(timeout(Duration::ZERO, same.as_mut()).await.is_err(), "it does not wait");
         assert_eq!(rights.looking.lock().len(), 1);

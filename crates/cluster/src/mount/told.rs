@@ -1,7 +1,7 @@
-//! What a session was told of, and in which bucket: it may read no other block, and ask for the
-//! extents of no other body. A block's id says nothing of who may read it, and can be guessed from
-//! that of another. Being told is not the right to read: that is decided again, in the bucket, each
-//! time.
+//! The blocks and bodies that a session was told of, and in which bucket. It may read no other
+//! block, and ask for the extents of no other body. A block's id says nothing of who may read it,
+//! and can be guessed from that of another. Being told is not the right to read: that is decided
+//! again, in the bucket, each time.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! The way of one mount to the master that answers its session: it may be in this process, or the
 //! one of a cluster that serves. There each mount has a connection of its own, which ends with the
-//! mount's, and the mount's with it: so the mount attaches again, as a gateway does, whichever of
+//! mount's, and the mount's with it. So the mount attaches again, as a gateway does, whichever of
 //! the two was lost, and no mount waits for the requests of another.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use cairn_base::inflight::{About, Request, within};
 use cairn_base::waits;
 use cairn_base::{Error, Party, Result, Share, Shares, UserId};
 use cairn_meta::master::host::{self, Answer, Sessions};
-use cairn_meta::session::Method;
+use cairn_meta::session::SessionMethod;
 use tokio::sync::OnceCell;
 
 use crate::control::messages::{self, Vouched, VouchedFrom};
@@ -20,15 +20,15 @@ use crate::limits::MOUNTS;
 use crate::wire::Peer;
 
 /// Where sessions of mounts are.
-pub enum Place {
+pub enum SessionHome {
     Here(Arc<Sessions>),
     /// With whatever master serves; and room for so many mounts.
     Cluster(Arc<Agent>, Arc<Shares>),
 }
 
-impl Place {
-    pub fn of_cluster(agent: Arc<Agent>) -> Place {
-        Place::Cluster(agent, Shares::new(MOUNTS as u64))
+impl SessionHome {
+    pub fn of_cluster(agent: Arc<Agent>) -> SessionHome {
+        SessionHome::Cluster(agent, Shares::new(MOUNTS as u64))
     }
 }
 
@@ -47,13 +47,15 @@ impl Way {
     /// # Errors
     /// `Unavailable` if not, or if there is no room for the mount of `user`. The way of this
     /// connection leads to nobody who serves then, for good: the mount is to open another one.
-    pub async fn open(&self, place: &Place, (user, mount): (UserId, &Peer)) -> Result<()> {
-        let Place::Cluster(agent, mounts) = place else { return Ok(()) };
+    pub async fn open(&self, place: &SessionHome, (user, mount): (UserId, &Peer)) -> Result<()> {
+        let SessionHome::Cluster(agent, mounts) = place else { return Ok(()) };
         let was_open = self.0.initialized();
         let master = self.upstream(agent, mounts, (user, mount)).await?;
         if was_open {
             // A master may have ceased to serve and live.
-            master.call(messages::Method::Serves as u16, Bytes::new(), waits::MOUNT_MASTER).await?;
+            master
+                .call(messages::ControlMethod::Serves as u16, Bytes::new(), waits::MOUNT_MASTER)
+                .await?;
         }
         Ok(())
     }
@@ -84,15 +86,15 @@ impl Way {
     /// what it asks.
     pub async fn ask(
         &self,
-        place: &Place,
+        place: &SessionHome,
         (caller, mount): (&Caller, &Peer),
-        method: Method,
+        method: SessionMethod,
         message: Bytes,
     ) -> Result<Bytes> {
         let (user, origin) = (caller.user(), *caller.origin());
         match place {
-            Place::Here(sessions) => {
-                let from = host::Peer::mount(user).from(origin).over(mount.info().connection);
+            SessionHome::Here(sessions) => {
+                let from = host::Sender::mount(user).from(origin).over(mount.info().connection);
                 match sessions.handle(&from, method, &message).await? {
                     Answer::Bytes(bytes) => Ok(bytes),
                     Answer::Attached(bytes, recalls) => {
@@ -101,7 +103,7 @@ impl Way {
                     }
                 }
             }
-            Place::Cluster(agent, mounts) => {
+            SessionHome::Cluster(agent, mounts) => {
                 let about = move || About {
                     door: "session",
                     operation: format!("{method:?}").into(),
@@ -113,7 +115,7 @@ impl Way {
                     let master = self.upstream(agent, mounts, (user, mount)).await?;
                     let vouched = Vouched { user, method: method as u16 };
                     let vouched = join(&VouchedFrom { vouched, origin }, message)?;
-                    let method = messages::Method::VouchedFrom as u16;
+                    let method = messages::ControlMethod::VouchedFrom as u16;
                     Ok(master.attempt(method, vouched, waits::SLOW_SERVER).await?)
                 };
                 within(Request::new(None, about), asking).await

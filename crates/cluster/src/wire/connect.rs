@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::driver::{Driver, KeepAlive};
 use super::hello::{self, Hello, VERSION_MAX, Window};
 use super::link::{Authenticated, Link, Stream};
-use super::peer::{Peer, PeerInfo, Shared};
+use super::peer::{Peer, PeerInfo, PeerShared};
 use super::service::Service;
 use crate::limits::HANDSHAKE;
 
@@ -21,7 +21,7 @@ pub struct Terms {
     pub role: Role,
     /// The role that the other side must have; any if none.
     pub expects: Option<Role>,
-    /// What the other side may have outstanding here, and this side there at most.
+    /// The most that the other side may have outstanding here, and this side there.
     pub window: Window,
     pub keep_alive: KeepAlive,
 }
@@ -73,7 +73,7 @@ impl Terms {
         )))
     }
 
-    /// What either side calls a node; a mount and its server have no numbers.
+    /// The name by which either side calls a node; a mount and its server have no numbers.
     fn name(node: NodeId, role: Option<Role>, dialed: bool) -> String {
         match (node, role) {
             (NodeId(0), _) if dialed => "the mount".to_owned(),
@@ -88,17 +88,26 @@ impl Terms {
         let version = self.agree(hello, dialed)?;
         if hello.cluster != self.cluster {
             let (theirs, ours) = (hello.cluster, self.cluster);
-            return Err(Error::Denied(format!("this is cluster {ours}, not {theirs}")));
+            return Err(Error::Denied(format!(
+                "this node is in cluster {ours}, the other in cluster {theirs}"
+            )));
         }
         if hello.node != peer.node {
-            return Err(Error::Denied(format!("node {} says it is {}", peer.node, hello.node)));
+            return Err(Error::Denied(format!(
+                "node {} says that it is node {}",
+                peer.node, hello.node
+            )));
         }
         let role = hello.role.ok_or_else(|| {
-            Error::Invalid("a node in a role that this version does not know".into())
+            Error::Invalid(
+                "the node has a role that this version does not know: upgrade this node".into(),
+            )
         })?;
         if !peer.roles.contains(role) {
             let (node, roles) = (peer.node, peer.roles);
-            return Err(Error::Denied(format!("node {node} is no {role} but {roles}")));
+            return Err(Error::Denied(format!(
+                "node {node} says that it is a {role}, but joined as {roles}"
+            )));
         }
         if let Some(expected) = self.expects
             && role != expected
@@ -113,7 +122,7 @@ impl Terms {
 /// Begins a connection over a stream that was dialed. `service` answers what the peer asks.
 ///
 /// # Errors
-/// What the peer refuses with; `Denied`, `Invalid` if this side refuses; `Unavailable`.
+/// The error with which the peer refuses; `Denied`, `Invalid` if this side refuses; `Unavailable`.
 pub async fn connect<S: Service>(link: Link, terms: &Terms, service: S) -> Result<Peer> {
     let Link { mut stream, peer } = link;
     let shake = async {
@@ -163,7 +172,7 @@ fn copy(error: &Error) -> Error {
 }
 
 async fn within_time<T>(shake: impl Future<Output = Result<T>>) -> Result<T> {
-    let late = |_| Error::Unavailable(format!("hello: none within {HANDSHAKE:?}"));
+    let late = |_| Error::Unavailable(format!("no hello arrived within {HANDSHAKE:?}"));
     timeout(HANDSHAKE, shake).await.map_err(late)?
 }
 
@@ -179,7 +188,7 @@ fn start<S: Service>(
         calls: hello.window.calls.min(terms.window.calls),
         bytes: hello.window.bytes.min(terms.window.bytes),
     };
-    let shared = Arc::new(Shared::new(info, theirs));
+    let shared = Arc::new(PeerShared::new(info, theirs));
     let peer = Peer::new(&shared, dialed);
     let driver = Driver::new(stream, shared, service, terms.window, terms.keep_alive);
     tokio::spawn(driver.run());

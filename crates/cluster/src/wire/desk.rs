@@ -17,7 +17,7 @@ where
     let request = read_frame(stream).await?;
     let answer = match request.kind {
         Kind::Request => desk.admit(&request.payload, public).await,
-        kind => Err(Error::Invalid(format!("joining: {kind:?} is no request"))),
+        kind => Err(Error::Invalid(format!("joining: a frame of kind {kind:?} is not a request"))),
     };
     match &answer {
         Ok(payload) => write_frame(stream, Kind::Reply, payload).await?,

@@ -1,9 +1,9 @@
-//! What moves a connection: one task that reads, answers, and writes.
+//! The driver of a connection: one task that reads, answers, and writes.
 //!
 //! One task for all three, because then what was read at once is answered with one write, and
-//! nobody waits for a lock on the stream. Reading never stops while the connection stands (two
-//! sides that wait for each other to read would wait for ever): what memory it can take is bounded
-//! by the window that this side announced, and a peer that exceeds it is cut off.
+//! nobody waits for a lock on the stream. Reading never stops while the connection stands, since
+//! two sides that wait for each other to read would wait indefinitely. Its memory is bounded by the
+//! window that this side announced, and a peer that exceeds it is cut off.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,9 +22,9 @@ use super::frame::{Frame, HEADER_BYTES, Kind, Parser};
 use super::hello::Window;
 use super::link::{self, Stream};
 use super::outbox::Outbox;
-use super::peer::{Peer, Shared};
+use super::peer::{Peer, PeerShared};
 use super::service::Service;
-use super::slots::Freed;
+use super::slots::FreedWindow;
 use crate::limits::{PAYLOAD_BYTES, WRITE_BYTES};
 
 /// Rounds of reading, answering and writing before other tasks of the runtime have their turn.
@@ -49,14 +49,14 @@ impl Default for KeepAlive {
 
 pub(super) struct Driver<S: Service> {
     stream: Box<dyn Stream>,
-    shared: Arc<Shared>,
+    shared: Arc<PeerShared>,
     /// For the service: does not keep the connection open.
     peer: Peer,
     service: S,
     parser: Parser,
     out: Outbox,
     unflushed: bool,
-    /// What the peer may have outstanding here, and what it has.
+    /// The most that the peer may have outstanding here, and what it has.
     window: Window,
     taken: Taken,
     /// Requests that wait for the outbox to drain.
@@ -72,11 +72,11 @@ pub(super) struct Driver<S: Service> {
 }
 
 impl<S: Service> Drop for Driver<S> {
-    /// Also where a service panicked, or the runtime stops: nobody may wait for ever.
+    /// Also where a service panicked, or the runtime stops: nobody may wait indefinitely.
     fn drop(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
         if self.shared.state.lock().ended.is_none() {
-            self.shared.end(&Error::Unavailable("its task was stopped".into()));
+            self.shared.end(&Error::Unavailable("the task of the connection was stopped".into()));
         }
         self.service.ended(&self.peer);
     }
@@ -134,7 +134,7 @@ fn poll_boxed<F: Future<Output = Result<Bytes>>>(
 impl<S: Service> Driver<S> {
     pub fn new(
         stream: Box<dyn Stream>,
-        shared: Arc<Shared>,
+        shared: Arc<PeerShared>,
         service: S,
         window: Window,
         keep_alive: KeepAlive,
@@ -176,8 +176,8 @@ impl<S: Service> Driver<S> {
 
     /// Ready with the reason of the end.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Error> {
-        // The first caller woke this task, and more are about to call: the runtime runs a task that
-        // was just woken before all others, and so each request would be written by itself.
+        // The first caller woke this task, and more are about to call. The runtime runs a task that
+        // was just woken before all others, so each request would be written on its own.
         self.yielded = !self.yielded && self.shared.expects_more();
         if self.yielded {
             context.waker().wake_by_ref();
@@ -223,7 +223,7 @@ impl<S: Service> Driver<S> {
             Poll::Ready(Ok(_)) => self.pulse.heard = true,
             Poll::Ready(Err(error)) => return Err(link::lost("reading")(error)),
         }
-        // What came before an error counts.
+        // Frames that came before an error count.
         let taken = self.take_frames(context);
         self.give_answers()?;
         taken.map(|()| true)
@@ -255,7 +255,7 @@ impl<S: Service> Driver<S> {
         if self.answers.is_empty() {
             return Ok(());
         }
-        let mut freed = Freed::default();
+        let mut freed = FreedWindow::default();
         {
             let mut state = self.shared.state.lock();
             for (id, answer) in self.answers.drain(..) {
@@ -275,7 +275,9 @@ impl<S: Service> Driver<S> {
         let fits = self.taken.calls <= self.window.calls as usize
             && self.taken.bytes <= self.window.bytes as usize;
         if !fits && !alone {
-            return Err(Error::Invalid("the peer sends more at once than was agreed".into()));
+            return Err(Error::Invalid(
+                "the peer has more calls or bytes unanswered than the agreed window".into(),
+            ));
         }
         if self.out.len() < WRITE_BYTES && self.deferred.is_empty() {
             self.begin(frame, context);
@@ -342,7 +344,11 @@ impl<S: Service> Driver<S> {
             let slices = slices.get(..count).unwrap_or_default();
             match Pin::new(&mut *self.stream).poll_write_vectored(context, slices) {
                 Poll::Pending => break,
-                Poll::Ready(Ok(0)) => return Err(Error::Unavailable("writing: no more".into())),
+                Poll::Ready(Ok(0)) => {
+                    return Err(Error::Unavailable(
+                        "writing: the connection takes no more bytes".into(),
+                    ));
+                }
                 Poll::Ready(Ok(written)) => {
                     self.out.advance(written);
                     wrote = true;
@@ -414,7 +420,7 @@ impl<S: Service> Driver<S> {
     }
 }
 
-impl Shared {
+impl PeerShared {
     /// Whether something is to be sent, by one of several that call.
     fn expects_more(&self) -> bool {
         let state = self.state.lock();

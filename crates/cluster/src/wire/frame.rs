@@ -12,8 +12,8 @@ use crate::limits::{COPY_BYTES, READ_BYTES};
 
 pub const HEADER_BYTES: usize = 32;
 
-/// How far memory for a frame may exceed what has come of it. What has come is moved each time that
-/// it grows, so the less that is, the better.
+/// How far memory for a frame may exceed what has come of it. Received bytes are moved each time
+/// that there are more, so the fewer that are here, the better.
 const AHEAD: usize = 15;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ impl Kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     pub kind: Kind,
-    /// What a request asks for; 0 in other frames.
+    /// The method of a request; 0 in other frames.
     pub method: u16,
     pub id: u64,
     pub payload: Bytes,

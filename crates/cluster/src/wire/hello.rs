@@ -58,7 +58,7 @@ pub struct Hello {
     pub window: Window,
     /// Why the speaker does not go on.
     pub refused: Option<Error>,
-    /// What the speaker calls itself, to be shown; empty for releases that say nothing.
+    /// The speaker's name for itself, to be shown; empty for releases that say nothing.
     pub release: String,
 }
 
@@ -68,12 +68,12 @@ pub fn lowest(one: Role, other: Option<Role>) -> u16 {
     if has_sessions { SESSIONS_MIN } else { VERSION_MIN }
 }
 
-/// What this program calls itself.
+/// This program's name for itself.
 pub fn release() -> String {
     format!("cairn {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What a peer calls itself, as far as it can be shown in a line of a log.
+/// A peer's name for itself, as far as it can be shown in a line of a log.
 fn shown(release: &[u8]) -> String {
     let plain = |byte: &&u8| byte.is_ascii_graphic() || **byte == b' ';
     release.iter().take(RELEASE_BYTES).filter(plain).map(|byte| char::from(*byte)).collect()

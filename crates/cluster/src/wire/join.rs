@@ -49,6 +49,6 @@ async fn ask<T: AsyncRead + AsyncWrite + Unpin>(
     match answer.kind {
         Kind::Reply => Ok(answer.payload),
         Kind::Error => Err(Error::from_bytes(&answer.payload)?),
-        kind => Err(Error::Invalid(format!("joining: {kind:?} is no answer"))),
+        kind => Err(Error::Invalid(format!("joining: a frame of kind {kind:?} is not an answer"))),
     }
 }

@@ -21,7 +21,7 @@ pub struct Link {
     pub peer: Authenticated,
 }
 
-/// Who is at the other end, as its certificate and the cluster map say.
+/// The identity at the other end, by its certificate and the cluster map.
 #[derive(Clone)]
 pub struct Authenticated {
     pub node: NodeId,
@@ -64,8 +64,8 @@ pub trait Listen: Send + Sync + 'static {
     async fn accept(&self) -> Result<Handshake>;
 }
 
-/// An error of a stream as one of ours: what TLS has against the peer, or the peer against us, is
-/// `Denied`; whatever else TLS says is `Invalid`; all else is `Unavailable`.
+/// An error of a stream as one of ours. Objections of TLS to the peer, or of the peer to us, are
+/// `Denied`; other errors of TLS are `Invalid`; all else is `Unavailable`.
 pub fn lost(doing: &str) -> impl Fn(io::Error) -> Error {
     move |error| {
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());

@@ -24,7 +24,7 @@ pub struct Outbox {
     spare: Vec<u8>,
 }
 
-/// What a frame carries: `head` and `rest` behind it, which need not be copied together.
+/// The payload of a frame: `head` and `rest` behind it, which need not be copied together.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     pub head: Bytes,
@@ -109,7 +109,7 @@ impl Outbox {
         }
     }
 
-    /// What is to be written next.
+    /// The bytes to write next.
     pub fn slices(&self) -> ([IoSlice<'_>; SLICES], usize) {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let mut skip = self.written;

@@ -18,10 +18,10 @@ use super::frame::{HEADER_BYTES, Kind};
 use super::hello::Window;
 use super::link::Authenticated;
 use super::outbox::{Outbox, Payload};
-use super::slots::{Freed, Slots};
+use super::slots::{FreedWindow, OpenCalls};
 use crate::limits::PAYLOAD_BYTES;
 
-/// Who is at the other end of a connection.
+/// The identity at the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     pub authenticated: Authenticated,
@@ -46,7 +46,7 @@ impl fmt::Display for PeerInfo {
 /// not.
 #[derive(Clone)]
 pub struct Peer {
-    shared: Arc<Shared>,
+    shared: Arc<PeerShared>,
     _dialed: Option<Arc<Dialed>>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Debug for Peer {
 }
 
 /// Ends a dialed connection with its last handle.
-struct Dialed(Arc<Shared>);
+struct Dialed(Arc<PeerShared>);
 
 impl Drop for Dialed {
     fn drop(&mut self) {
@@ -83,7 +83,7 @@ impl From<Failed> for Error {
 }
 
 impl Peer {
-    pub(super) fn new(shared: &Arc<Shared>, dialed: bool) -> Peer {
+    pub(super) fn new(shared: &Arc<PeerShared>, dialed: bool) -> Peer {
         let handle = dialed.then(|| Arc::new(Dialed(Arc::clone(shared))));
         Peer { shared: Arc::clone(shared), _dialed: handle }
     }
@@ -96,7 +96,7 @@ impl Peer {
     /// peer allows. Dropping the future does not take the request back.
     ///
     /// # Errors
-    /// What the peer answers. `Unavailable` if no answer came in time or the connection ended: its
+    /// The answer of the peer. `Unavailable` if no answer came in time or the connection ended: its
     /// text says whether the outcome is unknown or the request was not sent. `TooLarge`.
     pub async fn call(&self, method: u16, payload: Bytes, timeout: Duration) -> Result<Bytes> {
         Ok(self.attempt(method, payload, timeout).await?)
@@ -131,9 +131,9 @@ impl Peer {
         state.ended.is_none() && state.leaving.is_none() && !state.end_asked
     }
 
-    /// Tells the peer to send no more requests here, because of `reason`. What it sent is still
-    /// answered; the peer ends the connection when it has all answers. Whoever does not want to
-    /// wait for that calls [`Peer::close`] later.
+    /// Tells the peer to send no more requests here, because of `reason`. Its requests are still
+    /// answered; the peer ends the connection when it has all answers. A caller that does not want
+    /// to wait for that calls [`Peer::close`] later.
     pub fn go_away(&self, reason: &Error) {
         let mut state = self.shared.state.lock();
         if state.ended.is_some() {
@@ -157,20 +157,20 @@ impl Peer {
     }
 }
 
-/// What a connection's driver and its callers share.
-pub(super) struct Shared {
+/// The state that a connection's driver and its callers share.
+pub(super) struct PeerShared {
     pub info: PeerInfo,
-    /// What the peer allows to be outstanding.
+    /// The most that the peer allows to be outstanding.
     window: Window,
     calls: Semaphore,
     bytes: Semaphore,
-    pub state: Mutex<State>,
+    pub state: Mutex<PeerState>,
     pub has_ended: Watched<bool>,
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    pub slots: Slots,
+pub(super) struct PeerState {
+    pub slots: OpenCalls,
     pub out: Outbox,
     /// Wakes the driver, if it sleeps.
     pub driver: Option<Waker>,
@@ -182,11 +182,11 @@ pub(super) struct State {
     pub ended: Option<String>,
 }
 
-impl Shared {
-    pub fn new(info: PeerInfo, window: Window) -> Shared {
+impl PeerShared {
+    pub fn new(info: PeerInfo, window: Window) -> PeerShared {
         // A window of nothing would stop everything; a single request may exceed it.
         let window = Window { calls: window.calls.max(1), bytes: window.bytes.max(1) };
-        Shared {
+        PeerShared {
             info,
             window,
             calls: Semaphore::new(window.calls as usize),
@@ -202,7 +202,7 @@ impl Shared {
             let text = format!("a request of {} bytes, at most {PAYLOAD_BYTES}", payload.len());
             return Err(Error::TooLarge(text));
         }
-        // What exceeds the whole window waits until nothing else is outstanding.
+        // A call that exceeds the whole window waits until nothing else is outstanding.
         let cost = ((HEADER_BYTES + payload.len()) as u32).min(self.window.bytes);
         let (call, bytes) = match (self.calls.try_acquire(), self.bytes.try_acquire_many(cost)) {
             (Ok(call), Ok(bytes)) => (call, bytes),
@@ -225,7 +225,8 @@ impl Shared {
     fn no_room(&self) -> Error {
         let Window { calls, .. } = self.window;
         Error::Unavailable(format!(
-            "{}: {calls} calls or their bytes outstanding for too long; this one was not sent",
+            "{}: {calls} calls, or their bytes, have waited for answers for too long; this \
+                call was not sent",
             self.info
         ))
     }
@@ -251,7 +252,7 @@ impl Shared {
         let mut state = self.state.lock();
         if state.ended.is_some() || state.leaving.is_some() || state.end_asked {
             drop(state);
-            self.release(Freed { calls: 1, bytes: cost as usize });
+            self.release(FreedWindow { calls: 1, bytes: cost as usize });
             return Err(Failed::NotSent(self.why_not_sent()));
         }
         let id = state.slots.begin(cost, deadline, timeout);
@@ -263,7 +264,7 @@ impl Shared {
     }
 
     /// Gives room back.
-    pub fn release(&self, freed: Freed) {
+    pub fn release(&self, freed: FreedWindow) {
         if freed.calls > 0 {
             self.calls.add_permits(freed.calls);
             self.bytes.add_permits(freed.bytes);
@@ -301,7 +302,7 @@ impl Shared {
 
 /// Waits for the answer to a call that was sent.
 struct Call<'a> {
-    shared: &'a Shared,
+    shared: &'a PeerShared,
     id: u64,
 }
 

@@ -17,7 +17,7 @@ use super::peer::{Failed, Peer};
 use super::service::Service;
 use crate::limits::{DIAL, HELD_UP};
 
-/// The pause after all addresses were tried in vain: doubles from `first` to `most`, and is then
+/// The pause after all addresses were tried in vain. It doubles from `first` to `most`, and is then
 /// shortened by up to a half, at random, so that many clients do not come back at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
@@ -122,7 +122,8 @@ impl<S: Service> Reconnect<S> {
         if let Some(peer) = self.usable() {
             return Ok(peer);
         }
-        let late = |_| Error::Unavailable("connecting takes long; not sent".to_owned());
+        let late =
+            |_| Error::Unavailable("connecting took too long; the call was not sent".to_owned());
         let _turn = timeout_at(deadline, self.dialing.lock()).await.map_err(late)?;
         let mut failures = 0;
         loop {
@@ -160,7 +161,7 @@ impl<S: Service> Reconnect<S> {
         }
     }
 
-    /// Tries each address once, beginning with the one that answered last. Who says nothing holds
+    /// Tries each address once, beginning with the one that answered last. A silent address holds
     /// up nobody: the next is tried meanwhile.
     async fn try_all(&self) -> Result<Peer> {
         let addresses = self.addresses.lock().clone();

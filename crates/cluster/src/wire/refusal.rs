@@ -11,7 +11,7 @@ use super::hello::{Hello, VERSION_MAX, VERSION_MIN, Window, release};
 use super::link::Link;
 use crate::limits::HANDSHAKE;
 
-/// What is read of whoever is refused, so that the answer arrives, bytes.
+/// The most that is read from a refused node, so that the answer arrives, bytes.
 const READ_BYTES: usize = 64 << 10;
 
 /// Says over `link` why `asked` is not spoken here, in the form of `spoken`, and ends it. Returns

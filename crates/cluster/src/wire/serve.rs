@@ -22,7 +22,7 @@ pub async fn serve<S: Service>(
     mut shutdown: watch::Receiver<bool>,
 ) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
-    let shared = Arc::new(Shared { terms, service, drain, shutdown: shutdown.clone() });
+    let shared = Arc::new(ServeShared { terms, service, drain, shutdown: shutdown.clone() });
     loop {
         let accepted = tokio::select! {
             biased;
@@ -56,19 +56,19 @@ type Slot = OwnedSemaphorePermit;
 /// The next connection, once there is a slot for it. Its handshake takes a place of its own when it
 /// begins, and not before.
 async fn next(listener: &dyn Listen, slots: &Arc<Semaphore>) -> Result<(Handshake, Slot)> {
-    let closed = |_| Error::Unavailable("stopped".into());
+    let closed = |_| Error::Unavailable("the node is stopping".into());
     let slot = Arc::clone(slots).acquire_owned().await.map_err(closed)?;
     Ok((listener.accept().await?, slot))
 }
 
-struct Shared<S> {
+struct ServeShared<S> {
     terms: Terms,
     service: S,
     drain: Duration,
     shutdown: watch::Receiver<bool>,
 }
 
-impl<S: Service> Shared<S> {
+impl<S: Service> ServeShared<S> {
     async fn converse(&self, handshake: Handshake) -> Result<()> {
         let late = |_| Error::Unavailable(format!("no handshake within {HANDSHAKE:?}"));
         let Some(link) = timeout(HANDSHAKE, handshake).await.map_err(late)?? else {
@@ -82,7 +82,7 @@ impl<S: Service> Shared<S> {
             _ = peer.closed() => return Ok(()),
             _ = stop => {}
         }
-        peer.go_away(&Error::Unavailable("this node stops".into()));
+        peer.go_away(&Error::Unavailable("this node is stopping".into()));
         if timeout(self.drain, peer.closed()).await.is_err() {
             tracing::warn!(peer = %peer.info(), "requests unanswered at the stop");
             peer.close();

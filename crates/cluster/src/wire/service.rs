@@ -1,4 +1,4 @@
-//! What answers requests.
+//! The trait for the side that answers requests.
 
 use std::future::Future;
 
@@ -44,6 +44,8 @@ impl Service for NoService {
     type Reply = std::future::Ready<Result<Bytes>>;
 
     fn call(&self, _: &Peer, method: u16, _: Bytes) -> Self::Reply {
-        std::future::ready(Err(Error::NotImplemented(format!("method {method}"))))
+        std::future::ready(Err(Error::NotImplemented(format!(
+            "method {method} at this end of the connection"
+        ))))
     }
 }

@@ -1,6 +1,6 @@
 //! The calls of one side that wait for their answers, each in a slot.
 //!
-//! A slot stays taken until its answer has come, also when nobody waits for it any more: so an
+//! A slot stays taken until its answer has come, also when nobody waits for it any more. So an
 //! answer always finds its slot, and the other side never holds more requests than it allows.
 
 use std::task::{Poll, Waker};
@@ -11,7 +11,7 @@ use cairn_base::{Error, Result};
 use tokio::time::Instant;
 
 #[derive(Debug)]
-struct Slot {
+struct OpenCall {
     /// Differs each time the slot is taken: part of the id of the call.
     generation: u32,
     /// Bytes of the request, returned to the window with the answer.
@@ -36,21 +36,21 @@ enum Phase {
 }
 
 #[derive(Debug, Default)]
-pub struct Slots {
-    slots: Vec<Slot>,
+pub struct OpenCalls {
+    slots: Vec<OpenCall>,
     free: Vec<u32>,
     /// Answers that have not come.
     outstanding: usize,
 }
 
-/// What an answer gives back to the window.
+/// The part of the window that an answer gives back.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Freed {
+pub struct FreedWindow {
     pub calls: usize,
     pub bytes: usize,
 }
 
-impl Slots {
+impl OpenCalls {
     /// Takes a slot for a call; gives the id.
     pub fn begin(&mut self, cost: u32, deadline: Instant, timeout: Duration) -> u64 {
         let phase = Phase::Waiting;
@@ -59,15 +59,15 @@ impl Slots {
             && let Some(slot) = self.slots.get_mut(index as usize)
         {
             let generation = slot.generation.wrapping_add(1);
-            *slot = Slot { generation, cost, deadline, timeout, waker: None, phase };
+            *slot = OpenCall { generation, cost, deadline, timeout, waker: None, phase };
             return id(index, generation);
         }
         let index = u32::try_from(self.slots.len()).expect("the window is smaller");
-        self.slots.push(Slot { generation: 1, cost, deadline, timeout, waker: None, phase });
+        self.slots.push(OpenCall { generation: 1, cost, deadline, timeout, waker: None, phase });
         id(index, 1)
     }
 
-    fn slot(&mut self, id: u64) -> Option<(u32, &mut Slot)> {
+    fn slot(&mut self, id: u64) -> Option<(u32, &mut OpenCall)> {
         let index = id as u32;
         let slot = self.slots.get_mut(index as usize)?;
         (slot.generation == (id >> 32) as u32).then_some((index, slot))
@@ -81,7 +81,7 @@ impl Slots {
         &mut self,
         id: u64,
         answer: Result<Bytes>,
-        freed: &mut Freed,
+        freed: &mut FreedWindow,
         wakers: &mut Vec<Waker>,
     ) -> Result<()> {
         let nothing = || Error::Invalid(format!("an answer to call {id:x}, which waits for none"));
@@ -103,8 +103,7 @@ impl Slots {
         Ok(())
     }
 
-    /// What became of the call `id`, for the one who waits for it; a slot whose answer was taken
-    /// is free.
+    /// The result of the call `id`, for its waiting caller; a slot whose answer was taken is free.
     pub fn poll(&mut self, id: u64, waker: &Waker) -> Poll<Result<Bytes>> {
         let (index, slot) = self.slot(id).expect("who waits has a slot");
         match std::mem::replace(&mut slot.phase, Phase::Free) {
@@ -195,28 +194,28 @@ mod tests {
 
     const COST: u32 = 10;
 
-    fn begin(slots: &mut Slots) -> u64 {
+    fn begin(slots: &mut OpenCalls) -> u64 {
         slots.begin(COST, Instant::now() + Duration::from_secs(1), Duration::from_secs(1))
     }
 
     /// Answers `id`; whether that was accepted.
-    fn answer(slots: &mut Slots, id: u64) -> Option<Freed> {
-        let mut freed = Freed::default();
+    fn answer(slots: &mut OpenCalls, id: u64) -> Option<FreedWindow> {
+        let mut freed = FreedWindow::default();
         let answer = Ok(Bytes::from_static(b"yes"));
         let accepted = slots.answer(id, answer, &mut freed, &mut Vec::new());
         accepted.is_ok().then_some(freed)
     }
 
-    fn poll(slots: &mut Slots, id: u64) -> Poll<Result<Bytes>> {
+    fn poll(slots: &mut OpenCalls, id: u64) -> Poll<Result<Bytes>> {
         slots.poll(id, Waker::noop())
     }
 
     #[test]
     fn an_answer_frees_its_slot_once() {
-        let mut slots = Slots::default();
+        let mut slots = OpenCalls::default();
         let (first, second) = (begin(&mut slots), begin(&mut slots));
         assert!(poll(&mut slots, first).is_pending());
-        assert_eq!(answer(&mut slots, first), Some(Freed { calls: 1, bytes: 10 }));
+        assert_eq!(answer(&mut slots, first), Some(FreedWindow { calls: 1, bytes: 10 }));
         assert_eq!(answer(&mut slots, first), None, "a second answer is refused");
         assert!(matches!(poll(&mut slots, first), Poll::Ready(Ok(_))));
         assert_eq!(answer(&mut slots, first), None);
@@ -231,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_abandoned_call_keeps_its_slot_until_the_answer_comes() {
-        let mut slots = Slots::default();
+        let mut slots = OpenCalls::default();
         let first = begin(&mut slots);
         slots.abandon(first);
         assert_ne!(begin(&mut slots) as u32, first as u32);
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_late_call_is_told_and_its_answer_still_expected() {
-        let mut slots = Slots::default();
+        let mut slots = OpenCalls::default();
         let (late, early) = (begin(&mut slots), begin(&mut slots));
         let now = Instant::now();
         slots.expire(now, &mut Vec::new());
@@ -264,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_end_fails_all_that_wait() {
-        let mut slots = Slots::default();
+        let mut slots = OpenCalls::default();
         let [waiting, answered, abandoned] = std::array::from_fn(|_| begin(&mut slots));
         answer(&mut slots, answered);
         slots.abandon(abandoned);

@@ -1,8 +1,8 @@
 //! The network that nodes use: TCP with TLS 1.3, in which both sides show their certificates.
 //!
-//! What a client says first (ALPN) decides what it may do: `cairn-wire/1` is for nodes of the
+//! The first message of a client (ALPN) decides what it may do. `cairn-wire/1` is for nodes of the
 //! cluster only, and so are `cairn-blocks/1`, over which blocks move, and `h2`, over which masters
-//! are administered; `cairn-join/1` leads to the desk where nodes are admitted, and nowhere else.
+//! are administered. `cairn-join/1` leads to the desk where nodes are admitted, and nowhere else.
 //! There is no session resumption: each connection asks the cluster map anew.
 
 use std::io;
@@ -47,7 +47,7 @@ const VERIFY_AGAIN: Duration = Duration::from_secs(60);
 /// The library of TLS reads 4 KiB at a time: from this buffer, not from the socket.
 type Buffered = BufReader<TcpStream>;
 
-/// What this node is, whom it trusts, and what time it is.
+/// The identity of this node, whom it trusts, and what time it is.
 #[derive(Clone)]
 pub struct Trust {
     pub identity: Arc<Identity>,
@@ -61,7 +61,8 @@ impl Trust {
         Mutual { authority, pins: Arc::clone(&self.pins) }
     }
 
-    /// Who showed the certificate. It was admitted in the handshake; here is found out as whom.
+    /// The node that showed the certificate. It was admitted in the handshake; here is found out as
+    /// whom.
     fn authenticate(
         &self,
         certificates: Option<&[CertificateDer<'_>]>,
@@ -192,14 +193,14 @@ pub(crate) async fn dial_to_join(
     dial(&connector(config, JOIN), address).await
 }
 
-/// Listens for nodes of the cluster: those that ask, those that want something else where there is
-/// who takes them and, where there is a desk, those that ask to join.
+/// Listens for nodes of the cluster: those that call, and those that want another protocol, if
+/// there is a taker for it. If there is a desk, also for nodes that ask to join.
 pub struct TlsListener {
     tcp: TcpListener,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerShared>,
 }
 
-/// Who takes the connections of nodes that do not ask over `cairn-wire/1`.
+/// The takers of connections that do not use `cairn-wire/1`.
 #[derive(Clone, Default)]
 pub struct Takers {
     /// Of those that move blocks.
@@ -208,7 +209,7 @@ pub struct Takers {
     pub admin: Option<Taker>,
 }
 
-struct Shared {
+struct ListenerShared {
     trust: Trust,
     wire: Arc<ServerConfig>,
     takers: Vec<(&'static [u8], Arc<ServerConfig>, Taker)>,
@@ -241,7 +242,7 @@ impl TlsListener {
             }
         }
         let (joins, handshakes) = (Shares::new(JOINS as u64), Shares::new(HANDSHAKES as u64));
-        let shared = Shared { trust, wire, takers: taken, join, joins, handshakes };
+        let shared = ListenerShared { trust, wire, takers: taken, join, joins, handshakes };
         Ok(TlsListener { tcp, shared: Arc::new(shared) })
     }
 
@@ -291,9 +292,9 @@ async fn while_unwanted<F: Future>(place: &Share, work: F) -> Result<F::Output> 
     }
 }
 
-impl Shared {
+impl ListenerShared {
     /// A handshake takes its place when the first bytes of a hello have come, and may take less
-    /// time while others wait for that place: a stranger that says nothing is in nobody's way.
+    /// time while others wait for that place. So a stranger that says nothing is in nobody's way.
     async fn shake(&self, stream: TcpStream, address: SocketAddr) -> Result<Option<Link>> {
         stream.set_nodelay(true).map_err(lost("handshake"))?;
         stream.peek(&mut [0]).await.map_err(lost("handshake"))?;
@@ -306,7 +307,7 @@ impl Shared {
         let start = while_unwanted(&place, start).await?.map_err(lost("handshake"))?;
         let is_to_join = start.client_hello().alpn().is_some_and(|asked| asked.eq([JOIN]));
         if is_to_join && self.join.is_some() {
-            // What is done at the desk is not broken off for others.
+            // Work at the desk is not broken off for others.
             let _turn = self.joins.take(party, 1).await;
             drop(place);
             return self.go_on(start, address).await;
@@ -347,11 +348,13 @@ impl Shared {
                 desk::serve(desk, &mut stream, &public.ok_or_else(none)??).await?;
                 Ok(None)
             }
-            _ => Err(Error::Invalid("handshake: for a protocol that is not spoken here".into())),
+            _ => Err(Error::Invalid(
+                "handshake: the peer asks for a protocol that this node does not speak".into(),
+            )),
         }
     }
 
-    /// What is asked for, and what is spoken here for the same purpose, if only the versions
+    /// The wanted protocol, and the one spoken here for the same purpose, if only the versions
     /// differ.
     fn other_version(&self, start: &StartHandshake<Buffered>) -> Option<(Vec<u8>, &'static [u8])> {
         let purpose = |name: &[u8]| name.iter().position(|byte| *byte == b'/');

@@ -27,9 +27,9 @@ async fn a_killed_member_is_suspected_and_another_group_is_taken() {
         assert_eq!(world.holders(2, counter), [13, 14]);
         only_suspect(&world, 12);
     }
-    // What one member had got of a block that went elsewhere is deleted.
+    // One member's part of a block that went elsewhere is deleted.
     until(|| (2..12).all(|counter| world.holders(1, counter).is_empty())).await;
-    // What was written before is read from the one that is left.
+    // The blocks written before are read from the member that is left.
     assert_eq!(world.read(1, 1, 5000).await.unwrap(), data(1, 5000));
 }
 
@@ -115,7 +115,7 @@ async fn rotten_bytes_are_read_elsewhere_and_healed() {
     world.write(1, &bytes).await.unwrap();
     world.write(2, &data(2, 50_000)).await.unwrap();
     world.servers[&12].rot(&bytes);
-    // Whoever is asked first: the bytes are right.
+    // With any member asked first, the bytes are right.
     for _ in 0..20 {
         assert_eq!(world.read(1, 1, 50_000).await.unwrap(), bytes);
     }
@@ -128,7 +128,7 @@ async fn rotten_bytes_are_read_elsewhere_and_healed() {
     let info = server.store.verify(GroupId(1), block(1)).unwrap();
     assert_eq!((info.owner, info.length), (owner(1), 50_000));
     assert_eq!(server.store.get(GroupId(1), block(1), 0..50_000).await.unwrap(), bytes);
-    // One that is well is left alone, and one that is not there too.
+    // A block that is well is left alone, and so is one that is missing.
     assert!(!heal(&server.chunkserver, GroupId(1), block(2)).await.unwrap());
     assert!(!heal(&server.chunkserver, GroupId(1), block(99)).await.unwrap());
     assert_eq!(server.chunkserver.healed(), 1);
@@ -145,7 +145,7 @@ async fn what_is_rotten_everywhere_is_said_to_be() {
     assert!(matches!(read, Err(Error::Corrupt { .. })), "{read:?}");
     let healed = heal(&world.servers[&11].chunkserver, GroupId(1), block(1)).await;
     assert!(matches!(healed, Err(Error::Corrupt { .. })), "{healed:?}");
-    // What is there stays there: it may be of use to somebody.
+    // The block stays: it may be of use to somebody.
     assert!(world.servers[&11].has(1, block(1)));
     // Corrupt says more than that another is dead.
     world.servers[&12].kill().await;

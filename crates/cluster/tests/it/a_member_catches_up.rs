@@ -119,7 +119,7 @@ async fn a_rotten_source_is_passed_over() {
     let report = run(&world, 8192).await.unwrap();
     assert!(report.is_complete(), "{report:?}");
     check(&world, 0..10);
-    // What nobody can give is said, and the rest is copied.
+    // A block that nobody can give is reported, and the rest is copied.
     let world = behind(10).await;
     world.servers[&11].rot(&data(4, 1004));
     world.servers[&12].rot(&data(4, 1004));

@@ -70,7 +70,7 @@ async fn a_server_of_another_cluster_never_sees_the_secret() {
     let token = cluster.token(vec![address], Role::Gateway.into());
     issue(&other, &token).await;
     let refused = joining(&cluster, &token, &NodeKey::generate().unwrap()).await;
-    denied(refused, "not of the cluster that the token names");
+    denied(refused, "belongs to another cluster than the token");
     assert_eq!(other.map.len(), 1, "nobody joined");
 }
 
@@ -93,7 +93,7 @@ async fn a_joining_node_gets_no_further_than_the_desk() {
     let key = NodeKey::generate().unwrap();
     let token = cluster.token(vec![address.clone()], Roles::from(Role::Master));
     // The token was never issued.
-    denied(joining(&cluster, &token, &key).await, "is not known");
+    denied(joining(&cluster, &token, &key).await, "did not issue it");
     let other = Cluster::new();
     let certificate = other.issue(NodeId(7), Role::Gateway, &key);
     let stranger = other.node_with(NodeId(7), Role::Gateway, key, certificate);

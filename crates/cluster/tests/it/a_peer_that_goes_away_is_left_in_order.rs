@@ -68,7 +68,7 @@ async fn a_server_that_stops_answers_what_it_has_and_drops_who_stays_too_long() 
     idle.closed().await;
     gate.notify_one();
     assert_eq!(answered.await.unwrap().unwrap(), "held");
-    // One that was asked to go and still waits for an answer that never comes.
+    // A peer that was asked to go and still waits for an answer that never comes.
     drop(hanging);
     tokio::time::timeout(PATIENCE, serving).await.expect("it is dropped").unwrap();
     assert!(gateway.dial(&address).await.is_err(), "nobody listens any more");

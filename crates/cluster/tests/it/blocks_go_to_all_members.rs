@@ -74,7 +74,7 @@ async fn nothing_is_acknowledged_before_the_last_member_has_it() {
         assert!(matches!(written, Err(Error::Full(_))), "{written:?}");
         assert!(!world.holders(1, counter).contains(&12));
     }
-    // What the others got of it goes, so that they do not run full as well.
+    // The others' parts of it go, so that they do not run full as well.
     until(|| (0..6).all(|counter| world.holders(1, counter).is_empty())).await;
     let unused = world.blocks.delete(GroupId(9), &[block(1)]).await;
     assert!(matches!(unused, Err(Error::Unavailable(_))), "{unused:?}");
@@ -187,8 +187,8 @@ async fn many_at_once() {
     tokio::time::timeout(Duration::from_secs(300), all).await.unwrap();
 }
 
-/// What a mount shows as `df`, and a gateway as ready: every byte once, and no promise that the
-/// chunkservers that are up cannot keep.
+/// The numbers that a mount shows as `df`, and a gateway as ready: every byte once, and no promise
+/// that the chunkservers that are up cannot keep.
 #[tokio::test]
 async fn room_counts_a_byte_once_and_those_that_are_away_are_missed() {
     let world = World::new(3, &[(3, &[11, 12, 13])]).await;
@@ -209,6 +209,6 @@ async fn room_counts_a_byte_once_and_those_that_are_away_are_missed() {
     away(12, Some("1 of 3 chunkservers are up, writes need 2"));
     away(13, Some("1 of 1 groups have no member that is up"));
     assert!(matches!(world.blocks.room().await, Err(Error::Unavailable(_))));
-    // One that is being made has none yet.
+    // A node that is being made has none yet.
     assert!(World::new(0, &[]).await.blocks.available().is_ok());
 }

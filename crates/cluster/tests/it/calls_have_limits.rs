@@ -86,7 +86,7 @@ async fn a_call_that_finds_no_room_in_time_was_not_sent() {
     });
     holding.held(2).await;
     let waits = gateway.call(1, Bytes::new(), 3 * SECOND);
-    unavailable(waits.await, "outstanding for too long; this one was not sent");
+    unavailable(waits.await, "waited for answers for too long; this call was not sent");
     holding.permits.add_permits(2);
     for call in held {
         call.await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What operators ask of masters over gRPC, and who may.
+//! The requests of operators to masters over gRPC, and who may make them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use cairn_base::rng::SeededRng;
 use cairn_base::{
     Error, GroupId, JoinGrant, KeyHash, NodeId, Rng, Role, Roles, Timestamp, TokenHash, TokenId,
 };
-use cairn_cluster::control::messages::{Beat, Copying, Method, StoreState};
+use cairn_cluster::control::messages::{Beat, ControlMethod, Copying, StoreState};
 use cairn_cluster::control::{Edit, Move, Settings, Status};
 use cairn_cluster::identity::Tokens;
 use cairn_cluster::limits::{ADMIN_NODE_CONNECTIONS, ADMIN_REQUEST_BYTES};
@@ -48,7 +48,7 @@ async fn the_status_says_all_of_the_map_and_what_nodes_said_last() {
         groups: vec![(GroupId(1), 10)],
         ..Beat::default()
     };
-    office.tell(&office.chunkserver, Method::Beat, &beat).await;
+    office.tell(&office.chunkserver, ControlMethod::Beat, &beat).await;
     // Every node may ask.
     for node in [&office.master, &office.gateway, &office.chunkserver] {
         let Status { map, nodes, sessions, master, batch } =
@@ -98,7 +98,8 @@ async fn what_the_master_says_against_it_arrives_as_it_is() {
     );
     assert_eq!(
         said(Edit::Replicas { replicas: 2, minimum: 3 }).await,
-        "invalid: cluster map: 2 replicas, at least 3"
+        "invalid: cluster map: 2 replicas with a minimum of 3: use 1 to 5 replicas, \
+         and a minimum of at most that"
     );
     assert!(matches!(admin.edit(Edit::Count(6)).await, Err(Error::Invalid(_))));
 }
@@ -169,8 +170,8 @@ async fn strangers_get_no_answer() {
     let other = Cluster::new();
     let foreign = other.node(MASTER, Role::Master);
     office.unserved(&foreign, &[&office.address], "certificate").await;
-    // Those who do not care who the server is are refused by it: the foreign one; one of this
-    // authority that is not in the map; one with another key than in the map.
+    // Nodes that do not check the server are refused by it: the foreign one; one of this authority
+    // that is not in the map; one with another key than in the map.
     let unknown = office.cluster.node(NodeId(9), Role::Master);
     let thief = office.cluster.node(GATEWAY, Role::Master);
     for node in [&foreign, &unknown, &thief] {
@@ -193,7 +194,7 @@ async fn who_shows_no_certificate_gets_no_answer() {
     assert!(refused.contains("CertificateRequired"), "{refused}");
 }
 
-/// What one hears who trusts any server, and shows what `node` has.
+/// The reply to a client that trusts any server, and shows the certificate of `node`.
 async fn shake(address: &str, node: Option<&Node>) -> String {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -246,7 +247,7 @@ async fn a_standby_sends_to_the_next_master() {
     let both = office.client_of(&office.master, &["127.0.0.1:1", &standby, &office.address]);
     both.edit(Edit::Drain(CHUNKSERVER)).await.unwrap();
     assert!(both.status().await.unwrap().map.nodes[&CHUNKSERVER].is_draining);
-    // Whoever asks only those that do not serve hears why.
+    // A client that asks only masters that do not serve hears why.
     office.unserved(&office.master, &[&standby], "this master stands by").await;
     office.control.serve(None);
     let all = ["127.0.0.1:1", &standby, &office.address];

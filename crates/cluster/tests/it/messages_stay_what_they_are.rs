@@ -1,5 +1,5 @@
 //! `golden/` has each message between nodes, and its answer, as text: one file for each method, and
-//! for each that was one. What is new is written down by
+//! for each that was one. New messages are written by
 //! `CAIRN_GOLDEN=write cargo test -p cairn-cluster --test it messages_stay`. Messages of sessions
 //! are those of `cairn-meta`.
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_base::GroupId;
 use cairn_blocks::BlockPlace;
 use cairn_cluster::control::messages::{
-    Beat, Beaten, CaughtUp, Extra, Method, Secrets, Vouched, VouchedFrom,
+    Beat, Beaten, CaughtUp, ControlMethod, Extra, Secrets, Vouched, VouchedFrom,
 };
 use cairn_cluster::mount::messages::{GET, Get, LOCATE, Locate, NEAR, PUT, Put, SPACE, Space};
 use cairn_meta::session::Recall;
@@ -38,24 +38,26 @@ where
 }
 
 /// Bytes as they are (a map, a certificate) are no fields.
-fn check_method(method: Method) -> Option<String> {
+fn check_method(method: ControlMethod) -> Option<String> {
     let number = method as u16;
     match method {
-        Method::Recall => check::<Recall, ()>(number),
-        Method::Serves | Method::Map | Method::Certify => check::<(), ()>(number),
-        Method::Beat => check::<Beat, Beaten>(number),
-        Method::Secrets => check::<(), Secrets>(number),
-        Method::CaughtUp => check::<CaughtUp, ()>(number),
-        Method::Extra => check::<Extra, ()>(number),
-        Method::Vouched => check::<Vouched, ()>(number),
-        Method::VouchedFrom => check::<VouchedFrom, ()>(number),
+        ControlMethod::Recall => check::<Recall, ()>(number),
+        ControlMethod::Serves | ControlMethod::Map | ControlMethod::Certify => {
+            check::<(), ()>(number)
+        }
+        ControlMethod::Beat => check::<Beat, Beaten>(number),
+        ControlMethod::Secrets => check::<(), Secrets>(number),
+        ControlMethod::CaughtUp => check::<CaughtUp, ()>(number),
+        ControlMethod::Extra => check::<Extra, ()>(number),
+        ControlMethod::Vouched => check::<Vouched, ()>(number),
+        ControlMethod::VouchedFrom => check::<VouchedFrom, ()>(number),
     }
 }
 
 /// A message that has other fields gets a method of its own.
 #[test]
 fn a_message_with_other_fields_has_another_method() {
-    let methods = (0..=u16::MAX).filter_map(|number| Method::from_number(number).ok());
+    let methods = (0..=u16::MAX).filter_map(|number| ControlMethod::from_number(number).ok());
     let mut wrong: Vec<String> = methods.filter_map(check_method).collect();
     wrong.extend(check::<Put, GroupId>(PUT));
     wrong.extend(check::<Get, Bytes>(GET));

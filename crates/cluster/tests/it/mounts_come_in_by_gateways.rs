@@ -14,7 +14,7 @@ use cairn_base::{
 };
 use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 use cairn_cluster::control::messages::Secrets;
-use cairn_cluster::control::{self, ControlService, Controller, Keeper, NodeView, Settings};
+use cairn_cluster::control::{self, ControlService, Controller, MapKeeper, NodeView, Settings};
 use cairn_cluster::mount::{self, MountBlocks, MountHost};
 use cairn_cluster::wire::{Dial, Link, NoService, Peer, accept, connect};
 use cairn_meta::engine::Memory;
@@ -232,7 +232,7 @@ impl World {
         let map = PutMap { map: map_of(&[(MASTER, Role::Master), G1, G2]).encode() };
         master.run(&Caller::system(), map).await.unwrap();
         let sessions = Sessions::start(master.clone(), Arc::clone(&clock), lease).await.unwrap();
-        let keeper = Keeper::start(master.clone(), NodeView::new(Vec::new())).await.unwrap();
+        let keeper = MapKeeper::start(master.clone(), NodeView::new(Vec::new())).await.unwrap();
         let secrets = Secrets { seal: None, authority: None, links: None };
         let controller = Controller::new(
             MASTER,
@@ -332,7 +332,7 @@ async fn what_one_mount_does_is_seen_by_another_at_another_gateway() {
 async fn who_asks_is_who_the_gateway_vouches_for() {
     let world = World::new().await;
     let other = world.mount(OTHER, &["g1"]).await;
-    // Whatever the mount says.
+    // The claims of the mount do not matter.
     for claimed in [Caller::verified(UserId::ROOT), Caller::system(), Caller::verified(OTHER)] {
         let made = other.client.run(&claimed, world.made("a")).await;
         assert!(matches!(made, Err(Error::Denied(_))), "{made:?}");
@@ -418,12 +418,14 @@ async fn what_comes_late_over_a_former_connection_is_not_heard() {
     let session = SessionId(77);
     let attach = async |peer: &Peer| {
         let message = wire::encode(&Attach { session }).unwrap();
-        let answer = peer.call(session::Method::Attach as u16, message, PATIENCE).await.unwrap();
+        let answer =
+            peer.call(session::SessionMethod::Attach as u16, message, PATIENCE).await.unwrap();
         wire::decode::<Reply<Attached>>(&answer).unwrap()
     };
     let renew = async |peer: &Peer| {
         let message = wire::encode(&Renew { session, reads_from: 0 }).unwrap();
-        let answer = peer.call(session::Method::Renew as u16, message, PATIENCE).await.unwrap();
+        let answer =
+            peer.call(session::SessionMethod::Renew as u16, message, PATIENCE).await.unwrap();
         wire::decode::<Reply<Renewed>>(&answer).unwrap()
     };
     let (first, second) = (dial("g1").await, dial("g2").await);

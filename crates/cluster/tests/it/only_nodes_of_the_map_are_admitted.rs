@@ -170,7 +170,7 @@ async fn an_expired_certificate_is_not_admitted() {
     let gateway = cluster.node(GATEWAY, Role::Gateway);
     gateway.dial_and_call(&address).await.unwrap();
     cluster.clock.advance(31 * DAY);
-    // Whoever looks first refuses.
+    // The side that looks first refuses.
     denied(gateway.dial_and_call(&address).await, "certificate");
     denied(raw_client(&address, &gateway, &[]).await, "the peer refuses this node");
     // With new certificates on both sides it goes on.
@@ -288,7 +288,7 @@ async fn a_hello_of_another_cluster_is_refused() {
     let mut terms = gateway.terms();
     terms.cluster.0 ^= 1;
     let refused = cairn_cluster::wire::connect(link, &terms, echo).await;
-    denied(refused, "this is cluster c1, not c0");
+    denied(refused, "this node is in cluster c1, the other in cluster c0");
 }
 
 #[tokio::test]
@@ -337,7 +337,7 @@ async fn an_accepted_link_says_who_it_is() {
     let shown = link.peer.certificate.clone().unwrap();
     let renewed = cluster.desk().renew(GATEWAY, &shown).unwrap();
     assert_ne!(renewed, shown);
-    denied(cluster.desk().renew(MASTER, &shown), "not known by this key");
+    denied(cluster.desk().renew(MASTER, &shown), "does not know node 1 by this key");
     let _peer = accept(link, &master.terms(), echo).await.unwrap();
     dialing.await.unwrap().unwrap();
 }

@@ -32,7 +32,7 @@ fn forged(node: NodeId, role: Role, versions: (u16, u16), refused: Option<&Error
     [&MAGIC[..], &low, &high, &(body.len() as u32).to_le_bytes(), &body].concat()
 }
 
-/// What a hello refuses with.
+/// The refusal in a hello.
 async fn refusal(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<Error> {
     let mut head = [0; 16];
     stream.read_exact(&mut head).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_chunkserver_of_the_first_version_is_understood() {
     assert_eq!((peer.info().version, peer.info().role), (1, Role::Chunkserver));
 }
 
-/// A gateway dials a master with these versions, which refuses by itself if it has words for it.
+/// A gateway dials a master with these versions, which refuses on its own if it has words for it.
 async fn is_answered(versions: (u16, u16), refused: Option<&Error>) -> Result<Peer, Error> {
     let mut ends = ends();
     ends.far.write_all(&forged(MASTER, Role::Master, versions, refused)).await.unwrap();
@@ -143,7 +143,7 @@ async fn who_is_dialed_with_other_versions_is_left_in_words() {
     assert!(matches!(denied, Err(Error::Denied(text)) if text == "not you"));
 }
 
-/// What is read over a connection that was dialed for `protocol`, after a word of this side.
+/// The bytes read over a connection that was dialed for `protocol`, after a word of this side.
 async fn asks_for(protocol: &[u8], node: &Node, address: &str, word: &[u8]) -> Vec<u8> {
     let dialer = TlsDialer::speaking(protocol, node.trust.clone()).unwrap();
     let mut link = dialer.dial(address).await.unwrap();

@@ -1,5 +1,5 @@
-//! Every verb, by every method of a session, for every sort of user, at a server and at a gateway:
-//! no reply and no row has anything of what the user may not read.
+//! Every verb is run by every method of a session, for every sort of user, at a server and at a
+//! gateway. No reply and no row has anything that the user may not read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +32,8 @@ use cairn_meta::ops::{
 };
 use cairn_meta::rows::{BucketKind, Extent, Kind, Lock, ObjectAttributes, Place, Space};
 use cairn_meta::session::{
-    Acknowledge, Attach, Change, Delegate, Detach, Execute, Method, Posted, Read, ReadReply,
-    Recall, Replayed, Reply, Run, RunPosted,
+    Acknowledge, Attach, Change, Delegate, Detach, Execute, Posted, Read, ReadReply, Recall,
+    Replayed, Reply, Run, RunPosted, SessionMethod,
 };
 use cairn_meta::{Meta, WireVerb, wire};
 use parking_lot::Mutex;
@@ -45,7 +45,7 @@ use crate::support::{denied, ends};
 const LONG: Duration = Duration::from_secs(60);
 /// By which the blocks of the hidden bucket are published.
 const PLANTER: SessionId = SessionId(0xfeed);
-/// What is in the hidden bucket, and its name.
+/// The contents of the hidden bucket, and its name.
 const MARKERS: [&str; 5] = ["MARK-INLINE", "MARK-TARGET", "MARK-XATTR", "MARK-META", "mark-bucket"];
 const IN_A_BLOCK: &[u8] = b"MARK-BLOCK";
 
@@ -250,7 +250,7 @@ impl Raw {
                 let Recall { number, .. } = wire::decode(&message)?;
                 tokio::spawn(async move {
                     let message = wire::encode(&Acknowledge { session, number }).unwrap();
-                    let _ = peer.call(Method::Acknowledge as u16, message, LONG).await;
+                    let _ = peer.call(SessionMethod::Acknowledge as u16, message, LONG).await;
                 });
                 Ok(Bytes::new())
             }
@@ -259,19 +259,23 @@ impl Raw {
         let caller = Caller::verified(user);
         let raw =
             Raw { peer, session, caller, sequence: AtomicU64::new(0), asked: AtomicU64::new(0) };
-        raw.call(Method::AttachToReplay, wire::encode(&Attach { session }).unwrap()).await.unwrap();
-        raw.call(Method::Replayed, wire::encode(&Replayed { session }).unwrap()).await.unwrap();
+        raw.call(SessionMethod::AttachToReplay, wire::encode(&Attach { session }).unwrap())
+            .await
+            .unwrap();
+        raw.call(SessionMethod::Replayed, wire::encode(&Replayed { session }).unwrap())
+            .await
+            .unwrap();
         raw
     }
 
-    /// What it holds would have to be recalled, from nobody.
+    /// Its leases would have to be recalled, from nobody.
     async fn detach(self) {
         let detach = wire::encode(&Detach { session: self.session }).unwrap();
-        let answer = self.call(Method::Detach, detach).await.unwrap();
+        let answer = self.call(SessionMethod::Detach, detach).await.unwrap();
         assert!(matches!(wire::decode(&answer).unwrap(), Reply::Done(())));
     }
 
-    async fn call(&self, method: Method, message: Bytes) -> Result<Bytes> {
+    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.peer.call(method as u16, message, LONG).await
     }
@@ -279,12 +283,12 @@ impl Raw {
     async fn read(&self, verb: u16, fields: &Bytes, lease: bool) -> Result<Bytes> {
         let (session, fields) = (self.session, fields.clone());
         let read = Read { session, caller: self.caller.to_relayed(), verb, fields, lease };
-        self.call(Method::Read, wire::encode(&read).unwrap()).await
+        self.call(SessionMethod::Read, wire::encode(&read).unwrap()).await
     }
 
     async fn change(
         &self,
-        method: Method,
+        method: SessionMethod,
         verb: u16,
         fields: &Bytes,
         at: Planted,
@@ -293,7 +297,7 @@ impl Raw {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
         let caller = self.caller.to_relayed();
         let run = Run { session, slot: 0, sequence, caller, verb, fields };
-        if method == Method::Run {
+        if method == SessionMethod::Run {
             return self.call(method, wire::encode(&run).unwrap()).await;
         }
         let released = vec![
@@ -303,8 +307,8 @@ impl Raw {
         ];
         let change = Change { run, released };
         let message = match method {
-            Method::Change => wire::encode(&change),
-            Method::Execute => wire::encode(&Execute { change, ino: None }),
+            SessionMethod::Change => wire::encode(&change),
+            SessionMethod::Execute => wire::encode(&Execute { change, ino: None }),
             _ => {
                 let execute = Execute { change, ino: None };
                 let operations = vec![Posted { execute, time: Default::default() }];
@@ -441,7 +445,7 @@ fn changes(hidden: &Hidden, at: Planted, session: SessionId) -> Vec<(u16, Bytes)
     ]
 }
 
-/// What was found where it must not be, and what was found at all.
+/// Markers found where they must not be, and markers found at all.
 #[derive(Default)]
 struct Findings {
     rows: usize,
@@ -468,7 +472,8 @@ impl Findings {
     }
 }
 
-const RUNS: [Method; 4] = [Method::Run, Method::Change, Method::Execute, Method::RunPosted];
+const RUNS: [SessionMethod; 4] =
+    [SessionMethod::Run, SessionMethod::Change, SessionMethod::Execute, SessionMethod::RunPosted];
 
 /// Everything, by one user.
 async fn ask_all(hidden: &Hidden, raw: &Raw, who: Who, door: &str) -> Findings {
@@ -500,7 +505,7 @@ async fn ask_all(hidden: &Hidden, raw: &Raw, who: Who, door: &str) -> Findings {
     }
     let (session, directory, bucket) = (raw.session, hidden.plant().await.directory, hidden.bucket);
     let delegate = wire::encode(&Delegate { session, directory, bucket }).unwrap();
-    let got = raw.call(Method::Delegate, delegate.clone()).await;
+    let got = raw.call(SessionMethod::Delegate, delegate.clone()).await;
     found.look(|| format!("{who:?} at {door}: delegate"), who.reads(), &delegate, got);
     found
 }
@@ -593,7 +598,7 @@ async fn every_verb_of_mounts_is_asked_for() {
     }
 }
 
-/// The markers are found where nothing is filtered: a node, which verifies its callers by itself,
+/// The markers are found where nothing is filtered: a node, which verifies its callers on its own,
 /// is sent whatever rows an operation has looked at.
 #[tokio::test]
 async fn the_markers_are_found_without_the_filter() {
@@ -601,16 +606,16 @@ async fn the_markers_are_found_without_the_filter() {
     let hidden = Hidden::new().await;
     let at = hidden.plant().await;
     let writer = Caller::verified(hidden.user(Who::Writer, "server").await);
-    let (peer, session) = (host::Peer::node(2), SessionId(0x2000));
+    let (peer, session) = (host::Sender::node(2), SessionId(0x2000));
     let sessions = &hidden.world.sessions;
     let attach = wire::encode(&Attach { session }).unwrap();
-    let _attached = sessions.handle(&peer, Method::Attach, &attach).await.unwrap();
+    let _attached = sessions.handle(&peer, SessionMethod::Attach, &attach).await.unwrap();
     let mut found = Findings::default();
     for (verb, fields) in reads(&hidden, at, session) {
         let (caller, asked) = (writer.to_relayed(), fields.clone());
         let read = Read { session, caller, verb, fields, lease: true };
         let message = wire::encode(&read).unwrap();
-        let got = match sessions.handle(&peer, Method::Read, &message).await.unwrap() {
+        let got = match sessions.handle(&peer, SessionMethod::Read, &message).await.unwrap() {
             host::Answer::Bytes(bytes) => bytes,
             host::Answer::Attached(..) => unreachable!("it is attached"),
         };
@@ -648,11 +653,11 @@ async fn sessions_of_a_user_are_limited() {
     use cairn_meta::master::host::{self, SESSIONS_OF_A_USER};
     let world = World::with_lease(60 * LONG).await;
     let sessions = &world.sessions;
-    let peer = host::Peer::mount(UserId(9));
+    let peer = host::Sender::mount(UserId(9));
     let kept = Mutex::new(Vec::new());
-    let attach = async |peer: &host::Peer, number: u64| {
+    let attach = async |peer: &host::Sender, number: u64| {
         let message = wire::encode(&Attach { session: SessionId(0x4000 + number) }).unwrap();
-        let answer = sessions.handle(peer, Method::Attach, &message).await.unwrap();
+        let answer = sessions.handle(peer, SessionMethod::Attach, &message).await.unwrap();
         let is_attached = matches!(answer, host::Answer::Attached(..));
         kept.lock().push(answer);
         is_attached
@@ -662,12 +667,12 @@ async fn sessions_of_a_user_are_limited() {
     }
     let one_more = SESSIONS_OF_A_USER as u64;
     assert!(!attach(&peer, one_more).await);
-    // One that comes again is no other one.
+    // A session that attaches again is the same one.
     assert!(attach(&peer, 0).await);
-    assert!(attach(&host::Peer::mount(UserId(10)), one_more).await);
+    assert!(attach(&host::Sender::mount(UserId(10)), one_more).await);
     let detach = Detach { session: SessionId(0x4000) };
     let message = wire::encode(&detach).unwrap();
-    sessions.handle(&peer, Method::Detach, &message).await.unwrap();
+    sessions.handle(&peer, SessionMethod::Detach, &message).await.unwrap();
     assert!(attach(&peer, one_more + 1).await);
 }
 

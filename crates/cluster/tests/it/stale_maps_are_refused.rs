@@ -83,7 +83,7 @@ async fn an_old_map_deletes_nothing() {
     world.change(|_| {});
     world.servers.values().for_each(|server| server.map.refresh());
     let pool = crate::support::data::pool(&world.gateway);
-    // One that cannot get the new map is kept off.
+    // A member that cannot get the new map is kept off.
     struct Stuck(Arc<cairn_base::ClusterMap>);
     #[async_trait::async_trait]
     impl MapSource for Stuck {
@@ -100,7 +100,7 @@ async fn an_old_map_deletes_nothing() {
     let deleted = stuck.delete(GroupId(1), &[block(1)]).await;
     assert!(matches!(deleted, Err(Error::Unavailable(_))), "{deleted:?}");
     assert_eq!(world.holders(1, 1), [11, 12]);
-    // One that can, deletes by the new one.
+    // A member that can, deletes by the new one.
     world.blocks.delete(GroupId(1), &[block(1)]).await.unwrap();
     assert!(world.holders(1, 1).is_empty());
 }

@@ -110,10 +110,10 @@ async fn a_peer_that_exceeds_the_window_is_cut_off() {
     let window = Window { calls: 10, bytes: 10_000 };
     let one = [&header(Kind::Request, 1, 2, 8)[..], &[0; 8]].concat();
     let raw = Raw::windowed(hold, window).await;
-    raw.ends(&one.repeat(11), "more at once than was agreed").await;
+    raw.ends(&one.repeat(11), "unanswered than the agreed window").await;
     let long = [&header(Kind::Request, 1, 2, 6000)[..], &[0; 6000]].concat();
     let raw = Raw::windowed(hold, window).await;
-    raw.ends(&long.repeat(2), "more at once than was agreed").await;
+    raw.ends(&long.repeat(2), "unanswered than the agreed window").await;
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn half_a_frame_and_the_end_is_the_end() {
     assert!(raw.peer.closed().await.to_string().contains("closed by the peer"));
 }
 
-/// What a connecting side makes of an acceptor that says this.
+/// The connecting side's error if the acceptor says this.
 async fn greeted_with(bytes: &[u8]) -> Error {
     let ends = ends();
     let mut far = ends.far;
@@ -159,14 +159,14 @@ async fn a_hello_that_does_not_fit_says_why() {
     newer[8..12].copy_from_slice(&[7, 0, 9, 0]);
     check(&newer, "versions 7 to 9 of the protocol, gateway 2 (").await;
     check(b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak the protocol").await;
-    check(&hello(MASTER.0 + 1, 1), "node 1 says it is 2").await;
-    check(&hello(MASTER.0, 3), "node 1 is no gateway but master").await;
+    check(&hello(MASTER.0 + 1, 1), "node 1 says that it is node 2").await;
+    check(&hello(MASTER.0, 3), "node 1 says that it is a gateway, but joined as master").await;
     check(&hello(MASTER.0, 200), "a role that this version does not know").await;
     check(&good[..20], "hello").await;
     let mut other = good.clone();
     let at = other.windows(16).position(|w| w == crate::support::CLUSTER.0.to_be_bytes());
     other[at.unwrap()] ^= 1;
-    check(&other, "this is cluster c1, not").await;
+    check(&other, "this node is in cluster c1, the other").await;
 }
 
 #[tokio::test]

@@ -95,8 +95,8 @@ async fn a_put_must_be_whole_and_right() {
     assert_eq!(world.holders(1, 7), [11, 12]);
 }
 
-/// A group that moves has up to twice as many members as replicas. Who waits for the next of its
-/// chain holds no room that a later place of another chain needs.
+/// A group that moves has up to twice as many members as replicas. A block that waits for the next
+/// of its chain holds no room that a later place of another chain needs.
 #[tokio::test]
 async fn each_place_of_the_longest_chain_has_room_of_its_own() {
     let members: Vec<u64> = (11..=20).collect();

@@ -25,7 +25,7 @@ async fn silent_strangers_are_in_nobodys_way() {
     }
     let gateway = cluster.node(GATEWAY, Role::Gateway);
     gateway.dial_and_call(&address).await.unwrap();
-    // Those that begin a hello take places, but not for as long as others wait for them.
+    // Strangers that begin a hello take places, but not for as long as others wait for them.
     for stranger in &mut strangers {
         stranger.write_all(b"\x16\x03\x01\x02\x00\x01").await.unwrap();
     }

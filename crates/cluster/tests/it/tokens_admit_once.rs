@@ -37,13 +37,13 @@ async fn a_token_is_good_for_what_it_was_issued() {
     };
     check(expire, Err("expired")).await;
     check(|_, token| token.secret = Secret::new([1; 32]), Err("secret is wrong")).await;
-    check(|_, token| token.id.0 ^= 1, Err("is not known")).await;
+    check(|_, token| token.id.0 ^= 1, Err("did not issue it")).await;
     check(|_, token| token.roles = Role::Master.into(), Err("not for master")).await;
     let more = |_: &Cluster, token: &mut JoinToken| {
         token.roles = Roles::from(Role::Chunkserver).with(Role::Master);
     };
     check(more, Err("it is for chunkserver, not for master, chunkserver")).await;
-    check(|_, token| token.authority.0[0] ^= 1, Err("not of the cluster")).await;
+    check(|_, token| token.authority.0[0] ^= 1, Err("another cluster")).await;
     check(|_, token| token.cluster.0 ^= 1, Err("of cluster")).await;
 }
 

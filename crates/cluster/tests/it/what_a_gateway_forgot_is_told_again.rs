@@ -86,7 +86,7 @@ async fn blocks_beyond_the_first_chunk_are_asked_for_again() {
         grant(&world, Rights::ALL).await;
     };
     forget().await;
-    // What is leased says where they are: so the gateway is not asked, and tells of none.
+    // The leased rows say where they are: so the gateway is not asked, and tells of none.
     denied(read(&reads, &two.user, ino, 1, false).await, "open the file again");
     assert_eq!(read(&reads, &two.user, ino, 1, true).await.unwrap(), data(1));
     forget().await;

@@ -2,14 +2,14 @@ use std::sync::Arc;
 
 use cairn_base::NodeId;
 use cairn_base::rng::RealRng;
-use cairn_blocks::{Blocks, Peer, Spent};
+use cairn_blocks::{Blocks, NodeCounts, Spent};
 use cairn_cluster::data::{Loads, Replicated};
 use cairn_cluster::limits::NODE_REQUESTS;
 use futures_util::future::join_all;
 
 use crate::support::data::{World, block, data, pool};
 
-fn sum(nodes: &[Peer], of: fn(&Peer) -> Spent) -> u64 {
+fn sum(nodes: &[NodeCounts], of: fn(&NodeCounts) -> Spent) -> u64 {
     nodes.iter().map(|peer| of(peer).count).sum()
 }
 

@@ -1,4 +1,4 @@
-//! What cgroups say, of version 1 and of version 2.
+//! The statistics of cgroups, of version 1 and of version 2.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Looking at this machine. What is not there or may not be read is left out.
+//! Looking at this machine. Files that are missing or may not be read are left out.
 
 #[deny(clippy::indexing_slicing)]
 mod cgroup;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sample::{Cgroup, Host, Limits, Link, Process, Thread};
+use crate::sample::{Cgroup, Host, Limits, NetworkDevice, Process, Thread};
 
 /// Where the kernel shows itself.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Kernel {
             .map(|(name, bytes)| {
                 let speed = read(&device(&name).join("speed"));
                 let speed = speed.and_then(|text| text.trim().parse().ok());
-                (name, Link { bytes, speed: speed.filter(|speed| *speed > 0) })
+                (name, NetworkDevice { bytes, speed: speed.filter(|speed| *speed > 0) })
             })
             .collect();
         host

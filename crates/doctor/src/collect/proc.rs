@@ -1,4 +1,4 @@
-//! What `/proc` says.
+//! The statistics in `/proc`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -44,7 +44,7 @@ fn fullest(stores: &[Store]) -> Option<Finding> {
     let over = share(fullest);
     (over >= UNEVEN).then(|| Finding {
         kind: "uneven groups",
-        // Who has more is asked more, and the others wait.
+        // A node that has more is asked more, and the others wait.
         cost_percent: 100.0 * over / (1.0 + over),
         what: format!("node {} has {:.0} % more than its share", fullest.node, 100.0 * over),
         evidence: vec![format!(

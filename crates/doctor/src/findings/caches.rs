@@ -19,7 +19,7 @@ fn of_blocks(server: &Server<'_>) -> Option<Finding> {
     let (hits, misses) =
         (server.grew("cairn_cache_hits_total", &[]), server.grew("cairn_cache_misses_total", &[]));
     let (bytes, limit) = (server.is("cairn_cache_bytes"), server.is("cairn_cache_limit_bytes"));
-    // What was never read before would have been missed by a larger one, too.
+    // Pieces that were never read before would have been missed by a larger one, too.
     let again = server.grew("cairn_cache_misses_again_total", &[]);
     let missed = again / (hits + misses).max(1.0);
     if hits + misses < REQUESTS || missed < MISSED {

@@ -106,7 +106,7 @@ pub fn one_thread(pair: &Pair<'_>) -> Vec<Finding> {
     }
     let mut found = Vec::new();
     for (pid, before, after) in pair.processes() {
-        // Who is stopped by a quota waits, too, and not for a core.
+        // A thread that is stopped by a quota waits, too, and not for a core.
         let full = threads(before, after, seconds).filter(|thread| {
             thread.busy() >= FULL && !thread.name.starts_with(READER) && !is_stopped(before, after)
         });
@@ -147,7 +147,7 @@ pub fn few_readers(pair: &Pair<'_>) -> Vec<Finding> {
         evidence.push(format!("its other threads together {:.0} %", 100.0 * others));
         Some(Finding {
             kind: "one thread",
-            // What as many threads as cores could do.
+            // The work that as many threads as cores could do.
             cost_percent: 100.0 * (1.0 - readers.len() as f64 / cores as f64),
             what: format!("{count} all requests of the kernel for a mount, and can do no more"),
             evidence,
@@ -172,7 +172,7 @@ fn remedy_of_thread(name: &str) -> &'static str {
     }
 }
 
-/// What a thread did, as shares of the time.
+/// The work of a thread, as shares of the time.
 struct Busy {
     name: String,
     running: f64,

@@ -4,8 +4,8 @@ use super::peers;
 use crate::Finding;
 use crate::sample::{DiskTimes, Pair, Server};
 
-/// A sync that takes longer than this on average is not what a disk needs, seconds. One that turns
-/// needs some 15 ms.
+/// A sync that takes longer than this on average is not what a disk needs, seconds. A disk that
+/// turns needs some 15 ms.
 const SLOW_SYNC: f64 = 0.025;
 const COMMITS: f64 = 3.0;
 

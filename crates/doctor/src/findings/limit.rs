@@ -1,4 +1,4 @@
-//! What the throughput ends at where nothing is wrong.
+//! The limit of the throughput where nothing is wrong.
 
 use super::{cpu, disk};
 use crate::report::Limit;
@@ -68,7 +68,7 @@ fn of_cpu(pair: &Pair<'_>, idle: f64) -> String {
     text + &format!("; {:.1} threads of Cairn wait for a core on average", cpu::queued(pair))
 }
 
-/// What gateways and mounts wait for.
+/// The processes that gateways and mounts wait for.
 fn behind(pair: &Pair<'_>) -> Option<String> {
     pair.servers().find_map(|server| {
         let url = server.url;

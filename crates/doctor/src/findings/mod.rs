@@ -1,7 +1,7 @@
 //! From two samples to what they mean. A file for each thing that is looked at; all are pure.
 //!
-//! Costs are estimates of the share of time or throughput, in percent. What explains something else
-//! goes first: a server that is not given the CPU waits for its disk, too.
+//! Costs are estimates of the share of time or throughput, in percent. A finding that explains
+//! others goes first: a server that is not given the CPU waits for its disk, too.
 
 mod balance;
 mod caches;

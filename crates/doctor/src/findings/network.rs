@@ -7,7 +7,7 @@ use crate::sample::Pair;
 const RESENT: f64 = 0.01;
 /// Segments of an interval from which something can be concluded.
 const SEGMENTS: u64 = 1000;
-/// What a segment that was lost costs at least until it is sent again, seconds.
+/// The least cost of a segment that was lost until it is sent again, seconds.
 const TIMEOUT: f64 = 0.2;
 /// Seconds; the header by which clocks are compared has whole ones.
 const SKEW: f64 = 2.0;

@@ -45,7 +45,7 @@ fn storm(server: &Server<'_>) -> Option<Finding> {
     })
 }
 
-/// Small writes, each made durable by itself.
+/// Small writes, each made durable on its own.
 pub fn small_writes(pair: &Pair<'_>) -> Vec<Finding> {
     pair.servers().filter_map(|server| of_small_writes(&server)).collect()
 }

@@ -19,7 +19,7 @@ const REMEDY: &str = "`cairn cluster status` says where it is: look at its disk 
                       io.max of its cgroup) and its CPU; `cairn cluster drain DIR NODE` moves its \
                       blocks to others";
 
-/// What nodes did, of one kind.
+/// The work of nodes, of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     count: f64,

@@ -153,7 +153,7 @@ fn a_disk_is_slow_if_a_sync_is() {
     assert!(report.findings[0].evidence[2].contains("vda: in use 95 %"), "{report:?}");
 }
 
-/// What a gateway counts of a node: how many, and seconds.
+/// A gateway's counters of a node: how many, and seconds.
 fn peer(node: &str, what: &str, count: u64, seconds: f64) -> String {
     let labels = format!("{{node=\"{node}\",what=\"{what}\"}}");
     let us = seconds * 1e6;

@@ -18,7 +18,7 @@ use crate::admit::Admit;
 /// One request to `/admin/`.
 pub struct Request<'a> {
     pub method: &'a Method,
-    /// What follows `/admin/`.
+    /// The path after `/admin/`.
     pub path: &'a str,
     pub query: &'a Query,
     pub json: &'a [u8],
@@ -111,7 +111,7 @@ struct ShownUser {
     tokens: u64,
 }
 
-/// What may be changed of a user.
+/// The settings of a user that may be changed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {

@@ -41,7 +41,10 @@ pub async fn append(
     check_new(key)?;
     if [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
     {
-        return Err(Error::NotImplemented("conditions on an append".into()).into());
+        return Err(Error::NotImplemented(
+            "If-Match, If-None-Match and If-Unmodified-Since on an append".into(),
+        )
+        .into());
     }
     let expected = Expected::parse(headers)?;
     fs.read(caller, MayWrite { bucket: bucket.to_owned() }).await?;
@@ -62,7 +65,9 @@ pub async fn append(
 
 /// A whole body of at most `most` bytes, in room that is taken for it as it comes.
 pub async fn collect(upload: &mut Upload, most: usize, room: &mut Room) -> Result<Bytes, Failure> {
-    let too_large = || Error::TooLarge(format!("the body: at most {most} bytes here"));
+    let too_large = || {
+        Error::TooLarge(format!("the body is longer than the {most} bytes that this request takes"))
+    };
     let announced = upload.announced().unwrap_or(0);
     if announced > most as u64 {
         return Err(too_large().into());

@@ -28,7 +28,7 @@ struct ShownBucket {
     uploads: u32,
     quota_objects: u64,
     quota_bytes: u64,
-    /// What other users may do: for those who administer the bucket, of one bucket at a time.
+    /// The rights of other users: for those who administer the bucket, of one bucket at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     grants: Option<Vec<ShownGrant>>,
 }
@@ -111,7 +111,7 @@ pub async fn create(fs: &Fs, caller: &Caller, name: &str, query: &Query) -> Resu
     Ok(reply)
 }
 
-/// What may be changed of a bucket.
+/// The settings of a bucket that may be changed.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct Change {
@@ -122,7 +122,7 @@ struct Change {
     replicas: Option<u8>,
     /// `on`: a GET without `no-redirect` is sent to where the data is; or `off`.
     redirect: Option<String>,
-    /// What may be in it; 0 for no quota.
+    /// The most that may be in it; 0 for no quota.
     quota_objects: Option<u64>,
     quota_bytes: Option<u64>,
 }

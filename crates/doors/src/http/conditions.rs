@@ -64,7 +64,7 @@ fn date(value: Option<&HeaderValue>) -> Option<Timestamp> {
     Some(Timestamp::from_system_time(time))
 }
 
-/// The ETags of all headers of one name. What cannot be read matches nothing.
+/// The ETags of all headers of one name. A header that cannot be read matches nothing.
 fn etags(headers: &HeaderMap, name: &HeaderName, comparison: Comparison) -> Option<EtagMatch> {
     if !headers.contains_key(name) {
         return None;

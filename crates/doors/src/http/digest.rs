@@ -8,7 +8,7 @@ use cairn_fs::rows::Algorithm;
 use cairn_fs::{Digester, Digests};
 use http::HeaderMap;
 
-/// What the bytes of an upload must add up to.
+/// The digests that the bytes of an upload must have.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Expected {
     md5: Option<Vec<u8>>,
@@ -69,7 +69,7 @@ impl Expected {
         }
     }
 
-    /// What has to be computed while the bytes pass; `None` if nothing.
+    /// The digester for the bytes as they pass; `None` if nothing needs one.
     pub fn digester(&self) -> Option<Digester> {
         let sha256: &[Algorithm] = if self.sha256.is_some() { &[Algorithm::Sha256] } else { &[] };
         let wanted = self.md5.is_some() || self.sha256.is_some();

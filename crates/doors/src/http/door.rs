@@ -23,7 +23,7 @@ use crate::admit::Admit;
 use crate::host;
 use crate::limits;
 use crate::metrics::DoorMetrics;
-use crate::serve::{Door, Peer};
+use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 
 /// The HTTP storage API.
@@ -57,7 +57,7 @@ impl Door for HttpDoor {
     type Body = Body;
     type Reply = Reply;
 
-    fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
+    fn call(&self, peer: Remote, request: Request<Upload>) -> Reply {
         let mut stages = self.inner.metrics.observer().begin(request.headers());
         if let Some(response) = self.inner.answer_now(peer, &request, &mut stages) {
             return Reply::Now(Some(response));
@@ -88,7 +88,7 @@ impl Inner {
     /// The reply to a GET or HEAD of an object where that needs nothing but memory.
     fn answer_now(
         &self,
-        peer: Peer,
+        peer: Remote,
         request: &Request<Upload>,
         stages: &mut Stages,
     ) -> Option<Response<Body>> {
@@ -117,7 +117,7 @@ impl Inner {
         Some(seen.finish(reply, &self.stats[kind as usize]))
     }
 
-    async fn answer(&self, peer: Peer, mut request: Request<Upload>) -> Response<Body> {
+    async fn answer(&self, peer: Remote, mut request: Request<Upload>) -> Response<Body> {
         let named = host::check(&request);
         let upgrade = mount::wanted(&mut request);
         let (parts, mut upload) = request.into_parts();

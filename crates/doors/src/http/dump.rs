@@ -43,7 +43,7 @@ impl Write for Pieces {
         }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
         let sent = self.sender.blocking_send(Ok(piece.into()));
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client has gone"))
+        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the client hung up"))
     }
 }
 
@@ -59,7 +59,8 @@ pub async fn reply(fs: &Fs, caller: &Caller) -> Result<Response<Body>> {
         }
     });
     let first = pieces.recv().await;
-    let first = first.ok_or_else(|| Error::Unavailable("the dump was not begun".into()))??;
+    let first =
+        first.ok_or_else(|| Error::Unavailable("the dump could not be started".into()))??;
     let rest = stream::unfold(pieces, |mut pieces: Receiver<Piece>| async {
         pieces.recv().await.map(|piece| (piece, pieces))
     });

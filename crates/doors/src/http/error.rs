@@ -69,7 +69,7 @@ impl RequestIds {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ShownError<'a> {
     error: &'a str,
     message: &'a str,
     request_id: &'a str,
@@ -96,7 +96,7 @@ fn status_of(error: &Error) -> StatusCode {
     }
 }
 
-/// The reply to a request that failed. Who came without credentials is asked for some where it
+/// The reply to a request that failed. A caller without credentials is asked for some where it
 /// would be denied.
 pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
     match failure {
@@ -125,8 +125,10 @@ pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
 fn store(error: &Error, id: &str) -> Response<Body> {
     let status = status_of(error);
     let text = match error {
-        Error::Corrupt { .. } => "stored bytes do not check out; see the server's log".to_owned(),
-        Error::Io(_) => "input/output error; see the server's log".to_owned(),
+        Error::Corrupt { .. } => {
+            "stored bytes fail their checksum: see the server's log".to_owned()
+        }
+        Error::Io(_) => "an input/output error of the server: see its log".to_owned(),
         other => other.to_string(),
     };
     // That a feature is not there is nothing that went wrong here.
@@ -160,7 +162,7 @@ fn unauthorized(kind: &str, text: &str, id: &str) -> Response<Body> {
 }
 
 fn json(status: StatusCode, kind: &str, message: &str, id: &str) -> Response<Body> {
-    let shown = Shown { error: kind, message, request_id: id };
+    let shown = ShownError { error: kind, message, request_id: id };
     let mut reply = json_of(status, &shown);
     if let Ok(id) = HeaderValue::try_from(id) {
         reply.headers_mut().insert(X_REQUEST_ID, id);

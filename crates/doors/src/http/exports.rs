@@ -33,7 +33,7 @@ pub struct New {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownExport {
     bucket: String,
     user: String,
     /// Nobody gets in: the user is disabled.
@@ -55,11 +55,11 @@ fn squash(word: &str) -> Result<Squash> {
     found.map(|(squash, _)| *squash).ok_or_else(bad)
 }
 
-impl From<ListedExport> for Shown {
-    fn from(listed: ListedExport) -> Shown {
+impl From<ListedExport> for ShownExport {
+    fn from(listed: ListedExport) -> ShownExport {
         let ListedExport { bucket, user, disabled, export, .. } = listed;
         let word = SQUASHES.iter().find(|(squash, _)| *squash == export.squash);
-        Shown {
+        ShownExport {
             bucket,
             user,
             disabled,
@@ -75,7 +75,7 @@ impl From<ListedExport> for Shown {
 
 pub async fn list(admit: &Admit, caller: &Caller) -> Result<Response<Body>> {
     let exports = admit.fs().read(caller, ListExports).await?;
-    let exports: Vec<Shown> = exports.into_iter().map(Shown::from).collect();
+    let exports: Vec<ShownExport> = exports.into_iter().map(ShownExport::from).collect();
     Ok(json_of(StatusCode::OK, &serde_json::json!({ "exports": exports })))
 }
 

@@ -21,7 +21,7 @@ use super::seen::{Seen, is_local};
 use super::{Body, Reply, headers, health};
 use crate::host;
 use crate::metrics::{DoorMetrics, Metrics, VerbStats};
-use crate::serve::{Door, Peer};
+use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 
 const METHODS: &str = "GET, HEAD";
@@ -63,7 +63,7 @@ impl Door for FilesDoor {
     type Body = Body;
     type Reply = Reply;
 
-    fn call(&self, peer: Peer, request: Request<Upload>) -> Reply {
+    fn call(&self, peer: Remote, request: Request<Upload>) -> Reply {
         let stages = self.inner.metrics.observer().begin(request.headers());
         let (inner, method) = (Arc::clone(&self.inner), request.method().clone());
         let about = move || About {
@@ -81,7 +81,7 @@ impl Door for FilesDoor {
 }
 
 impl Inner {
-    async fn answer(&self, peer: Peer, request: Request<Upload>) -> Response<Body> {
+    async fn answer(&self, peer: Remote, request: Request<Upload>) -> Response<Body> {
         let named = host::check(&request);
         let (parts, upload) = request.into_parts();
         let (method, path) = (&parts.method, parts.uri.path());
@@ -114,12 +114,15 @@ impl Inner {
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
-        peer: Peer,
+        peer: Remote,
     ) -> Result<Response<Body>, Failure> {
         let path = uri.path();
         let token = path.strip_prefix(link::PATH);
         if token.is_none() && !["/healthz", "/metrics"].contains(&path) {
-            return Err(Error::NotFound("this path: here are only files with a link".into()).into());
+            return Err(Error::NotFound(
+                "this path: this door serves only links of redirects".into(),
+            )
+            .into());
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Failure::Method { allow: METHODS });
@@ -138,7 +141,7 @@ impl Inner {
         token: &str,
         method: &Method,
         headers: &HeaderMap,
-        peer: Peer,
+        peer: Remote,
     ) -> Result<Response<Body>> {
         let link = Link::open(token, &self.key, self.clock.now())?;
         tracing::debug!(peer = %peer.address, %method, bucket = link.bucket, key = link.key);
@@ -179,7 +182,7 @@ impl Source for Linked {
     fn validators(&self, etag: &str, headers: &mut HeaderMap) {
         headers.insert(ETAG, headers::quoted(etag));
         headers.insert(LAST_MODIFIED, headers::http_date(self.link.modified));
-        // What a page links to must not learn under which link it was fetched.
+        // A site that a page links to must not learn under which link the page was fetched.
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         if let Some(value) = self.link.headers.get(CACHE_CONTROL) {
             headers.insert(CACHE_CONTROL, value.clone());

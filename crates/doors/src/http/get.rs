@@ -19,7 +19,7 @@ use super::range::Wanted;
 use super::target::Query;
 use super::{Body, conditions, content_type, headers, range};
 
-/// What users store is never a program: a browser that shows it runs no script of it, sends no form
+/// Users' content is never a program. A browser that shows it runs no script of it, sends no form
 /// of it, and keeps it apart from the origin whose credentials it knows. Styles, pictures and sound
 /// of the same door are shown.
 const INERT: HeaderValue = HeaderValue::from_static(
@@ -28,7 +28,7 @@ const INERT: HeaderValue = HeaderValue::from_static(
 );
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// What of a request matters to a read.
+/// The parts of a request that matter to a read.
 pub struct Read<'a> {
     pub method: &'a Method,
     pub headers: &'a HeaderMap,
@@ -36,7 +36,7 @@ pub struct Read<'a> {
     pub key: &'a str,
 }
 
-/// What is read: an object, or what a link says of one.
+/// The source of a read: an object, or the description of one in a link.
 pub trait Source: Clone + Send + 'static {
     /// Without quotes.
     fn etag(&self) -> String;
@@ -130,8 +130,8 @@ pub fn reply<S: Source>(
 
 pub type Reply = Response<Body>;
 
-/// What is not open to anybody is shown by no page of another site, and a cache between keeps it
-/// for the same credentials only.
+/// Content that is not open to anybody is shown by no page of another site, and a cache between
+/// keeps it for the same credentials only.
 fn keep_apart<S: Source>(object: &S, headers: &mut HeaderMap) {
     let policy = if object.is_open() { "cross-origin" } else { "same-origin" };
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static(policy));
@@ -141,7 +141,7 @@ fn keep_apart<S: Source>(object: &S, headers: &mut HeaderMap) {
 }
 
 fn unsayable() -> Error {
-    Error::Invalid("a header that cannot be sent".into())
+    Error::Invalid("the object has a header that cannot be sent".into())
 }
 
 fn wanted<S: Source>(headers: &HeaderMap, etag: &str, object: &S) -> Result<Wanted> {

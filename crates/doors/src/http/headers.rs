@@ -16,7 +16,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::content_type::OCTET_STREAM;
 use crate::limits;
 
-/// What names of user metadata begin with.
+/// The beginning of names of user metadata.
 pub const META_PREFIX: &str = "x-cairn-meta-";
 
 /// The headers of a request that are stored with the object. The content type may be empty.
@@ -66,7 +66,7 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Result<String> {
     Ok(joined)
 }
 
-/// What is said of an object whether it is sent or not: what a 304 has, too.
+/// The headers of an object whether it is sent or not: a 304 has them, too.
 pub fn validators(object: &Object, etag: &str, headers: &mut HeaderMap) {
     headers.insert(ETAG, quoted(etag));
     headers.insert(LAST_MODIFIED, http_date(object.inode().mtime));
@@ -75,7 +75,7 @@ pub fn validators(object: &Object, etag: &str, headers: &mut HeaderMap) {
     put(headers, CACHE_CONTROL, cache_control);
 }
 
-/// What is said of an object that is sent, but for its length.
+/// The headers of an object that is sent, except its length.
 pub fn describe(object: &Object, headers: &mut HeaderMap) {
     headers.insert(CONTENT_TYPE, content_type(object));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -126,9 +126,9 @@ pub fn quoted(etag: &str) -> HeaderValue {
 /// the last that there is lies in 2262.
 pub fn http_date(time: Timestamp) -> HeaderValue {
     const SLOTS: usize = 64;
-    type Slot = Cell<Option<(i64, HeaderValue)>>;
+    type DateCell = Cell<Option<(i64, HeaderValue)>>;
     thread_local! {
-        static KNOWN: [Slot; SLOTS] = const { [const { Cell::new(None) }; SLOTS] };
+        static KNOWN: [DateCell; SLOTS] = const { [const { Cell::new(None) }; SLOTS] };
     }
     let secs = time.secs().max(0);
     KNOWN.with(|known| {

@@ -10,7 +10,7 @@ use super::{Body, json_of};
 use crate::metrics::{Form, Metrics};
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownHealth {
     ready: bool,
     /// Why not.
     reasons: Vec<String>,
@@ -45,7 +45,7 @@ pub async fn ready(fs: &Fs) -> Response<Body> {
     }
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json_of(status, &Shown { ready, reasons })
+    json_of(status, &ShownHealth { ready, reasons })
 }
 
 /// Counters, for root and for this machine.

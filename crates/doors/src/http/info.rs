@@ -16,7 +16,7 @@ use super::{Body, json_of, rfc3339};
 use crate::limits;
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownInfo {
     size: u64,
     etag: String,
     /// RFC 3339.
@@ -52,7 +52,7 @@ impl Where {
     }
 }
 
-/// Who links to what, for an object whose links `maker` makes.
+/// The links of an object's blocks, as `maker` makes them.
 pub async fn info(
     maker: &Maker<'_>,
     object: &Object,
@@ -62,7 +62,9 @@ pub async fn info(
     let as_xml = wants_xml(query, headers)?;
     let Some(layout) = object.layout(limits::INFO_EXTENTS).await? else {
         let most = limits::INFO_EXTENTS;
-        return Err(Error::TooLarge(format!("download-info: more than {most} blocks")));
+        return Err(Error::TooLarge(format!(
+            "download-info: the object has more than {most} blocks: download it without"
+        )));
     };
     let etag = object.etag();
     let whole = maker.link(layout.clone(), etag.clone()).and_then(Where::new);
@@ -78,7 +80,7 @@ pub async fn info(
         .collect();
     let expires = rfc3339(Timestamp::from_secs(maker.expires));
     let parts = parts.unwrap_or_default();
-    let shown = Shown { size: layout.size(), etag, expires, whole, parts };
+    let shown = ShownInfo { size: layout.size(), etag, expires, whole, parts };
     Ok(if as_xml { xml(&shown) } else { json_of(StatusCode::OK, &shown) })
 }
 
@@ -115,7 +117,7 @@ fn cuts(layout: &Layout) -> Vec<(u64, u64)> {
     starts.into_iter().zip(ends).collect()
 }
 
-fn xml(shown: &Shown) -> Reply {
+fn xml(shown: &ShownInfo) -> Reply {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<download-info>");
     let tag = |out: &mut String, name: &str, value: &str| {
         // Writing to a text does not fail.

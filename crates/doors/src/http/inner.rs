@@ -1,4 +1,4 @@
-//! What this door has for all its verbs.
+//! The parts of this door that all its verbs need.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::redirect::Redirects;
 use crate::admit::Admit;
 use crate::metrics::{Metrics, VerbStats};
 
-/// What the verbs share.
+/// The state that the verbs share.
 pub struct Inner {
     pub admit: Arc<Admit>,
     pub metrics: Arc<Metrics>,

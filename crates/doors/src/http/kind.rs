@@ -1,11 +1,11 @@
-//! What a request counts as.
+//! The kind of a request.
 
 use http::request::Parts;
 
 use super::parameters::MOVE_TO;
 use super::target::Target;
 
-/// What a request counts as in the metrics.
+/// The kind of a request in the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Get,

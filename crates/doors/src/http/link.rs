@@ -1,5 +1,5 @@
 //! Links: all that a chunkserver needs to serve one state of one object, encrypted and
-//! authenticated in a path. Who has one can fetch that and nothing else, until it expires.
+//! authenticated in a path. The holder of a link can fetch that and nothing else, until it expires.
 //!
 //! ```text
 //!   /files/<base64url( nonce, AES-256-GCM-SIV( row of fields, last of them the extents ) )>
@@ -17,12 +17,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::limits;
 
-/// What the path of a link begins with.
+/// The beginning of the path of a link.
 pub const PATH: &str = "/files/";
 
 const FORMAT: u8 = 1;
 
-/// What a link says.
+/// The contents of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {
     /// Where the object was, for the log.
@@ -58,7 +58,13 @@ impl Link {
     /// # Errors
     /// `Denied` for anything that is not exactly what was made with this key, or has expired.
     pub fn open(token: &str, key: &LinkKey, now: Timestamp) -> Result<Link> {
-        let bad = || Error::Denied("this link is not whole, or not of this cluster".into());
+        let bad = || {
+            Error::Denied(
+                "the link is incomplete, or was made by another cluster: ask the \
+                gateway for a new one"
+                    .into(),
+            )
+        };
         if token.len() > limits::LINK_BYTES {
             return Err(bad());
         }
@@ -66,7 +72,9 @@ impl Link {
         let content = Bytes::from(key.open(&sealed)?);
         let link = Link::decode(&content)?;
         if now.secs() >= link.expires {
-            return Err(Error::Denied("this link has expired".into()));
+            return Err(Error::Denied(
+                "the link has expired: ask the gateway for a new one".into(),
+            ));
         }
         Ok(link)
     }
@@ -125,8 +133,8 @@ fn decode_header(bytes: &[u8]) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_bytes(value.get(1..)?).ok()?))
 }
 
-/// What of an extent is not as it was to be expected after the one before, and so follows the
-/// byte of these.
+/// The fields of an extent that are not as expected after the former extent; each follows the byte
+/// of these flags.
 mod differs {
     pub const PLACE: u8 = 1;
     pub const OFFSET: u8 = 2;
@@ -198,7 +206,7 @@ fn decode_extents(mut bytes: Bytes) -> Result<Vec<Extent>> {
     let (mut extents, mut next) = (Vec::new(), Next::first());
     while let Some(&flags) = bytes.first() {
         if extents.len() == limits::LINK_EXTENTS {
-            return Err(bad("so many extents at most"));
+            return Err(bad("more extents than a link may have"));
         }
         bytes.advance(1);
         let number = |flag: u8, bytes: &mut Bytes, expected: u64| -> Result<u64> {

@@ -11,7 +11,7 @@ use super::target::Query;
 use super::{Body, json_of, rfc3339};
 
 #[derive(Serialize)]
-struct Shown {
+struct ShownListing {
     objects: Vec<ShownObject>,
     prefixes: Vec<String>,
     /// Where the next page begins: send it as `after`. Null at the end.
@@ -59,7 +59,7 @@ pub async fn list(
     };
     let Page { objects, prefixes, next, .. } = fs.read(caller, verb).await?;
     let objects = objects.into_iter().map(ShownObject::from).collect();
-    Ok(json_of(StatusCode::OK, &Shown { objects, prefixes, next }))
+    Ok(json_of(StatusCode::OK, &ShownListing { objects, prefixes, next }))
 }
 
 /// How many entries a page may have: `limit`, from 1 to [`store_limits::LIST_KEYS`].

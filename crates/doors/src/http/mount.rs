@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Body;
 use crate::admit::Admit;
-use crate::serve::Peer;
+use crate::serve::Remote;
 use crate::upload::Upload;
 
 /// The protocol that is asked for, with its version.
@@ -36,7 +36,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> MountStream for T {}
 
 /// A mount that has connected.
 pub struct Mounted {
-    /// Who it showed the credentials of: a user.
+    /// The user whose credentials it showed.
     pub caller: Caller,
     pub address: SocketAddr,
     pub stream: Box<dyn MountStream>,
@@ -54,7 +54,7 @@ impl Mounts {
     }
 }
 
-/// What becomes of the connection, if the request asks for this protocol.
+/// The upgrade of the connection, if the request asks for this protocol.
 pub fn wanted(request: &mut Request<Upload>) -> Option<OnUpgrade> {
     let asked = request.headers().get(UPGRADE)?;
     let is_ours = asked == PROTOCOL && request.uri().path() == "/mount";
@@ -65,17 +65,21 @@ pub fn wanted(request: &mut Request<Upload>) -> Option<OnUpgrade> {
 pub fn take(
     admit: &Arc<Admit>,
     mounts: Option<&Mounts>,
-    peer: Peer,
+    peer: Remote,
     (parts, caller): (&Parts, &Caller),
     upgrade: Option<OnUpgrade>,
 ) -> Result<Response<Body>> {
     let Some(mounts) = mounts.cloned() else {
-        return Err(Error::NotImplemented("mounts at this door".into()));
+        return Err(Error::NotImplemented(
+            "mounts at this door: name the HTTP door of a server or gateway".into(),
+        ));
     };
     let context = caller.context(admit.fs().clock().now());
     authorize(caller, Action::Mount, Resource::Store, &context)?;
     let Principal::User(user) = caller.principal() else {
-        return Err(Error::Denied("mount without credentials".into()));
+        return Err(Error::Denied(
+            "a mount needs credentials: set CAIRN_KEY and CAIRN_SECRET".into(),
+        ));
     };
     let (admit, headers, caller) = (Arc::clone(admit), parts.headers.clone(), caller.clone());
     tokio::spawn(async move {
@@ -108,7 +112,7 @@ pub fn take(
 }
 
 /// Returns when the credentials in `headers` are those of `user` no longer: for a mount that comes
-/// in by no door, since it is a gateway by itself. While that cannot be found out no master
+/// in by no door, since it is a gateway on its own. While that cannot be found out no master
 /// answers, and the mount shows nothing for longer than a lease.
 pub async fn until_revoked(admit: &Admit, headers: &HeaderMap, user: UserId) {
     while !matches!(admit.holds(headers, user).await, Ok(false)) {
@@ -116,7 +120,7 @@ pub async fn until_revoked(admit: &Admit, headers: &HeaderMap, user: UserId) {
     }
 }
 
-/// What is known of the credentials of a mount.
+/// The state of a mount's credentials.
 #[derive(Default)]
 struct Standing {
     /// Since when nothing is.
@@ -124,7 +128,7 @@ struct Standing {
 }
 
 impl Standing {
-    /// Whether the mount goes on after a look. What cannot be decided for long is a no.
+    /// Whether the mount goes on after a look. If it cannot be decided for long, the answer is no.
     fn goes_on(&mut self, holds: Result<bool>, now: Instant) -> bool {
         match holds {
             Ok(holds) => {

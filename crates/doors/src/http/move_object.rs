@@ -20,7 +20,7 @@ pub async fn move_object(
 ) -> Result<Response<Body>> {
     check_new(target)?;
     if [IF_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name)) {
-        return Err(Error::NotImplemented("conditions on what is moved".into()));
+        return Err(Error::NotImplemented("If-Match and If-Unmodified-Since on a move".into()));
     }
     let verb = MoveObject {
         bucket: bucket.to_owned(),

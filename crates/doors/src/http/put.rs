@@ -59,7 +59,7 @@ pub async fn put(
     Ok(reply)
 }
 
-/// What was learned of the bytes on their way.
+/// The facts learned of the bytes on their way.
 struct Received {
     /// The first of them.
     head: Vec<u8>,
@@ -89,7 +89,7 @@ fn check_length(upload: &Upload) -> Result<()> {
     match upload.announced() {
         Some(length) if length > store_limits::OBJECT_BYTES => {
             let most = store_limits::OBJECT_BYTES;
-            Err(Error::TooLarge(format!("object of {length} bytes; at most {most}")))
+            Err(Error::TooLarge(format!("an object of {length} bytes; must be at most {most}")))
         }
         _ => Ok(()),
     }

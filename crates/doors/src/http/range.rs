@@ -9,7 +9,7 @@ use crate::limits;
 /// Ranges that lie closer than this are answered as one, bytes: the head of a part is longer.
 const GAP_BYTES: u64 = 80;
 
-/// What of an object is asked for.
+/// The wanted part of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wanted {
     Whole,
@@ -18,8 +18,8 @@ pub enum Wanted {
     Several(Vec<Range<u64>>),
 }
 
-/// What a Range header asks for of an object of `size` bytes. A header that is malformed, has
-/// another unit, or more ranges than [`limits::RANGES`], asks for nothing: the whole is sent.
+/// The part that a Range header asks for of an object of `size` bytes. A header that is malformed,
+/// has another unit, or more ranges than [`limits::RANGES`], asks for nothing: the whole is sent.
 ///
 /// # Errors
 /// `RangeNotSatisfiable` if every range lies outside of the object.

@@ -41,7 +41,7 @@ impl Redirects {
     }
 }
 
-/// What the links of one request have in common.
+/// The common part of the links of one request.
 pub struct Maker<'a> {
     redirects: &'a Redirects,
     object: &'a Object,
@@ -64,7 +64,7 @@ impl<'a> Maker<'a> {
         now: Timestamp,
     ) -> Result<Maker<'a>> {
         let redirects = redirects.ok_or_else(|| {
-            let text = "redirects: this server has all blocks itself, there is nowhere to go";
+            let text = "redirects: this server has all blocks itself: use a plain GET";
             Error::NotImplemented(text.into())
         })?;
         let lifetime = lifetime(query)?;
@@ -116,8 +116,8 @@ fn lifetime(query: &Query) -> Result<Duration> {
     time.ok_or_else(|| Error::Invalid(format!("expires: use 1 to {most} seconds")))
 }
 
-/// Where a GET is to go; `None` for what is served here: small objects, those in very many
-/// pieces, and all where no chunkserver has a door; and what conditions decide.
+/// The target of a GET's redirect. It is `None` for objects that are served here (small objects,
+/// those in very many pieces, and all where no chunkserver has a door), and if a condition decides.
 pub async fn redirect(
     redirects: Option<&Redirects>,
     object: &Object,

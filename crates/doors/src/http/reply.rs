@@ -46,7 +46,7 @@ pub fn no_content() -> Response<Body> {
     reply
 }
 
-/// What a HEAD gets: the length that a GET would have, and nothing of it.
+/// Makes the reply to a HEAD: it has the length that a GET would have, and no body.
 pub fn strip_body(reply: &mut Response<Body>) {
     let length = reply.body().len();
     if let Some(length @ 1..) = length {

@@ -19,7 +19,7 @@ use super::{
 use crate::limits;
 use crate::metrics::VerbStats;
 use crate::room::Room;
-use crate::serve::Peer;
+use crate::serve::Remote;
 use crate::upload::Upload;
 
 const OBJECT: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
@@ -29,7 +29,7 @@ const READ_ONLY: &str = "GET, HEAD, OPTIONS";
 
 /// A request whose caller is known.
 pub struct Request<'a> {
-    pub peer: Peer,
+    pub peer: Remote,
     pub parts: &'a Parts,
     pub caller: &'a Caller,
     pub stats: &'a VerbStats,
@@ -85,15 +85,17 @@ pub async fn route(
         Target::Health | Target::Ready | Target::Metrics if is_read(request) => {
             observe(door, request, &target).await
         }
-        // Those that are no mounts: the others never come here.
-        Target::Mount => {
-            Err(Error::Invalid("for `cairn mount` of the server's version, by an upgrade".into())
-                .into())
-        }
+        // Requests that are no mounts: the others never come here.
+        Target::Mount => Err(Error::Invalid(
+            "this path is for `cairn mount` of the server's version, which sends an Upgrade".into(),
+        )
+        .into()),
         Target::Buckets | Target::Health | Target::Ready | Target::Metrics => {
             other(request, READ_ONLY)
         }
-        Target::Unknown => Err(Error::NotFound("this path; try /storage/".into()).into()),
+        Target::Unknown => {
+            Err(Error::NotFound("this path: objects are below /storage/".into()).into())
+        }
     }
 }
 
@@ -209,7 +211,7 @@ async fn administer(
     site::refuse_pages(request.parts)?;
     parameters::check(target, &request.parts.method, query)?;
     let Target::Admin(path) = target else {
-        return Err(Error::NotFound("this path".into()).into());
+        return Err(Error::NotFound("this path: administration is below /admin/".into()).into());
     };
     let room = &mut door.room(request);
     let json = append::collect(upload, limits::JSON_BYTES, room).await?;

@@ -8,11 +8,11 @@ use http::{HeaderMap, Method, Response, Uri};
 use super::{Body, reply};
 use crate::host;
 use crate::metrics::VerbStats;
-use crate::serve::Peer;
+use crate::serve::Remote;
 use crate::timing;
 
 pub struct Seen<'a> {
-    pub peer: Peer,
+    pub peer: Remote,
     pub method: &'a Method,
     /// As it may be logged.
     pub path: &'a str,
@@ -43,7 +43,7 @@ impl Seen<'_> {
 }
 
 /// Whether a request comes from this machine, was meant for it, and went through no proxy.
-pub fn is_local(peer: Peer, uri: &Uri, headers: &HeaderMap) -> bool {
+pub fn is_local(peer: Remote, uri: &Uri, headers: &HeaderMap) -> bool {
     let is_forwarded = |name: &str| {
         name.starts_with("x-forwarded-") || ["forwarded", "x-real-ip", "via"].contains(&name)
     };

@@ -18,7 +18,7 @@ pub fn refuse_other_sites(parts: &Parts) -> Result<()> {
     let headers = &parts.headers;
     let is_cross = headers.get(SEC_FETCH_SITE).is_some_and(|site| site == "cross-site");
     if is_cross || is_foreign(parts) {
-        return Err(Error::Denied("a change asked for by another site".into()));
+        return Err(Error::Denied("a page of another site asked for this change".into()));
     }
     Ok(())
 }
@@ -29,7 +29,9 @@ pub fn refuse_pages(parts: &Parts) -> Result<()> {
     let headers = &parts.headers;
     let by_page = headers.get(SEC_FETCH_SITE).is_some_and(|site| site != "none");
     if by_page || headers.contains_key(ORIGIN) {
-        return Err(Error::Denied("administration asked for by a page".into()));
+        return Err(Error::Denied(
+            "a page in a browser asked for this, and administration is not for pages".into(),
+        ));
     }
     if parts.method == Method::POST && !is_json(headers) {
         let text = "administration takes Content-Type: application/json only";
@@ -46,7 +48,8 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.trim().eq_ignore_ascii_case(JSON)
 }
 
-/// Whether an `Origin` is there that is not this very host. One that cannot be read is foreign.
+/// Whether an `Origin` is there that is not this very host. An origin that cannot be read is
+/// foreign.
 fn is_foreign(parts: &Parts) -> bool {
     let mut origins = parts.headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return false };

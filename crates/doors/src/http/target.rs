@@ -1,4 +1,4 @@
-//! What a request is about, by its path and query.
+//! The target of a request, by its path and query.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use cairn_base::{Error, Result, limits};
 
 use crate::limits::QUERY_PARAMETERS;
 
-/// What a path names. Text is percent-decoded, once.
+/// The thing that a path names. Text is percent-decoded, once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target<'a> {
     /// `/storage/`
@@ -65,7 +65,7 @@ fn storage(rest: &str) -> Result<Target<'_>> {
     let (bucket, path) = (decode(bucket)?, decode(path)?);
     if path.len() > limits::KEY_BYTES {
         let (len, most) = (path.len(), limits::KEY_BYTES);
-        return Err(Error::Invalid(format!("a key of {len} bytes; at most {most}")));
+        return Err(Error::Invalid(format!("a key of {len} bytes; must be at most {most}")));
     }
     if path.is_empty() || path.ends_with('/') {
         Ok(Target::Prefix { bucket, prefix: path })
@@ -95,7 +95,7 @@ fn decode(text: &str) -> Result<Cow<'_, str>> {
         Cow::Borrowed(text)
     };
     if decoded.contains('\0') {
-        return Err(bad("NUL"));
+        return Err(bad("a NUL byte"));
     }
     Ok(decoded)
 }

@@ -125,7 +125,7 @@ struct StageStats {
     stages: [Histogram; Stage::ALL.len()],
 }
 
-/// What one verb of one door has done.
+/// The work of one verb of one door.
 #[derive(Debug)]
 pub struct VerbStats {
     door: &'static str,
@@ -181,7 +181,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// What the reply waits for from here on is the client, if nothing else.
+    /// From here on the reply waits for the client, if for nothing else.
     pub fn new(stats: Arc<VerbStats>, status: u16, mut stages: Stages) -> Pending {
         stages.rest_in(Stage::Send);
         Pending { stats, status, stages, bytes_out: 0, request: inflight::current() }
@@ -202,7 +202,7 @@ impl Drop for Pending {
 
 /// All counters of the doors.
 pub struct Metrics {
-    /// What is behind them, if it is a store.
+    /// The store behind them, if there is one.
     fs: Option<Fs>,
     connections: Arc<Connections>,
     observer: Arc<Observer>,
@@ -249,7 +249,7 @@ impl Metrics {
         Arc::new(Metrics { fs, connections, observer, verbs })
     }
 
-    /// Who begins the traces of requests.
+    /// The observer, which begins the traces of requests.
     pub fn observer(&self) -> &Arc<Observer> {
         &self.observer
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cairn_fs::{Peer, Peers, Spent};
+use cairn_fs::{NodeCounts, Peers, Spent};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -29,7 +29,7 @@ impl Collector for Collected {
         let help = "Requests for blocks that a node failed";
         let mut metric =
             encoder.encode_descriptor("peer_failed", help, None, MetricType::Counter)?;
-        for Peer { node, failed, .. } in &self.0.nodes {
+        for NodeCounts { node, failed, .. } in &self.0.nodes {
             let labels = [("node", node.to_string())];
             metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(failed, None)?;
         }
@@ -46,7 +46,7 @@ impl Collected {
         value: fn(Spent) -> u64,
     ) -> Result<(), fmt::Error> {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for Peer { node, read, write, wait, .. } in &self.0.nodes {
+        for NodeCounts { node, read, write, wait, .. } in &self.0.nodes {
             for (what, spent) in [("read", read), ("write", write), ("wait", wait)] {
                 let labels = [("node", node.to_string()), ("what", what.to_owned())];
                 metric

@@ -1,4 +1,4 @@
-//! What every program says of itself to Prometheus: its version, and what it uses of the machine.
+//! Every program's report of itself to Prometheus: its version, and its use of the machine.
 
 use std::fmt;
 use std::fs;
@@ -23,7 +23,8 @@ impl Collector for Build {
     }
 }
 
-/// Without a prefix, as the names are the same for all programs. What cannot be read is left out.
+/// Without a prefix, as the names are the same for all programs. A value that cannot be read is
+/// left out.
 #[derive(Debug)]
 pub(super) struct Process;
 

@@ -8,7 +8,7 @@ use s3s::{S3ErrorCode, S3Result};
 
 use super::error::refuse;
 
-/// What a request names. Decoded once; never decoded again.
+/// The target of a request. Decoded once; never decoded again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Address {
     Root,

@@ -15,7 +15,7 @@ use super::headers::text;
 
 const META: &str = "x-amz-meta-";
 
-/// What the headers of a request say about the object to be.
+/// The headers of a request about the object to be made.
 pub(super) fn parse(headers: &HeaderMap) -> S3Result<ObjectAttributes> {
     Ok(ObjectAttributes {
         content_type: value(headers, &CONTENT_TYPE)?,

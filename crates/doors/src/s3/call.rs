@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
         self.store.may_write(self.caller, self.bucket()).await
     }
 
-    /// What the client is told of an error.
+    /// The error as the client is told it.
     pub(super) async fn refused(&self, error: Error, codes: Codes) -> S3Error {
         self.store.refused(self.caller, &[self.bucket()], error, codes).await
     }

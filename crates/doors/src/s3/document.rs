@@ -7,7 +7,7 @@ use s3s::{Body, S3Error};
 use super::error::SIZE;
 use super::xml::{DECLARATION, escape};
 
-/// What a document says beside code and message.
+/// The fields of a document beside code and message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Field {
     Key,
@@ -66,7 +66,7 @@ const DOCUMENTS: &[(&str, &str, &[Field])] = &[
     ("EntityTooSmall", "Your proposed upload is smaller than the minimum allowed size", &[]),
 ];
 
-/// What of a request its error document tells.
+/// The parts of a request that its error document tells.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     pub(super) resource: String,
@@ -125,7 +125,7 @@ pub(super) fn text(error: &S3Error, told: &Told) -> String {
     document(error.code().as_str(), &escape(error.message().unwrap_or_default()), told)
 }
 
-/// `detail` is what this server says by itself, as it stands in XML.
+/// `detail` is what this server says on its own, as it stands in XML.
 fn document(code: &str, detail: &str, told: &Told) -> String {
     let known = DOCUMENTS.iter().find(|(known, _, _)| *known == code);
     let mut out = format!("<Error><Code>{}</Code>", escape(code));

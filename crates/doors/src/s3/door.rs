@@ -38,7 +38,7 @@ use crate::admit::{Admit, anonymous};
 use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
 use crate::room::Room;
-use crate::serve::{Door, Peer};
+use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 use crate::{host, limits, timing};
 
@@ -49,9 +49,9 @@ pub struct S3Config {
     pub domains: Vec<String>,
     /// The region in signatures and replies; empty to take any and to say `us-east-1`.
     pub region: String,
-    /// What becomes of storage classes that are asked for.
+    /// The treatment of storage classes that are asked for.
     pub classes: Classes,
-    /// What becomes of the ACL `public-read` of a bucket.
+    /// The treatment of the ACL `public-read` of a bucket.
     pub public_acl: PublicAcl,
 }
 
@@ -86,7 +86,7 @@ struct Inner {
     host_id: String,
 }
 
-/// What became known of a request on its way.
+/// Facts of a request that became known on its way.
 #[derive(Clone, Copy)]
 struct Seen {
     /// The place of its operation; that after all others as long as it is not known.
@@ -149,7 +149,7 @@ impl Door for S3Door {
     type Body = Body;
     type Reply = Either<Ready<Response<Body>>, Slow>;
 
-    fn call(&self, peer: Peer, request: Request<Upload>) -> Self::Reply {
+    fn call(&self, peer: Remote, request: Request<Upload>) -> Self::Reply {
         let mut stages = self.inner.observer.begin(request.headers());
         let (parts, upload) = match self.inner.take_apart(peer, request) {
             Ok(taken) => taken,
@@ -186,7 +186,7 @@ impl Inner {
 
     fn take_apart(
         &self,
-        peer: Peer,
+        peer: Remote,
         request: Request<Upload>,
     ) -> Result<(Parts, Upload), Box<Response<Body>>> {
         let request_id = self.next_id();
@@ -243,7 +243,7 @@ impl Inner {
         let response = match reading.now(&self.store.fs)? {
             Ok(response) => self.finish(response, &parts.request_id),
             Err(Failure::Refused(error)) => self.finish(refused(parts, &error), &parts.request_id),
-            // What is missing takes another look.
+            // A missing object takes another look.
             Err(Failure::Store(_)) => return None,
         };
         stages.lap(Stage::Cache);
@@ -290,7 +290,7 @@ impl Inner {
         response.map(|body| counted(body, stats, status, stages))
     }
 
-    /// Who asks for what. The request gets its final form.
+    /// Establishes the caller and the operation. The request gets its final form.
     async fn admit(&self, parts: &mut Parts, seen: &mut Seen) -> S3Result<Admitted> {
         let verdict = stage::time(Stage::Admit, self.judge(parts)).await?;
         let Verdict { caller, mode, is_presigned } = verdict;
@@ -384,7 +384,7 @@ fn refused(parts: &Parts, error: &S3Error) -> Response<Body> {
 }
 
 /// Takes leave of what is left of a body. A client that is still sending gets to see the reply, and
-/// is told if the connection ends. One that waits for `100 Continue` sends nothing.
+/// is told if the connection ends. A client that waits for `100 Continue` sends nothing.
 fn leave(linger: impl FnOnce() -> bool, is_waiting: bool, response: &mut Response<Body>) {
     if !is_waiting && !linger() {
         // Over HTTP/2, where it says nothing, it is not sent.

@@ -35,7 +35,7 @@ pub(super) fn not_implemented(what: impl Into<Cow<'static, str>>) -> S3Error {
     refuse(S3ErrorCode::NotImplemented, what)
 }
 
-/// Which code an error of the store is where it does not tell by itself.
+/// Which code an error of the store is where it does not tell on its own.
 #[derive(Clone, Debug)]
 pub(super) struct Codes {
     pub(super) not_found: S3ErrorCode,
@@ -61,7 +61,7 @@ impl Codes {
     }
 }
 
-/// What the client is told of an error. What is the server's fault is logged.
+/// The error as the client is told it. An error that is the server's fault is logged.
 pub(super) fn translate(error: Error, codes: Codes) -> S3Error {
     let text = error.to_string();
     match error {
@@ -97,7 +97,7 @@ pub(super) fn internal(error: &Error) -> S3Error {
             tracing::error!(trace, %error, "a request failed");
         }
     }
-    refuse(S3ErrorCode::InternalError, "an internal error; the server's log says more")
+    refuse(S3ErrorCode::InternalError, "an internal error: see the server's log")
 }
 
 fn out_of_range(size: u64) -> S3Error {

@@ -28,7 +28,9 @@ pub(super) fn unhoist(query: &mut Query, headers: &mut HeaderMap) -> S3Result<()
         let value = HeaderValue::from_str(value).map_err(|_| bad())?;
         let header = HeaderName::from_bytes(lower.as_bytes()).map_err(|_| bad())?;
         if headers.get(&header).is_some_and(|present| present != value) {
-            return Err(bad_request(format!("{name} is another one in the query")));
+            return Err(bad_request(format!(
+                "{name} has different values in the query and in the header"
+            )));
         }
         headers.insert(header, value);
     }

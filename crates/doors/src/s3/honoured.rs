@@ -1,5 +1,5 @@
-//! Headers that ask for something. One that its operation does not honour is refused: what it asks
-//! for would silently not be done.
+//! Headers that ask for something. A header that its operation does not honour is refused: the wish
+//! would silently be passed over.
 
 use http::header::{CONTENT_RANGE, HeaderMap, HeaderValue};
 use s3s::{S3ErrorCode, S3Result};
@@ -49,7 +49,7 @@ fn is_default(name: &str, value: &HeaderValue) -> bool {
     )
 }
 
-/// What becomes of a storage class that is asked for. All objects are kept in one way.
+/// The treatment of a storage class that is asked for. All objects are kept in one way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Classes {
     /// Classes other than `STANDARD` are refused.

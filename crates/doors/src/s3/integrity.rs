@@ -1,4 +1,4 @@
-//! What a client says its bytes are: `Content-MD5`, `x-amz-checksum-…` in a header or a trailer.
+//! A client's digests of its bytes: `Content-MD5`, `x-amz-checksum-…` in a header or a trailer.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,7 +13,7 @@ use super::error::{bad_request, refuse, refuse_with};
 use super::headers::text;
 use super::payload::Payload;
 
-/// What the bytes are to be checked against.
+/// The digests that the bytes are checked against.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Integrity {
     md5: Option<[u8; 16]>,
@@ -45,9 +45,10 @@ impl Integrity {
         }
         match text(headers, "x-amz-checksum-type")? {
             None | Some("FULL_OBJECT") => Ok((integrity, wanted)),
-            Some(_) => {
-                Err(bad_request("x-amz-checksum-type: an object in one piece has FULL_OBJECT"))
-            }
+            Some(_) => Err(bad_request(
+                "x-amz-checksum-type: use FULL_OBJECT for an object that is uploaded in one \
+                    request",
+            )),
         }
     }
 
@@ -95,7 +96,9 @@ impl Integrity {
             let expected = match (value, payload.trailers().first()) {
                 (Some(value), _) => value,
                 (None, Some((_, text))) => checksums::decode(algorithm, text)?,
-                (None, None) => return Err(bad_trailer("the announced trailer did not come")),
+                (None, None) => {
+                    return Err(bad_trailer("the trailer that x-amz-trailer announces is missing"));
+                }
             };
             let found = digests.checksums.iter().find(|sum| sum.algorithm == algorithm);
             if found.is_none_or(|sum| sum.value != expected) {
@@ -115,7 +118,7 @@ impl Integrity {
         match trailers {
             [] => Ok(()),
             [(name, _)] if Some(name.as_str()) == announced => Ok(()),
-            _ => Err(bad_trailer("a trailer came that was not announced")),
+            _ => Err(bad_trailer("a trailer was sent that x-amz-trailer does not announce")),
         }
     }
 }

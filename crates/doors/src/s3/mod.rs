@@ -1,8 +1,8 @@
 //! The S3 door.
 //!
 //! It is not: a place where rights are decided (the operations of the store do that), a keeper of
-//! keys, or a second implementation of anything: what S3 cannot say in the store's words it
-//! refuses.
+//! keys, or a second implementation of anything. A request that has no words in the store is
+//! refused.
 //!
 //! ```text
 //!   request ──► address, query ──► verdict ──► route ──► body ──► verb ──► Fs

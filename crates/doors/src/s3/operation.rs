@@ -1,4 +1,4 @@
-//! What one row of the table says of an operation.
+//! One row of the table: an operation.
 
 use std::pin::Pin;
 
@@ -8,7 +8,7 @@ use s3s::{Body, S3Result};
 
 use super::call::Call;
 
-/// What the request names.
+/// The level of the resource that the request names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Level {
     Service,
@@ -16,7 +16,7 @@ pub(super) enum Level {
     Object,
 }
 
-/// What the body of a request is.
+/// The form of a request's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Input {
     /// Left unread: the reply is all that matters.
@@ -84,7 +84,7 @@ pub(super) const SIGNED: &[&str] = &[
 ];
 /// Of every request for a bucket or object.
 pub(super) const OWNER: &str = "x-amz-expected-bucket-owner";
-/// What a client says of a body.
+/// The headers of a client about a body.
 pub(super) const BODY: &[&str] = &[
     "content-md5",
     "x-amz-checksum-crc32",
@@ -109,7 +109,7 @@ impl Operation {
             || self.headers.iter().any(|group| group.iter().any(&matches))
     }
 
-    /// Those that only read may pass over conditions and ranges (RFC 9110).
+    /// Requests that only read may pass over conditions and ranges (RFC 9110).
     pub(super) fn is_change(&self) -> bool {
         !matches!(self.method, "GET" | "HEAD")
     }

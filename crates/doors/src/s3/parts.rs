@@ -7,10 +7,10 @@ use super::address::{self, Address};
 use super::document::Told;
 use super::query::Query;
 use super::sigv4;
-use crate::serve::Peer;
+use crate::serve::Remote;
 
 pub(super) struct Parts {
-    pub(super) from: Peer,
+    pub(super) from: Remote,
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) host: Vec<u8>,
@@ -27,7 +27,7 @@ impl Parts {
         self.headers.contains_key(EXPECT)
     }
 
-    /// What an error document tells of this request.
+    /// The parts that an error document tells of this request.
     pub(super) fn told(&self) -> Told {
         let mut names = self.headers.keys().map(HeaderName::as_str);
         let of_source = names.any(|name| name.starts_with("x-amz-copy-source-if-"));

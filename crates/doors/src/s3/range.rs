@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// What a `Range` header asks of an object of some size.
+/// The part that a `Range` header asks of an object of some size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
     /// All of it: there is no such header, or it is not one range of bytes.

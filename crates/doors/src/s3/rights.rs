@@ -16,7 +16,7 @@ pub(super) async fn authorize(
     resource: &Address,
 ) -> S3Result<()> {
     if caller.is_anonymous() {
-        return Err(refuse(S3ErrorCode::AccessDenied, "a change without credentials"));
+        return Err(refuse(S3ErrorCode::AccessDenied, "a change needs credentials"));
     }
     match (action, resource) {
         (Action::CreateBucket, _) | (_, Address::Root) => Ok(()),

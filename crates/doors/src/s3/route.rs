@@ -1,7 +1,8 @@
 //! Which row of the table a request asks for, by its method, what it names and its query.
 //!
-//! A parameter names a sub-resource in S3 (`?retention`, `?lifecycle`). One that the table does not
-//! have is never passed over: `PUT /bucket/key?retention` must not replace the object.
+//! A parameter names a sub-resource in S3 (`?retention`, `?lifecycle`). A sub-resource that the
+//! table does not have is never passed over: `PUT /bucket/key?retention` must not replace the
+//! object.
 
 use http::Method;
 use s3s::{S3ErrorCode, S3Result};
@@ -36,12 +37,12 @@ pub(super) fn resolve(
         .filter(|(_, op)| op.wanted.iter().all(|name| query.has(name)))
         .max_by_key(|(_, op)| op.wanted.len());
     let Some((place, operation)) = found else { return Err(unknown_method(method)) };
-    // What SDKs add to tell operations apart in logs.
+    // A parameter that SDKs add to tell operations apart in logs.
     query.retain(|name| name != "x-id");
     for (name, _) in query.pairs() {
         let name = &name.as_str();
         if !operation.wanted.contains(name) && !operation.allowed.contains(name) {
-            return Err(not_implemented(format!("{method} with the parameter {name}")));
+            return Err(not_implemented(format!("{method} with the query parameter {name}")));
         }
     }
     if operation.name == "ListObjectsV2" && query.get("list-type") != Some("2") {
@@ -110,7 +111,7 @@ fn takes_source(operation: &Operation) -> bool {
 fn unknown_method(method: &Method) -> s3s::S3Error {
     let known = [Method::GET, Method::HEAD, Method::PUT, Method::POST, Method::DELETE];
     match known.contains(method) {
-        true => not_implemented(format!("{method} here")),
-        false => refuse(S3ErrorCode::MethodNotAllowed, format!("{method} is not allowed")),
+        true => not_implemented(format!("{method} on this resource")),
+        false => refuse(S3ErrorCode::MethodNotAllowed, format!("{method} is not a method of S3")),
     }
 }

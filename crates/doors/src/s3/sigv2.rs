@@ -76,7 +76,7 @@ const LISTING: [&str; 12] = [
     "version-id-marker",
 ];
 
-/// What a URL claims.
+/// The claim of a URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Claim {
     pub(super) access_key_id: String,
@@ -164,8 +164,8 @@ fn is_hoisted(name: &str, value: &str) -> bool {
         && !value.contains(char::is_control)
 }
 
-/// The `x-amz-*` headers by name, those in the query among them. One that is at both places counts
-/// as the header is.
+/// The `x-amz-*` headers by name, those in the query among them. A header that is at both places
+/// counts as the header is.
 fn amz_headers(request: &Request<'_>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (name, value) in request.query.pairs() {

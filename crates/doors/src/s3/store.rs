@@ -15,7 +15,7 @@ use super::error::{Codes, translate};
 /// The region of a server that was told none.
 pub(super) const DEFAULT_REGION: &str = "us-east-1";
 
-/// What becomes of the bucket ACL `public-read`. At S3 it lets anybody list the bucket; here it
+/// The treatment of the bucket ACL `public-read`. At S3 it lets anybody list the bucket; here it
 /// also lets anybody read all objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PublicAcl {
@@ -25,7 +25,7 @@ pub enum PublicAcl {
     Accept,
 }
 
-/// What the verbs work on.
+/// The store, as the verbs use it.
 #[derive(Clone)]
 pub(super) struct Store {
     pub(super) fs: Fs,
@@ -88,8 +88,8 @@ impl Store {
         self.read(caller, bucket, Codes::bucket(), verb).await.map(drop)
     }
 
-    /// What the client is told. Where something was not found, a look at the buckets tells whether
-    /// it was one of them.
+    /// The error as the client is told it. Where something was not found, a look at the buckets
+    /// tells whether it was one of them.
     pub(super) async fn refused(
         &self,
         caller: &Caller,

@@ -1,7 +1,7 @@
 //! Every operation of this door, one a row: the request that means it, the action that it is, what
 //! it honours, and the function that answers it.
 //!
-//! What a request carries is honoured by its operation or refused: there is no third way. The
+//! All parts of a request are honoured by its operation or refused: there is no third way. The
 //! matrix in `docs/s3.md` is this table; a test compares the two.
 
 use cairn_auth::Action;

@@ -15,7 +15,12 @@ pub(super) type Tags = Vec<(String, String)>;
 /// The tags in `x-amz-tagging`, which is written like a query.
 pub(super) fn of_header(headers: &HeaderMap) -> S3Result<Tags> {
     let Some(text) = text(headers, "x-amz-tagging")? else { return Ok(Tags::new()) };
-    let bad = || refuse(S3ErrorCode::InvalidArgument, "the header x-amz-tagging is not tags");
+    let bad = || {
+        refuse(
+            S3ErrorCode::InvalidArgument,
+            "the header x-amz-tagging cannot be parsed: write it as key1=value1&key2=value2",
+        )
+    };
     let tags = Query::parse(Some(text)).map_err(|_| bad())?;
     if tags.pairs().iter().any(|(key, _)| key.is_empty()) {
         return Err(bad());
@@ -26,7 +31,7 @@ pub(super) fn of_header(headers: &HeaderMap) -> S3Result<Tags> {
 pub(super) fn of_set(set: TagSet, most: usize) -> S3Result<Tags> {
     let tags = set.into_iter().map(|tag| match (tag.key, tag.value) {
         (Some(key), Some(value)) => Ok((key, value)),
-        _ => Err(refuse(S3ErrorCode::MalformedXML, "a tag has a key and a value")),
+        _ => Err(refuse(S3ErrorCode::MalformedXML, "a tag lacks its Key or its Value")),
     });
     check(tags.collect::<S3Result<_>>()?, most)
 }
@@ -46,7 +51,8 @@ fn check(tags: Tags, most: usize) -> S3Result<Tags> {
     }
 }
 
-/// What S3 allows in the key of a tag. It is asked for here only: objects from before keep others.
+/// The characters that S3 allows in the key of a tag. It is asked for here only: objects from
+/// before keep others.
 fn is_of_key(char: char) -> bool {
     let is_space = char.is_whitespace() && !char.is_control();
     char.is_alphanumeric() || is_space || "+-=._:/@".contains(char)

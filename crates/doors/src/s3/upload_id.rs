@@ -16,7 +16,7 @@ pub(super) fn decode(text: &str) -> Option<UploadId> {
     plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(UploadId)
 }
 
-/// The upload that a request names. What is no id names none.
+/// The upload that a request names. A malformed id names no upload.
 pub(super) fn of(call: &Call<'_>) -> UploadName {
     let upload = call.query().get("uploadId").and_then(decode).unwrap_or(UploadId(0));
     UploadName { bucket: call.bucket().to_owned(), key: call.key().to_owned(), upload }

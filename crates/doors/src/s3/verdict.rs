@@ -1,4 +1,4 @@
-//! Who sent a request, decided before anything else about it is.
+//! The sender of a request, decided before anything else about the request is.
 //!
 //! This is the only place where a request becomes a [`Caller`], and where the [`Mode`] its body is
 //! read in is made.
@@ -16,13 +16,13 @@ use super::payload::{ChunkSigner, Chunked, Mode};
 use super::sigv2;
 use super::sigv4::{Claim, KeyCache, Request, SigningKey, content_sha256, payload_of};
 use crate::admit::{self, Admit};
-use crate::serve::Peer;
+use crate::serve::Remote;
 
 const STREAMING_SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
 const STREAMING_SIGNED_TRAILER: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
 const STREAMING_UNSIGNED_TRAILER: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
 
-/// What was found.
+/// The result.
 pub(super) struct Verdict {
     pub(super) caller: Caller,
     pub(super) mode: Mode,
@@ -43,13 +43,13 @@ impl Verifier {
         Verifier { admit, clock, region, keys: KeyCache::new(1024) }
     }
 
-    /// What a request claims, as far as that can be told from the request alone.
+    /// A request's claim, as far as it can be told from the request alone.
     pub(super) fn claim(&self, request: &Request<'_>) -> S3Result<Option<Claim>> {
         Claim::parse(request, self.clock.now(), &self.region)
     }
 
     /// The verdict on a request without credentials.
-    pub(super) fn anonymous(request: &Request<'_>, from: Peer) -> S3Result<Verdict> {
+    pub(super) fn anonymous(request: &Request<'_>, from: Remote) -> S3Result<Verdict> {
         let mode = match content_sha256(request.headers)? {
             None => Mode::Plain,
             Some(word) => mode(word, None)?,
@@ -62,7 +62,7 @@ impl Verifier {
     pub(super) async fn judge(
         &self,
         request: &Request<'_>,
-        from: Peer,
+        from: Remote,
         claim: Claim,
     ) -> S3Result<Verdict> {
         let id = claim.access_key_id.clone();
@@ -75,7 +75,7 @@ impl Verifier {
     /// Counts wrong credentials, and holds the reply to them back if there were many.
     async fn held_back(
         &self,
-        from: Peer,
+        from: Remote,
         id: &str,
         verdict: S3Result<Verdict>,
     ) -> S3Result<Verdict> {
@@ -103,7 +103,7 @@ impl Verifier {
         &self,
         request: &Request<'_>,
         address: &Address,
-        from: Peer,
+        from: Remote,
         claim: sigv2::Claim,
     ) -> S3Result<Verdict> {
         let id = claim.access_key_id.clone();
@@ -116,7 +116,7 @@ impl Verifier {
     fn decide(
         &self,
         request: &Request<'_>,
-        from: Peer,
+        from: Remote,
         claim: Claim,
         found: Option<(SecretKey, UserId)>,
     ) -> S3Result<Verdict> {
@@ -141,7 +141,7 @@ impl Verifier {
 fn decide_version_2(
     request: &Request<'_>,
     address: &Address,
-    from: Peer,
+    from: Remote,
     claim: &sigv2::Claim,
     found: Option<(SecretKey, UserId)>,
 ) -> S3Result<Verdict> {
@@ -208,7 +208,10 @@ fn mode(word: &str, signer: Option<ChunkSigner>) -> S3Result<Mode> {
         STREAMING_UNSIGNED_TRAILER => Ok(chunked(None, true)),
         STREAMING_SIGNED | STREAMING_SIGNED_TRAILER => match signer {
             Some(signer) => Ok(chunked(Some(signer), word == STREAMING_SIGNED_TRAILER)),
-            None => Err(refuse(S3ErrorCode::AccessDenied, "signed chunks of an unsigned request")),
+            None => Err(refuse(
+                S3ErrorCode::AccessDenied,
+                "the request has signed chunks, but is not signed itself",
+            )),
         },
         _ if word.starts_with("STREAMING-AWS4-ECDSA") => {
             Err(not_implemented("only AWS4-HMAC-SHA256 is implemented"))

@@ -8,7 +8,7 @@ use super::error::{internal, refuse};
 
 pub(super) const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>";
 
-/// What a body says, once it was made fit by [`prepare`].
+/// The contents of a body, once it was made fit by [`prepare`].
 pub(super) fn parse<T: for<'xml> Deserialize<'xml>>(body: &[u8]) -> S3Result<T> {
     if body.is_empty() {
         return Err(S3ErrorCode::MissingRequestBodyError.into());
@@ -36,8 +36,8 @@ pub(super) fn write(document: &impl Serialize, declaration: &str) -> S3Result<By
     }
 }
 
-/// Makes a body fit for the library, which would pass over CDATA and document types without a
-/// word (a key in CDATA would be another key), and which refuses some characters as references.
+/// Makes a body fit for the library. The library would pass over CDATA and document types without a
+/// word (a key in CDATA would be another key), and it refuses some characters as references.
 pub(super) fn prepare(body: Bytes) -> S3Result<Bytes> {
     let declares = |at: usize| body[at..].starts_with(b"<!") && !body[at..].starts_with(b"<!--");
     if (0..body.len()).any(declares) {

@@ -40,7 +40,7 @@ fn the_connection_breaks_off() {
         connection.send(&root.head("GET", path, &[], None));
         assert!(connection.try_reply("GET").is_none(), "{path}: no whole reply");
         connection.wait_closed();
-        // What is not damaged can still be read.
+        // The undamaged parts can still be read.
         let got = root.get_with(path, &[("Range", "bytes=1000000-1000999")]).expect(206);
         assert!(got.body == data[1_000_000..1_001_000]);
     }

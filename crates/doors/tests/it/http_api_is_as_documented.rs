@@ -15,7 +15,7 @@ fn table(heading: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What stands between backticks.
+/// The words between backticks.
 fn words(cell: &str) -> BTreeSet<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }

@@ -31,7 +31,7 @@ use cairn_meta::engine::Memory;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// Far more than anything takes, and less than the time after which a server gives up by itself.
+/// Far more than anything takes, and less than the time after which a server gives up on its own.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The clock of the machine, and ahead of it by as much as a test says.
@@ -189,7 +189,7 @@ impl Server {
         Client { address: self.address, authorization: None }
     }
 
-    /// Who fetches what links name.
+    /// A client that fetches linked objects.
     pub fn linked(&self) -> Client {
         Client { address: self.files.expect("a door for links"), authorization: None }
     }
@@ -383,7 +383,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// What cannot be sent is not: a server may have said all it wants to say.
+    /// A failure to send is ignored: a server may have said all it wants to say.
     pub fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }

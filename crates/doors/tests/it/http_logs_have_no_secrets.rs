@@ -1,4 +1,4 @@
-//! What is logged, at the highest level, and what is not.
+//! The contents of the log at the highest level, and what it must not have.
 
 use crate::http_harness::{Client, Server};
 

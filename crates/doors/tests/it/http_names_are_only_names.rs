@@ -163,7 +163,7 @@ fn headers_stay_headers() {
     let two = [("X-Cairn-Meta-A", long.as_str()), ("X-Cairn-Meta-B", long.as_str())];
     root.call("PUT", "/storage/bucket/a", &two, b"x").expect(413);
     root.get("/storage/bucket/a").expect(404);
-    // What is reflected of a request is JSON, and no markup gets out of that.
+    // The reflected parts of a request are JSON, and no markup gets out of that.
     let got = root.get("/storage/bucket/%3Cscript%3E").expect(404);
     assert_eq!(got.header("content-type").as_deref(), Some("application/json"));
     // A change that another site's page asks for.
@@ -223,7 +223,7 @@ fn pages_of_other_sites_change_nothing() {
     root.call("PUT", "/storage/bucket/b", &[("Origin", &own)], b"x").expect(201);
 }
 
-/// Whatever kind of content it says it is, however it is read, and at the door for links too.
+/// That holds for every content type, however it is read, and at the door for links too.
 #[test]
 fn content_of_users_is_no_program() {
     let server = Server::with(Setup { redirects: true, ..Setup::default() });

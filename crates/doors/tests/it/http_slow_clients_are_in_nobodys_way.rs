@@ -1,4 +1,4 @@
-//! Room that all share is taken for bytes that came, by parties, and not for ever.
+//! Room that all share is taken for bytes that came, by parties, and not indefinitely.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -126,7 +126,7 @@ fn connections_that_are_silent_make_way() {
         assert!(begun.elapsed() < Duration::from_secs(60), "all are answered");
         let mut connection = client.connect();
         connection.send(&client.head("GET", "/healthz", &[], None));
-        // One that a busy machine keeps from sending in time is silent, too.
+        // A stranger that a busy machine keeps from sending in time is silent, too.
         answered += u32::from(connection.try_reply("GET").is_some_and(|reply| reply.status == 200));
     }
 }
@@ -151,7 +151,7 @@ fn right_credentials_are_never_held_off() {
         server.anonymous().get("/healthz").expect(200);
         assert!(late.join().unwrap() >= FAILURES_DELAY);
     });
-    // Other key ids are counted by themselves.
+    // Other key ids are counted on their own.
     server.client("OTHER", "wrong-secret-0123456789").get("/healthz").expect(401);
 }
 

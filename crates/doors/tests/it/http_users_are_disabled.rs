@@ -71,7 +71,7 @@ fn grants_are_seen_by_those_who_give_them() {
     assert_eq!(owner.get("/storage/bucket").json()["grants"], serde_json::json!([]));
 }
 
-/// What a mount began with is looked at again and again: a key or token that is gone is a no,
+/// The credentials of a mount are looked at again and again: a key or token that is gone is a no,
 /// whatever others send from the same address.
 #[test]
 fn a_mount_holds_as_long_as_its_credentials() {

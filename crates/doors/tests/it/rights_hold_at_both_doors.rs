@@ -7,7 +7,7 @@ use cairn_fs::ops::credentials::RemoveCredential;
 
 use crate::{http_harness, s3_harness};
 
-/// What is in the bucket: content, metadata, a tag, a key, the name of the bucket's owner.
+/// The contents of the bucket: content, metadata, a tag, a key, the name of the bucket's owner.
 const MARKERS: [&str; 5] = ["MARK-BYTES", "MARK-META", "MARK-TAG", "MARK-KEY", "mark-owner"];
 
 /// A sort of caller and what it may do.
@@ -41,7 +41,7 @@ const ALL: [Who; 10] = [
 ];
 
 impl Who {
-    /// What is granted, at first and then.
+    /// The grants, at first and then.
     fn grants(self) -> Vec<Rights> {
         match self {
             Who::Anonymous | Who::NoGrant | Who::Owner | Who::Root => Vec::new(),
@@ -57,7 +57,7 @@ impl Who {
     fn reads(self, visibility: Visibility) -> bool {
         match self {
             Who::Reader | Who::Both | Who::Owner | Who::Root => true,
-            // Who shows wrong credentials is nobody, not even anybody.
+            // A caller with wrong credentials is nobody, not even anybody.
             Who::Expired => false,
             _ => visibility == Visibility::Public,
         }
@@ -184,7 +184,7 @@ fn found(asked: &str, got: &str) -> Vec<&'static str> {
     MARKERS.into_iter().filter(|marker| got.contains(marker) && !asked.contains(marker)).collect()
 }
 
-/// What callers were shown.
+/// Markers that callers were shown.
 #[derive(Default)]
 struct Findings {
     rows: usize,

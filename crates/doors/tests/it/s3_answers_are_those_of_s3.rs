@@ -100,7 +100,7 @@ fn what_is_off_is_said_to_be() {
         assert!(text.contains(root_element), "{text}");
         server.anonymous().get(&format!("/photos?{parameter}")).fails(403, "AccessDenied");
     }
-    // What browsers and encrypting clients ask for is refused clearly.
+    // Requests of browsers and encrypting clients are refused clearly.
     let form = b"--x\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\na\r\n--x--\r\n";
     let post =
         root.ask("POST", "/photos").header("content-type", "multipart/form-data; boundary=x");

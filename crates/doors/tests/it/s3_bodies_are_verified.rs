@@ -1,4 +1,4 @@
-//! Every way to send a body, right and wrong. Whatever is wrong, the object stays as it was.
+//! Every way to send a body, right and wrong. After any such error, the object stays as it was.
 
 use crate::s3_harness::{Ask, Connection, Mode, Server};
 
@@ -69,7 +69,7 @@ fn checksums_in_headers_and_trailers() {
     }
 }
 
-/// What is wrong, in which modes, how, and the answer.
+/// The error, in which modes, how, and the answer.
 type Case = (&'static str, &'static [Mode], fn(Ask) -> Ask, u16, &'static str);
 
 use Mode::{Chunks, ChunksTrailer, Hashed, Unsigned, UnsignedTrailer};

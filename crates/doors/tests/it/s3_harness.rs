@@ -1,4 +1,4 @@
-//! An S3 server in this process, and a client that signs by itself and can lie on request.
+//! An S3 server in this process, and a client that signs on its own and can lie on request.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -227,7 +227,7 @@ impl Mode {
     }
 }
 
-/// What is not as it should be.
+/// The part that is wrong.
 #[derive(Clone, Default)]
 pub struct Lie {
     pub algorithm: Option<&'static str>,

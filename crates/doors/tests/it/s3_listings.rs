@@ -14,7 +14,7 @@ struct Page {
     is_truncated: bool,
 }
 
-/// What a listing shows, by definition: keys in order, rolled up.
+/// The expected listing, by definition: keys in order, rolled up.
 fn expected(
     keys: &BTreeSet<String>,
     prefix: &str,
@@ -30,7 +30,7 @@ fn expected(
             .flatten()
             .map(|at| key[..prefix.len() + at + delimiter.len()].to_owned());
         let shown = rolled.as_deref().unwrap_or(key);
-        // What begins with a common prefix that was the marker has been shown.
+        // Keys that begin with a common prefix that was the marker have been shown.
         let passed = shown <= after || (rolled.is_some() && after.starts_with(shown));
         if passed || (rolled.is_some() && rolled == last_prefix) {
             continue;

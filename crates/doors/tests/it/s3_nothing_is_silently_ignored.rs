@@ -1,4 +1,4 @@
-//! What a request asks for is done or refused: ACLs, tags, headers of every operation.
+//! All wishes of a request are done or refused: ACLs, tags, headers of every operation.
 
 use crate::s3_harness::{Client, Server};
 
@@ -162,7 +162,7 @@ fn an_acl_that_cannot_be_kept_is_refused() {
     open("/public/open").ok();
     open("/public/open?acl").ok();
     open("/photos/b").fails(501, "NotImplemented");
-    // What may not be written does not tell how visible it is.
+    // A bucket that may not be written does not tell how visible it is.
     let stranger = server.user("stranger");
     for path in ["/public/x", "/photos/x"] {
         let reply = stranger.ask("PUT", path).header("x-amz-acl", "private").send();
@@ -187,7 +187,7 @@ fn an_acl_opens_no_bucket_unless_the_server_says_so() {
     root.put("/photos?acl", opened.as_bytes()).fails(501, "NotImplemented");
     root.get("/open").fails(404, "NoSuchBucket");
     server.anonymous().get("/photos").fails(403, "AccessDenied");
-    // What is there already may be said.
+    // A request for the present state is accepted.
     root.put("/photos?acl", list.as_bytes()).ok();
     root.ask("PUT", "/photos?acl").header("x-amz-acl", "private").send().ok();
 }

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::s3_harness::{Client, NOW, Reply, Server};
 
-/// What is signed, and what is sent.
+/// The parts that are signed, and those that are sent.
 struct Url<'a> {
     method: &'a str,
     path: &'a str,

@@ -7,7 +7,8 @@ use cairn_fs::rows::BucketKind;
 
 use crate::s3_harness::{Client, Mode, Server};
 
-/// Who may: nobody but root and the owner, readers too, writers too, or everybody with a key.
+/// The callers with the right: nobody but root and the owner, readers too, writers too, or
+/// everybody with a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Needs {
     Read,

@@ -1,5 +1,5 @@
-//! Who is asking: every way a signature can be wrong is refused, and nothing wrong is taken for an
-//! anonymous request.
+//! The caller's identity: every way a signature can be wrong is refused, and nothing wrong is taken
+//! for an anonymous request.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What this door does not know it never executes as something else.
+//! A request that this door does not know is never executed as something else.
 
 use crate::s3_harness::Server;
 
@@ -117,7 +117,7 @@ fn sub_resources_in_the_wrong_place_are_told_from_features() {
         ("POST", "/photos/a?delete", 405, "MethodNotAllowed"),
         ("GET", "/?versioning", 405, "MethodNotAllowed"),
         ("POST", "/?uploads", 405, "MethodNotAllowed"),
-        // What is in its place, and not there.
+        // A known request at its place, which is not implemented.
         ("PUT", "/photos?versioning", 501, "NotImplemented"),
         ("PUT", "/photos/a?retention", 501, "NotImplemented"),
         ("PUT", "/photos?unheard-of", 501, "NotImplemented"),

@@ -54,7 +54,7 @@ async fn publish(
 }
 
 /// Lets it go on until it waits, and then until it has what it waits for: others may come in now.
-/// What it gives, if it is done.
+/// The result, if it is done.
 async fn step<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut has_waited = false;
     poll_fn(|context| {

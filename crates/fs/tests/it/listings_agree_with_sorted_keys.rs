@@ -16,7 +16,7 @@ fn random_key(rng: &SeededRng) -> String {
     if key.is_empty() { "a".into() } else { key }
 }
 
-/// What a listing must show, worked out from all keys.
+/// The expected listing, worked out from all keys.
 fn expected(keys: &BTreeSet<String>, list: &ListObjects) -> (Vec<String>, Vec<String>) {
     let (mut objects, mut prefixes) = (Vec::new(), Vec::new());
     let rolled = |key: &str| {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 pub struct Watched {
     store: Store,
-    /// What was wished for each block that was written.
+    /// The wish for each block that was written.
     pub wishes: Mutex<Vec<u8>>,
     /// So many reads are refused, as by a server that forgot that it told a mount of a block.
     pub refusals: AtomicU32,

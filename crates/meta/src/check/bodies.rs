@@ -50,7 +50,7 @@ fn read_chunk(checker: &mut Checker<'_>, body: BodyId, chunk: u32, row: &Extents
     let Checker { facts, report, .. } = checker;
     let known = facts.bodies.entry(body).or_default();
     known.present = true;
-    // What is being put together does not own what it refers to.
+    // A body that is being put together does not own the bodies it refers to.
     let owns = !matches!(known.drain, Some(Drain::Prepared { .. }));
     let about = owner(known, body);
     let start = u64::from(chunk) * limits::CHUNK_BYTES;
@@ -130,7 +130,7 @@ pub fn check(checker: &mut Checker<'_>) {
     }
 }
 
-/// What is wrong with a body, if anything.
+/// The fault of a body, if it has one.
 fn misfit(body: &BodyFacts) -> Option<String> {
     let references = body.references();
     match (references, body.drain) {

@@ -1,4 +1,4 @@
-//! What is remembered of the rows: enough to compare each table with the others.
+//! The facts remembered of the rows: enough to compare each table with the others.
 
 use std::collections::{HashMap, HashSet};
 

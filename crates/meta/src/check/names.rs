@@ -97,7 +97,7 @@ fn path(found: &Entries, (parent, name): &(Ino, String)) -> Option<String> {
     None
 }
 
-/// Who is hit when pieces of bodies are damaged.
+/// The users that are hit when pieces of bodies are damaged.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hit {
     pub inodes: BTreeSet<Ino>,

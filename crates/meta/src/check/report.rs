@@ -1,4 +1,4 @@
-//! What a check found.
+//! The findings of a check.
 
 use bytes::Bytes;
 use cairn_base::{BlockId, BodyId, BucketId, Ino, UploadId};
@@ -6,7 +6,7 @@ use cairn_base::{BlockId, BodyId, BucketId, Ino, UploadId};
 /// Findings kept in a report; further ones are only counted.
 const FINDINGS: usize = 1000;
 
-/// What a finding is about.
+/// The thing that a finding is about.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum About {
     /// The store as a whole.
@@ -41,7 +41,7 @@ pub struct Finding {
     pub what: String,
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The batch that was checked.

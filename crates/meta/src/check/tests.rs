@@ -303,7 +303,7 @@ fn any_unreadable_row_is_found() {
     for bad in edited.rows.keys().filter(|key| !key.starts_with(b"c")) {
         let mut rows = edited.rows.clone();
         rows.insert(bad.clone(), Bytes::from_static(b"\x01\x01\x09x"));
-        // What the other attributes hold is for users alone.
+        // The contents of the other attributes are for users alone.
         let report = findings(&Edited { rows });
         assert!(report.finding_count > 0 || bad[0] == b'x', "{bad:?}");
     }

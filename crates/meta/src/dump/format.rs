@@ -24,7 +24,7 @@ pub struct Header {
     pub batch: u64,
 }
 
-/// What precedes the rows of a section, or ends the dump.
+/// The head before the rows of a section, or the end of the dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Head {
     Section { number: u64, rows: u32, body_bytes: u32, body_crc: u32, previous: u32 },
@@ -140,7 +140,7 @@ pub fn put_row(body: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What a row takes in a body.
+/// The size of a row in a body.
 pub fn row_bytes(key: &[u8], value: &[u8]) -> usize {
     6 + key.len() + value.len()
 }

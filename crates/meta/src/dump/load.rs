@@ -25,7 +25,7 @@ pub fn load(
     require_nothing(engine)?;
     let mut reader = Reader::open(input)?;
     let fence = engine.take_over_at(reader.header.batch)?;
-    // Who came in between found the fence as it was before.
+    // A process that came in between found the fence as it was before.
     require_nothing(engine)?;
     let mut loading = Loading { engine, fence };
     let cluster = keys::config(CLUSTER);
@@ -95,5 +95,7 @@ impl Loading<'_> {
 
 fn fenced(found: Fence) -> Error {
     let Fence { epoch, batch } = found;
-    Error::Unavailable(format!("another took over: the engine is at epoch {epoch}, batch {batch}"))
+    Error::Unavailable(format!(
+        "another process changed the metadata meanwhile: they are at epoch {epoch}, batch {batch}"
+    ))
 }

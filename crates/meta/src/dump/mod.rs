@@ -25,7 +25,7 @@ pub use load::load;
 pub use read::verify;
 pub use write::write;
 
-/// What a dump holds.
+/// The contents of a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// The id of the store.
@@ -37,7 +37,7 @@ pub struct Summary {
     pub bytes: u64,
 }
 
-/// What is in an engine.
+/// The contents of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
     Nothing,

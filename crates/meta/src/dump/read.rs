@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
     pub fn open(input: &'a mut dyn Read) -> Result<Reader<'a>> {
         let mut bytes = [0; HEADER_BYTES];
         let read = fill(input, &mut bytes)?;
-        // What is something else altogether is not called cut off.
+        // A file of another kind is not called cut off.
         let parsed = Header::parse(&bytes);
         if read < bytes.len() && !matches!(parsed, Err(Error::Invalid(_))) {
             return Err(cut_off(read as u64));

@@ -37,7 +37,7 @@ pub fn write(
 ) -> Result<Summary> {
     let cluster = snapshot.get(&[keys::config(CLUSTER)])?.pop().flatten();
     let Some(cluster) = cluster else {
-        return Err(Error::NotFound("a store in these metadata".into()));
+        return Err(Error::NotFound("these metadata hold no store".into()));
     };
     let header = Header { cluster: decode_number(&cluster)?, batch: snapshot.batch() };
     let (bytes, previous) = header.encode();

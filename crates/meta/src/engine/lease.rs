@@ -13,7 +13,7 @@ type Fenced = Box<dyn FnOnce(String) + Send>;
 /// The right to answer reads without asking the engine. It runs out unless it is renewed; what
 /// was committed needs none, since the engine itself refuses who was fenced.
 pub struct Lease {
-    /// Whose lease it is, for messages.
+    /// The holder of the lease, for messages.
     shown: String,
     length: Duration,
     start: Instant,
@@ -85,7 +85,7 @@ impl Lease {
         }
     }
 
-    /// What readers are told while it is not held.
+    /// The error for readers while it is not held.
     pub fn refusal(&self) -> Error {
         let what = match &self.end.lock().reason {
             Some(reason) => reason.clone(),

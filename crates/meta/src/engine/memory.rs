@@ -31,7 +31,7 @@ pub enum CommitFault {
 type Rows = Arc<BTreeMap<Bytes, Bytes>>;
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     rows: Rows,
     fence: Fence,
     commits: u64,
@@ -42,7 +42,7 @@ struct State {
 /// Rows in memory. A commit while a snapshot lives copies them all.
 #[derive(Default)]
 pub struct Memory {
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 impl Memory {
@@ -63,7 +63,7 @@ impl Memory {
     }
 }
 
-impl State {
+impl MemoryState {
     fn apply(&mut self, expected: Fence, changes: Vec<Change>) {
         let rows = Arc::make_mut(&mut self.rows);
         for (key, value) in changes {

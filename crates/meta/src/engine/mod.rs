@@ -27,7 +27,7 @@ pub struct Fence {
     pub batch: u64,
 }
 
-/// What became of a commit that did not succeed.
+/// The outcome of a commit that did not succeed.
 #[non_exhaustive]
 #[derive(Debug)]
 pub enum CommitError {
@@ -59,8 +59,8 @@ pub trait Engine: Send + Sync + 'static {
     /// elsewhere name batches up to that one.
     fn take_over_at(&self, batch: u64) -> Result<Fence>;
 
-    /// What the master that took over last must hold to answer from memory; `None`: nothing, since
-    /// nobody else can take over.
+    /// The lease that the master that took over last must hold to answer from memory; `None`: no
+    /// lease, since nobody else can take over.
     fn lease(&self) -> Option<Arc<Lease>> {
         None
     }

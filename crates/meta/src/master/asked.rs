@@ -1,10 +1,10 @@
-//! What sessions were asked to let go of and have not yet, and since when. No client's liveness
-//! rests on the word of another: a session that does not do what it was asked within a lease is
-//! ended, as if its lease had lapsed.
+//! The requests to sessions to give something back that are not fulfilled yet, and since when. No
+//! client's liveness rests on the word of another: a session that does not do what it was asked
+//! within a lease is ended, as if its lease had lapsed.
 //!
 //! The time is counted by this master, and only while it works: nobody is to blame for an
-//! acknowledgement that a stalled disk holds up. What a session itself asks for never stops the
-//! count, and what it is asked for never hangs on another session: docs/decisions/0021.
+//! acknowledgement that a stalled disk holds up. A session's own requests never stop the count, and
+//! requests to it never hang on another session: docs/decisions/0021.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl Working {
     }
 }
 
-/// What all sessions were asked for.
+/// The requests to all sessions.
 pub struct Asked {
     working: Arc<Working>,
     sessions: Mutex<HashMap<SessionId, One>>,

@@ -43,13 +43,13 @@ impl Batch {
     }
 }
 
-/// What the executor must do about a batch that did not become durable: forget what is not
-/// durable, then execute `redo`, and after it what was executed since, again.
+/// The executor's orders about a batch that did not become durable. It forgets all that is not
+/// durable, then executes `redo`, and after it again all that was executed since.
 pub struct Verdict {
     pub redo: Vec<Job>,
 }
 
-/// What executor and committer share.
+/// The state that executor and committer share.
 pub struct Pipe {
     state: Mutex<PipeState>,
     /// The executor waits for the committer to take the open batch.
@@ -77,7 +77,7 @@ struct Handed {
     stop: bool,
 }
 
-/// What the committer finds when it is done with a batch.
+/// The situation that the committer finds when it is done with a batch.
 pub enum Next {
     Batch(Batch),
     Idle,

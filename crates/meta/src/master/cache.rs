@@ -19,7 +19,7 @@ const STRIPES: usize = 256;
 const COUNTERS: usize = 128;
 
 #[derive(Clone)]
-struct Slot {
+struct CacheEntry {
     /// The row was not changed by any batch after this one.
     batch: u64,
     /// `None`: known not to exist.
@@ -29,13 +29,13 @@ struct Slot {
 #[derive(Clone)]
 struct Weigh;
 
-impl Weighter<Bytes, Slot> for Weigh {
-    fn weight(&self, key: &Bytes, slot: &Slot) -> u64 {
+impl Weighter<Bytes, CacheEntry> for Weigh {
+    fn weight(&self, key: &Bytes, slot: &CacheEntry) -> u64 {
         (ROW_OVERHEAD + key.len() + slot.row.as_ref().map_or(0, Bytes::len)) as u64
     }
 }
 
-/// What a reader finds.
+/// The result of a look into the cache.
 pub enum Cached {
     Row(Option<Bytes>),
     /// Changed by a batch after the one asked for.
@@ -45,7 +45,7 @@ pub enum Cached {
 
 /// The row cache. A row in it is the newest published one, whatever happens at the same time.
 pub struct RowCache {
-    rows: Cache<Bytes, Slot, Weigh>,
+    rows: Cache<Bytes, CacheEntry, Weigh>,
     /// The last batch that changed a key, by hash.
     changed: Vec<Mutex<[u64; COUNTERS]>>,
 }
@@ -83,7 +83,7 @@ impl RowCache {
             let (stripe, counter) = Self::place(&key);
             let mut changed = self.changed[stripe].lock();
             changed[counter] = batch;
-            self.store(key, Slot { batch, row });
+            self.store(key, CacheEntry { batch, row });
         }
     }
 
@@ -101,7 +101,7 @@ impl RowCache {
         if last <= snapshot_batch {
             // A snapshot may show a batch before it is published: nobody else may see it yet.
             let batch = if snapshot_batch <= published { last } else { snapshot_batch };
-            self.store(key, Slot { batch, row });
+            self.store(key, CacheEntry { batch, row });
         }
     }
 
@@ -110,7 +110,7 @@ impl RowCache {
         (self.rows.len() as u64, self.rows.weight())
     }
 
-    fn store(&self, key: Bytes, slot: Slot) {
+    fn store(&self, key: Bytes, slot: CacheEntry) {
         if slot.row.as_ref().is_some_and(|row| row.len() > ROW_BYTES) {
             self.rows.remove(&key);
         } else {

@@ -8,17 +8,17 @@ use cairn_base::Error;
 use super::asked::Step;
 use super::batch::{Batch, Next, Verdict};
 use super::op::Job;
-use super::shared::Shared;
+use super::shared::MasterShared;
 use crate::engine::{CommitError, Fence};
 
 pub struct Committer {
-    shared: Arc<Shared>,
+    shared: Arc<MasterShared>,
     /// As it is in the engine.
     fence: Fence,
 }
 
 impl Committer {
-    pub fn new(shared: Arc<Shared>, fence: Fence) -> Committer {
+    pub fn new(shared: Arc<MasterShared>, fence: Fence) -> Committer {
         Committer { shared, fence }
     }
 

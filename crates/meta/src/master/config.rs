@@ -22,7 +22,8 @@ pub struct Config {
     pub inline_us: u64,
     /// Leases held by all sessions together; beyond it the oldest are recalled.
     pub leases: usize,
-    /// Who runs the threads of the master; without, each is one of the operating system.
+    /// The seam by which threads of the master run; without it, each is one of the operating
+    /// system.
     pub threads: Option<Arc<dyn Threads>>,
 }
 

@@ -5,7 +5,7 @@ use cairn_auth::{Action, Caller};
 use cairn_base::{Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
-use super::op::{Grant, Haste, Op, Ran, Wish, outcome, send};
+use super::op::{DelegationWish, Haste, Op, Ran, RowLease, outcome, send};
 use crate::ops::namespace::authorize_in;
 use crate::rows::{Inode, Row, Usage};
 use crate::session::{Delegate, Delegated};
@@ -50,12 +50,17 @@ impl DelegateOp {
         };
         let quotas = found[3].as_ref().map(Usage::decode).transpose()?.unwrap_or_default();
         if !is_so || quotas.quota_objects > 0 || quotas.quota_bytes > 0 {
-            return Err(Error::Conflict(format!("inode {directory} is not delegated")).into());
+            return Err(
+                Error::Conflict(format!("inode {directory} cannot be delegated now")).into()
+            );
         }
         let (start, end) = keys::entries_from(directory, b"");
         let entries = view.scan(&start, &end, DELEGATED_ENTRIES + 1)?;
         if entries.len() > DELEGATED_ENTRIES {
-            return Err(Error::TooLarge(format!("entries of inode {directory}")).into());
+            return Err(Error::TooLarge(format!(
+                "inode {directory} has more than {DELEGATED_ENTRIES} entries"
+            ))
+            .into());
         }
         self.entries = entries.into_iter().map(|(key, _)| key).collect();
         Ok(rows.into_iter().zip(found).take(3).collect())
@@ -73,15 +78,15 @@ impl Op for DelegateOp {
         Haste::Reader(Some(self.delegate.session))
     }
 
-    fn grant(&mut self) -> Option<Grant> {
+    fn grant(&mut self) -> Option<RowLease> {
         let rows = self.rows.as_ref()?.as_ref().ok()?;
         let keys = rows.iter().map(|(key, _)| key.clone()).collect();
-        Some(Grant { session: self.delegate.session, keys })
+        Some(RowLease { session: self.delegate.session, keys })
     }
 
-    fn wish(&self) -> Option<Wish> {
+    fn wish(&self) -> Option<DelegationWish> {
         let Delegate { session, directory, bucket } = self.delegate;
-        Some(Wish { directory, bucket, session })
+        Some(DelegationWish { directory, bucket, session })
     }
 
     fn granted(&mut self, number: u64) {

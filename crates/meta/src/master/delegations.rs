@@ -1,10 +1,10 @@
-//! Directories that one session fills by itself: docs/decisions/0016.
+//! Directories that one session fills on its own: docs/decisions/0016.
 //!
 //! While a session holds a directory, nobody else sees its tally or its entries, nor changes its
-//! inode or the bucket that it is in: an operation of somebody else that would is put off, before
-//! it has any effect, and the session is asked to give the directory back. It does so when all that
-//! it has done there by itself has run. What it made is known to nobody else before that, and what
-//! it does by itself changes nothing else.
+//! inode or its bucket. Such an operation of another session is put off, before it has any effect,
+//! and the holder is asked to give the directory back. It does so when all that it has done there
+//! on its own has run. Inodes that it made are known to nobody else before that, and its posted
+//! operations change nothing else.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -15,7 +15,7 @@ use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{BucketId, Ino, SessionId};
 
 use super::asked::Asked;
-use super::op::{Job, Wish};
+use super::op::{DelegationWish, Job};
 use super::settle::Unsettled;
 use crate::{Changes, keys};
 
@@ -29,15 +29,15 @@ pub struct Delegations {
     /// Directories that a session made and nobody else has looked into.
     fresh: HashMap<Ino, SessionId>,
     held: BTreeMap<Ino, Held>,
-    /// Those that were not asked for, by the numbers of their delegations.
+    /// Delegations whose return was not requested, by their numbers.
     unasked: BTreeMap<u64, Ino>,
-    /// The files that were made by themselves in those that are held, with the directories.
+    /// The files that were made on their own in those that are held, with the directories.
     files: HashMap<Ino, Ino>,
     /// How many of them are in directories that were not asked for.
     unasked_files: usize,
     /// How many were ever held.
     last: u64,
-    /// What the operation that runs now met.
+    /// The delegations that the operation that runs now met.
     met: RefCell<Met>,
     unsettled: Arc<Unsettled>,
     asked: Arc<Asked>,
@@ -87,7 +87,7 @@ impl Delegations {
     }
 
     /// Whether a wish can be granted, as far as others have to do with the directory.
-    pub fn may_hold(&self, Wish { directory, session, .. }: Wish) -> bool {
+    pub fn may_hold(&self, DelegationWish { directory, session, .. }: DelegationWish) -> bool {
         match self.held.get(&directory) {
             // Asked again, because it was not durable: not if it is to be given back.
             Some(held) => held.session == session && self.unasked.contains_key(&held.number),
@@ -96,7 +96,7 @@ impl Delegations {
     }
 
     /// Grants a wish that can be; the number of the delegation.
-    pub fn hold(&mut self, Wish { directory, bucket, session }: Wish) -> u64 {
+    pub fn hold(&mut self, DelegationWish { directory, bucket, session }: DelegationWish) -> u64 {
         if let Some(held) = self.held.get(&directory) {
             return held.number;
         }
@@ -134,8 +134,8 @@ impl Delegations {
         *self.met.get_mut() = Met::default();
     }
 
-    /// What an operation of `by` has to wait for that has run, and would make these changes, if
-    /// anything: one of several. If it need not wait, it is over.
+    /// The session that an operation of `by`, which has run and would make these changes, has to
+    /// wait for, if any: one of several. If it need not wait, it is over.
     pub fn obstacle(
         &mut self,
         changes: &Changes,
@@ -177,8 +177,9 @@ impl Delegations {
         }
     }
 
-    /// Whether nobody but a session knows the inodes, entries and tallies among these rows: they
-    /// are of directories that it holds, or of files that it made there by itself, `made` just now.
+    /// Whether nobody but a session knows the inodes, entries and tallies among these rows. They
+    /// are of directories that it holds, or of files that it made there on its own, `made` just
+    /// now.
     pub fn are_own<'a>(
         &self,
         rows: impl Iterator<Item = &'a Bytes>,
@@ -197,8 +198,8 @@ impl Delegations {
         rows.filter(|key| keys::is_of_tree(key)).all(is_own)
     }
 
-    /// A session has made a file by itself in a directory that it holds. Returns who is to be asked
-    /// for which directory, as there are so many.
+    /// A session has made a file on its own in a directory that it holds. Returns who is to be
+    /// asked for which directory, as there are so many.
     pub fn made_file(&mut self, ino: Ino, directory: Ino) -> Option<Ask> {
         let held = self.held.get_mut(&directory)?;
         if self.files.insert(ino, directory).is_none() {
@@ -216,7 +217,7 @@ impl Delegations {
         self.ask(directory)
     }
 
-    /// What to ask a session for so that it gives back all that it holds.
+    /// The directories to ask a session for so that it gives back all that it holds.
     pub fn ask_for_all(&mut self, session: SessionId) -> Vec<Ask> {
         let of = self.held.iter().filter(|(_, held)| held.session == session);
         let directories: Vec<Ino> = of.map(|(directory, _)| *directory).collect();
@@ -297,7 +298,7 @@ mod tests {
         let mut delegations = Delegations::new(Arc::default(), asked);
         let (first, second, bucket) = (Ino(2), Ino(3), BucketId(1));
         for (directory, session) in [(first, ONE), (second, TWO)] {
-            delegations.hold(Wish { directory, bucket, session });
+            delegations.hold(DelegationWish { directory, bucket, session });
         }
         for number in 0..FILES as u64 {
             assert_eq!(delegations.made_file(Ino(10 + number), first), None);

@@ -2,7 +2,7 @@
 
 use cairn_base::Error;
 
-use super::shared::Shared;
+use super::shared::MasterShared;
 use super::source::Inline;
 
 /// The executor reads missing rows itself while that is fast: cheaper than two threads talking.
@@ -22,7 +22,7 @@ pub struct Disk {
 
 impl Disk {
     /// Takes note of how long it took to read here, and returns why it was not possible.
-    pub fn look_at(&mut self, inline: &Inline<'_>, shared: &Shared) -> Option<Error> {
+    pub fn look_at(&mut self, inline: &Inline<'_>, shared: &MasterShared) -> Option<Error> {
         let reads = inline.take()?;
         shared.counters.rows_inline.add(reads.rows);
         if shared.monotonic_us() - reads.begun_us <= shared.config.inline_us {

@@ -19,7 +19,7 @@ use super::leases::{Event, Leases};
 use super::op::{Early, Haste, Job, Ran};
 use super::overlay::Overlay;
 use super::pins::Pins;
-use super::shared::Shared;
+use super::shared::MasterShared;
 use super::source::{Inline, Newest, Sight, Uncommitted};
 use crate::{Changes, View, Want, keys};
 
@@ -31,7 +31,7 @@ const HELD_BYTES: usize = 64 << 20;
 const FIRST_OPS: usize = 128;
 
 pub struct Executor {
-    shared: Arc<Shared>,
+    shared: Arc<MasterShared>,
     overlay: Overlay,
     queue: VecDeque<Job>,
     fetched: VecDeque<Fetched>,
@@ -52,12 +52,12 @@ struct Parked {
     generation: u64,
 }
 
-/// What operations share that are executed in one go.
+/// The state that operations share that are executed in one go.
 struct Turn<'a> {
     inline: Inline<'a>,
 }
 
-/// What a run of an operation came to.
+/// The outcome of a run of an operation.
 enum Outcome {
     Ended(Changes, Sight),
     Lacks(Vec<Want>),
@@ -72,14 +72,14 @@ impl Outcome {
     }
 }
 
-/// What a session hears that has run by itself what it must not.
+/// The error for a session that posted an operation that it must not post.
 fn not_its_own() -> Error {
-    let what = "posted, and not in a directory that is delegated to its session";
+    let what = "a posted operation changes more than the directories that its session holds";
     Error::Denied(what.into())
 }
 
 impl Executor {
-    pub fn new(shared: Arc<Shared>) -> Executor {
+    pub fn new(shared: Arc<MasterShared>) -> Executor {
         let asked = || Arc::clone(&shared.asked);
         let unsettled = || Arc::clone(&shared.unsettled);
         let leases = Leases::new(shared.config.leases, unsettled(), asked());
@@ -220,13 +220,15 @@ impl Executor {
     ) {
         let patient = pins.as_ref().is_some_and(|pins| pins.misses >= MISSES);
         let near = self.disk.aloof == 0 && self.shared.config.inline_us > 0;
-        // What was answered before runs in its order.
+        // An operation that was answered before runs in its order.
         let in_order = job.early.is_some() || job.op.is_posted();
         let inline = (near || patient || in_order).then_some(&turn.inline);
         if let Some(wish) = job.op.wish()
             && !self.delegations.may_hold(wish)
         {
-            let error = Error::Conflict("others have to do with that directory".into());
+            let error = Error::Conflict(
+                "other sessions use the directory, so it cannot be delegated".into(),
+            );
             return self.fail(job, error, open);
         }
         let now = self.shared.tick();
@@ -408,7 +410,7 @@ impl Executor {
             && job.changed
         {
             let Some(serial) = hasty.begin(session) else { return false };
-            // Who reads durable rows only would miss what its session knows to be done.
+            // A reader of durable rows only would miss changes that its session knows to be done.
             unsettled.begin(batch);
             job.early = Some(Early { session, serial, batch });
             let answer = job.op.early_answer(serial);
@@ -418,7 +420,8 @@ impl Executor {
             }
             return false;
         }
-        // What it found done by an operation of its own may be that operation, sent again.
+        // The change that it found done by an operation of its own may be that operation, sent
+        // again.
         !matches!(haste, Haste::Keeper(_)) || !sight.own()
     }
 

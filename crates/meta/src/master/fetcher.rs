@@ -8,12 +8,12 @@ use cairn_base::{Error, Result};
 use super::inbox::Fetched;
 use super::lacking::Lacking;
 use super::pins::Pins;
-use super::shared::Shared;
+use super::shared::MasterShared;
 use crate::Want;
 use crate::view::wanted_rows;
 
 /// A fetch thread.
-pub async fn run(shared: Arc<Shared>) {
+pub async fn run(shared: Arc<MasterShared>) {
     while let Some(lacking) = shared.fetches.take(&shared.config).await {
         let fetched = shared.working.fetch(|| fetch(&shared, lacking));
         shared.inbox.push_fetched(fetched);
@@ -21,7 +21,7 @@ pub async fn run(shared: Arc<Shared>) {
 }
 
 /// Fetches for all of them; `pins.failed` tells of those for which that failed.
-fn fetch(shared: &Shared, lacking: Vec<Lacking>) -> Vec<Fetched> {
+fn fetch(shared: &MasterShared, lacking: Vec<Lacking>) -> Vec<Fetched> {
     // The rows of all at once. If that fails, those get theirs that can.
     let keys: Vec<Bytes> = lacking.iter().flat_map(|one| wanted_rows(&one.wants)).collect();
     let mut all = shared.engine.read(&keys).ok().map(|(batch, rows)| (batch, rows.into_iter()));
@@ -45,14 +45,14 @@ fn fetch(shared: &Shared, lacking: Vec<Lacking>) -> Vec<Fetched> {
 }
 
 /// Offers rows to the cache.
-fn offer(shared: &Shared, keys: &[Bytes], rows: &[Option<Bytes>], batch: u64) {
+fn offer(shared: &MasterShared, keys: &[Bytes], rows: &[Option<Bytes>], batch: u64) {
     let published = shared.durable.batch();
     for (key, row) in keys.iter().zip(rows) {
         shared.cache.offer(key, row.as_ref(), batch, published);
     }
 }
 
-fn fetch_ranges(shared: &Shared, pins: &mut Pins, wants: &[Want]) -> Result<()> {
+fn fetch_ranges(shared: &MasterShared, pins: &mut Pins, wants: &[Want]) -> Result<()> {
     if wants.iter().all(|want| matches!(want, Want::Row(_))) {
         return Ok(());
     }

@@ -1,10 +1,11 @@
 //! Operations that were answered when they had run, before they were durable.
 //!
 //! Only who can run such an operation again may be answered so early: a session that keeps it until
-//! it is durable. What it was told must not hang on anything that may be lost and is not run again,
-//! so it is answered early only if all rows that it saw are durable or were left by such operations
-//! of the same session, and if no other session has such operations that are not durable. After a
-//! failure a session's operations, run again in their order, then find what they found.
+//! it is durable. Its answers must not hang on anything that may be lost and is not run again. So
+//! an operation is answered early only under two conditions. All rows that it saw are durable or
+//! were left by such operations of the same session. No other session has such operations that are
+//! not durable. After a failure a session's operations, run again in their order, then find what
+//! they found.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,14 +20,14 @@ use crate::session::Progress;
 /// Those of all sessions.
 #[derive(Default)]
 pub struct Hasty {
-    state: Mutex<State>,
+    state: Mutex<HastyState>,
     /// All with serials up to this one are over.
     settled: Watched<u64>,
 }
 
 #[derive(Default)]
-struct State {
-    /// Whose they are.
+struct HastyState {
+    /// The session that they belong to.
     session: Option<SessionId>,
     last: u64,
     open: BTreeSet<u64>,
@@ -56,7 +57,7 @@ impl Hasty {
         }
         let mut state = self.state.lock();
         for (Early { session, serial, batch }, op) in early {
-            // One that has yet to settle comes by twice.
+            // An operation that has yet to settle comes by twice.
             if !state.open.remove(&serial) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What waits for the executor, and how it sleeps.
+//! The queue of the executor, and how it sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +18,7 @@ pub struct Fetched {
     pub pins: Box<Pins>,
 }
 
-/// What the executor takes from the inbox.
+/// The jobs that the executor takes from the inbox.
 #[derive(Default)]
 pub struct Arrived {
     pub jobs: Vec<Job>,

@@ -1,10 +1,10 @@
-//! Who may keep which rows in memory. A session that was sent a row, or was told that there is
-//! none, keeps it until it is recalled; a row that somebody keeps is not changed for all to see
-//! before that.
+//! The leases of rows that sessions keep in memory. A session that was sent a row, or was told that
+//! there is none, keeps it until it is recalled. A row that a session keeps is not changed for all
+//! to see before that.
 //!
-//! The executor owns this table and grants and recalls in the order in which it runs operations,
-//! so no grant slips past a change. An operation that changes rows with holders *settles* when
-//! all of them have acknowledged the recall or their session has lapsed; whoever saw its changes
+//! The executor owns this table and grants and recalls in the order in which it runs operations, so
+//! no grant slips past a change. An operation that changes rows with holders *settles* when all of
+//! them have acknowledged the recall or their session has lapsed. An operation that saw its changes
 //! settles no sooner, and is answered no sooner.
 
 use std::cell::RefCell;
@@ -19,12 +19,12 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::asked::Asked;
 use super::delegations::Ask;
-use super::op::{Grant, Job};
+use super::op::{Job, RowLease};
 use super::settle::{Settle, Unsettled};
 use crate::keys;
 use crate::session::Recall;
 
-/// What happens to a session, in the order it happened.
+/// An event of a session; events come in the order they happened.
 pub enum Event {
     /// It holds nothing from here on, and its recalls go to `recalls`.
     Attached { session: SessionId, recalls: UnboundedSender<Recall> },
@@ -32,11 +32,11 @@ pub enum Event {
     Acknowledged { session: SessionId, number: u64 },
     /// It holds nothing any more, and nothing will be granted to it.
     Ended { session: SessionId },
-    /// It has been attached again, and what it had done by itself has run: no directory is
+    /// It has been attached again, and what it had done on its own has run: no directory is
     /// delegated to it.
     Replayed { session: SessionId },
-    /// What it had done by itself in these directories has run. With each, the number of the
-    /// delegation that ends.
+    /// The operations that it had posted in these directories have run. With each, the number of
+    /// the delegation that ends.
     GivenBack { session: SessionId, directories: Vec<(Ino, u64)> },
     /// It is to give back what is delegated to it.
     Unwelcome { session: SessionId },
@@ -44,7 +44,7 @@ pub enum Event {
 
 pub struct Leases {
     holders: Holders,
-    sessions: HashMap<SessionId, Session>,
+    sessions: HashMap<SessionId, SessionLeases>,
     /// All grants, the oldest first, and some that are gone.
     order: VecDeque<(Bytes, SessionId)>,
     /// Leases that were not recalled.
@@ -52,7 +52,7 @@ pub struct Leases {
     limit: usize,
     /// Rows changed by operations that have not settled, the oldest change first.
     settling: BTreeMap<Bytes, Vec<Settling>>,
-    /// What the operation that runs now has seen of them.
+    /// The unsettled operations that the operation that runs now has seen.
     seen: RefCell<Vec<Arc<Settle<Job>>>>,
     unsettled: Arc<Unsettled>,
     asked: Arc<Asked>,
@@ -64,8 +64,8 @@ struct Settling {
     before: Before,
 }
 
-/// What a row was before a change, where that may be shown. It is for as long as nobody was told of
-/// the change.
+/// A row before a change, where that may be shown. It is for as long as nobody was told of the
+/// change.
 pub type Before = Option<Option<Bytes>>;
 
 struct Holder {
@@ -74,7 +74,7 @@ struct Holder {
     recall: Option<u64>,
 }
 
-struct Session {
+struct SessionLeases {
     recalls: UnboundedSender<Recall>,
     sent: u64,
     /// Recalls that were not acknowledged.
@@ -111,7 +111,7 @@ impl Leases {
         match event {
             Event::Attached { session, recalls } => {
                 self.end(session, ready);
-                let fresh = Session { recalls, sent: 0, unacknowledged: VecDeque::new() };
+                let fresh = SessionLeases { recalls, sent: 0, unacknowledged: VecDeque::new() };
                 self.sessions.insert(session, fresh);
             }
             Event::Acknowledged { session, number } => self.acknowledge(session, number, ready),
@@ -178,7 +178,7 @@ impl Leases {
         (!keys::is_counter(key)).then_some(&last.settle)
     }
 
-    /// What a row was before all changes that have not settled; `None` if there are none.
+    /// The row before all changes that have not settled; `None` if there are none.
     pub fn before(&self, key: &Bytes) -> Option<&Before> {
         let changes = self.settling.get(key)?;
         let first = changes.iter().find(|change| !change.settle.is_done())?;
@@ -228,7 +228,7 @@ impl Leases {
         &mut self,
         changed: impl Iterator<Item = &'a Bytes> + Clone,
         batch: u64,
-        grant: Option<Grant>,
+        grant: Option<RowLease>,
         before: impl Fn(&Bytes) -> Before,
     ) -> Option<Arc<Settle<Job>>> {
         let settle = if self.is_idle() { None } else { self.recall(changed, batch, before) };
@@ -302,8 +302,8 @@ impl Leases {
         state.unacknowledged.push_back(Unacknowledged { recall, waiting });
     }
 
-    fn grant(&mut self, grant: Grant) {
-        let Grant { session, keys } = grant;
+    fn grant(&mut self, grant: RowLease) {
+        let RowLease { session, keys } = grant;
         if !self.sessions.contains_key(&session) {
             return;
         }
@@ -337,7 +337,7 @@ impl Leases {
     pub fn start_over(&mut self, durable: u64, void: &[Bytes]) {
         self.retain_settling(|settling| settling.batch <= durable);
         self.forget_seen();
-        // Whoever was told of them early must not go on showing them.
+        // A session that was told of them early must not go on showing them.
         let mut due: BTreeMap<SessionId, Vec<Bytes>> = BTreeMap::new();
         for key in void {
             let holders = self.holders.get(key).into_iter().flatten();
@@ -360,7 +360,7 @@ fn is_kept(holders: &Holders, key: &Bytes, session: SessionId) -> bool {
 
 /// `settle` waits for a recall that was sent before.
 fn await_recall(
-    sessions: &mut HashMap<SessionId, Session>,
+    sessions: &mut HashMap<SessionId, SessionLeases>,
     holder: &Holder,
     number: u64,
     settle: &Arc<Settle<Job>>,

@@ -9,11 +9,11 @@
 //!   read ──► cached rows as of the durable batch, else a snapshot
 //! ```
 //!
-//! While batch N is in the engine, N+1 is executed on top of it. The executor sees the overlay
-//! (all changes that are not published, and published ones that a waiting operation still needs),
-//! below it what was fetched for the operation, below that the row cache. The cache holds
-//! published rows only, each with the batch since which it is known, so a reader takes no lock:
-//! it meets a row younger than the batch it began with, or it does not.
+//! While batch N is in the engine, N+1 is executed on top of it. The executor first looks into the
+//! overlay: all changes that are not published, and published ones that a waiting operation still
+//! needs. Below it are the rows that were fetched for the operation, and below those the row cache.
+//! The cache holds published rows only, each with the batch since which it is known. So a reader
+//! takes no lock: it meets a row younger than the batch it began with, or it does not.
 
 #![expect(clippy::disallowed_methods, reason = "where no simulation gives threads")]
 
@@ -65,7 +65,7 @@ use tokio::sync::oneshot;
 use committer::Committer;
 use executor::Executor;
 use op::Job;
-use shared::Shared;
+use shared::MasterShared;
 
 use crate::Verb;
 use crate::engine::{Engine, Snapshot};
@@ -82,7 +82,7 @@ pub struct Master {
 }
 
 struct Owner {
-    shared: Arc<Shared>,
+    shared: Arc<MasterShared>,
     /// Hangs up when all threads have ended.
     threads: Mutex<Receiver<()>>,
 }
@@ -94,7 +94,7 @@ impl Master {
     /// Those of the engine; `Io` when a thread cannot be started.
     pub fn start(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, config: Config) -> Result<Master> {
         let fence = engine.take_over()?;
-        let shared = Arc::new(Shared::new(engine, clock, config, fence));
+        let shared = Arc::new(MasterShared::new(engine, clock, config, fence));
         let (alive, threads) = mpsc::channel();
         shared.watch_lease();
         let owner = Owner { shared: Arc::clone(&shared), threads: Mutex::new(threads) };
@@ -118,8 +118,8 @@ impl Master {
     /// Once it was polled, it may be executed even if the future is dropped.
     ///
     /// # Errors
-    /// Those of the operation; `Full` if the disk is and the operation frees nothing; `Full` or
-    /// `Unavailable` if the batch it was in could not be committed (then it changed nothing);
+    /// Those of the operation. `Full` if the disk is and the operation frees nothing. `Full` or
+    /// `Unavailable` if the batch it was in could not be committed (then it changed nothing).
     /// `Unavailable` when the master has ended, and then the outcome is unknown if the text says
     /// so.
     pub async fn run<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
@@ -172,7 +172,10 @@ impl Master {
     pub fn check_space(&self) -> Result<()> {
         match self.owner.shared.engine.is_low_on_space() {
             false => Ok(()),
-            true => Err(Error::Full("the disk of the metadata: delete something".into())),
+            true => Err(Error::Full(
+                "the disk of the metadata is nearly full: delete objects, or make room on it"
+                    .into(),
+            )),
         }
     }
 
@@ -324,7 +327,7 @@ impl Drop for Owner {
 
 /// Starts a thread whose panic is the end of the master.
 fn spawn(
-    shared: &Arc<Shared>,
+    shared: &Arc<MasterShared>,
     alive: &Sender<()>,
     name: &'static str,
     body: impl Future<Output = ()> + Send + 'static,
@@ -345,7 +348,7 @@ fn spawn(
 }
 
 struct Guard {
-    shared: Arc<Shared>,
+    shared: Arc<MasterShared>,
     name: &'static str,
     _alive: Sender<()>,
 }

@@ -8,20 +8,20 @@ use cairn_base::{Error, Ino, Result, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
 use super::Master;
-use super::op::{Grant, Haste, Op, Ran, outcome, send};
+use super::op::{Haste, Op, Ran, RowLease, outcome, send};
 use super::settle::Answered;
 use crate::mounts::Use;
 use crate::ops::mkdir::Mkdir;
 use crate::ops::sessions::{find_reply, keep_reply};
 use crate::rows::{Extent, Extents, Place, Row};
-use crate::shown::Shown;
+use crate::shown::ShownToMount;
 use crate::wire::ReceivedVerb;
 use crate::{Context, Stop, View, WireVerb, keys};
 
 /// The longest row of extents that is sent back with each change of it.
 const KEPT_EXTENTS_BYTES: usize = 4 << 10;
 
-/// By how much the clock of a session that runs operations by itself may be behind, or its
+/// By how much the clock of a session that runs operations on its own may be behind, or its
 /// operations late, nanoseconds. It is never ahead.
 const POSTED_BEFORE_NS: i64 = 60_000_000_000;
 /// An operation that may be sent more than once.
@@ -35,11 +35,11 @@ pub struct Once<'a> {
     pub released: Vec<Bytes>,
     /// Whether rows that it changed are leased with the reply.
     pub lease: bool,
-    /// Whether it is answered when it has run, if it may be: the session runs it again if it is
-    /// lost, and gives the number of the inode that it made.
+    /// Whether it is answered when it has run, if that is allowed. Then the session runs it again
+    /// if it is lost, and gives the number of the inode that it made.
     pub hasty: bool,
     pub ino: Option<Ino>,
-    /// When the session ran it by itself, if it did.
+    /// When the session ran it on its own, if it did.
     pub posted: Option<Timestamp>,
     /// It is sent again to a new master, which has told nobody else anything yet.
     pub is_replay: bool,
@@ -47,10 +47,10 @@ pub struct Once<'a> {
     pub to_mount: bool,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 pub struct Executed {
     pub reply: Result<Bytes>,
-    /// What it changed, where that is leased.
+    /// The rows that it changed, where those are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
     /// The inode that it made.
     pub ino: Option<Ino>,
@@ -136,7 +136,7 @@ impl OnceOp {
         let mut reply = self.verb.apply_any(view, &self.context)?;
         // Before it is kept for when it is sent again.
         if self.to_mount {
-            self.verb.show_any(&mut Shown::new(view, &self.context), &mut reply)?;
+            self.verb.show_any(&mut ShownToMount::new(view, &self.context), &mut reply)?;
         }
         let reply = self.verb.encode_reply(&reply)?;
         self.made = view.taken_ino();
@@ -155,7 +155,7 @@ impl OnceOp {
                 absent.retain(|(key, _)| !view.changes().contains_key(key));
                 self.rows.append(&mut absent);
                 if self.to_mount {
-                    Shown::new(view, &self.context).rows(&mut self.rows, true)?;
+                    ShownToMount::new(view, &self.context).rows(&mut self.rows, true)?;
                 }
             }
             keep_reply(view, session, slot, sequence, reply.clone());
@@ -228,11 +228,11 @@ impl Op for OnceOp {
         matches!(self.reply, Some(Err(_)))
     }
 
-    fn grant(&mut self) -> Option<Grant> {
-        // Who was answered already gets no rows any more.
+    fn grant(&mut self) -> Option<RowLease> {
+        // A caller that was answered already gets no rows any more.
         self.sender.as_ref()?;
         let keys: Vec<Bytes> = self.rows.iter().map(|(key, _)| key.clone()).collect();
-        (!keys.is_empty()).then_some(Grant { session: self.session, keys })
+        (!keys.is_empty()).then_some(RowLease { session: self.session, keys })
     }
 
     fn fail(&mut self, error: Error) {

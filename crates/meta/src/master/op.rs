@@ -23,18 +23,18 @@ pub enum Ran {
 
 /// A directory to be delegated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct DelegationWish {
     pub directory: Ino,
     pub bucket: BucketId,
     pub session: SessionId,
 }
 
-/// Who may be told how an operation ended before it is durable.
+/// The caller that may hear how an operation ended before it is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Haste {
     /// Nobody.
     Never,
-    /// Who reads, if all rows that it saw are durable or were left by this session early.
+    /// A reader, if all rows that it saw are durable or were left by this session early.
     Reader(Option<SessionId>),
     /// A session that runs it again if it is lost.
     Keeper(SessionId),
@@ -51,7 +51,7 @@ pub struct Early {
 
 /// A lease that an operation wants for its session once it has run.
 #[derive(Clone, Debug)]
-pub struct Grant {
+pub struct RowLease {
     pub session: SessionId,
     pub keys: Vec<Bytes>,
 }
@@ -67,11 +67,11 @@ pub trait Op: Send {
     }
 
     /// The leases its session gets with the reply.
-    fn grant(&mut self) -> Option<Grant> {
+    fn grant(&mut self) -> Option<RowLease> {
         None
     }
 
-    /// Who may be answered before what it saw and changed is durable.
+    /// The caller that may be answered before the rows that it saw and changed are durable.
     fn haste(&self) -> Haste {
         Haste::Never
     }
@@ -82,8 +82,8 @@ pub trait Op: Send {
         false
     }
 
-    /// What sends the reply of its last run, which succeeded and may be lost: for a
-    /// [`Keeper`](Haste::Keeper). After this it has no other.
+    /// The sender of the reply of its last run, which succeeded and may be lost: for a [`Keeper`].
+    /// After this it has no other.
     fn early_answer(&mut self, _serial: u64) -> Answered {
         Box::new(|| ())
     }
@@ -102,7 +102,7 @@ pub trait Op: Send {
         }
     }
 
-    /// Its session has run it by itself before: it runs after what came before it.
+    /// Its session has run it on its own before: it runs after what came before it.
     fn is_posted(&self) -> bool {
         false
     }
@@ -123,8 +123,8 @@ pub trait Op: Send {
         None
     }
 
-    /// The directory that its session wants to fill by itself once this has run.
-    fn wish(&self) -> Option<Wish> {
+    /// The directory that its session wants to fill on its own once this has run.
+    fn wish(&self) -> Option<DelegationWish> {
         None
     }
 
@@ -144,7 +144,7 @@ pub struct Job {
     pub op: Box<dyn Op>,
     /// Its last run changed rows.
     pub changed: bool,
-    /// What it waits for besides the disk.
+    /// The recalls that it waits for besides the disk.
     pub settle: Option<Arc<Settle<Job>>>,
     /// It was answered before it is durable.
     pub early: Option<Early>,
@@ -203,7 +203,7 @@ pub fn outcome<T>(ran: Result<T, Stop>) -> (Ran, Option<Result<T>>) {
 }
 
 pub fn no_read(name: &str) -> Error {
-    Error::Invalid(format!("{name} changes rows: it is no read"))
+    Error::Invalid(format!("operation {name} changes rows, so it cannot be run as a read"))
 }
 
 pub fn send<T>(sender: oneshot::Sender<T>, reply: Option<T>) {

@@ -30,8 +30,8 @@ struct Order {
     unsorted: Vec<Bytes>,
 }
 
-/// What one batch put in.
-struct Tally {
+/// The rows that one batch put in.
+struct BatchTally {
     batch: u64,
     rows: usize,
     bytes: usize,
@@ -42,7 +42,7 @@ struct Tally {
 pub struct Overlay {
     rows: HashMap<Bytes, Pending, DefaultHashBuilder>,
     order: RefCell<Order>,
-    tallies: VecDeque<Tally>,
+    tallies: VecDeque<BatchTally>,
     /// Rows, at most, that a sweep would drop.
     dead: usize,
     bytes: usize,
@@ -58,8 +58,8 @@ impl Overlay {
         self.bytes
     }
 
-    /// Who changed a row in a batch after `durable`, and was answered early; `Some(None)` if it was
-    /// not, `None` if the row was not changed since.
+    /// The session that changed a row in a batch after `durable`, and was answered early;
+    /// `Some(None)` if it was not, `None` if the row was not changed since.
     pub fn changed_by(&self, key: &Bytes, durable: u64) -> Option<Option<SessionId>> {
         self.rows.get(key).filter(|pending| pending.batch > durable).map(|pending| pending.by)
     }
@@ -113,7 +113,7 @@ impl Overlay {
                 tally.rows += 1;
                 tally.bytes += bytes;
             }
-            _ => self.tallies.push_back(Tally { batch, rows: 1, bytes }),
+            _ => self.tallies.push_back(BatchTally { batch, rows: 1, bytes }),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What was fetched for one operation.
+//! The rows that were fetched for one operation.
 
 use std::collections::HashMap;
 

@@ -10,7 +10,7 @@ use cairn_base::{Error, Result};
 
 use super::cache::Cached;
 use super::op::no_read;
-use super::shared::Shared;
+use super::shared::MasterShared;
 use super::source::{Published, Read, Stored};
 use super::threads;
 use crate::engine::Engine;
@@ -29,14 +29,18 @@ const ROUNDS: usize = 4;
 const OFFERED_ROWS: usize = 256;
 
 /// Runs `verb` on cached rows, or not at all.
-pub fn cached<V: Verb>(shared: &Shared, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
+pub fn cached<V: Verb>(
+    shared: &MasterShared,
+    caller: &Caller,
+    verb: &V,
+) -> Option<Result<V::Reply>> {
     let memo = on_cached(shared, caller, verb, false)?;
     Some(memo.map(|memo| memo.reply))
 }
 
 /// As [`cached`].
 pub fn cached_any(
-    shared: &Shared,
+    shared: &MasterShared,
     caller: &Caller,
     verb: &dyn AnyVerb,
 ) -> Option<Result<AnyReply>> {
@@ -52,7 +56,7 @@ pub fn cached_any(
 }
 
 /// Whether the rows of `memo` are what a read would find now.
-pub fn is_current<R>(shared: &Shared, memo: &Memo<R>) -> bool {
+pub fn is_current<R>(shared: &MasterShared, memo: &Memo<R>) -> bool {
     let Some(stamp) = shared.unsettled.stamp() else { return false };
     let batch = shared.durable.batch();
     let now = |key: &Bytes| match shared.cache.get(key, batch) {
@@ -68,7 +72,7 @@ pub fn is_current<R>(shared: &Shared, memo: &Memo<R>) -> bool {
 
 /// As [`cached`], and with `trace` also what the reply was made of.
 pub fn on_cached<V: Verb>(
-    shared: &Shared,
+    shared: &MasterShared,
     caller: &Caller,
     verb: &V,
     trace: bool,
@@ -83,7 +87,7 @@ pub fn on_cached<V: Verb>(
 
 /// The rows that were read, if they are traced, and the batch they are of.
 fn on_cached_rows(
-    shared: &Shared,
+    shared: &MasterShared,
     caller: &Caller,
     name: &'static str,
     trace: bool,
@@ -117,14 +121,14 @@ fn on_cached_rows(
     None
 }
 
-fn counted<T>(shared: &Shared, result: Result<T>) -> Option<Result<T>> {
+fn counted<T>(shared: &MasterShared, result: Result<T>) -> Option<Result<T>> {
     shared.counters.reads_cached.add(1);
     Some(result)
 }
 
 /// Runs `verb` on rows of the engine, and cached ones as of the same batch.
 pub async fn stored(
-    shared: &Arc<Shared>,
+    shared: &Arc<MasterShared>,
     caller: Caller,
     verb: &Arc<dyn AnyVerb>,
 ) -> Result<AnyReply> {
@@ -166,7 +170,7 @@ pub async fn stored(
 
 /// Runs `verb` on `rows` and on cached ones of their batch, or says what else it needs.
 fn on_rows(
-    shared: &Shared,
+    shared: &MasterShared,
     context: &Context,
     rows: &HashMap<Bytes, Option<Bytes>>,
     verb: &dyn AnyVerb,
@@ -180,7 +184,7 @@ fn on_rows(
     }
 }
 
-/// What came of an operation on a snapshot, and the rows it read one by one.
+/// The result of an operation on a snapshot, and the rows it read one by one.
 struct Snapped {
     batch: u64,
     rows: Rows,
@@ -197,7 +201,7 @@ fn on_snapshot(engine: &dyn Engine, mut context: Context, verb: &dyn AnyVerb) ->
         Ok(reply) => Ok(reply),
         Err(Stop::Fail(error)) => Err(error),
         Err(Stop::Miss) => Err(source.failed.take().unwrap_or_else(|| {
-            Error::Invalid(format!("{} stops for want of nothing", verb.name()))
+            Error::Invalid(format!("operation {} stopped without missing a row", verb.name()))
         })),
     };
     Ok(Snapped { batch, rows: source.rows.take(), result })

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use cairn_base::{Error, Result, SessionId, Timestamp};
 use tokio::sync::oneshot;
 
-use super::op::{Grant, Haste, Op, Ran, no_read, outcome, send};
+use super::op::{Haste, Op, Ran, RowLease, no_read, outcome, send};
 use crate::erased::{AnyReply, AnyVerb};
-use crate::shown::Shown;
+use crate::shown::ShownToMount;
 use crate::wire::ReceivedVerb;
 use crate::{Context, Stop, View};
 
@@ -38,7 +38,7 @@ impl LeasedRead {
         if !self.to_mount {
             return Ok(self.verb.encode_reply(&read?)?);
         }
-        let mut shown = Shown::new(view, &self.context);
+        let mut shown = ShownToMount::new(view, &self.context);
         match read {
             Ok(mut reply) => {
                 self.verb.show_any(&mut shown, &mut reply)?;
@@ -49,7 +49,7 @@ impl LeasedRead {
                 shown.rows(&mut self.rows, false)?;
                 Err(missing)
             }
-            // Who is denied something gets no rows of it.
+            // A caller that is denied something gets no rows of it.
             Err(stop) => {
                 self.rows.clear();
                 Err(stop)
@@ -78,9 +78,9 @@ impl Op for LeasedRead {
         if self.hasty { Haste::Reader(Some(self.session)) } else { Haste::Never }
     }
 
-    fn grant(&mut self) -> Option<Grant> {
+    fn grant(&mut self) -> Option<RowLease> {
         let keys = self.rows.iter().map(|(key, _)| key.clone()).collect();
-        self.is_leased.then_some(Grant { session: self.session, keys })
+        self.is_leased.then_some(RowLease { session: self.session, keys })
     }
 
     fn fail(&mut self, error: Error) {

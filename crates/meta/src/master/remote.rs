@@ -1,4 +1,4 @@
-//! What sessions ask of a master.
+//! The calls of sessions to a master.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::wire::ReceivedVerb;
 pub struct Reading<'a> {
     pub master: &'a Master,
     pub caller: Caller,
-    /// Who gets leases on the rows that are read; nobody.
+    /// The session that gets leases on the rows that are read; none if `None`.
     pub lease: Option<SessionId>,
     /// Whether that session has operations of its own run again if they are lost.
     pub hasty: bool,
@@ -39,7 +39,7 @@ impl Reading<'_> {
         }
         let to_mount = self.mount.is_some();
         let Reading { master, caller, lease, hasty, mount } = self;
-        // What a mount is shown is decided on the executor, whether it keeps it or not.
+        // The rows that a mount is shown are decided on the executor, whether it keeps them or not.
         let Some(session) = lease.or(mount) else {
             let reply = master.read_any(&caller, Arc::clone(&verb) as _).await;
             return (reply.and_then(|reply| verb.encode_reply(&reply)), Vec::new());
@@ -106,9 +106,9 @@ impl Master {
         ran.await.unwrap_or_else(Executed::failed)
     }
 
-    /// Takes an operation that its session has run by itself: it runs after those that were taken
-    /// before. It waits for no others to be answered, as some of them may wait for it; nor is it
-    /// refused for want of space: its session has said that it is done.
+    /// Takes an operation that its session has run on its own: it runs after those that were taken
+    /// before. It waits for no others to be answered, as some of them may wait for it. Nor is it
+    /// refused for lack of space: its session has said that it is done.
     ///
     /// # Errors
     /// `Unavailable` when the master has ended.
@@ -129,7 +129,7 @@ impl Master {
         Ok(answer)
     }
 
-    /// What became of an operation that was taken.
+    /// The outcome of an operation that was taken.
     pub async fn posted(&self, answer: oneshot::Receiver<Executed>) -> Executed {
         self.answered(answer).await.unwrap_or_else(Executed::failed)
     }

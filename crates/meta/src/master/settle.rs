@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 /// Sends a reply.
 pub type Answered = Box<dyn FnOnce() + Send>;
 
-/// What an operation, a `J`, waits for besides the disk: that recalls are acknowledged, those of
-/// its own and those of operations whose changes it saw.
+/// The conditions, besides the disk, that an operation, a `J`, waits for: that recalls are
+/// acknowledged, those of its own and those of operations whose changes it saw.
 pub struct Settle<J> {
     batch: u64,
-    state: Mutex<State<J>>,
+    state: Mutex<SettleState<J>>,
     unsettled: Arc<Unsettled>,
 }
 
@@ -39,7 +39,7 @@ impl Unsettled {
 
     /// The last batch that has settled, where `durable` is durable.
     pub fn settled(&self, durable: u64) -> u64 {
-        // What is durable was counted here before.
+        // Durable batches were counted here before.
         let first = self.batches.lock().first_key_value().map(|(batch, _)| *batch);
         first.map_or(durable, |first| durable.min(first.saturating_sub(1)))
     }
@@ -61,7 +61,7 @@ impl Unsettled {
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What somebody does by itself is not known here until [`Unsettled::let_go`].
+    /// Changes of a session on its own are not known here until [`Unsettled::let_go`].
     pub fn hold(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
@@ -70,13 +70,13 @@ impl Unsettled {
         self.done.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What was read since `stamp` was made has settled.
+    /// All that was read since `stamp` was made has settled.
     pub fn holds(&self, stamp: Stamp) -> bool {
         self.begun.load(Ordering::SeqCst) == stamp.0
     }
 }
 
-struct State<J> {
+struct SettleState<J> {
     /// Recalls and operations that are not done.
     left: usize,
     /// Operations that saw the changes of this one.
@@ -91,7 +91,7 @@ impl<J> Settle<J> {
     /// Waits for nothing but the caller, who must call [`Settle::done`] once.
     pub fn new(unsettled: Arc<Unsettled>, batch: u64) -> Arc<Settle<J>> {
         unsettled.begin(batch);
-        let state = State { left: 1, followers: Vec::new(), early: None, held: None };
+        let state = SettleState { left: 1, followers: Vec::new(), early: None, held: None };
         Arc::new(Settle { batch, state: Mutex::new(state), unsettled })
     }
 

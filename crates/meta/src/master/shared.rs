@@ -1,4 +1,4 @@
-//! What all threads of a master share.
+//! The state that all threads of a master share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -42,7 +42,7 @@ impl Durable {
     }
 }
 
-pub struct Shared {
+pub struct MasterShared {
     pub engine: Arc<dyn Engine>,
     pub config: Config,
     pub cache: RowCache,
@@ -59,7 +59,7 @@ pub struct Shared {
     pub asked: Arc<Asked>,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
-    /// What it takes to answer from memory, if anything.
+    /// The lease that is needed to answer from memory, if any.
     lease: Option<Arc<Lease>>,
     failure: OnceLock<String>,
     failed: Watched<bool>,
@@ -67,15 +67,15 @@ pub struct Shared {
     now: AtomicI64,
 }
 
-impl Shared {
+impl MasterShared {
     pub fn new(
         engine: Arc<dyn Engine>,
         clock: Arc<dyn Clock>,
         config: Config,
         fence: Fence,
-    ) -> Shared {
+    ) -> MasterShared {
         let working = Arc::new(Working::new(Arc::clone(&clock), engine.lease()));
-        Shared {
+        MasterShared {
             lease: engine.lease(),
             engine,
             cache: RowCache::new(config.cache_bytes),
@@ -145,7 +145,7 @@ impl Shared {
         }
     }
 
-    /// Why the master ended, if it did so by itself.
+    /// Why the master ended, if it did so on its own.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
     }
@@ -168,7 +168,7 @@ impl Shared {
         self.failed.set(true);
     }
 
-    /// What an operation is told that gets no other answer.
+    /// The error for an operation that gets no other answer.
     pub fn gone(&self) -> Error {
         Error::Unavailable(match self.failure() {
             Some(reason) => reason.to_owned(),

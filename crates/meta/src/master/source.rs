@@ -13,7 +13,7 @@ use super::leases::Leases;
 use super::op::Haste;
 use super::overlay::Overlay;
 use super::pins::{Pins, Range};
-use super::shared::Shared;
+use super::shared::MasterShared;
 use crate::engine::Snapshot;
 use crate::{Source, keys};
 
@@ -23,7 +23,7 @@ pub struct Newest<'a> {
     pub overlay: &'a Overlay,
     pub pins: Option<&'a Pins>,
     pub cache: &'a RowCache,
-    /// What is in none of these is read on the spot, or else missing.
+    /// A row in none of these is read on the spot, or else missing.
     pub inline: Option<&'a Inline<'a>>,
 }
 
@@ -44,7 +44,7 @@ pub struct Uncommitted<'a> {
     pub newest: Newest<'a>,
     /// Told what is seen.
     pub leases: &'a Leases,
-    /// What must not be seen by others than a session.
+    /// Rows that must not be seen by others than a session.
     pub delegations: Option<(&'a Delegations, Option<SessionId>)>,
     pub sight: &'a Sight,
     /// Rows are as they were before what has not settled. Where that is not known, this is set.
@@ -97,7 +97,7 @@ impl Source for Uncommitted<'_> {
     }
 }
 
-/// What an operation saw that is not durable.
+/// The rows that an operation saw that are not durable.
 pub struct Sight {
     haste: Haste,
     durable: u64,
@@ -151,12 +151,12 @@ impl Sight {
 /// A snapshot that is at least as young as what the overlay has let go, and what went wrong with
 /// it.
 pub struct Inline<'a> {
-    shared: &'a Shared,
+    shared: &'a MasterShared,
     snapshot: OnceCell<Box<dyn Snapshot>>,
     reads: RefCell<Option<Reads>>,
 }
 
-/// What was read inline.
+/// The rows that were read inline.
 pub struct Reads {
     pub begun_us: u64,
     /// Rows and ranges.
@@ -167,11 +167,11 @@ pub struct Reads {
 
 impl<'a> Inline<'a> {
     /// The snapshot is taken when it is needed first.
-    pub fn new(shared: &'a Shared) -> Inline<'a> {
+    pub fn new(shared: &'a MasterShared) -> Inline<'a> {
         Inline { shared, snapshot: OnceCell::new(), reads: RefCell::new(None) }
     }
 
-    /// What was read since this was called last.
+    /// The rows read since this was called last.
     pub fn take(&self) -> Option<Reads> {
         self.reads.take()
     }
@@ -179,7 +179,7 @@ impl<'a> Inline<'a> {
     fn get(&self, key: &Bytes, cache: &RowCache) -> Option<Option<Bytes>> {
         let snapshot = self.snapshot()?;
         let row = self.keep(snapshot.get(std::slice::from_ref(key)))?.pop()?;
-        // What is looked for in vain is mostly about to be made, and cached as such.
+        // A row that is looked for in vain is mostly about to be made, and cached as such.
         if row.is_some() {
             cache.offer(key, row.as_ref(), snapshot.batch(), self.shared.durable.batch());
         }
@@ -273,7 +273,7 @@ pub struct Stored<'a> {
     pub snapshot: &'a dyn Snapshot,
     /// Rows read one by one, to be offered to the cache.
     pub rows: RefCell<Vec<(Bytes, Option<Bytes>)>>,
-    /// What failed where a row is missing.
+    /// The error where a row is missing.
     pub failed: RefCell<Option<Error>>,
 }
 

@@ -36,7 +36,7 @@ pub async fn blocking<T: Send + 'static>(
     threads: &Option<Arc<dyn Threads>>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T> {
-    let ended = || Error::Unavailable("the read did not end".into());
+    let ended = || Error::Unavailable("the thread of the read ended without a result".into());
     match threads {
         None => tokio::task::spawn_blocking(work).await.map_err(|_| ended()),
         Some(threads) => {

@@ -24,7 +24,7 @@ pub struct Append {
     pub data: Data,
 }
 
-/// What came of an append.
+/// The result of an append.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Appended {
     /// Where the bytes are.

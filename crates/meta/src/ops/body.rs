@@ -49,7 +49,11 @@ impl Data {
     pub(super) fn check(&self, session: SessionId) -> Result<(), Error> {
         let extents = match self {
             Data::Inline(bytes) if bytes.len() > limits::INLINE_BYTES => {
-                return Err(Error::TooLarge(format!("{} bytes inline", bytes.len())));
+                return Err(Error::TooLarge(format!(
+                    "{} bytes inline; must be at most {}",
+                    bytes.len(),
+                    limits::INLINE_BYTES
+                )));
             }
             Data::Inline(_) => return Ok(()),
             Data::Blocks { extents, .. } => extents,
@@ -58,7 +62,11 @@ impl Data {
         for extent in extents {
             check_block(extent, session)?;
             if extent.offset < end || extent.offset > FILE_BYTES {
-                return Err(Error::Invalid(format!("extent at {} after {end}", extent.offset)));
+                return Err(Error::Invalid(format!(
+                    "an extent at {}, before the end {end} of the former or beyond the end \
+                        of a file",
+                    extent.offset
+                )));
             }
             end = extent.end();
         }
@@ -78,7 +86,10 @@ pub(super) fn check_block(extent: &Extent, session: SessionId) -> Result<(), Err
         {
             Ok(())
         }
-        other => Err(Error::Invalid(format!("extent of {} bytes in {other:?}", extent.len))),
+        other => Err(Error::Invalid(format!(
+            "an extent of {} bytes does not fit in {other:?}",
+            extent.len
+        ))),
     }
 }
 
@@ -94,7 +105,9 @@ pub(super) fn open_file(
     match inode.kind {
         Kind::File => {}
         Kind::Directory => return Err(Error::IsDirectory(format!("inode {ino}")).into()),
-        other => return Err(Error::Invalid(format!("inode {ino} is a {other:?}")).into()),
+        other => {
+            return Err(Error::Invalid(format!("inode {ino} is a {other:?}, not a file")).into());
+        }
     }
     if !opened {
         check_mode(context, &inode, WRITE)?;
@@ -155,7 +168,10 @@ pub(super) fn put_data(
 ) -> Result<(), Stop> {
     let end = offset.saturating_add(data.len());
     if end > FILE_BYTES {
-        return Err(Error::TooLarge(format!("file of {end} bytes; at most {FILE_BYTES}")).into());
+        return Err(Error::TooLarge(format!(
+            "a file of {end} bytes; must be at most {FILE_BYTES}"
+        ))
+        .into());
     }
     let placed = match data {
         Data::Inline(bytes) => {
@@ -172,7 +188,10 @@ pub(super) fn put_data(
     if let Data::Blocks { body, .. } = data
         && *body != own
     {
-        return Err(Error::Conflict(format!("blocks are for body {body}, not {own}")).into());
+        return Err(Error::Conflict(format!(
+            "the blocks were written for body {body}, and the file has body {own} now"
+        ))
+        .into());
     }
     overwrite(view, context, own, placed)
 }
@@ -209,7 +228,7 @@ fn place_blocks(
         if let Place::Block { block, .. } = &extent.place
             && owners.insert(*block, owner).is_some_and(|former| former != owner)
         {
-            return Err(Error::Invalid(format!("block {block} in two chunks")));
+            return Err(Error::Invalid(format!("block {block} is named in two chunks")));
         }
         placed.push((owner, extent));
     }

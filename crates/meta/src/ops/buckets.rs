@@ -13,8 +13,8 @@ use super::tags::check_tags;
 use crate::rows::{Bucket, BucketKind, Entry, Inode, Kind, Row, Tally, Usage};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Checks a bucket's name by the rules of S3: 3 to 63 of `a-z 0-9 . -`, a letter or digit at
-/// both ends, no two dots in a row, not an IPv4 address.
+/// Checks a bucket's name by the rules of S3. It has 3 to 63 characters of `a-z 0-9 . -`, with a
+/// letter or digit at both ends and no two dots in a row, and it is not an IPv4 address.
 pub fn check_bucket_name(name: &str) -> Result<(), Error> {
     let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = name.as_bytes();
@@ -28,7 +28,8 @@ pub fn check_bucket_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Invalid(format!(
-        "bucket name {name:?}: use 3 to 63 of a-z 0-9 . - with a letter or digit at both ends"
+        "bucket name {name:?}: use 3 to 63 characters of a-z 0-9 . - with a letter or digit \
+            at both ends"
     )))
 }
 
@@ -37,7 +38,9 @@ pub fn check_bucket_name(name: &str) -> Result<(), Error> {
 fn check_new_name(name: &str) -> Result<(), Error> {
     check_bucket_name(name)?;
     match name.contains(".-") || name.contains("-.") {
-        true => Err(Error::Invalid(format!("bucket name {name:?}: a dot beside a hyphen"))),
+        true => Err(Error::Invalid(format!(
+            "bucket name {name:?}: a dot must not stand beside a hyphen"
+        ))),
         false => Ok(()),
     }
 }
@@ -57,7 +60,7 @@ impl Verb for CreateBucket {
     /// `Exists` if there is one of that name, whoever owns it.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<BucketId, Stop> {
         let Principal::User(owner) = context.caller.principal() else {
-            return Err(Error::Denied("a bucket belongs to a user".into()).into());
+            return Err(Error::Denied("a bucket belongs to a user: send credentials".into()).into());
         };
         check_new_name(&self.name)?;
         let name = self.name.as_bytes();
@@ -227,15 +230,24 @@ pub fn cursor(context: &Context, id: BucketId, bucket: &Bucket) -> String {
 /// The name that a [`cursor`] stands for.
 pub fn named_by(view: &mut View<'_>, cursor: &str) -> Result<String, Stop> {
     let Some(number) = cursor.strip_prefix(NUMBERED) else { return Ok(cursor.to_owned()) };
-    let invalid = |_| Error::Invalid("a place in a listing that is none".into());
+    let invalid = |_| {
+        Error::Invalid(
+            "the place to continue the listing from is not one that a listing \
+            gave: list from the start"
+                .into(),
+        )
+    };
     let id = BucketId(u64::from_str_radix(number, 16).map_err(invalid)?);
     match load::<Bucket>(view, &keys::bucket(id))? {
         Some(bucket) => Ok(bucket.name),
-        None => Err(Error::Conflict("a bucket was deleted meanwhile: list again".into()).into()),
+        None => Err(Error::Conflict(
+            "the bucket to continue the listing from was deleted meanwhile: list again".into(),
+        )
+        .into()),
     }
 }
 
-/// What [`UpdateBucket`] may need.
+/// The actions that [`UpdateBucket`] may need.
 pub const UPDATES: &[Action] = &[
     Action::PutBucketAcl,
     Action::PutBucketTagging,
@@ -304,7 +316,7 @@ impl Verb for UpdateBucket {
 }
 
 impl UpdateBucket {
-    /// What has to be allowed for these changes.
+    /// The actions that these changes need.
     fn actions(&self) -> impl Iterator<Item = Action> {
         let changes_rights = self.visibility.is_some() || self.grant.is_some();
         let is_set = [self.quota_objects, self.quota_bytes].iter().any(Option::is_some);
@@ -320,7 +332,7 @@ impl UpdateBucket {
         all.into_iter().filter_map(|(action, changes)| changes.then_some(action))
     }
 
-    /// What is there already stays, even if it is more.
+    /// The contents stay, even if they are more.
     fn set_quotas(&self, view: &mut View<'_>, bucket: BucketId) -> Result<(), Stop> {
         let key = keys::usage(bucket);
         let mut usage: Usage = load(view, &key)?.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The cluster map and join tokens.
 //!
-//! What a change of the map means is decided by those who make it (`cluster`); here is seen to it
-//! that it follows the map that they had before them, and that it is a map.
+//! The meaning of a change of the map is decided by the code that makes it (`cluster`). Here it is
+//! checked that the change follows the map that was there before, and that it is a map.
 
 use bytes::Bytes;
 use cairn_base::map::Node;
@@ -12,7 +12,7 @@ use cairn_base::{
 use serde::{Deserialize, Serialize};
 
 use super::namespace::{load, store};
-use crate::rows::Grant;
+use crate::rows::IssuedToken;
 use crate::{Context, Stop, Verb, View, keys};
 
 /// The map, encoded; `None` where the store is not a cluster.
@@ -103,7 +103,7 @@ impl Verb for IssueToken {
         let hash = TokenHash::from_bytes(self.hash);
         let roles = Roles::from_bits(self.roles);
         let grant = JoinGrant { hash, roles, expires: self.expires, used: None };
-        store(view, key, &Grant { grant, unknown: Vec::new() });
+        store(view, key, &IssuedToken { grant, unknown: Vec::new() });
         Ok(())
     }
 }
@@ -126,8 +126,9 @@ impl Verb for RedeemToken {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<NodeId, Stop> {
         let key = keys::join_token(self.id);
         view.get_all(&[key.clone(), keys::map()])?;
-        let unknown = || Error::Denied("join token: it is not known here".into());
-        let Grant { mut grant, unknown: kept } = load::<Grant>(view, &key)?.ok_or_else(unknown)?;
+        let unknown = || Error::Denied("join token: this cluster did not issue it".into());
+        let IssuedToken { mut grant, unknown: kept } =
+            load::<IssuedToken>(view, &key)?.ok_or_else(unknown)?;
         let roles = Roles::from_bits(self.roles);
         let hash = TokenHash::from_bytes(self.hash);
         let applicant = Applicant { hash, key: KeyHash(self.key), roles };
@@ -137,7 +138,10 @@ impl Verb for RedeemToken {
         let former = load_map(view)?;
         let former = former.ok_or_else(|| Error::Invalid("there is no cluster map".into()))?;
         if former.nodes.values().any(|node| node.pin.key == applicant.key) {
-            return Err(Error::Exists("a node with this key has joined before".into()).into());
+            return Err(Error::Exists(
+                "a node with this key has joined before: join from a new directory".into(),
+            )
+            .into());
         }
         let mut map = former.clone();
         let node = NodeId(map.next_node);
@@ -147,7 +151,7 @@ impl Verb for RedeemToken {
         map.check()?;
         view.put(keys::map(), map.encode());
         grant.used = Some((applicant.key, node));
-        store(view, key, &Grant { grant, unknown: kept });
+        store(view, key, &IssuedToken { grant, unknown: kept });
         Ok(node)
     }
 }

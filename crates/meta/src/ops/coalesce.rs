@@ -71,21 +71,26 @@ impl Coalesce {
             match runs.last_mut() {
                 Some(run) if run.1 == extent.offset => run.1 = extent.end(),
                 Some(run) if run.1 > extent.offset => {
-                    return Err(Error::Invalid(format!("extent at {} again", extent.offset)));
+                    return Err(Error::Invalid(format!(
+                        "an extent at {} is named twice",
+                        extent.offset
+                    )));
                 }
                 _ => runs.push((extent.offset, extent.end())),
             }
         }
         let (start, end) = (u64::from(self.chunk) * limits::CHUNK_BYTES, reach(self.chunk));
         if let Some(run) = runs.iter().find(|run| run.0 < start || run.1 > end) {
-            return Err(Error::Invalid(format!("extent at {} not in the chunk", run.0)));
+            return Err(Error::Invalid(format!("the extent at {} is not in the chunk", run.0)));
         }
         let held = |extent: &Extent| {
             runs.iter().any(|run| run.0 <= extent.offset && extent.end() <= run.1)
         };
         match self.replaces.iter().find(|extent| !held(extent)) {
             None => Ok(()),
-            Some(lost) => Err(Error::Invalid(format!("extent at {} would be lost", lost.offset))),
+            Some(lost) => {
+                Err(Error::Invalid(format!("the extent at {} would be lost", lost.offset)))
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ impl EtagMatch {
     }
 }
 
-/// What must hold of an object for a request to be done.
+/// The conditions that an object must meet for a request to be done.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Conditions {
     pub if_match: Option<EtagMatch>,
@@ -51,7 +51,7 @@ impl Conditions {
     pub fn check_change(&self, current: Option<Current<'_>>) -> Result<(), Error> {
         let Some(current) = current else {
             if self.if_match.is_some() || self.if_size.is_some() {
-                return Err(Error::NotFound("the object that If-Match is about".into()));
+                return Err(Error::NotFound("there is no object that If-Match could match".into()));
             }
             return Ok(());
         };

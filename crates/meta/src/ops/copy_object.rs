@@ -30,7 +30,7 @@ pub struct CopyObject {
     pub tags: Option<Vec<(String, String)>>,
 }
 
-/// What a copy made.
+/// The result of a copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CopyReply {
     pub put: PutReply,

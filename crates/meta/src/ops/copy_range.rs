@@ -12,7 +12,7 @@ use super::posix::{READ, check_mode, open_inode};
 use crate::rows::{Content, Extent, Inode, Kind, Place};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// What one operation copies, at most: bytes, extents, and bytes that lie in the metadata.
+/// The most that one operation copies: bytes, extents, and bytes that lie in the metadata.
 const STEP_BYTES: u64 = 16 * limits::CHUNK_BYTES;
 const STEP_EXTENTS: usize = 512;
 const STEP_INLINE: u64 = limits::OP_BYTES as u64 / 8;
@@ -34,7 +34,7 @@ pub struct CopyRange {
     pub spare: BodyId,
 }
 
-/// What came of copying.
+/// The result of copying.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Copied {
     pub inode: Inode,
@@ -51,9 +51,9 @@ impl Verb for CopyRange {
         vec![keys::inode(self.ino)]
     }
 
-    /// `CrossBucket` for files of two buckets; `Invalid` for ranges of one file that overlap;
-    /// `TooLarge` for what one operation cannot do: fewer bytes, or chunks that are coalesced
-    /// first, may go.
+    /// `CrossBucket` for files of two buckets; `Invalid` for ranges of one file that overlap.
+    /// `TooLarge` for more than one operation can do: fewer bytes, or chunks that are coalesced
+    /// first, may be possible.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Copied, Stop> {
         let source = self.open_source(view, context)?;
         let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
@@ -91,7 +91,7 @@ impl CopyRange {
             check_mode(context, &source, READ)?;
         }
         if chunk_of(source.size) as usize >= limits::OP_ROWS {
-            // Who writes to it next gives it a new body in one operation.
+            // The next writer gives it a new body in one operation.
             let what = format!("inode {} has {} bytes: copy them", self.source, source.size);
             return Err(Error::NotImplemented(what).into());
         }
@@ -101,18 +101,20 @@ impl CopyRange {
     fn check_range(&self, len: u64) -> Result<(), Error> {
         let end = self.offset.saturating_add(len);
         if end > FILE_BYTES {
-            return Err(Error::TooLarge(format!("file of {end} bytes; at most {FILE_BYTES}")));
+            return Err(Error::TooLarge(format!(
+                "a file of {end} bytes; must be at most {FILE_BYTES}"
+            )));
         }
         let source_end = self.source_offset + len;
         if self.source == self.ino && self.offset < source_end && self.source_offset < end {
             let what = format!("bytes {} and {} of one file", self.source_offset, self.offset);
-            return Err(Error::Invalid(format!("{what}: {len} of them overlap")));
+            return Err(Error::Invalid(format!("{what}: the ranges of {len} bytes overlap")));
         }
         Ok(())
     }
 
-    /// What the source has in `len` bytes, at its places in the target; and how many of these
-    /// bytes that is, where it is too much for one operation.
+    /// The pieces that the source has in `len` bytes, at their places in the target. If they are
+    /// too much for one operation, also the number of bytes that were taken.
     fn pieces(
         &self,
         view: &mut View<'_>,
@@ -146,7 +148,8 @@ impl CopyRange {
         Ok((pieces, len))
     }
 
-    /// The body that takes the pieces. One that would refer to itself becomes a part of a new one.
+    /// The body that takes the pieces. A body that would refer to itself becomes a part of a new
+    /// one.
     fn own_body(
         &self,
         view: &mut View<'_>,

@@ -20,14 +20,14 @@ pub struct Create {
     pub name: Vec<u8>,
     /// Permission bits.
     pub mode: u32,
-    /// What of them is not wanted, where the directory has no list that says so.
+    /// The bits to take away, where the directory has no default list.
     pub umask: u32,
     /// Refuse with `Exists` if there is anything of that name (`O_EXCL`).
     pub exclusive: bool,
 }
 
 impl Verb for Create {
-    /// The file, and whether it was made. One that was there may be anything but a directory;
+    /// The file, and whether it was made. An existing inode may be anything but a directory;
     /// whether the caller may open it was not decided.
     type Reply = (Ino, Inode, bool);
     const NAME: &'static str = "create";
@@ -81,7 +81,11 @@ impl Verb for Mknod {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Self::Reply, Stop> {
         if !matches!(self.kind, Kind::File | Kind::Fifo | Kind::Socket) {
-            return Err(Error::Invalid(format!("mknod of a {:?}", self.kind)).into());
+            return Err(Error::Invalid(format!(
+                "mknod makes files, FIFOs and sockets, not a {:?}",
+                self.kind
+            ))
+            .into());
         }
         let directory = vacancy(view, context, self.parent, &self.name)?;
         let inode = Inode { mode: self.mode, ..new_inode_in(&directory, self.kind, context) };

@@ -253,7 +253,7 @@ fn scan_sort(view: &mut View<'_>, sort: u8) -> Result<Vec<(Bytes, Bytes)>, Stop>
     view.scan(&start, &end, limits::OP_ROWS)
 }
 
-/// What a listing of credentials shows: never a secret.
+/// A line in a listing of credentials: never a secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Credential {
     pub id: String,

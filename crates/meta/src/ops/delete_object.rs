@@ -35,7 +35,7 @@ impl Verb for DeleteObject {
     }
 }
 
-/// Deletes several objects of one bucket in one commit; each succeeds or fails by itself.
+/// Deletes several objects of one bucket in one commit; each succeeds or fails on its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeleteObjects {
     pub bucket: String,

@@ -1,9 +1,9 @@
 //! Extents of bodies: reading them down to their leaves, and editing them.
 //!
 //! The row of chunk `c` holds the extents of the blocks written for chunk `c`. They lie in the 64
-//! MiB of the chunk and, since a block may cross its end, up to one block beyond; an extent that
-//! is cut stays in its row, so that a block is only ever named by the row of the chunk that owns
-//! it. Who looks at a range of a body therefore looks at the row before it too.
+//! MiB of the chunk and, since a block may cross its end, up to one block beyond. An extent that is
+//! cut stays in its row, so that a block is only ever named by the row of the chunk that owns it.
+//! Code that looks at a range of a body therefore looks at the row before it too.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -60,7 +60,7 @@ fn resolve(
         };
         if depth == 0 {
             let what = format!("body {body}");
-            return Err(Error::corrupt(what, "a deeper chain of bodies", DEPTH).into());
+            return Err(Error::corrupt(what, "a chain of more bodies", DEPTH).into());
         }
         match resolve(view, other, offset, offset.saturating_add(extent.len), depth - 1) {
             Ok(found) => leaves.extend(
@@ -206,7 +206,7 @@ fn join(left: &Extent, right: &Extent) -> Option<Extent> {
     Some(Extent { offset: left.offset, len: left.len + right.len, place })
 }
 
-/// What the extents of one row name.
+/// The blocks and bodies that the extents of one row name.
 #[derive(Default)]
 struct Named {
     blocks: BTreeMap<BlockId, GroupId>,

@@ -1,6 +1,6 @@
 //! Operations for calls of clients that know no sessions: a client that has heard nothing sends its
-//! call again, perhaps after a crash, perhaps to another gateway. What was done for it is not done
-//! again.
+//! call again, perhaps after a crash, perhaps to another gateway. An operation that was done for it
+//! is not done again.
 
 use bytes::Bytes;
 use cairn_base::Ino;
@@ -87,7 +87,7 @@ callable! {
     Truncate, |verb, reply| (!reply.more).then_some(verb.ino);
 }
 
-/// What became of a verb that was run for a call.
+/// The outcome of a verb that was run for a call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Once<R> {
     Done(R),
@@ -132,7 +132,7 @@ impl<V: Callable> Verb for ForCall<V> {
         let reply = erased::apply(&self.verb, view, context)?;
         if let Some(ino) = self.verb.done(&reply) {
             let CallId { checksum, step, .. } = self.call;
-            // What was made stays what the call is about.
+            // The inode that was made stays the one that the call is about.
             let ino = before.map_or(ino, |before| before.ino);
             let done = DoneCall { checksum, time: context.now, step, ino };
             calls.add(done, since(context));

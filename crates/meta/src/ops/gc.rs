@@ -21,7 +21,7 @@ const STEP_CHUNKS: usize = 3;
 /// Part rows drained in one step.
 const STEP_PARTS: usize = 500;
 
-/// What is to be drained, from `after` (a key as returned before) on.
+/// The bodies and uploads to be drained, from `after` (a key as returned before) on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListDrains {
     pub after: Option<Bytes>,
@@ -93,7 +93,7 @@ impl Verb for DrainStep {
     }
 }
 
-/// Frees the blocks of a body. What it refers to in other bodies it lets go of, if it `owns` that.
+/// Frees the blocks of a body. It releases its references to other bodies, if it `owns` them.
 fn drain_body(
     view: &mut View<'_>,
     context: &Context,
@@ -214,7 +214,7 @@ pub struct FreeOrphans {
     pub dry_run: bool,
 }
 
-/// What became of the candidates.
+/// The outcome of the candidates.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Orphans {
     pub freed: Vec<BlockId>,

@@ -37,8 +37,8 @@ pub struct Access {
 }
 
 impl Verb for Access {
-    /// The inode as POSIX shows it, and whether its body is shared: blocks for a write to it
-    /// then belong to the new body that the write makes. Who wants to read is not told.
+    /// The inode as POSIX shows it, and whether its body is shared: blocks for a write to it then
+    /// belong to the new body that the write makes. A caller that wants to read is not told.
     type Reply = (Inode, bool);
     const NAME: &'static str = "access";
 

@@ -42,7 +42,7 @@ pub fn is_shown(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && name.len() <= limits::NAME_BYTES
 }
 
-/// The directories on the way to an object, and its name in the last of them: `a/b/c` is `c` in
+/// The directories on the way to an object, and its name in the last of them. `a/b/c` is `c` in
 /// `a`, `b`; `x/` is the empty name in `x`; `a//b` is `b` in `a` and the empty name in it.
 pub fn split_key(key: &str) -> (Vec<&str>, &str) {
     let mut parts: Vec<&str> = key.split('/').collect();

@@ -26,16 +26,15 @@ impl Verb for Link {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
         let mut inode = open_inode(view, context, self.ino, Action::PutObject)?;
         if inode.is_directory() {
-            return Err(Error::Denied("a directory has one name only".into()).into());
+            return Err(Error::Denied("link: a directory can have only one name".into()).into());
         }
         let directory = vacancy(view, context, self.parent, &self.name)?;
         if directory.inode.bucket != inode.bucket {
             return Err(Error::CrossBucket("link: copy it instead".into()).into());
         }
-        inode.nlink = inode
-            .nlink
-            .checked_add(1)
-            .ok_or_else(|| Error::TooLarge(format!("links to inode {}", self.ino)))?;
+        inode.nlink = inode.nlink.checked_add(1).ok_or_else(|| {
+            Error::TooLarge(format!("inode {} has as many links as it can have", self.ino))
+        })?;
         inode.touch(context.batch, context.now);
         store(view, keys::inode(self.ino), &inode);
         let entry = Entry::new(self.ino, inode.kind);

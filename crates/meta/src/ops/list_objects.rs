@@ -101,7 +101,7 @@ impl Verb for ListObjects {
     }
 }
 
-/// What a page makes of what a walk meets.
+/// The item that a page makes of an encounter of the walk.
 enum Item {
     /// Sorts before the prefix or after it.
     Before,
@@ -123,7 +123,7 @@ impl ListObjects {
         if !self.after.starts_with(&self.prefix) {
             return None;
         }
-        // What `after` was rolled up to has been listed as a whole.
+        // The prefix that `after` was rolled up to has been listed as a whole.
         match self.roll_up(self.after.as_bytes()) {
             Some(prefix) => successor(prefix.as_bytes()),
             None => Some([self.after.as_bytes(), b"\0"].concat()),
@@ -197,7 +197,7 @@ impl Shallow<'_> {
     }
 }
 
-/// What a walk meets.
+/// An encounter of a walk.
 enum Met {
     /// A directory that was not entered; the path ends in `/`.
     Directory(Vec<u8>),
@@ -288,8 +288,8 @@ impl Walker {
         Ok(walker)
     }
 
-    /// Goes into a directory. One that is explicit shows itself as the key `x/`, unless an object
-    /// of that key does.
+    /// Goes into a directory. A directory that is explicit shows itself as the key `x/`, unless an
+    /// object of that key does.
     fn enter(&mut self, view: &mut View<'_>, ino: Ino, path: Vec<u8>) -> Result<(), Stop> {
         let inode = load_inode(view, ino)?;
         self.levels.push(Level::new(ino, path.clone(), b""));
@@ -331,7 +331,7 @@ impl Walker {
         Ok(self)
     }
 
-    /// What comes next in the order of keys.
+    /// The next encounter in the order of keys.
     fn next(&mut self, view: &mut View<'_>, shallow: &Shallow<'_>) -> Result<Option<Met>, Stop> {
         if let Some(met) = self.pending.take() {
             return Ok(Some(met));

@@ -25,7 +25,7 @@ pub struct TakeLock {
 }
 
 impl Verb for TakeLock {
-    /// Who else holds a lock that does not allow this one; nothing was changed then.
+    /// The other lock that does not allow this one; nothing was changed then.
     type Reply = Option<Lock>;
     const NAME: &'static str = "take_lock";
 
@@ -40,7 +40,11 @@ impl Verb for TakeLock {
         }
         locks.grant(self.lock);
         if locks.held.len() > LOCKS {
-            return Err(Error::TooLarge(format!("locks on inode {}", self.ino)).into());
+            return Err(Error::TooLarge(format!(
+                "inode {} has {LOCKS} locks, the most that it can have",
+                self.ino
+            ))
+            .into());
         }
         store(view, keys::locks(self.ino), &locks);
         view.put(keys::locked(self.lock.session, self.ino), Bytes::new());
@@ -108,7 +112,7 @@ impl Verb for ReleaseAll {
     fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<bool, Stop> {
         let session = load::<Session>(view, &keys::session(self.session))?;
         if session.is_some_and(|session| session.state == SessionState::Live) {
-            return Err(Error::Conflict(format!("session {} is live", self.session)).into());
+            return Err(Error::Conflict(format!("session {} is still live", self.session)).into());
         }
         let (start, end) = keys::all_locked(self.session);
         let rows = view.scan(&start, &end, STEP)?;
@@ -155,16 +159,19 @@ fn live_locks(view: &mut View<'_>, ino: Ino) -> Result<Locks, Stop> {
 fn check_range(lock: &Lock) -> Result<(), Error> {
     match lock.start <= lock.last {
         true => Ok(()),
-        false => Err(Error::Invalid(format!("a lock from {} to {}", lock.start, lock.last))),
+        false => Err(Error::Invalid(format!(
+            "a lock from {} to {}: it ends before it begins",
+            lock.start, lock.last
+        ))),
     }
 }
 
-/// Who may not write a file cannot hold up those who do.
+/// A caller that may not write a file cannot hold up those who do.
 fn check_rights(view: &mut View<'_>, context: &Context, ino: Ino, lock: &Lock) -> Result<(), Stop> {
     let action = if lock.exclusive { Action::PutObject } else { Action::GetObject };
     let inode = open_inode(view, context, ino, action)?;
     if inode.is_directory() {
-        return Err(Error::Invalid("a directory is not locked".into()).into());
+        return Err(Error::Invalid("a directory cannot be locked".into()).into());
     }
     Ok(())
 }

@@ -8,8 +8,9 @@ use super::copy_object::{CopyObject, CopyReply};
 use super::delete_object::DeleteObject;
 use crate::{Context, Stop, Verb, View};
 
-/// Gives an object another key, in one step: nobody sees it at both, or at neither. What has the
-/// new key already is replaced. As after a copy and a delete, it has the caller's owner and mode.
+/// Gives an object another key, in one step: nobody sees it at both, or at neither. An object that
+/// has the new key already is replaced. As after a copy and a delete, it has the caller's owner and
+/// mode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MoveObject {
     pub bucket: String,
@@ -26,7 +27,9 @@ impl Verb for MoveObject {
     /// `NotFound` if there is no such object, `Invalid` if both keys are the same.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<CopyReply, Stop> {
         if self.key == self.target {
-            return Err(Error::Invalid("moving an object to its own key".into()).into());
+            return Err(
+                Error::Invalid(format!("the object has the key {:?} already", self.key)).into()
+            );
         }
         let copy = CopyObject {
             source_bucket: self.bucket.clone(),

@@ -1,4 +1,5 @@
-//! What the operations share: typed rows, buckets, paths, entries, and the life of an inode.
+//! The common parts of the operations: typed rows, buckets, paths, entries, and the life of an
+//! inode.
 
 use bytes::Bytes;
 use cairn_auth::{Action, Principal, Resource};
@@ -142,7 +143,10 @@ pub fn next_ino(view: &mut View<'_>) -> Result<Ino, Stop> {
     }
     let ino = given.map_or(Ino(next), |(ino, _)| ino);
     if ino.0 < next || ino.0 > next.saturating_add(GIVEN_AHEAD) {
-        return Err(Error::Conflict(format!("inode {ino} of before; the next is {next}")).into());
+        return Err(Error::Conflict(format!(
+            "inode number {ino} is taken or too far ahead; the next is {next}"
+        ))
+        .into());
     }
     view.note_ino(ino);
     counter.value = ino.0 + 1;
@@ -342,7 +346,7 @@ pub fn count_usage(
 fn used_up(view: &mut View<'_>, bucket: BucketId, quota: String) -> Result<Error, Stop> {
     let Bucket { name, .. } = load_known(view, &keys::bucket(bucket), "bucket")?;
     let remedy = "delete something, or have root raise it";
-    Ok(Error::Full(format!("the quota of bucket {name}, {quota}: {remedy}")))
+    Ok(Error::Full(format!("the quota of bucket {name}, {quota}, is used up: {remedy}")))
 }
 
 fn add(value: u64, delta: i64, what: &str) -> Result<u64, Stop> {

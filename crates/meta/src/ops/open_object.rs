@@ -51,7 +51,7 @@ pub struct OpenObject {
     pub key: String,
 }
 
-/// What a read needs to know of an object.
+/// The facts of an object that a read needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenedObject {
     pub opened: Opened,
@@ -109,7 +109,13 @@ impl Verb for OpenInode {
         match inode.kind {
             Kind::File => {}
             Kind::Directory => return Err(Error::IsDirectory(format!("inode {ino}")).into()),
-            other => return Err(Error::Invalid(format!("inode {ino} is a {other:?}")).into()),
+            other => {
+                return Err(Error::Invalid(format!(
+                    "inode {ino} is a {other:?}, not a \
+                    file"
+                ))
+                .into());
+            }
         }
         if !self.opened {
             check_mode(context, &inode, READ)?;

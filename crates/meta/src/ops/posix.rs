@@ -1,4 +1,4 @@
-//! What the POSIX operations share: names, mode bits, and directories as POSIX sees them.
+//! The common parts of the POSIX operations: names, mode bits, and directories as POSIX sees them.
 
 use cairn_auth::{Action, Posix, Resource};
 use cairn_base::{Error, Ino, Timestamp, limits};
@@ -63,7 +63,7 @@ pub fn check_mode(context: &Context, inode: &Inode, wanted: u32) -> Result<(), E
     if is_allowed {
         return Ok(());
     }
-    Err(Error::Denied(format!("mode {mode:04o} does not allow uid {} that", posix.uid)))
+    Err(Error::Denied(format!("mode {mode:04o} does not allow uid {} to do that", posix.uid)))
 }
 
 /// Whether the caller is who may change mode, owner and times.
@@ -75,7 +75,7 @@ pub fn check_owner(context: &Context, inode: &Inode, what: &str) -> Result<(), E
     if is_owner(context, inode) {
         return Ok(());
     }
-    Err(Error::Denied(format!("{what}: only its owner may, uid {}", inode.uid)))
+    Err(Error::Denied(format!("{what}: only the owner may, uid {}", inode.uid)))
 }
 
 /// In a sticky directory an entry is removed or renamed only by who owns it or the directory.
@@ -83,7 +83,7 @@ pub fn check_sticky(context: &Context, parent: &Inode, child: &Inode) -> Result<
     if parent.mode & STICKY == 0 || is_owner(context, parent) || is_owner(context, child) {
         return Ok(());
     }
-    Err(Error::Denied("the directory is sticky and the entry somebody else's".into()))
+    Err(Error::Denied("the directory is sticky, and the entry belongs to another user".into()))
 }
 
 /// Checks one component of a path: `TooLarge` beyond 255 bytes, `Invalid` for what is no name.
@@ -95,7 +95,10 @@ pub fn check_name(name: &[u8]) -> Result<(), Error> {
     if is_shown(name) && !name.iter().any(|byte| matches!(byte, 0 | b'/')) {
         return Ok(());
     }
-    Err(Error::Invalid(format!("name {:?}", String::from_utf8_lossy(name))))
+    Err(Error::Invalid(format!(
+        "name {:?}: use 1 to 255 bytes without / and NUL, and not . or ..",
+        String::from_utf8_lossy(name)
+    )))
 }
 
 /// Checks a name that is to be made. S3 and HTTP could not show one that is not UTF-8, so there is
@@ -106,9 +109,7 @@ pub fn check_new_name(name: &[u8]) -> Result<(), Error> {
         Ok(_) => Ok(()),
         Err(_) => {
             let shown = String::from_utf8_lossy(name);
-            Err(Error::Invalid(format!(
-                "name {shown:?} is not UTF-8: the other doors have no such"
-            )))
+            Err(Error::Invalid(format!("name {shown:?} is not UTF-8, as the other doors require")))
         }
     }
 }
@@ -184,7 +185,7 @@ pub fn open_inode(
     Ok(inode)
 }
 
-/// What POSIX sees by a name: the directory, if an object of the same name is beside it.
+/// The entry that POSIX sees by a name: the directory, if an object of the same name is beside it.
 pub fn resolve(view: &mut View<'_>, parent: Ino, name: &[u8]) -> Result<Option<Entry>, Stop> {
     let both = [keys::directory_entry(parent, name), keys::file_entry(parent, name)];
     let rows = view.get_all(&both)?;

@@ -127,7 +127,7 @@ pub struct PutObject {
     pub conditions: Conditions,
 }
 
-/// What a PUT made.
+/// The result of a PUT.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PutReply {
     pub ino: Ino,

@@ -68,7 +68,10 @@ impl Verb for Readdir {
         }
         let limit = self.limit.min(limits::LIST_KEYS);
         if limit == 0 {
-            return Err(Error::Invalid("a page of no entries".into()).into());
+            return Err(Error::Invalid(
+                "the page of a listing must have at least one entry".into(),
+            )
+            .into());
         }
         let after = self.after(view)?;
         let from = after.map(|after| [&after[..], b"\0"].concat());
@@ -98,7 +101,12 @@ impl Readdir {
         match &self.after {
             Some(after) if self.ino == Ino::ROOT => {
                 let Ok(after) = std::str::from_utf8(after) else {
-                    return Err(Error::Invalid("a place in a listing that is none".into()).into());
+                    return Err(Error::Invalid(
+                        "the place to continue the listing from is \
+                        not one that a listing gave: list from the start"
+                            .into(),
+                    )
+                    .into());
                 };
                 // A directory's entry has a slash behind its name.
                 let named = named_by(view, after.trim_end_matches('/'))?;
@@ -108,7 +116,7 @@ impl Readdir {
         }
     }
 
-    /// What to go on after, once this entry was looked at.
+    /// The place to go on after, once this entry was looked at.
     fn next(
         &self,
         view: &mut View<'_>,

@@ -13,7 +13,7 @@ use super::rmdir::check_empty;
 use crate::rows::{Entry, Inode};
 use crate::{Context, Stop, Verb, View, keys};
 
-/// What becomes of something that has the new name already.
+/// The treatment of an entry that has the new name already.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum RenameMode {
     /// It goes, if it may be replaced: a file by a file, an empty directory by a directory.
@@ -36,7 +36,7 @@ pub struct Rename {
 }
 
 /// A name in a directory, and what has it.
-struct Place<'a> {
+struct RenameEnd<'a> {
     directory: &'a Directory,
     name: &'a [u8],
     entry: Entry,
@@ -57,7 +57,7 @@ impl Verb for Rename {
             return Err(Error::CrossBucket("rename: copy and delete instead".into()).into());
         }
         let (entry, inode) = resolve_known(view, from.ino, &self.source_name)?;
-        let source = Place { directory: &from, name: &self.source_name, entry, inode };
+        let source = RenameEnd { directory: &from, name: &self.source_name, entry, inode };
         check_move(view, context, &source, &to)?;
         let Some(entry) = resolve(view, to.ino, &self.target_name)? else {
             if self.mode == RenameMode::Exchange {
@@ -72,7 +72,7 @@ impl Verb for Rename {
             return Ok(());
         }
         let inode = load_inode(view, entry.ino)?;
-        let target = Place { directory: &to, name: &self.target_name, entry, inode };
+        let target = RenameEnd { directory: &to, name: &self.target_name, entry, inode };
         if self.mode == RenameMode::Exchange {
             check_move(view, context, &target, &from)?;
             return exchange(view, context, &source, &target);
@@ -86,7 +86,7 @@ impl Verb for Rename {
 fn check_move(
     view: &mut View<'_>,
     context: &Context,
-    moved: &Place<'_>,
+    moved: &RenameEnd<'_>,
     to: &Directory,
 ) -> Result<(), Stop> {
     check_sticky(context, &moved.directory.inode, &moved.inode)?;
@@ -104,17 +104,18 @@ fn check_move(
         above = parent;
         parent = load_inode(view, above)?.parent;
     }
-    Err(Error::Invalid("a directory cannot move into itself or below".into()).into())
+    Err(Error::Invalid("a directory cannot be moved into itself or a directory below it".into())
+        .into())
 }
 
 /// Removes what has the new name, if POSIX lets the moved thing replace it.
 fn displace(
     view: &mut View<'_>,
     context: &Context,
-    moved: &Place<'_>,
-    target: &Place<'_>,
+    moved: &RenameEnd<'_>,
+    target: &RenameEnd<'_>,
 ) -> Result<(), Stop> {
-    let Place { directory, name, entry, inode } = target;
+    let RenameEnd { directory, name, entry, inode } = target;
     check_sticky(context, &directory.inode, inode)?;
     let text = || String::from_utf8_lossy(name).into_owned();
     match (moved.inode.is_directory(), inode.is_directory()) {
@@ -134,7 +135,7 @@ fn displace(
 fn replace(
     view: &mut View<'_>,
     context: &Context,
-    source: &Place<'_>,
+    source: &RenameEnd<'_>,
     to: &Directory,
     name: &[u8],
 ) -> Result<(), Stop> {
@@ -146,8 +147,8 @@ fn replace(
 fn exchange(
     view: &mut View<'_>,
     context: &Context,
-    source: &Place<'_>,
-    target: &Place<'_>,
+    source: &RenameEnd<'_>,
+    target: &RenameEnd<'_>,
 ) -> Result<(), Stop> {
     for place in [source, target] {
         remove_entry(view, context, place.directory.ino, place.name, place.entry.kind)?;
@@ -160,7 +161,7 @@ fn exchange(
 fn put_down(
     view: &mut View<'_>,
     context: &Context,
-    moved: &Place<'_>,
+    moved: &RenameEnd<'_>,
     to: &Directory,
     name: &[u8],
 ) -> Result<(), Stop> {

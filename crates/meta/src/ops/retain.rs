@@ -34,16 +34,15 @@ impl Verb for Retain {
         let mut inode = open_inode(view, context, self.ino, Action::DeleteObject)?;
         require_session(view, self.session)?;
         if inode.is_directory() {
-            return Err(Error::Invalid("a directory is not retained".into()).into());
+            return Err(Error::Invalid("a directory cannot be retained".into()).into());
         }
         let key = keys::retained(self.session, self.ino);
         if view.get(&key)?.is_some() {
             return Ok(false);
         }
-        inode.nlink = inode
-            .nlink
-            .checked_add(1)
-            .ok_or_else(|| Error::TooLarge(format!("links to inode {}", self.ino)))?;
+        inode.nlink = inode.nlink.checked_add(1).ok_or_else(|| {
+            Error::TooLarge(format!("inode {} has as many links as it can have", self.ino))
+        })?;
         inode.touch_number(context.batch);
         store(view, keys::inode(self.ino), &inode);
         view.put(key, Bytes::new());
@@ -85,7 +84,7 @@ impl Verb for LetGoAll {
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
         let session = load::<Session>(view, &keys::session(self.session))?;
         if session.is_some_and(|session| session.state == SessionState::Live) {
-            return Err(Error::Conflict(format!("session {} is live", self.session)).into());
+            return Err(Error::Conflict(format!("session {} is still live", self.session)).into());
         }
         let (start, end) = keys::all_retained(self.session);
         let rows = view.scan(&start, &end, STEP)?;

@@ -9,7 +9,7 @@ use super::posix::{change_directory, check_name, check_sticky, keep_if_emptied, 
 use crate::rows::Tally;
 use crate::{Context, Stop, Verb, View, keys};
 
-/// Removes an empty directory; no bucket. What only S3 can see in it counts too.
+/// Removes an empty directory; no bucket. Entries that only S3 can see in it count too.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rmdir {
     pub parent: Ino,

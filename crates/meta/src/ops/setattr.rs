@@ -88,10 +88,10 @@ impl Setattr {
         check_owner(context, inode, "chown")?;
         let (uid, gid) = (self.uid.unwrap_or(inode.uid), self.gid.unwrap_or(inode.gid));
         if uid != inode.uid && checked_identity(context).is_some() {
-            return Err(Error::Denied("chown: only root may give a file away".into()));
+            return Err(Error::Denied("chown: only root may change the owner of a file".into()));
         }
         if gid != inode.gid && !may_use_group(context, gid) {
-            return Err(Error::Denied(format!("chown: not a member of group {gid}")));
+            return Err(Error::Denied(format!("chown: the caller is not a member of group {gid}")));
         }
         (inode.uid, inode.gid) = (uid, gid);
         if !inode.is_directory() {

@@ -32,7 +32,10 @@ impl Verb for Symlink {
             return Err(Error::TooLarge(what).into());
         }
         if self.target.is_empty() || self.target.contains(&0) {
-            return Err(Error::Invalid("target of a symbolic link".into()).into());
+            return Err(Error::Invalid(
+                "the target of a symbolic link is empty, or has a NUL byte".into(),
+            )
+            .into());
         }
         let directory = vacancy(view, context, self.parent, &self.name)?;
         let inode = Inode {

@@ -14,7 +14,7 @@ use crate::{Context, Stop, Verb, View, keys};
 /// their lengths are S3's (key 1 to 128, value up to 256 characters).
 pub fn check_tags(tags: &[(String, String)], most: usize) -> Result<(), Error> {
     if tags.len() > most {
-        return Err(Error::Invalid(format!("{} tags; at most {most}", tags.len())));
+        return Err(Error::Invalid(format!("{} tags; must be at most {most}", tags.len())));
     }
     for (at, (key, value)) in tags.iter().enumerate() {
         if key.is_empty() || key.chars().count() > 128 || value.chars().count() > 256 {

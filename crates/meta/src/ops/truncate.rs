@@ -22,7 +22,7 @@ pub struct Truncate {
     pub size: u64,
 }
 
-/// What came of a truncation.
+/// The result of a truncation.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Truncated {
     /// With the size reached.
@@ -74,7 +74,7 @@ pub struct PunchHole {
     pub len: u64,
 }
 
-/// What came of punching a hole.
+/// The result of punching a hole.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Punched {
     pub inode: Inode,
@@ -90,7 +90,7 @@ impl Verb for PunchHole {
         let mut inode = open_file(view, context, self.ino, self.session, self.opened)?;
         let end = self.offset.saturating_add(self.len).min(inode.size);
         if self.len == 0 {
-            return Err(Error::Invalid("a hole of no bytes".into()).into());
+            return Err(Error::Invalid("a hole must have at least one byte".into()).into());
         }
         if self.offset >= end {
             store_touched(view, context, self.ino, &mut inode, false)?;
@@ -103,8 +103,8 @@ impl Verb for PunchHole {
     }
 }
 
-/// Has a file reach to `end` at least, by a hole; it is never cut. One that does keeps its bytes,
-/// and loses what every change of bytes takes away.
+/// Has a file reach to `end` at least, by a hole; it is never cut. A file that reaches there keeps
+/// its bytes, and loses what every change of bytes takes away.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Extend {
     pub ino: Ino,

@@ -43,7 +43,7 @@ impl Verb for Write {
         changes
     }
 
-    /// `Conflict` if blocks were written for a body that is not the file's (any more); `TooLarge`
+    /// `Conflict` if blocks were written for a body that is not the file's (any more). `TooLarge`
     /// if the chunk must be coalesced first, or the body is shared and very long.
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
         self.data.check(self.session)?;

@@ -52,7 +52,7 @@ impl List {
     /// As Linux has it: the owner may, and the mode says the same as the list of access.
     fn set(self, context: &Context, inode: &mut Inode, acl: Option<Acl>) -> Result<(), Error> {
         if inode.kind == Kind::Symlink {
-            return Err(Error::NotImplemented("an access control list of a link".into()));
+            return Err(Error::NotImplemented("an access control list of a symbolic link".into()));
         }
         check_owner(context, inode, "an access control list")?;
         match (self, acl) {
@@ -61,7 +61,9 @@ impl List {
             }
             (List::Default, None) => {}
             (List::Default, Some(_)) => {
-                return Err(Error::Denied("a default access control list of a file".into()));
+                return Err(Error::Denied(
+                    "only a directory can have a default access control list".into(),
+                ));
             }
             (List::Access, acl) => {
                 if let Some(acl) = &acl {
@@ -77,7 +79,7 @@ impl List {
     }
 }
 
-/// What to do if the attribute is there already, or not.
+/// The condition on whether the attribute is there already.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum XattrMode {
     #[default]
@@ -241,9 +243,9 @@ fn is_root(context: &Context) -> bool {
     }
 }
 
-/// As Linux has it: `user.` belongs to files and directories and follows their mode bits,
-/// `trusted.` is seen and set by root only, `security.` seen by all and set by root. Of `system.`
-/// there are access control lists only.
+/// As Linux has it: `user.` belongs to files and directories and follows their mode bits.
+/// `trusted.` is seen and set by root only, `security.` is seen by all and set by root. Of
+/// `system.` there are access control lists only.
 fn check_access(context: &Context, inode: &Inode, name: &[u8], wanted: u32) -> Result<(), Error> {
     if name.len() > NAME_BYTES {
         let what = format!("name of an extended attribute of {} bytes", name.len());

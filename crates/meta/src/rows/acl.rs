@@ -1,5 +1,6 @@
-//! POSIX access control lists, stored as Linux has them in extended attributes: the version, 2, as
-//! four bytes, then eight bytes an entry, tag (2), permissions (2) and id (4), little-endian.
+//! POSIX access control lists, stored as Linux has them in extended attributes. The version, 2,
+//! comes first, as four bytes, then eight bytes an entry: tag (2), permissions (2) and id (4),
+//! little-endian.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use cairn_base::{Error, Result};
@@ -81,10 +82,10 @@ impl Acl {
         }
         let has = |wanted: u16| entries.iter().any(|entry| entry[..2] == wanted.to_le_bytes());
         if ![OWNER, GROUP, OTHER].into_iter().all(has) {
-            return Err(invalid("owner, group or others are not decided"));
+            return Err(invalid("it lacks the entry of the owner, the group or others"));
         }
         if acl.mask.is_none() && !acl.named.is_empty() {
-            return Err(invalid("somebody is named, but there is no mask"));
+            return Err(invalid("it names users or groups, but has no mask"));
         }
         Ok(Some(acl))
     }
@@ -139,8 +140,8 @@ impl Acl {
         acl
     }
 
-    /// What whoever makes something with `mode` in a directory leaves of the directory's default
-    /// list: nobody gets more than `mode` has.
+    /// The part of a directory's default list that is left for an inode made with `mode` there:
+    /// nobody gets more than `mode` has.
     pub fn limited_to(&self, mode: u32) -> Acl {
         let mut acl = self.clone();
         acl.owner &= mode >> 6;
@@ -149,8 +150,9 @@ impl Acl {
         acl
     }
 
-    /// Whether somebody who is not the owner may do `wanted`, `is_member` saying of which groups
-    /// they are: the first that fits of the users named, the groups (any of them), the others.
+    /// Whether somebody who is not the owner may do `wanted`, where `is_member` says which groups
+    /// they are in. The first that fits decides: the users named, the groups (any of them), the
+    /// others.
     pub fn permits(
         &self,
         uid: u32,

@@ -1,4 +1,4 @@
-//! What S3 and HTTP know of an object beyond POSIX.
+//! The attributes of an object, for S3 and HTTP, beyond POSIX.
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
@@ -52,7 +52,7 @@ impl Algorithm {
     }
 }
 
-/// What a checksum of a multipart object covers.
+/// The bytes that a checksum of a multipart object covers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum ChecksumKind {
     /// All bytes of the object.

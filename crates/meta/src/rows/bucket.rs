@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, decode_pairs, encode_pairs, narrow, unexpected, unzigzag, zigzag};
 
-/// Whose rules hold where S3 and POSIX disagree.
+/// The rules that hold where S3 and POSIX disagree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum BucketKind {
     /// Made through S3: object `a` may live beside `a/b`; POSIX sees the directory.
@@ -37,7 +37,7 @@ pub struct Bucket {
     pub created: Timestamp,
     /// `Cache-Control` for objects that have none of their own; empty for none.
     pub cache_control: String,
-    /// What other users may do.
+    /// The rights of other users.
     pub grants: Vec<(UserId, Rights)>,
     pub tags: Vec<(String, String)>,
     /// Of its blocks; `None` for what is usual in the cluster.
@@ -48,7 +48,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// What decides on access, for a caller who knows the bucket by its name.
+    /// The settings that decide on access, for a caller who knows the bucket by its name.
     pub fn access(&self) -> BucketAccess<'_> {
         self.access_as(Label::Name(&self.name))
     }
@@ -148,9 +148,9 @@ pub struct Usage {
     pub bytes: u64,
     /// Multipart uploads in progress.
     pub uploads: u32,
-    /// What `objects` may grow to; 0 for as many as there is room for.
+    /// The limit of `objects`; 0 for as many as there is room for.
     pub quota_objects: u64,
-    /// What `bytes` may grow to; 0 for as many as there is room for.
+    /// The limit of `bytes`; 0 for as many as there is room for.
     pub quota_bytes: u64,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,

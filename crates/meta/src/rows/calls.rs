@@ -16,7 +16,7 @@ pub struct DoneCall {
     pub time: Timestamp,
     /// The last of its steps that was done.
     pub step: u8,
-    /// What was made for it, or else changed.
+    /// The inode that was made for it, or else changed.
     pub ino: Ino,
 }
 

@@ -8,13 +8,13 @@ use super::{FORMAT, Row, array, narrow, unzigzag, zigzag};
 
 /// A join token that was issued: the row `c join/<id>`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Grant {
+pub struct IssuedToken {
     pub grant: JoinGrant,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,
 }
 
-impl Row for Grant {
+impl Row for IssuedToken {
     fn encode(&self) -> Bytes {
         let JoinGrant { hash, roles, expires, used } = &self.grant;
         let mut writer = Writer::new(FORMAT);
@@ -29,7 +29,7 @@ impl Row for Grant {
         writer.finish()
     }
 
-    fn decode(row: &Bytes) -> Result<Grant> {
+    fn decode(row: &Bytes) -> Result<IssuedToken> {
         let (mut hash, mut roles, mut expires) = ([0; 32], Roles::NONE, Timestamp(0));
         let (mut key, mut node) = (None, NodeId(0));
         let mut unknown = Vec::new();
@@ -46,6 +46,6 @@ impl Row for Grant {
         }
         let used = key.map(|key| (key, node));
         let grant = JoinGrant { hash: TokenHash::from_bytes(hash), roles, expires, used };
-        Ok(Grant { grant, unknown })
+        Ok(IssuedToken { grant, unknown })
     }
 }

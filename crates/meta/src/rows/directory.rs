@@ -45,7 +45,7 @@ impl Row for Entry {
     }
 }
 
-/// What of a directory changes with every child: the row `t <ino>`.
+/// The properties of a directory that change with every child: the row `t <ino>`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Entries of all kinds.

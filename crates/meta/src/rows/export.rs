@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, narrow, unexpected, unzigzag, zigzag};
 
-/// Whose identity a client does not get.
+/// The clients' identities that are squashed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Squash {
     /// That of root.

@@ -17,7 +17,8 @@ pub enum Place {
     Body { body: BodyId, offset: u64 },
 }
 
-/// A run of a body: `len` bytes from `offset` in the body on. What no extent covers is a hole.
+/// A run of a body: `len` bytes from `offset` in the body on. A range that no extent covers is a
+/// hole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extent {
     pub offset: u64,
@@ -85,15 +86,15 @@ impl Row for Extents {
     }
 }
 
-/// An extent by itself, as it is sent: as the row that has nothing else.
+/// An extent on its own, as it is sent: as the row that has nothing else.
 pub(super) fn encode_one(extent: &Extent) -> Bytes {
     let mut writer = Writer::new(FORMAT);
     write_extent(&mut writer, extent);
     writer.finish()
 }
 
-/// What [`encode_one`] wrote. What a newer version adds to an extent is refused: without it the
-/// extent may mean other bytes.
+/// Reads what [`encode_one`] wrote. An addition of a newer version to an extent is refused: without
+/// it the extent may mean other bytes.
 pub(super) fn decode_one(row: &Bytes) -> Result<Extent> {
     let mut fields = Fields::open(row, FORMAT)?;
     let one = fields.next_field()?.filter(|field| (1..=3).contains(&field.tag));
@@ -160,7 +161,7 @@ fn decode_extent(tag: u32, bytes: &Bytes) -> Result<Extent> {
     Ok(Extent { offset, len, place })
 }
 
-/// Whatever a newer version adds to an extent would be lost when the row is changed.
+/// An addition of a newer version to an extent would be lost when the row is changed.
 fn check_end(rest: &[u8]) -> Result<()> {
     match rest {
         [] => Ok(()),

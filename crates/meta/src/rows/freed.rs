@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, Row, array, narrow, unexpected};
 
-/// What is to be drained, and how.
+/// The thing to be drained, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Drain {
     /// A body nobody refers to any more: free its blocks, drop its references, delete its rows.

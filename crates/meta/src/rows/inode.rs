@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Acl, FORMAT, ObjectAttributes, Row, array, narrow, unexpected, unzigzag, zigzag};
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Kind {
     #[default]
@@ -83,12 +83,12 @@ pub struct Inode {
     pub content: Content,
     /// How many extended attributes its `x` rows hold.
     pub xattr_count: u32,
-    /// Who may do what beyond the mode; there is none where the mode says it all. Its owner, mask
-    /// and others are those of the mode.
+    /// The rights beyond the mode; there is no list where the mode says it all. Its owner, mask and
+    /// others are those of the mode.
     pub acl: Option<Box<Acl>>,
     /// Of a directory: the list that what is made in it begins with.
     pub default_acl: Option<Box<Acl>>,
-    /// What S3 and HTTP know of it beyond POSIX.
+    /// The attributes of S3 and HTTP beyond POSIX.
     pub object: Option<Box<ObjectAttributes>>,
     /// Fields of a newer version.
     pub unknown: Vec<u8>,
@@ -98,8 +98,8 @@ impl Inode {
     /// The tag of the bucket in the row.
     pub const BUCKET_TAG: u32 = 2;
 
-    /// Numbers from here on are no batches: they stand for what a session has done by itself, which
-    /// gets a batch when the master has run it.
+    /// Numbers from here on are no batches: they stand for what a session has done on its own,
+    /// which gets a batch when the master has run it.
     pub const NO_BATCH: u64 = 1 << 63;
 
     pub fn is_directory(&self) -> bool {

@@ -47,7 +47,7 @@ impl Space {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Lock {
     pub session: SessionId,
-    /// Who of the session holds it: what its kernel calls the owner.
+    /// The owner within the session, as its kernel calls it.
     pub owner: u64,
     /// The process, as the machine of the session numbers it. For showing.
     pub pid: u32,
@@ -185,7 +185,7 @@ mod tests {
         })
     }
 
-    /// What an owner has of each byte.
+    /// The locks that an owner has of each byte.
     fn of_bytes(locks: &Locks, of: &Lock) -> Vec<Option<bool>> {
         let of_byte = |byte| {
             let mut held = locks.held.iter().filter(|lock| lock.is_of(of));

@@ -24,7 +24,7 @@ pub use attributes::{
 };
 pub use bucket::{Bucket, BucketKind, Usage};
 pub use calls::{Calls, DoneCall};
-pub use cluster::Grant;
+pub use cluster::IssuedToken;
 pub use counter::{Counter, decode_number, encode_number};
 pub use credentials::{AccessKey, Token, User};
 pub use directory::{Entry, Tally};
@@ -100,7 +100,7 @@ mod tests {
             of("bucket", &Bucket::default()),
             of("bucket", &Usage { objects: 1, ..Usage::default() }),
             of("calls", &Calls::default()),
-            of("cluster", &Grant { grant, unknown: Vec::new() }),
+            of("cluster", &IssuedToken { grant, unknown: Vec::new() }),
             of("counter", &Counter::new(7)),
             of("credentials", &User::default()),
             of("credentials", &access),

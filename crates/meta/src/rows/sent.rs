@@ -14,7 +14,7 @@ use super::{
     Token, Upload, Usage,
 };
 
-/// What has a stored form.
+/// A value with a stored form.
 trait Kept: Sized {
     fn stored(&self) -> Bytes;
 

@@ -22,7 +22,7 @@ pub enum SessionState {
 pub struct Session {
     pub state: SessionState,
     pub started: Timestamp,
-    /// Who alone may attach it; 0 for the process that the master is in.
+    /// The node that alone may attach it; 0 for the process that the master is in.
     pub owner: u64,
     pub unknown: Vec<u8>,
 }

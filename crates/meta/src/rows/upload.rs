@@ -15,7 +15,7 @@ use super::{
 pub struct Upload {
     pub initiator: UserId,
     pub initiated: Timestamp,
-    /// What the object will have.
+    /// The attributes that the object will have.
     pub object: ObjectAttributes,
     pub tags: Vec<(String, String)>,
     /// The checksum announced for the parts and the object.

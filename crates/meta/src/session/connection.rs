@@ -7,21 +7,21 @@ use cairn_base::waits;
 use cairn_base::{Error, Result, SessionId};
 use tokio::time::{Instant, timeout_at};
 
-use super::link::Link;
+use super::link::MasterLink;
 use crate::Watched;
 
 /// The session and the connection it is attached to.
 #[derive(Clone)]
 pub struct Attachment {
     pub session: SessionId,
-    pub link: Arc<dyn Link>,
+    pub link: Arc<dyn MasterLink>,
     pub lease: Duration,
     /// Its number, as the keeper counts.
     pub number: u64,
 }
 
 #[derive(Clone)]
-enum State {
+enum ConnectionState {
     /// No master is known to serve the session.
     Detached,
     /// None is reached before somebody does something about this: nobody waits for that.
@@ -33,7 +33,7 @@ enum State {
 
 /// Where a session is attached, as all that use it see it.
 pub struct Connection {
-    state: Watched<State>,
+    state: Watched<ConnectionState>,
     /// How long a master that is there may take to answer.
     patience: Duration,
 }
@@ -43,14 +43,16 @@ pub struct Attacher(());
 
 impl Connection {
     pub fn new(patience: Duration) -> (Connection, Attacher) {
-        (Connection { state: Watched::new(State::Detached), patience }, Attacher(()))
+        (Connection { state: Watched::new(ConnectionState::Detached), patience }, Attacher(()))
     }
 
     /// Where it is attached now.
     pub fn now(&self) -> Option<Attachment> {
         match self.state.get() {
-            State::Attached(attachment) => Some(attachment),
-            State::Detached | State::Refused(_) | State::Closed => None,
+            ConnectionState::Attached(attachment) => Some(attachment),
+            ConnectionState::Detached | ConnectionState::Refused(_) | ConnectionState::Closed => {
+                None
+            }
         }
     }
 
@@ -66,16 +68,18 @@ impl Connection {
         found.unwrap_or_else(|why| Err(Error::Unavailable(why)))
     }
 
-    /// What comes of `work`, which began at `began`, or why whoever waits for it is to wait no
+    /// The result of `work`, which began at `began`, or the reason why its caller must wait no
     /// longer.
     pub async fn in_time<R>(
         &self,
         began: Instant,
         work: impl Future<Output = R>,
     ) -> Result<R, String> {
-        let refused = |state: &State| match state {
-            State::Refused(why) => Some(why.clone()),
-            State::Detached | State::Attached(_) | State::Closed => None,
+        let refused = |state: &ConnectionState| match state {
+            ConnectionState::Refused(why) => Some(why.clone()),
+            ConnectionState::Detached | ConnectionState::Attached(_) | ConnectionState::Closed => {
+                None
+            }
         };
         let patience = self.patience;
         tokio::select! {
@@ -91,7 +95,7 @@ impl Connection {
     /// Waits until there has been no master for [`waits::MASTER`], counted from `began` on.
     async fn deserted(&self, began: Instant) {
         let mut since = began;
-        while timeout_at(since + waits::MASTER, self.state.wait_for(State::is_settled))
+        while timeout_at(since + waits::MASTER, self.state.wait_for(ConnectionState::is_settled))
             .await
             .is_ok()
         {
@@ -105,41 +109,49 @@ impl Connection {
     /// # Errors
     /// `Unavailable` if the session was closed.
     pub async fn attached_at_last(&self) -> Result<Attachment> {
-        let attached = |state: &State| match state {
-            State::Detached | State::Refused(_) => None,
-            State::Attached(attachment) => Some(Ok(attachment.clone())),
-            State::Closed => Some(Err(Error::Unavailable("the session was closed".into()))),
+        let attached = |state: &ConnectionState| match state {
+            ConnectionState::Detached | ConnectionState::Refused(_) => None,
+            ConnectionState::Attached(attachment) => Some(Ok(attachment.clone())),
+            ConnectionState::Closed => {
+                Some(Err(Error::Unavailable("the session was closed".into())))
+            }
         };
         self.state.wait_for(attached).await
     }
 
     /// Waits until it is not attached by this link any more.
-    pub async fn detached(&self, link: &Arc<dyn Link>) {
+    pub async fn detached(&self, link: &Arc<dyn MasterLink>) {
         self.state.wait_for(|state| (!state.is_by(link)).then_some(())).await;
     }
 
     /// Waits until the session is closed.
     pub async fn closed(&self) {
-        self.state.wait_for(|state| matches!(state, State::Closed).then_some(())).await;
+        self.state.wait_for(|state| matches!(state, ConnectionState::Closed).then_some(())).await;
     }
 
     /// The link is no good: the next attempt waits for another one.
-    pub fn lost(&self, link: &Arc<dyn Link>) {
+    pub fn lost(&self, link: &Arc<dyn MasterLink>) {
         self.state.modify(|state| {
             let is_by = state.is_by(link);
             if is_by {
-                *state = State::Detached;
+                *state = ConnectionState::Detached;
             }
             is_by
         });
     }
 
     /// Unless it was closed.
-    fn enter(&self, next: State) {
+    fn enter(&self, next: ConnectionState) {
         self.state.modify(|state| {
             let changes = match (&*state, &next) {
-                (State::Closed, _) | (State::Detached, State::Detached) => false,
-                (State::Detached | State::Refused(_) | State::Attached(_), _) => true,
+                (ConnectionState::Closed, _)
+                | (ConnectionState::Detached, ConnectionState::Detached) => false,
+                (
+                    ConnectionState::Detached
+                    | ConnectionState::Refused(_)
+                    | ConnectionState::Attached(_),
+                    _,
+                ) => true,
             };
             if changes {
                 *state = next;
@@ -150,14 +162,16 @@ impl Connection {
 
     /// It is not attached again. Returns where it was.
     pub fn close(&self) -> Option<Attachment> {
-        let mut was = State::Closed;
+        let mut was = ConnectionState::Closed;
         self.state.modify(|state| {
             std::mem::swap(state, &mut was);
             true
         });
         match was {
-            State::Attached(attachment) => Some(attachment),
-            State::Detached | State::Refused(_) | State::Closed => None,
+            ConnectionState::Attached(attachment) => Some(attachment),
+            ConnectionState::Detached | ConnectionState::Refused(_) | ConnectionState::Closed => {
+                None
+            }
         }
     }
 }
@@ -165,26 +179,26 @@ impl Connection {
 impl Attacher {
     /// The session is attached, unless it was closed meanwhile.
     pub fn attach(&mut self, connection: &Connection, attachment: Attachment) {
-        connection.enter(State::Attached(attachment));
+        connection.enter(ConnectionState::Attached(attachment));
     }
 
     /// It was not attached, because of this.
     pub fn fail(&mut self, connection: &Connection, error: Error) {
         connection.enter(match error {
-            Error::Denied(why) => State::Refused(why),
-            _ => State::Detached,
+            Error::Denied(why) => ConnectionState::Refused(why),
+            _ => ConnectionState::Detached,
         });
     }
 }
 
-impl State {
+impl ConnectionState {
     /// Somebody answers, or nobody ever will.
     fn is_settled(&self) -> Option<()> {
-        matches!(self, State::Attached(_) | State::Closed).then_some(())
+        matches!(self, ConnectionState::Attached(_) | ConnectionState::Closed).then_some(())
     }
 
-    fn is_by(&self, link: &Arc<dyn Link>) -> bool {
-        matches!(self, State::Attached(attachment) if Arc::ptr_eq(&attachment.link, link))
+    fn is_by(&self, link: &Arc<dyn MasterLink>) -> bool {
+        matches!(self, ConnectionState::Attached(attachment) if Arc::ptr_eq(&attachment.link, link))
     }
 }
 
@@ -196,13 +210,13 @@ mod tests {
 
     use super::*;
     use crate::session::link::Lost;
-    use crate::session::messages::Method;
+    use crate::session::messages::SessionMethod;
 
     struct Silent;
 
     #[async_trait]
-    impl Link for Silent {
-        async fn call(&self, _: Method, _: Bytes) -> Result<Bytes, Lost> {
+    impl MasterLink for Silent {
+        async fn call(&self, _: SessionMethod, _: Bytes) -> Result<Bytes, Lost> {
             std::future::pending().await
         }
     }

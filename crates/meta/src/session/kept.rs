@@ -8,8 +8,8 @@ use cairn_base::{Error, Ino, SessionId, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::link::{Link, Lost, call};
-use super::messages::{Executed, Method, Progress, ReadReply, Reply, RunPosted};
+use super::link::{Lost, MasterLink, call};
+use super::messages::{Executed, Progress, ReadReply, Reply, RunPosted, SessionMethod};
 use super::operation::Operation;
 use super::posted::Post;
 use super::slots::Taken;
@@ -17,14 +17,14 @@ use super::slots::Taken;
 /// Beyond so many the master is asked what is durable.
 const MANY: usize = 256;
 
-/// One of them.
+/// A kept operation.
 pub struct Kept {
     pub operation: Arc<Operation>,
     /// Kept as well: the master finds by it that the operation has run.
     pub slot: Arc<Taken>,
     /// The inode that it made.
     pub ino: Option<Ino>,
-    /// When the session ran it by itself, if it did.
+    /// When the session ran it on its own, if it did.
     pub posted: Option<Timestamp>,
     /// Counts what was kept.
     number: u64,
@@ -34,7 +34,7 @@ impl Kept {
     /// Has it run again.
     pub async fn execute(
         &self,
-        link: &dyn Link,
+        link: &dyn MasterLink,
         session: SessionId,
     ) -> Result<Reply<Result<Executed, Error>>, Lost> {
         let run = self.operation.in_slot(session, &self.slot);
@@ -45,13 +45,14 @@ impl Kept {
         let operations = vec![self.operation.to_post(run, self.ino, time)];
         let posted = RunPosted { session, operations };
         let answer =
-            call::<_, Vec<Result<Executed, Error>>>(link, Method::RunPosted, &posted).await?;
-        let nothing = || Err(Error::Invalid("an answer to nothing".into()));
+            call::<_, Vec<Result<Executed, Error>>>(link, SessionMethod::RunPosted, &posted)
+                .await?;
+        let nothing = || Err(Error::Invalid("the master sent no answer for the operation".into()));
         Ok(answer.map(|mut ran| ran.pop().unwrap_or_else(nothing)))
     }
 }
 
-impl State {
+impl KeptState {
     /// How many are kept then.
     fn keep(&mut self, serial: u64, kept: Kept) -> usize {
         self.number += 1;
@@ -60,15 +61,15 @@ impl State {
     }
 }
 
-/// What is kept, in the order in which it was executed.
+/// The kept operations, in the order in which they were executed.
 #[derive(Default)]
-pub struct Keeper {
-    state: Mutex<State>,
+pub struct KeptOperations {
+    state: Mutex<KeptState>,
     many: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct KeptState {
     /// By the serials of the master that the session is attached to.
     kept: BTreeMap<u64, Arc<Kept>>,
     /// Counts attachments: each may be to another master.
@@ -78,7 +79,7 @@ struct State {
     lost: u64,
 }
 
-impl Keeper {
+impl KeptOperations {
     /// Operations of which it turned out that they came to nothing, or that nobody knows.
     pub fn lost(&self) -> u64 {
         self.state.lock().lost
@@ -92,7 +93,8 @@ impl Keeper {
         (state.attachment, std::mem::take(&mut state.kept).into_values().collect())
     }
 
-    /// What could not be sent again, or was and is no more known to have been executed.
+    /// Puts back operations that could not be sent again, or were and are no more known to have
+    /// been executed.
     pub fn put_back(&self, rest: impl Iterator<Item = Arc<Kept>>) {
         let mut state = self.state.lock();
         let kept = std::mem::take(&mut state.kept).into_values().chain(rest);
@@ -127,7 +129,7 @@ impl Keeper {
         true
     }
 
-    /// Keeps operations that the session had run by itself, and that the master of an attachment
+    /// Keeps operations that the session had run on its own, and that the master of an attachment
     /// has executed now. Not if that is over; returns whether it is not.
     pub fn keep_posted(
         &self,
@@ -169,7 +171,7 @@ impl Keeper {
     ) -> Result<Reply<ReadReply>, Lost> {
         if let Reply::Done(Executed { serial, ino, progress, .. }) = &answer {
             if *serial > 0 && !self.keep(attachment, *serial, ran, *ino) {
-                return Err(Lost("another master may not know of it".into()));
+                return Err(Lost("the master may have been replaced meanwhile".into()));
             }
             self.note(attachment, *progress);
         }
@@ -184,7 +186,7 @@ impl Keeper {
         }
     }
 
-    /// What the master of an attachment says of them.
+    /// Takes note of the progress that the master of an attachment reports.
     pub fn note(&self, attachment: u64, progress: Progress) {
         let mut state = self.state.lock();
         if state.attachment != attachment {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_base::Clock;
 use cairn_base::planted::{Bug, is_planted};
 
-/// What of a lease the client uses: clocks do not run at exactly the same rate.
+/// The part of a lease that the client uses: clocks do not run at exactly the same rate.
 const PERCENT: u32 = 90;
 
 pub struct Lease {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::messages::{Method, Reply};
+use super::messages::{Reply, SessionMethod};
 use crate::wire;
 
 /// The connection is gone, and whether the master got the call is not known.
@@ -19,12 +19,12 @@ pub struct Lost(pub String);
 
 /// One connection to a master.
 #[async_trait]
-pub trait Link: Send + Sync + 'static {
-    async fn call(&self, method: Method, message: Bytes) -> Result<Bytes, Lost>;
+pub trait MasterLink: Send + Sync + 'static {
+    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, Lost>;
 }
 
 /// A connection, and what the master sends on it unasked: recalls, encoded.
-pub type Dialed = (Arc<dyn Link>, UnboundedReceiver<Bytes>);
+pub type Dialed = (Arc<dyn MasterLink>, UnboundedReceiver<Bytes>);
 
 /// Finds the master that serves.
 #[async_trait]
@@ -39,8 +39,8 @@ pub trait Dialer: Send + Sync + 'static {
 
 /// Asks the master at the other end, and waits for its answer.
 pub async fn call<M: Serialize, R: DeserializeOwned>(
-    link: &dyn Link,
-    method: Method,
+    link: &dyn MasterLink,
+    method: SessionMethod,
     message: &M,
 ) -> Result<Reply<R>, Lost> {
     let lost = |error: Error| Lost(error.to_string());

@@ -1,4 +1,4 @@
-//! What a session and a master say to each other.
+//! Messages between a session and a master.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 /// How long a session lives without renewal, by default.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// What can be asked of a master; the number is what crosses the network, where those of
-/// `cairn_cluster::control` do so as well.
+/// The calls to a master; the number is what crosses the network, together with those of
+/// `cairn_cluster::control`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
-pub enum Method {
+pub enum SessionMethod {
     /// [`Attach`], answered with [`Attached`].
     Attach = 1,
     /// [`Renew`], answered with [`Renewed`].
@@ -32,8 +32,8 @@ pub enum Method {
     Execute = 10,
     /// [`Flush`], answered with [`Progress`].
     Flush = 11,
-    /// As [`Method::Attach`], by a session that executes: nobody else is answered before its
-    /// [`Method::Replayed`].
+    /// As [`SessionMethod::Attach`], by a session that executes: nobody else is answered before its
+    /// [`SessionMethod::Replayed`].
     AttachToReplay = 12,
     /// [`Replayed`], answered with nothing.
     Replayed = 13,
@@ -45,24 +45,26 @@ pub enum Method {
     GiveBack = 25,
 }
 
-impl Method {
-    pub fn from_number(number: u16) -> Result<Method> {
+impl SessionMethod {
+    pub fn from_number(number: u16) -> Result<SessionMethod> {
         match number {
-            1 => Ok(Method::Attach),
-            2 => Ok(Method::Renew),
-            3 => Ok(Method::Read),
-            4 => Ok(Method::Run),
-            5 => Ok(Method::Acknowledge),
-            8 => Ok(Method::Detach),
-            9 => Ok(Method::Change),
-            10 => Ok(Method::Execute),
-            11 => Ok(Method::Flush),
-            12 => Ok(Method::AttachToReplay),
-            13 => Ok(Method::Replayed),
-            14 => Ok(Method::Delegate),
-            15 => Ok(Method::RunPosted),
-            25 => Ok(Method::GiveBack),
-            other => Err(Error::NotImplemented(format!("method {other} of a master"))),
+            1 => Ok(SessionMethod::Attach),
+            2 => Ok(SessionMethod::Renew),
+            3 => Ok(SessionMethod::Read),
+            4 => Ok(SessionMethod::Run),
+            5 => Ok(SessionMethod::Acknowledge),
+            8 => Ok(SessionMethod::Detach),
+            9 => Ok(SessionMethod::Change),
+            10 => Ok(SessionMethod::Execute),
+            11 => Ok(SessionMethod::Flush),
+            12 => Ok(SessionMethod::AttachToReplay),
+            13 => Ok(SessionMethod::Replayed),
+            14 => Ok(SessionMethod::Delegate),
+            15 => Ok(SessionMethod::RunPosted),
+            25 => Ok(SessionMethod::GiveBack),
+            other => Err(Error::NotImplemented(format!(
+                "masters of this version do not know method {other}"
+            ))),
         }
     }
 }
@@ -130,7 +132,7 @@ pub struct Read {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ReadReply {
     pub reply: Result<Bytes>,
-    /// What it was made of or changed, where it is leased.
+    /// The rows that it was made of or changed, where those are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
 }
 
@@ -156,8 +158,8 @@ pub struct Change {
     pub released: Vec<Bytes>,
 }
 
-/// Runs a verb as [`Change`] does, or as [`Run`] where nothing was let go of, and is answered when
-/// it has run: the session keeps it until it is durable, and sends it again after it attached.
+/// Runs a verb as [`Change`] does, or as [`Run`] where nothing was released, and is answered when
+/// it has run. The session keeps it until it is durable, and sends it again after it attached.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Execute {
     pub change: Change,
@@ -168,7 +170,7 @@ pub struct Execute {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Executed {
     pub reply: Bytes,
-    /// What it changed, where it is leased.
+    /// The rows that it changed, where those are leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
     /// The inode that it made.
     pub ino: Option<Ino>,
@@ -178,8 +180,8 @@ pub struct Executed {
     pub progress: Progress,
 }
 
-/// Asks for a directory that the session made and nobody else has looked into, to fill it by
-/// itself. It is to be given back when a recall names it: see [`crate::keys::delegation`].
+/// Asks for a directory that the session made and nobody else has looked into, to fill it on its
+/// own. It is to be given back when a recall names it: see [`crate::keys::delegation`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Delegate {
     pub session: SessionId,
@@ -194,19 +196,19 @@ pub struct Delegated {
     pub number: u64,
     /// The keys of all its entries.
     pub entries: Vec<Bytes>,
-    /// What an operation needs that fills it, leased.
+    /// The rows that an operation needs that fills it, leased.
     pub rows: Vec<(Bytes, Option<Bytes>)>,
 }
 
-/// Operations that the session has run by itself, in their order: in directories that it holds, and
-/// on files that it has made there by itself. All others are refused.
+/// Operations that the session has run on its own, in their order: in directories that it holds,
+/// and on files that it has made there on its own. All others are refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunPosted {
     pub session: SessionId,
     pub operations: Vec<Posted>,
 }
 
-/// One of them.
+/// A posted operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Posted {
     pub execute: Execute,
@@ -214,7 +216,7 @@ pub struct Posted {
     pub time: Timestamp,
 }
 
-/// All that the session has done by itself in these directories has run. With each, the number of
+/// All that the session has done on its own in these directories has run. With each, the number of
 /// its delegation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GiveBack {
@@ -229,7 +231,7 @@ pub struct Flush {
     pub serial: u64,
 }
 
-/// What became of operations that were executed.
+/// The progress of operations that were executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Progress {
     /// Those up to this serial are durable, or came to nothing.

@@ -1,19 +1,19 @@
 //! Sessions: how a process on another machine uses a master as if it were its own.
 //!
 //! ```text
-//!   gateway                                        master
-//!   Client::read ── leased rows, or ── Read ─────► executor ── rows, leased ──► back
-//!   Client::run  ──────────────────── Run ───────► executor, exactly once
-//!   or           ──────────────────── Execute ───► executor, answered before it is durable:
-//!   kept, and sent again to the next master         see docs/decisions/0015-executed.md
-//!   post: by itself ── RunPosted, later ────────► executor, in their order; only in directories
-//!   that are delegated to it: see docs/decisions/0016-delegated-directories.md
-//!   leased rows  ◄── Recall ─────────────────────  before a change is acknowledged
+//!   gateway                                        master Client::read ── leased rows, or ── Read
+//!   ─────► executor ── rows, leased ──► back Client::run  ──────────────────── Run ───────►
+//!   executor, exactly once or           ──────────────────── Execute ───► executor, answered
+//!   before it is durable: kept, and sent again to the next master         see
+//!   docs/decisions/0015-executed.md post: on its own ── RunPosted, later ────────► executor, in
+//!   their order; only in directories that are delegated to it: see
+//!   docs/decisions/0016-delegated-directories.md leased rows  ◄── Recall ─────────────────────
+//!   before a change is acknowledged
 //!                ─── Acknowledge ────────────────►
 //!                ─── Renew, every third of a lease ►
 //! ```
 //!
-//! What is sent is defined here, and carried by whoever implements [`Link`] and [`Dialer`]. The
+//! The messages are defined here, and carried by implementors of [`MasterLink`] and [`Dialer`]. The
 //! promise: a row in [`client`] is what the master would answer now, or the row is not used. It
 //! rests on three things. The executor grants and recalls in the order of operations
 //! (`master/leases.rs`). A change is acknowledged only when those who hold it have let go. And who
@@ -33,5 +33,5 @@ mod slots;
 mod step;
 mod unknown;
 
-pub use link::{Dialed, Dialer, Link, Lost};
+pub use link::{Dialed, Dialer, Lost, MasterLink};
 pub use messages::*;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use cairn_auth::{Caller, RelayedCaller};
 use cairn_base::{Ino, Result, SessionId, Timestamp};
 
-use super::link::{Link, Lost, call};
-use super::messages::{Change, Execute, Executed, Method, Posted, ReadReply, Reply, Run};
+use super::link::{Lost, MasterLink, call};
+use super::messages::{Change, Execute, Executed, Posted, ReadReply, Reply, Run, SessionMethod};
 use super::slots::Taken;
 use super::step::Step;
 use crate::{WireVerb, wire};
@@ -73,23 +73,23 @@ impl Operation {
     }
 
     /// Has it run, and waits until it is durable.
-    pub async fn call(&self, link: &dyn Link, run: Run) -> Result<Reply<ReadReply>, Lost> {
+    pub async fn call(&self, link: &dyn MasterLink, run: Run) -> Result<Reply<ReadReply>, Lost> {
         if !self.changes.is_empty() {
             let change = Change { run, released: self.changes.clone() };
-            return call(link, Method::Change, &change).await;
+            return call(link, SessionMethod::Change, &change).await;
         }
-        let reply = call::<_, Bytes>(link, Method::Run, &run).await?;
+        let reply = call::<_, Bytes>(link, SessionMethod::Run, &run).await?;
         Ok(reply.map(|reply| ReadReply { reply: Ok(reply), rows: Vec::new() }))
     }
 
     /// Has it run.
     pub async fn execute(
         &self,
-        link: &dyn Link,
+        link: &dyn MasterLink,
         run: Run,
         ino: Option<Ino>,
     ) -> Result<Reply<Executed>, Lost> {
-        call(link, Method::Execute, &self.to_execute(run, ino)).await
+        call(link, SessionMethod::Execute, &self.to_execute(run, ino)).await
     }
 
     fn to_execute(&self, run: Run, ino: Option<Ino>) -> Execute {

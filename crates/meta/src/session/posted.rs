@@ -1,4 +1,4 @@
-//! Operations that a session has run by itself, in directories that are delegated to it, and that
+//! Operations that a session has run on its own, in directories that are delegated to it, and that
 //! the master is to run yet: docs/decisions/0016-delegated-directories.md.
 
 mod sources;
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use sources::{Local, Over};
-use state::{Changed, Directory, State};
+use state::{Changed, Directory, PostedState};
 
 use super::messages::{Delegated, Executed};
 use super::operation::Operation;
@@ -31,7 +31,7 @@ pub use state::Post;
 /// Operations that are sent at a time, and their bytes.
 const BATCH_OPS: usize = 256;
 const BATCH_BYTES: usize = 512 << 10;
-/// What is posted is sent after so long, if nobody waits for it: with what comes meanwhile.
+/// A posted operation is sent after this time, if nobody waits for it, together with later ones.
 const LINGER: Duration = Duration::from_millis(5);
 /// A directory in which nothing was made for so long is given back.
 const IDLE: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ const OWN: usize = 1 << 16;
 
 #[derive(Default)]
 pub struct Posts {
-    state: RwLock<State>,
+    state: RwLock<PostedState>,
     /// Whether anything is known here that is not among the leased rows.
     has_rows: AtomicBool,
     /// All numbered so or less have run, or are lost.
@@ -60,7 +60,7 @@ pub struct Posts {
     pub reserving: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What is known when a directory is asked for.
+/// The facts known when a directory is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Asking {
     pub bucket: BucketId,
@@ -72,7 +72,7 @@ pub struct Asking {
 #[must_use]
 pub struct Barring<'a>(Option<&'a Posts>);
 
-/// Who runs an operation by itself, and when.
+/// The poster of an operation, and the time.
 pub struct Poster<'a> {
     pub session: SessionId,
     /// As [`Posts::may_post`] has said.
@@ -107,7 +107,7 @@ impl Posts {
         if let Some(ino) = ino {
             view.give_ino(ino, session);
         }
-        // Whatever is wrong, the master says so.
+        // Any error is reported by the master.
         apply(&mut view, &context).ok()?;
         let made = view.taken_ino();
         let mut changes = view.into_changes().ok()?;
@@ -224,7 +224,7 @@ impl Posts {
         self.ran.wait_for(|ran| (*ran >= last).then_some(())).await;
     }
 
-    /// Waits for something to do. What is queued waits for more, for a moment.
+    /// Waits for something to do. Queued operations wait for more, for a moment.
     pub async fn work(&self) {
         let (queued, is_idle) = {
             let state = self.state.read();
@@ -248,7 +248,7 @@ impl Posts {
             None => keys::directory_of(key).is_some(),
         };
         if !changes.is_empty() && !changes.iter().any(may_change) {
-            // It changes files. What it leaves of them may be known elsewhere.
+            // It changes files. The rows that it leaves of them may be known elsewhere.
             for ino in changes.iter().filter_map(|key| keys::inode_of(key)) {
                 state.made.remove(&ino);
             }
@@ -297,7 +297,7 @@ impl Posts {
         self.state.write().own.remove(&directory);
     }
 
-    /// A directory was delegated. What is not true any more is given back.
+    /// A directory was delegated. Directories that are not as expected any more are given back.
     pub fn delegated(
         &self,
         directory: Ino,
@@ -321,7 +321,8 @@ impl Posts {
         self.wake.notify_one();
     }
 
-    /// The master wants a directory back. Who wants one often wants those beside it next.
+    /// The master wants a directory back. A session that wants one directory often wants those
+    /// beside it next.
     pub fn recalled(&self, directory: Ino, number: u64, monotonic: Duration) {
         let mut state = self.state.write();
         state.release_idle(monotonic, BRIEFLY);

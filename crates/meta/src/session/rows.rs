@@ -41,7 +41,7 @@ pub struct LeasedRows {
 struct Stripe {
     /// The number of the last recall of one of them.
     last: u64,
-    /// Those that operations on their way change, each as often as there are such operations:
+    /// Rows that operations on their way change, each as often as there are such operations:
     /// meanwhile they are not kept.
     changing: Vec<Bytes>,
 }
@@ -103,8 +103,8 @@ impl LeasedRows {
         Mark(number)
     }
 
-    /// Forgets rows that an operation changes which is sent after this. What the master leases of
-    /// them before the operation ran is not kept, so it need not be recalled.
+    /// Forgets rows that an operation changes which is sent after this. Rows that the master leases
+    /// of them before the operation ran are not kept, so they need not be recalled.
     pub fn change<'a>(&'a self, keys: &'a [Bytes]) -> Changing<'a> {
         let _recalling = self.recalling.lock();
         let generation = self.generation.load(Ordering::SeqCst);
@@ -155,8 +155,8 @@ impl LeasedRows {
         self.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What was sent of these rows in answer to calls made before this is not kept any more: it may
-    /// be older than what is here.
+    /// The answers to calls made before this may be older than the rows here, so their copies of
+    /// these rows are not kept any more.
     pub fn settled(&self, keys: &[Bytes]) {
         let _recalling = self.recalling.lock();
         let number = self.recalls.load(Ordering::SeqCst) + 1;

@@ -9,30 +9,30 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::keys::SLOTS;
 
 /// The slots of one session.
-pub struct Slots {
-    free: Mutex<Vec<Slot>>,
+pub struct SessionSlots {
+    free: Mutex<Vec<SessionSlot>>,
     permits: Arc<Semaphore>,
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct SessionSlot {
     number: u16,
     sequence: u64,
 }
 
 /// A slot that carries an operation.
 pub struct Taken {
-    slots: Arc<Slots>,
-    slot: Slot,
+    slots: Arc<SessionSlots>,
+    slot: SessionSlot,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Slots {
-    pub fn new() -> Arc<Slots> {
+impl SessionSlots {
+    pub fn new() -> Arc<SessionSlots> {
         // The last in, first out: as few slots as are needed are in use.
-        let free = (0..SLOTS).rev().map(|number| Slot { number, sequence: 0 }).collect();
+        let free = (0..SLOTS).rev().map(|number| SessionSlot { number, sequence: 0 }).collect();
         let permits = Arc::new(Semaphore::new(usize::from(SLOTS)));
-        Arc::new(Slots { free: Mutex::new(free), permits })
+        Arc::new(SessionSlots { free: Mutex::new(free), permits })
     }
 
     /// A slot for a new operation; waits while all are in use.
@@ -41,7 +41,7 @@ impl Slots {
         self.taken(permit)
     }
 
-    /// As [`Slots::take`], but only if one is free.
+    /// As [`SessionSlots::take`], but only if one is free.
     pub fn take_now(self: &Arc<Self>) -> Option<Taken> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         self.taken(permit)

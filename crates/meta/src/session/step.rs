@@ -8,10 +8,10 @@ use crate::Watched;
 pub const GIVEN_UP: &str = "its caller waits no more";
 
 /// How far an operation is.
-pub struct Step(Watched<Stage>);
+pub struct Step(Watched<StepStage>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum StepStage {
     Waits,
     /// It may run at any time from here on.
     Sent,
@@ -25,12 +25,12 @@ enum Stage {
 
 impl Default for Step {
     fn default() -> Step {
-        Step(Watched::new(Stage::Waits))
+        Step(Watched::new(StepStage::Waits))
     }
 }
 
 impl Step {
-    fn turn(&self, from: Stage, to: Stage) -> bool {
+    fn turn(&self, from: StepStage, to: StepStage) -> bool {
         self.0.modify(|stage| {
             let is_so = *stage == from;
             if is_so {
@@ -42,16 +42,16 @@ impl Step {
 
     /// It is about to be sent, perhaps again. Whether it may be.
     pub fn send(&self) -> bool {
-        self.turn(Stage::Waits, Stage::Sent) || self.0.get() != Stage::GivenUp
+        self.turn(StepStage::Waits, StepStage::Sent) || self.0.get() != StepStage::GivenUp
     }
 
     pub fn is_sent(&self) -> bool {
-        !matches!(self.0.get(), Stage::Waits | Stage::GivenUp)
+        !matches!(self.0.get(), StepStage::Waits | StepStage::GivenUp)
     }
 
     /// Its caller waits no more, and it is not to be sent. Whether it was not.
     pub fn give_up(&self) -> bool {
-        self.turn(Stage::Waits, Stage::GivenUp)
+        self.turn(StepStage::Waits, StepStage::GivenUp)
     }
 
     /// Something that is done before it is sent, or with it.
@@ -61,7 +61,7 @@ impl Step {
     pub async fn unless_given_up<R>(&self, work: impl Future<Output = R>) -> Result<R> {
         tokio::select! {
             biased;
-            () = self.0.wait_for(|stage| (*stage == Stage::GivenUp).then_some(())) => {
+            () = self.0.wait_for(|stage| (*stage == StepStage::GivenUp).then_some(())) => {
                 Err(unanswered(false, GIVEN_UP))
             }
             done = work => Ok(done),
@@ -70,16 +70,16 @@ impl Step {
 
     /// It was sent, and its caller waits no more. Whether it is not over.
     pub fn is_unknown_now(&self) -> bool {
-        self.turn(Stage::Sent, Stage::Unknown)
+        self.turn(StepStage::Sent, StepStage::Unknown)
     }
 
     /// It does not run after this. Whether its caller has heard, or will, what became of it.
     pub fn is_over_now(&self) -> bool {
-        self.turn(Stage::Sent, Stage::Over) || !self.is_sent()
+        self.turn(StepStage::Sent, StepStage::Over) || !self.is_sent()
     }
 }
 
-/// What a caller hears that waits no longer for an answer.
+/// The error for a caller that waits no longer for an answer.
 pub fn unanswered(is_sent: bool, why: &str) -> Error {
     let what = if is_sent { "outcome unknown" } else { "not done" };
     Error::Unavailable(format!("{what}: {why}"))

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use super::operation::Operation;
 use crate::Watched;
 
-/// All of them. What their callers do next to the same rows waits for them: one that is sent again
-/// would undo what was acknowledged since.
+/// All of them. Later operations of their callers on the same rows wait for them: an operation that
+/// is sent again would undo changes that were acknowledged since.
 #[derive(Default)]
 pub struct Unknown {
     operations: Watched<Vec<Arc<Operation>>>,

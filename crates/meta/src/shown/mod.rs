@@ -1,6 +1,6 @@
-//! What a mount is shown of replies and of rows that it may keep. A mount is trusted with nothing:
-//! bytes, and all that is made of them, go only to users who may read in the bucket; of a bucket
-//! that a user may not inspect, no more is shown than its readers need.
+//! The parts of replies and rows that a mount is shown and may keep. A mount is trusted with
+//! nothing: bytes, and all that is made of them, go only to users who may read in the bucket. Of a
+//! bucket that a user may not inspect, no more is shown than its readers need.
 //!
 //! ```text
 //!   verb ── apply ──► reply ── Mounted::show ──► reply as shown ─► mount
@@ -26,17 +26,17 @@ use crate::{Context, Stop, View, keys};
 /// Rows on their way to a session.
 pub type Rows = Vec<(Bytes, Option<Bytes>)>;
 
-/// What a caller may see of a bucket.
+/// The part of a bucket that a caller may see.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Sight {
     Nothing,
-    /// What is in it, and of its settings what a reader needs.
+    /// Its contents, and the settings that a reader needs.
     Contents,
     All,
 }
 
 /// Decides for one caller, in the view of one operation.
-pub struct Shown<'a, 'v> {
+pub struct ShownToMount<'a, 'v> {
     view: &'a mut View<'v>,
     context: &'a Context,
     sights: HashMap<BucketId, Sight>,
@@ -46,10 +46,10 @@ pub struct Shown<'a, 'v> {
     bodies: Vec<BodyId>,
 }
 
-impl<'a, 'v> Shown<'a, 'v> {
-    pub fn new(view: &'a mut View<'v>, context: &'a Context) -> Shown<'a, 'v> {
+impl<'a, 'v> ShownToMount<'a, 'v> {
+    pub fn new(view: &'a mut View<'v>, context: &'a Context) -> ShownToMount<'a, 'v> {
         let (sights, directories) = (HashMap::new(), HashMap::new());
-        Shown { view, context, sights, directories, bodies: Vec::new() }
+        ShownToMount { view, context, sights, directories, bodies: Vec::new() }
     }
 
     fn sight(&mut self, bucket: BucketId) -> Result<Sight, Stop> {
@@ -129,7 +129,7 @@ impl<'a, 'v> Shown<'a, 'v> {
         let is_shown = match key.first() {
             Some(b'i') => match &row {
                 Some(row) => self.sight(bucket_of(row)?)? >= Sight::Contents,
-                // Whoever makes a file next would wait until it is given back.
+                // The next client that makes a file would wait until it is given back.
                 None => false,
             },
             Some(b'd') => self.shows_entry(key, row.as_ref())?,
@@ -209,7 +209,8 @@ impl<'a, 'v> Shown<'a, 'v> {
     }
 }
 
-/// What who may only read needs to know of a bucket: what decides on the reader's own rights.
+/// The settings of a bucket that a user who may only read needs: those that decide on the reader's
+/// own rights.
 fn for_readers(bucket: &Bucket, reader: UserId) -> Bucket {
     let own = bucket.grants.iter().filter(|(user, _)| *user == reader);
     Bucket {

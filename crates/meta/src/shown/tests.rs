@@ -1,4 +1,4 @@
-//! Who is shown which rows.
+//! The rows that each user is shown.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Rights, Visibility};
 use cairn_base::{BodyId, BucketId, Ino, SessionId, Timestamp, UserId};
 
-use super::{Rows, Shown};
+use super::{Rows, ShownToMount};
 use crate::rows::{Bucket, Content, Entry, Inode, Kind, Row, Tally, Usage};
 use crate::{Context, Source, View, keys};
 
@@ -64,7 +64,7 @@ fn shown(user: UserId, visibility: Visibility) -> (String, Rows) {
     let mut rows: Rows = source.0.iter().map(|(k, r)| (k.clone(), Some(r.clone()))).collect();
     let context = Context { caller: Caller::verified(user), now: Timestamp(0), batch: 0 };
     let mut view = View::new(&source);
-    Shown::new(&mut view, &context).rows(&mut rows, false).unwrap();
+    ShownToMount::new(&mut view, &context).rows(&mut rows, false).unwrap();
     (rows.iter().map(|(key, _)| char::from(key[0])).collect(), rows)
 }
 
@@ -94,12 +94,12 @@ fn that_there_is_no_inode_is_kept_by_no_mount() {
         let mut view = View::new(&source);
         let entry = (keys::file_entry(BucketId(10).ino(), b"none"), None);
         let mut rows = vec![(keys::inode(Ino(21)), None), entry.clone()];
-        Shown::new(&mut view, &context).rows(&mut rows, false).unwrap();
+        ShownToMount::new(&mut view, &context).rows(&mut rows, false).unwrap();
         assert_eq!(rows, [entry], "{user}");
     }
 }
 
-/// Whatever a mount keeps of the root, those who make buckets or lock it do not wait for.
+/// Clients that make buckets or lock the root do not wait, whatever a mount keeps of it.
 #[test]
 fn what_buckets_change_of_the_root_is_kept_by_no_mount() {
     let mut all = rows(Visibility::Public);
@@ -118,7 +118,7 @@ fn what_buckets_change_of_the_root_is_kept_by_no_mount() {
             (keys::locks(Ino::ROOT), None),
             inode.clone(),
         ];
-        Shown::new(&mut view, &context).rows(&mut rows, false).unwrap();
+        ShownToMount::new(&mut view, &context).rows(&mut rows, false).unwrap();
         assert_eq!(rows, [inode], "{user}");
     }
 }
@@ -138,7 +138,7 @@ fn extents_are_shown_of_the_body_that_was_read() {
     let source = Map(rows(Visibility::Private));
     let context = Context { caller: Caller::verified(READER), now: Timestamp(0), batch: 0 };
     let mut view = View::new(&source);
-    let mut shown = Shown::new(&mut view, &context);
+    let mut shown = ShownToMount::new(&mut view, &context);
     shown.reads(body());
     let extents = |counter| {
         let key = keys::extents(BodyId { counter, ..body() }, 0);
@@ -163,12 +163,12 @@ fn an_inode_has_content_for_readers_only() {
         let mut inode = Inode::decode(&source.0[&keys::inode(FILE)]).unwrap();
         inode.object = Some(Box::default());
         let mut view = View::new(&source);
-        Shown::new(&mut view, &context).inode(&mut inode).unwrap();
+        ShownToMount::new(&mut view, &context).inode(&mut inode).unwrap();
         assert_eq!(inode.content != Content::Empty, is_shown, "{user} {visibility:?}");
         assert_eq!(inode.object.is_some(), is_shown);
         // Blocks are written for it, and it gives access to nothing.
         inode.content = Content::Body(body());
-        Shown::new(&mut view, &context).inode(&mut inode).unwrap();
+        ShownToMount::new(&mut view, &context).inode(&mut inode).unwrap();
         assert_eq!(inode.content, Content::Body(body()));
     }
 }

@@ -1,5 +1,5 @@
-//! A full disk: commits fail with `Full` once the log has no room, reads go on, nothing is lost,
-//! and commits go on when there is space again, without a restart or with one.
+//! A full disk: commits fail with `Full` once the log has no room, reads go on, and nothing is
+//! lost. Commits go on when there is space again, without a restart or with one.
 
 use bytes::Bytes;
 use cairn_base::rng::SeededRng;
@@ -114,8 +114,8 @@ fn deletes_go_on_in_the_reserve() {
     assert!(!engine.is_low_on_space());
 }
 
-/// Whoever stops at a low disk can delete everything, in any order, through restarts: no commit of
-/// a delete fails, however little is free.
+/// A user who stops at a low disk can delete everything, in any order, through restarts: no commit
+/// of a delete fails, however little is free.
 #[test]
 fn who_stops_when_space_is_low_can_always_delete() {
     for seed in 0..6 {

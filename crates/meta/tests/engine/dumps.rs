@@ -1,4 +1,4 @@
-//! What is dumped is loaded, row by row; what is not whole is not loaded at all.
+//! A dump is loaded row by row; a dump that is not whole is not loaded at all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,7 +121,7 @@ fn there_and_back() {
     let passed = load(&last, &again).unwrap();
     assert!(passed.batch > summary.batch);
     drop(last);
-    // What is in its log, too.
+    // The rows in its log, too.
     let last = embedded(&disk);
     for engine in [&*middle, &last] {
         assert_eq!(all(engine), rows);

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 
 use crate::support::{Rows, all, apply, commit, open, put, random_changes, short_log, small};
 
-/// What a run came to: states by batch number, and the last that was acknowledged.
+/// The result of a run: states by batch number, and the last that was acknowledged.
 struct Run {
     states: Vec<Rows>,
     acked: u64,

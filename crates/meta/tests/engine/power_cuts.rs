@@ -1,6 +1,6 @@
-//! The lights go out at every sync of recorded workloads, with what was not synced lost, kept,
-//! reordered or torn: all acknowledged batches are there, and nothing that is not exactly a
-//! prefix of the batches.
+//! Power is cut at every sync of recorded workloads, with unsynced bytes lost, kept, reordered or
+//! torn. All acknowledged batches are there, and the state is exactly that of a prefix of the
+//! batches.
 
 use cairn_base::rng::SeededRng;
 use cairn_meta::engine::Engine;
@@ -108,7 +108,7 @@ fn cuts_during_recovery_and_after() {
             let batch = engine.fence().unwrap().batch;
             assert!(batch >= acked, "{what}: {batch} found, {acked} acknowledged");
             assert!(all(&engine) == states[batch as usize], "{what}: batch {batch}");
-            // What was seen must stay.
+            // Rows that were seen must stay.
             acked = batch;
             states.truncate(batch as usize + 1);
             disk.mark(acked);

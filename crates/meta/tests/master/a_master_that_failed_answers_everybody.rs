@@ -17,7 +17,7 @@ fn unknown<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_unknown_outcome() {
     for fate in [Fate::Poisoned, Fate::Fenced, Fate::UnknownForever] {
-        // One of them waits for rows when it happens.
+        // A thread waits for rows when it happens.
         for inline_us in [0, 1_000_000] {
             let setup = Setup::new(Config { accepted_ops: 3, inline_us, ..Config::default() });
             setup.run(Add("a", 1)).await.unwrap();
@@ -77,7 +77,7 @@ async fn after_a_panic_too() {
     setup.master.stop();
 }
 
-/// Reads that would go on for ever with nothing to publish what they saw.
+/// Reads that would go on indefinitely with nothing to publish what they saw.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_too() {
     let setup = Setup::new(Config::default());

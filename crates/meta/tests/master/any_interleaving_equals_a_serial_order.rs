@@ -1,5 +1,5 @@
-//! Many tasks, a cache far too small, commits that fail and get lost: the replies must be those
-//! of the same operations executed one after another, in an order that agrees with the acks.
+//! Many tasks, a cache far too small, commits that fail and get lost. The replies must be those of
+//! the same operations executed one after another, in an order that agrees with the acks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::verbs::{key, number};
 
 const STEPS: u64 = 130_000;
 
-/// What the tasks of one run share.
+/// The state that the tasks of one run share.
 struct Run {
     seed: u64,
     master: Master,
@@ -47,7 +47,7 @@ fn with_both() {
     }
 }
 
-/// Each row is waited for by itself, so fewer steps take as long.
+/// Each row is waited for on its own, so fewer steps take as long.
 #[test]
 fn with_one_waiting_operation_at_a_time() {
     let config = Config { inline_us: 0, parked_ops: 1, fetch_threads: 1, ..config(7) };

@@ -13,7 +13,7 @@ pub type Rows = BTreeMap<Bytes, Bytes>;
 type Plan = Box<dyn Fn(u64) -> Fate + Send + Sync>;
 type Witness = Box<dyn Fn(&Rows) + Send + Sync>;
 
-/// What happens to a commit.
+/// The fate of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Fine,
@@ -29,7 +29,7 @@ pub enum Fate {
 }
 
 #[derive(Default)]
-struct State {
+struct EngineState {
     rows: Arc<Rows>,
     fence: Fence,
     /// Fates of the next commits, then all are fine.
@@ -47,7 +47,7 @@ struct State {
 /// Rows in a map; a snapshot is a clone that is shared until the next commit.
 #[derive(Default)]
 pub struct TestEngine {
-    state: Mutex<State>,
+    state: Mutex<EngineState>,
     changed: Condvar,
     /// Fate by the number of the commit, if not in the list.
     plan: Option<Plan>,
@@ -77,7 +77,7 @@ impl TestEngine {
         self.state.lock().held = true;
     }
 
-    /// Those that wait go on, and later ones do not wait.
+    /// Commits that wait go on, and later ones do not wait.
     pub fn release(&self) {
         self.state.lock().held = false;
         self.changed.notify_all();
@@ -109,7 +109,7 @@ impl TestEngine {
         (*self.state.lock().rows).clone()
     }
 
-    fn fate(&self, state: &mut State) -> Fate {
+    fn fate(&self, state: &mut EngineState) -> Fate {
         match (state.fates.pop_front(), &self.plan) {
             (Some(fate), _) => fate,
             (None, Some(plan)) => plan(state.begun),
@@ -117,7 +117,7 @@ impl TestEngine {
         }
     }
 
-    fn apply(&self, state: &mut State, changes: Vec<Change>) {
+    fn apply(&self, state: &mut EngineState, changes: Vec<Change>) {
         let rows = Arc::make_mut(&mut state.rows);
         for (key, row) in changes {
             match row {

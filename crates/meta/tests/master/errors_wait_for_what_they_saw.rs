@@ -25,7 +25,7 @@ async fn and_for_its_commit() {
     assert_eq!(setup.master.durable_batch(), 1);
 }
 
-/// What was decided on a batch that was not committed is decided again.
+/// An error that depends on a batch that was not committed is decided again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn or_are_no_errors_after_all() {
     for (fate, first_made) in

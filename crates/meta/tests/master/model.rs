@@ -32,7 +32,7 @@ pub enum Step {
     Follow { first: u64 },
 }
 
-/// What a step saw or made: the serial number before or after it, and the rows concerned.
+/// The view of a step: the serial number before or after it, and the rows concerned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub serial: u64,
@@ -183,7 +183,7 @@ impl Source for Plain<'_> {
     }
 }
 
-/// What came of a step: its reply, or the serial number at which it was refused.
+/// The outcome of a step: its reply, or the serial number at which it was refused.
 pub type Record = (Step, Result<Reply, u64>);
 
 /// Executes the steps again in the order of their serial numbers and compares. Returns the rows

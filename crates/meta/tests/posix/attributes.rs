@@ -46,7 +46,7 @@ fn owners_change_what_is_theirs() {
     store.act_as(1, 10, &[11]);
     let changed = store.run(Setattr { mode: Some(0o2755), ..set(ino) }).unwrap().0;
     assert_eq!(changed.mode, 0o755);
-    // Who may write may set the time to now, nothing else.
+    // A user who may write may set the time to now, nothing else.
     store.run(Setattr { mode: Some(0o666), ..set(ino) }).unwrap();
     store.act_as(2, 20, &[]);
     store.run(Setattr { mtime: Some(SetTime::Now), ..set(ino) }).unwrap();
@@ -386,7 +386,7 @@ fn what_grows_stays_within_the_quotas_of_its_bucket() {
     let found = store.run(Statfs { ino }).unwrap();
     assert_eq!((found.objects, found.bytes), (1, 599));
     assert_eq!((found.quota_objects, found.quota_bytes), (1, 10));
-    // One of them alone; then none.
+    // One quota alone; then none.
     store.run(quotas(Some(0), None)).unwrap();
     create(&mut store, one, "g").unwrap();
     fails(truncate(&mut store, ino, 600), "full");

@@ -243,7 +243,7 @@ fn a_file_takes_parts_of_itself_where_they_do_not_overlap() {
     fails(copy(&mut store, (ino, mib), (ino, 0), mib + 1), "invalid");
     copy(&mut store, (ino, 0), (ino, mib), mib).unwrap();
     let inode = copy(&mut store, (ino, 3 * mib), (ino, 0), mib).unwrap().inode;
-    // What it had is a body of its own now, which nothing refers to but this file.
+    // Its former contents are a body of its own now, which nothing refers to but this file.
     let Content::Body(own) = inode.content else { panic!() };
     assert_ne!(own, body);
     let (_, extents) = store.run(ReadChunk { ino, chunk: 0 }).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What is done for a call of a client is done once.
+//! An operation for a call of a client is done once.
 
 use cairn_base::{Error, Ino};
 use cairn_meta::ops::for_call::{CallId, FindCall, ForCall, ForgetCalls, KEPT_NS, Once};

@@ -1,4 +1,4 @@
-//! What holds of the rows after every operation.
+//! Invariants of the rows after every operation.
 
 use std::collections::{BTreeMap, BTreeSet};
 

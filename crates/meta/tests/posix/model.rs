@@ -13,7 +13,7 @@ use crate::runs::Runs;
 pub type Outcome<T = ()> = Result<T, &'static str>;
 pub type Name = Vec<u8>;
 
-/// Who acts; `None` is a caller without a POSIX identity, who may do everything.
+/// The acting user; `None` is a caller without a POSIX identity, who may do everything.
 #[derive(Clone, Debug, Default)]
 pub struct Actor(pub Option<(u32, u32, Vec<u32>)>);
 
@@ -161,7 +161,7 @@ impl Model {
         }
     }
 
-    /// What a PUT of S3 does: makes directories on the way, and lies beside a directory.
+    /// Does a PUT of S3: makes directories on the way, and lies beside a directory.
     pub fn put(&mut self, directories: &[(Ino, Name, Ino)], file: (Ino, Name, Ino), bucket: Ino) {
         let (uid, gid, _) = self.actor.0.clone().unwrap_or_default();
         let now = self.now;

@@ -154,7 +154,7 @@ fn setgid_is_inherited() {
     assert_eq!((file.uid, file.gid, file.mode), (2, 50, 0o755));
 }
 
-/// An object that replaces a file gives nobody more than the file did: the list goes with the bits
+/// An object that replaces a file gives nobody more than the file did. The list goes with the bits
 /// of the group, which are its mask, and nothing runs as somebody else.
 #[test]
 fn an_object_in_place_of_a_file_widens_no_right() {

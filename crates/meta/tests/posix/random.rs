@@ -33,7 +33,7 @@ use crate::runs::{Runs, symbol};
 const RUNS: u64 = 60;
 const STEPS: u64 = 2_000;
 
-/// What a block holds and whose it is.
+/// The contents of a block and its owner.
 pub struct Block {
     pub runs: Runs,
     pub owner: Owner,

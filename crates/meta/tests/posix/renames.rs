@@ -1,4 +1,4 @@
-//! What rename replaces, exchanges and refuses.
+//! The entries that rename replaces, exchanges and refuses.
 
 use cairn_base::{BucketId, Ino};
 use cairn_meta::ops::getattr::Getattr;

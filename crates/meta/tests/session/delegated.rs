@@ -1,4 +1,4 @@
-//! Directories that a session fills by itself: it is quick, and nobody can tell.
+//! Directories that a session fills on its own: it is quick, and nobody can tell.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -227,7 +227,7 @@ async fn a_session_that_lapsed_hears_what_nobody_else_heard() {
     assert!(find_in(&other, directory, 5).await.unwrap().is_some());
 }
 
-/// What anybody was told is done.
+/// Facts that anybody was told are done.
 #[derive(Default)]
 struct Told {
     /// Files by directory and number, and what they hold.

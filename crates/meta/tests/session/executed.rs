@@ -1,5 +1,5 @@
-//! Sessions that are told that something is done when it has run: what they were told stays done,
-//! others see it when it is durable, and what is lost is said.
+//! Sessions that are told that something is done when it has run. Such changes stay done, others
+//! see them when they are durable, and lost ones are reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

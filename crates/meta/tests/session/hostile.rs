@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Visibility};
 use cairn_base::{Clock, Ino, Result, SessionId, Timestamp, UserId};
 use cairn_meta::engine::Memory;
-use cairn_meta::master::host::{Answer, Peer, Sessions};
+use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::master::{Config, Master};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::create::Create;
@@ -23,7 +23,8 @@ use cairn_meta::ops::statfs::Statfs;
 use cairn_meta::rows::BucketKind;
 use cairn_meta::session::{
     Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, GiveBack,
-    Method, Posted, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,
+    Posted, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,
+    SessionMethod,
 };
 use cairn_meta::{Verb, WireVerb, keys, wire};
 use serde::Serialize;
@@ -75,12 +76,12 @@ impl Host {
         Host { clock, master, sessions, bucket, id }
     }
 
-    async fn mount(&self, number: u64, method: Method) -> Mount {
+    async fn mount(&self, number: u64, method: SessionMethod) -> Mount {
         self.mount_of(UserId::ROOT, number, method).await
     }
 
-    async fn mount_of(&self, user: UserId, number: u64, method: Method) -> Mount {
-        let (peer, session) = (Peer::mount(user), SessionId(number));
+    async fn mount_of(&self, user: UserId, number: u64, method: SessionMethod) -> Mount {
+        let (peer, session) = (Sender::mount(user), SessionId(number));
         let mut mount = Mount {
             sessions: Arc::clone(&self.sessions),
             peer,
@@ -89,8 +90,8 @@ impl Host {
             lies: false,
         };
         mount.attach(method).await;
-        if method == Method::AttachToReplay {
-            mount.ask::<_, ()>(Method::Replayed, &Replayed { session }).await.unwrap();
+        if method == SessionMethod::AttachToReplay {
+            mount.ask::<_, ()>(SessionMethod::Replayed, &Replayed { session }).await.unwrap();
         }
         mount
     }
@@ -127,7 +128,7 @@ impl Host {
 
 struct Mount {
     sessions: Arc<Sessions>,
-    peer: Peer,
+    peer: Sender,
     session: SessionId,
     recalls: Option<UnboundedReceiver<Recall>>,
     /// It says that it goes on reading from the beginning.
@@ -137,7 +138,7 @@ struct Mount {
 impl Mount {
     async fn ask<M: Serialize, R: DeserializeOwned>(
         &mut self,
-        method: Method,
+        method: SessionMethod,
         message: &M,
     ) -> Option<R> {
         let message = wire::encode(message).unwrap();
@@ -156,7 +157,7 @@ impl Mount {
         }
     }
 
-    async fn attach(&mut self, method: Method) {
+    async fn attach(&mut self, method: SessionMethod) {
         let session = self.session;
         self.ask::<_, Attached>(method, &Attach { session }).await.unwrap();
     }
@@ -164,22 +165,22 @@ impl Mount {
     /// Whether the session lives.
     async fn renew(&mut self, reads_from: u64) -> bool {
         let renew = Renew { session: self.session, reads_from };
-        self.ask::<_, Renewed>(Method::Renew, &renew).await.is_some()
+        self.ask::<_, Renewed>(SessionMethod::Renew, &renew).await.is_some()
     }
 
     async fn read<V: WireVerb>(&mut self, verb: V) -> V::Reply {
         wire::decode(&self.leased(verb).await.reply.unwrap()).unwrap()
     }
 
-    /// What it is told, and may keep.
+    /// The answer to it, which it may keep.
     async fn leased<V: WireVerb>(&mut self, verb: V) -> ReadReply {
         let (session, caller) = (self.session, root().to_relayed());
         let fields = wire::encode(&verb).unwrap();
         let read = Read { session, caller, verb: V::NUMBER, fields, lease: true };
-        self.ask(Method::Read, &read).await.unwrap()
+        self.ask(SessionMethod::Read, &read).await.unwrap()
     }
 
-    /// A directory that it may fill by itself.
+    /// A directory that it may fill on its own.
     async fn delegated(&mut self, host: &Host, name: &str) -> Ino {
         let session = self.session;
         let verb = Mkdir { parent: host.bucket, name: name.into(), mode: 0o755, umask: 0 };
@@ -187,10 +188,10 @@ impl Mount {
         let (caller, verb, released) = (root().to_relayed(), Mkdir::NUMBER, verb.changes());
         let run = Run { session, slot: 0, sequence: 1, caller, verb, fields };
         let execute = Execute { change: Change { run, released }, ino: None };
-        let made: Executed = self.ask(Method::Execute, &execute).await.unwrap();
+        let made: Executed = self.ask(SessionMethod::Execute, &execute).await.unwrap();
         let directory = made.ino.unwrap();
         let delegate = Delegate { session, directory, bucket: host.id };
-        self.ask::<_, Delegated>(Method::Delegate, &delegate).await.unwrap();
+        self.ask::<_, Delegated>(SessionMethod::Delegate, &delegate).await.unwrap();
         directory
     }
 
@@ -200,18 +201,18 @@ impl Mount {
         Run { session, slot, sequence: 1, caller, verb: V::NUMBER, fields }
     }
 
-    /// A file that it has made by itself, for the master to make.
+    /// A file that it has made on its own, for the master to make.
     async fn posted(&mut self, parent: Ino, name: &str) -> RunPosted {
         let session = self.session;
         let reserve = self.run(1, &ReserveInodes { session, count: 1 });
-        let reserved: Bytes = self.ask(Method::Run, &reserve).await.unwrap();
+        let reserved: Bytes = self.ask(SessionMethod::Run, &reserve).await.unwrap();
         let (ino, _): (Ino, Ino) = wire::decode(&reserved).unwrap();
         let name = name.as_bytes().to_vec();
         let verb = Create { parent, name, mode: 0o644, umask: 0, exclusive: false };
         self.post(2, &verb, Some(ino))
     }
 
-    /// The mode of a file, which it has changed by itself.
+    /// The mode of a file, which it has changed on its own.
     fn posted_mode(&self, slot: u16, ino: Ino) -> RunPosted {
         let verb = Setattr { ino, mode: Some(0o600), ..Setattr::default() };
         self.post(slot, &verb, None)
@@ -224,10 +225,10 @@ impl Mount {
         RunPosted { session: self.session, operations }
     }
 
-    /// What becomes of an operation that it has run by itself.
+    /// The outcome of an operation that it has run on its own.
     async fn run_posted(&mut self, posted: &RunPosted) -> Result<Executed> {
         // Time stands still: no session ends.
-        let ran = self.ask::<_, Vec<Result<Executed>>>(Method::RunPosted, posted);
+        let ran = self.ask::<_, Vec<Result<Executed>>>(SessionMethod::RunPosted, posted);
         let ran =
             timeout(Duration::from_secs(60), ran).await.expect("it waits for another session");
         ran.unwrap().pop().unwrap()
@@ -236,15 +237,15 @@ impl Mount {
     async fn give_back(&mut self, recall: &Recall) {
         let recalled = recall.keys.iter().find_map(|key| keys::delegation_parts(key)).unwrap();
         let give_back = GiveBack { session: self.session, directories: vec![recalled] };
-        self.ask::<_, ()>(Method::GiveBack, &give_back).await.unwrap();
+        self.ask::<_, ()>(SessionMethod::GiveBack, &give_back).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_recall_that_is_not_acknowledged_ends_the_session() {
     let host = Host::new().await;
-    let mut deaf = host.mount(1, Method::Attach).await;
-    let mut honest = host.mount(2, Method::Attach).await;
+    let mut deaf = host.mount(1, SessionMethod::Attach).await;
+    let mut honest = host.mount(2, SessionMethod::Attach).await;
     let ino = host.bucket;
     for mount in [&mut deaf, &mut honest] {
         mount.read(Lookup { parent: Ino::ROOT, name: b"bucket".to_vec() }).await;
@@ -253,7 +254,7 @@ async fn a_recall_that_is_not_acknowledged_ends_the_session() {
     let Recall { number, .. } = honest.recalls.as_mut().unwrap().recv().await.unwrap();
     deaf.recalls.as_mut().unwrap().recv().await.unwrap();
     let acknowledge = Acknowledge { session: honest.session, number };
-    honest.ask::<_, ()>(Method::Acknowledge, &acknowledge).await.unwrap();
+    honest.ask::<_, ()>(SessionMethod::Acknowledge, &acknowledge).await.unwrap();
     host.pass(9, async || assert!(deaf.renew(u64::MAX).await && honest.renew(u64::MAX).await))
         .await;
     assert!(!change.is_finished(), "it may still show what was before");
@@ -265,7 +266,7 @@ async fn a_recall_that_is_not_acknowledged_ends_the_session() {
 #[tokio::test]
 async fn a_directory_that_is_not_given_back_ends_the_session() {
     let host = Host::new().await;
-    let mut keeping = host.mount(1, Method::AttachToReplay).await;
+    let mut keeping = host.mount(1, SessionMethod::AttachToReplay).await;
     let directory = keeping.delegated(&host, "kept").await;
     let master = host.master.clone();
     let list = Readdir { ino: directory, after: None, limit: 10, attributes: false };
@@ -274,11 +275,11 @@ async fn a_directory_that_is_not_given_back_ends_the_session() {
     let acknowledge = Acknowledge { session: keeping.session, number: u64::MAX };
     let mut seconds = 0;
     host.pass(9, async || {
-        keeping.ask::<_, ()>(Method::Acknowledge, &acknowledge).await.unwrap();
+        keeping.ask::<_, ()>(SessionMethod::Acknowledge, &acknowledge).await.unwrap();
         // Attached anew it has no more time than it had.
         seconds += 1;
         if seconds % 8 == 0 {
-            keeping.attach(Method::AttachToReplay).await;
+            keeping.attach(SessionMethod::AttachToReplay).await;
         }
         assert!(keeping.renew(u64::MAX).await);
     })
@@ -292,8 +293,8 @@ async fn a_directory_that_is_not_given_back_ends_the_session() {
 #[tokio::test]
 async fn who_gives_a_directory_back_hangs_on_no_other_session() {
     let host = Host::new().await;
-    let mut filler = host.mount(1, Method::AttachToReplay).await;
-    let mut deaf = host.mount(2, Method::Attach).await;
+    let mut filler = host.mount(1, SessionMethod::AttachToReplay).await;
+    let mut deaf = host.mount(2, SessionMethod::Attach).await;
     let directory = filler.delegated(&host, "directory").await;
     let posted = filler.posted(directory, "file").await;
     deaf.read(Statfs { ino: host.bucket }).await;
@@ -302,7 +303,7 @@ async fn who_gives_a_directory_back_hangs_on_no_other_session() {
     let looking = tokio::spawn(async move { master.read(&root(), lookup).await });
     let recall = filler.recalls.as_mut().unwrap().recv().await.unwrap();
     let acknowledge = Acknowledge { session: filler.session, number: recall.number };
-    filler.ask::<_, ()>(Method::Acknowledge, &acknowledge).await.unwrap();
+    filler.ask::<_, ()>(SessionMethod::Acknowledge, &acknowledge).await.unwrap();
     assert!(filler.run_posted(&posted).await.is_ok());
     filler.give_back(&recall).await;
     host.pass(9, async || assert!(deaf.renew(u64::MAX).await && filler.renew(u64::MAX).await))
@@ -317,15 +318,15 @@ async fn who_gives_a_directory_back_hangs_on_no_other_session() {
 #[tokio::test]
 async fn what_is_posted_in_a_directory_of_another_session_is_refused() {
     let host = Host::new().await;
-    let mut filler = host.mount(1, Method::AttachToReplay).await;
-    let mut hostile = host.mount(2, Method::AttachToReplay).await;
+    let mut filler = host.mount(1, SessionMethod::AttachToReplay).await;
+    let mut hostile = host.mount(2, SessionMethod::AttachToReplay).await;
     let directory = filler.delegated(&host, "directory").await;
     let posted = hostile.posted(directory, "file").await;
     // Whether it says that it sends again what it has kept, or not.
     for number in 0..2 {
         let refused = hostile.run_posted(&posted).await.unwrap_err();
         assert_eq!(refused.kind(), "denied", "{number}: {refused}");
-        hostile.attach(Method::AttachToReplay).await;
+        hostile.attach(SessionMethod::AttachToReplay).await;
     }
     assert!(filler.recalls.as_mut().unwrap().try_recv().is_err(), "nobody wants it back");
     let own = filler.posted(directory, "own").await;
@@ -336,8 +337,8 @@ async fn what_is_posted_in_a_directory_of_another_session_is_refused() {
 #[tokio::test]
 async fn what_is_posted_of_what_others_may_know_is_refused() {
     let host = Host::new().await;
-    let mut hostile = host.mount(1, Method::AttachToReplay).await;
-    let mut deaf = host.mount(2, Method::Attach).await;
+    let mut hostile = host.mount(1, SessionMethod::AttachToReplay).await;
+    let mut deaf = host.mount(2, SessionMethod::Attach).await;
     let (parent, name) = (host.bucket, b"known".to_vec());
     let create = Create { parent, name, mode: 0o644, umask: 0, exclusive: true };
     let (known, ..) = host.master.run(&root(), create).await.unwrap();
@@ -369,15 +370,15 @@ async fn what_is_posted_of_what_others_may_know_is_refused() {
 #[tokio::test]
 async fn a_mount_that_reads_what_was_before_for_ever_is_ended() {
     let host = Host::new().await;
-    let mut lying = host.mount(1, Method::Attach).await;
-    let mut honest = host.mount(2, Method::Attach).await;
+    let mut lying = host.mount(1, SessionMethod::Attach).await;
+    let mut honest = host.mount(2, SessionMethod::Attach).await;
     lying.lies = true;
     let begun = host.master.durable_batch();
     host.change(host.bucket, 0o750).await.unwrap();
     let (mut settled, mut steps) = (0, 0);
     host.pass_until_ended(&mut lying, async || {
         let renew = Renew { session: honest.session, reads_from: settled };
-        let renewed: Renewed = honest.ask(Method::Renew, &renew).await.unwrap();
+        let renewed: Renewed = honest.ask(SessionMethod::Renew, &renew).await.unwrap();
         settled = renewed.settled;
         steps += 1;
         if steps % 40 == 0 {
@@ -395,7 +396,7 @@ async fn a_mount_that_reads_what_was_before_for_ever_is_ended() {
 #[tokio::test]
 async fn whoever_makes_a_bucket_waits_for_no_mount() {
     let host = Host::new().await;
-    let mut deaf = host.mount_of(UserId(7), 1, Method::Attach).await;
+    let mut deaf = host.mount_of(UserId(7), 1, SessionMethod::Attach).await;
     let list = Readdir { ino: Ino::ROOT, after: None, limit: 10, attributes: true };
     assert!(deaf.read(list).await.entries.is_empty());
     let (root_inode, _) = deaf.read(Getattr { ino: Ino::ROOT }).await;
@@ -418,7 +419,7 @@ async fn whoever_makes_a_bucket_waits_for_no_mount() {
 #[tokio::test]
 async fn whoever_changes_something_else_waits_for_no_mount() {
     let host = Host::new().await;
-    let mut deaf = host.mount(1, Method::Attach).await;
+    let mut deaf = host.mount(1, SessionMethod::Attach).await;
     let (name, kind) = ("other".to_owned(), BucketKind::Posix);
     let create = CreateBucket { name, kind, visibility: Visibility::Private };
     let other = host.master.run(&root(), create).await.unwrap().ino();

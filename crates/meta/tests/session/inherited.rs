@@ -9,12 +9,12 @@ use cairn_auth::Caller;
 use cairn_base::clock::RealClock;
 use cairn_base::{Error, SessionId};
 use cairn_meta::engine::Memory;
-use cairn_meta::master::host::{Answer, Peer, Sessions};
+use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::master::{Config, Master};
 use cairn_meta::ops::buckets::GetBucket;
 use cairn_meta::ops::credentials::FindAccessKey;
 use cairn_meta::ops::sessions::{Format, ListSessions, OpenRemoteSession, OpenSession};
-use cairn_meta::session::{Attach, Method, Read, ReadReply, Reply};
+use cairn_meta::session::{Attach, Read, ReadReply, Reply, SessionMethod};
 use cairn_meta::{Meta, WireVerb, wire};
 use tokio::time::{sleep, timeout};
 
@@ -47,7 +47,7 @@ async fn doors_beside_the_master_wait_too() {
     let verb = || GetBucket { name: "none".into() };
     assert!(meta.read_now(&caller(), &verb()).is_none());
     assert!(timeout(Duration::from_millis(50), meta.read(&caller(), verb())).await.is_err());
-    // What the store does by itself goes on: sessions come by it.
+    // The store's own work goes on: sessions come by it.
     meta.read(&system, ListSessions { after: None, limit: 9 }).await.unwrap();
 
     while !sessions.opened_now() {
@@ -68,14 +68,14 @@ async fn gateways_find_out_who_comes_before_that() {
 
     let clock = Arc::new(RealClock::default());
     let sessions = Sessions::start(master(&engine).await, clock, LEASE).await.unwrap();
-    let (gateway, session) = (Peer::node(8), SessionId(3));
+    let (gateway, session) = (Sender::node(8), SessionId(3));
     let attach = wire::encode(&Attach { session }).unwrap();
-    sessions.handle(&gateway, Method::Attach, &attach).await.unwrap();
+    sessions.handle(&gateway, SessionMethod::Attach, &attach).await.unwrap();
     let read = |verb: u16, fields: Bytes| {
         let caller = caller().to_relayed();
         let message = wire::encode(&Read { session, caller, verb, fields, lease: true }).unwrap();
         let sessions = Arc::clone(&sessions);
-        async move { sessions.handle(&gateway, Method::Read, &message).await.unwrap() }
+        async move { sessions.handle(&gateway, SessionMethod::Read, &message).await.unwrap() }
     };
     // The mount whose session is waited for shows its credentials to the gateway first.
     let key = wire::encode(&FindAccessKey { id: "CK".into() }).unwrap();

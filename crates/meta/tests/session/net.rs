@@ -12,7 +12,7 @@ use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
 use cairn_base::{Error, Ino, Result, Rng, UserId};
 use cairn_meta::engine::{Change, CommitError, Engine, Fence, Memory, Snapshot};
-use cairn_meta::master::host::{Answer, Peer, Sessions};
+use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::master::{self, Master};
 use cairn_meta::ops::buckets::CreateBucket;
 use cairn_meta::ops::create::Create;
@@ -22,7 +22,7 @@ use cairn_meta::ops::put_object::{NewContent, PutObject, PutReply};
 use cairn_meta::ops::sessions::Format;
 use cairn_meta::rows::{BucketKind, Content};
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::{Dialed, Dialer, Link, Lost, Method};
+use cairn_meta::session::{Dialed, Dialer, Lost, MasterLink, SessionMethod};
 use cairn_meta::wire;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
@@ -32,7 +32,7 @@ use tokio::time::timeout;
 /// The lease of sessions in these tests.
 pub const LEASE: Duration = Duration::from_millis(800);
 
-/// What can be reached: whoever serves, and whether messages of a peer arrive.
+/// The reachable parts: the master that serves, and whether messages of a peer arrive.
 pub struct Net {
     pub engine: Arc<Memory>,
     /// The disk of the master that serves.
@@ -45,7 +45,7 @@ pub struct Net {
 pub struct Cut {
     /// No message passes, in no direction.
     pub silent: AtomicBool,
-    /// Whoever dials is told that its credentials are refused.
+    /// A client that dials is told that its credentials are refused.
     pub refused: AtomicBool,
     /// Of so many calls one loses its answer, and the connection with it; 0 is never.
     pub lose_one_in: AtomicU64,
@@ -107,7 +107,7 @@ impl Net {
         self.client_with(peer, client::Config::default()).await
     }
 
-    /// One that is told that things are done when they have run.
+    /// A client that is told that things are done when they have run.
     pub async fn hasty_client(self: &Arc<Net>, peer: u64) -> (Client, Arc<Cut>) {
         self.client_with(peer, client::Config { hasty: true, ..client::Config::default() }).await
     }
@@ -123,7 +123,7 @@ impl Net {
     }
 }
 
-/// What a master commits to.
+/// The disk that a master commits to.
 pub struct Disk {
     engine: Arc<Memory>,
     state: Mutex<DiskState>,
@@ -221,7 +221,7 @@ struct PeerLink {
     sessions: Arc<Sessions>,
     disk: Arc<Disk>,
     cut: Arc<Cut>,
-    peer: Peer,
+    peer: Sender,
     rng: Arc<dyn Rng>,
     broken: Arc<AtomicBool>,
     recalls: Mutex<Option<tokio::sync::mpsc::UnboundedSender<Bytes>>>,
@@ -241,7 +241,7 @@ impl Dialer for PeerDialer {
             sessions: self.net.sessions(),
             disk: self.net.disk(),
             cut: self.cut.clone(),
-            peer: Peer::node(self.peer),
+            peer: Sender::node(self.peer),
             rng: self.rng.clone(),
             broken: Arc::default(),
             recalls: Mutex::new(Some(sender)),
@@ -269,10 +269,10 @@ impl PeerLink {
 }
 
 #[async_trait]
-impl Link for PeerLink {
-    async fn call(&self, method: Method, message: Bytes) -> Result<Bytes, Lost> {
+impl MasterLink for PeerLink {
+    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, Lost> {
         self.pass().await?;
-        if method == Method::Change && self.cut.overtake.swap(false, Ordering::SeqCst) {
+        if method == SessionMethod::Change && self.cut.overtake.swap(false, Ordering::SeqCst) {
             let _ = timeout(Duration::from_millis(500), self.cut.changed.notified()).await;
         }
         let answer = tokio::select! {
@@ -307,7 +307,7 @@ impl Link for PeerLink {
             self.recalls.lock().take();
         }
         self.pass().await?;
-        if method == Method::Change {
+        if method == SessionMethod::Change {
             self.cut.changed.notify_waiters();
         }
         Ok(answer)

@@ -9,10 +9,12 @@ use cairn_auth::Caller;
 use cairn_base::clock::RealClock;
 use cairn_base::{Result, SessionId};
 use cairn_meta::engine::{Change, CommitError, Engine, Fence, Lease, Memory, Snapshot};
-use cairn_meta::master::host::{Answer, Peer, Sessions};
+use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::master::{Config, Master};
 use cairn_meta::ops::sessions::{Format, ListSessions, OpenSession};
-use cairn_meta::session::{Attach, Attached, Method, Read, ReadReply, Renew, Renewed, Reply, Run};
+use cairn_meta::session::{
+    Attach, Attached, Read, ReadReply, Renew, Renewed, Reply, Run, SessionMethod,
+};
 use cairn_meta::{WireVerb, wire};
 use tokio::time::Instant;
 
@@ -20,7 +22,7 @@ use tokio::time::Instant;
 const LENGTH: Duration = Duration::from_secs(600);
 const LEASE: Duration = Duration::from_secs(2);
 const SESSION: SessionId = SessionId(7);
-const PEER: Peer = Peer::node(1);
+const PEER: Sender = Sender::node(1);
 
 /// Rows in memory, and a lease that is as long as this test wants.
 struct Leased {
@@ -54,7 +56,7 @@ impl Engine for Leased {
     }
 }
 
-/// What a master is asked, all that it answers from memory among it.
+/// The requests to a master, among them all that it answers from memory.
 struct Rig {
     master: Master,
     sessions: Arc<Sessions>,
@@ -74,7 +76,7 @@ impl Rig {
 
     async fn ask<T: serde::de::DeserializeOwned>(
         &self,
-        method: Method,
+        method: SessionMethod,
         message: &impl serde::Serialize,
     ) -> Reply<T> {
         let message = wire::encode(message).unwrap();
@@ -84,14 +86,14 @@ impl Rig {
     }
 
     async fn renew(&self) -> Reply<Renewed> {
-        self.ask(Method::Renew, &Renew { session: SESSION, reads_from: 0 }).await
+        self.ask(SessionMethod::Renew, &Renew { session: SESSION, reads_from: 0 }).await
     }
 
     async fn read(&self, lease: bool) -> Reply<ReadReply> {
         let (verb, fields) = encoded(&list());
         let caller = Caller::system().to_relayed();
         let read = Read { session: SESSION, caller, verb, fields, lease };
-        self.ask(Method::Read, &read).await
+        self.ask(SessionMethod::Read, &read).await
     }
 
     /// Asks again for something that is done.
@@ -99,7 +101,7 @@ impl Rig {
         let (verb, fields) = encoded(&OpenSession { session: SESSION });
         let caller = Caller::system().to_relayed();
         let run = Run { session: SESSION, slot: 0, sequence: 1, caller, verb, fields };
-        self.ask(Method::Run, &run).await
+        self.ask(SessionMethod::Run, &run).await
     }
 }
 
@@ -116,7 +118,7 @@ async fn while_the_lease_is_lost_nothing_is_answered_from_memory() {
     let rig = Rig::new().await;
     let system = Caller::system();
     let attach = Attach { session: SESSION };
-    assert!(matches!(rig.ask::<Attached>(Method::Attach, &attach).await, Reply::Done(_)));
+    assert!(matches!(rig.ask::<Attached>(SessionMethod::Attach, &attach).await, Reply::Done(_)));
     for lease in [false, true] {
         assert!(matches!(rig.read(lease).await, Reply::Done(ReadReply { reply: Ok(_), .. })));
     }
@@ -134,7 +136,10 @@ async fn while_the_lease_is_lost_nothing_is_answered_from_memory() {
         assert!(matches!(rig.read(lease).await, Reply::NotServing(_)), "{lease}");
     }
     assert!(matches!(rig.run().await, Reply::NotServing(_)));
-    assert!(matches!(rig.ask::<Attached>(Method::Attach, &attach).await, Reply::NotServing(_)));
+    assert!(matches!(
+        rig.ask::<Attached>(SessionMethod::Attach, &attach).await,
+        Reply::NotServing(_)
+    ));
     assert!(!rig.master.is_current(&memo));
     let refused = rig.master.read_now(&system, &cluster).unwrap().unwrap_err();
     assert!(refused.to_string().contains("not the active master"), "{refused}");

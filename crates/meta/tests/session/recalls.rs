@@ -1,4 +1,4 @@
-//! What is kept is recalled before a change is acknowledged.
+//! Kept rows are recalled before a change is acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,7 @@ async fn a_session_that_cannot_be_reached_delays_a_write_by_its_lease_at_most() 
     for number in 2.. {
         let holds = || net.sessions().list().iter().any(|(known, ..)| *known == reader.session());
         cut.silent.store(true, Ordering::SeqCst);
-        // One that nobody holds is not held up.
+        // A row that nobody holds is not held up.
         put(&writer, "other", number).await.unwrap();
         let unhindered = holds();
         put(&writer, "key", number).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is sent again is done once.
+//! An operation that is sent again is done once.
 
 use std::sync::atomic::Ordering;
 

@@ -1,6 +1,6 @@
-//! Random reads and writes by several clients, while connections break, recalls come late,
-//! sessions lapse and masters take over: no read is older than a write that was acknowledged
-//! before it began, or than an earlier read.
+//! Random reads and writes by several clients, while connections break, recalls come late, sessions
+//! lapse and masters take over. No read is older than a write that was acknowledged before it
+//! began, or than an earlier read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ const KEYS: usize = 6;
 const NAMES: usize = KEYS;
 const RUN: Duration = Duration::from_secs(8);
 
-/// What is known of one object.
+/// The known state of one object.
 #[derive(Default)]
 struct Known {
     /// The next number; held while one is written.
@@ -59,7 +59,7 @@ async fn work(
             match get(&client, &key(at)).await {
                 Ok(found) => {
                     assert!(found >= least, "{}: found {found}, not {least}", key(at));
-                    // What was read once is not taken back.
+                    // A value that was read once is not taken back.
                     known[at].least.fetch_max(found, Ordering::SeqCst);
                     done[0] += 1;
                 }

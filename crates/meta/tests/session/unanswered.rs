@@ -13,7 +13,7 @@ use tokio::time::{pause, resume, sleep, timeout};
 use crate::delegated::until_delegated;
 use crate::net::{LEASE, Net, bucket, caller, find_in, make_in};
 
-/// Longer than anybody waits; time goes on by itself while it is paused.
+/// Longer than anybody waits; time goes on on its own while it is paused.
 const LONG: Duration = Duration::from_secs(300);
 
 async fn change_mode(client: &Client, ino: Ino, mode: u32) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What is sent and stored stays what it is: files here hold it as text.
+//! Messages and stored values stay as they are: files here hold them as text.
 //!
 //! `verbs/` has a file for each number that a verb ever had, `sessions/` one for each method,
 //! `rows/` one for each kind of row. A test that finds another text says what to do. Where there
@@ -36,7 +36,7 @@ fn forms(name: &str, turn: usize) -> Option<Vec<u8>> {
     }
     if name == "Extent" {
         let extents = rows::extents().extents;
-        // What is sent has its length before it.
+        // A message has its length before it.
         return Some(wire::encode(&extents[turn % extents.len()]).unwrap()[1..].to_vec());
     }
     let rows = rows::samples();

@@ -76,7 +76,7 @@ samples! {
     Export, |row| row.uid += 1, [export(Squash::Root), export(Squash::All), export(Squash::None)];
     Extents, |row| row.extents.truncate(1), [extents()];
     Freed, |row| row.group = GroupId(9), [Freed::new(GroupId(300))];
-    Grant, |row| row.grant.expires = Timestamp(-1), [
+    IssuedToken, |row| row.grant.expires = Timestamp(-1), [
         grant(None), grant(Some((KeyHash([3; 32]), NodeId(7)))),
     ];
     Inode, |row| row.size += 1, [inode(), symlink(), Inode::default()];
@@ -182,9 +182,9 @@ pub fn extents() -> Extents {
     Extents { extents: vec![first, second, third], unknown: vec![] }
 }
 
-fn grant(used: Option<(KeyHash, NodeId)>) -> Grant {
+fn grant(used: Option<(KeyHash, NodeId)>) -> IssuedToken {
     let (hash, roles) = (TokenHash::from_bytes([5; 32]), Roles::from_bits(6));
-    Grant { grant: JoinGrant { hash, roles, expires: Timestamp(700), used }, unknown: vec![] }
+    IssuedToken { grant: JoinGrant { hash, roles, expires: Timestamp(700), used }, unknown: vec![] }
 }
 
 fn acl() -> Box<Acl> {

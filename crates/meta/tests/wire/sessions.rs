@@ -2,8 +2,8 @@
 
 use cairn_meta::session::{
     Acknowledge, Attach, Attached, Change, Delegate, Delegated, Detach, Execute, Executed, Flush,
-    GiveBack, Method, Progress, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run,
-    RunPosted,
+    GiveBack, Progress, Read, ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run, RunPosted,
+    SessionMethod,
 };
 use cairn_sim::golden::{compare, samples};
 use serde::Serialize;
@@ -22,33 +22,35 @@ where
     compare(&folder("sessions").join(format!("{number}.txt")), &text).err()
 }
 
-fn check_method(method: Method) -> Option<String> {
+fn check_method(method: SessionMethod) -> Option<String> {
     let number = method as u16;
     match method {
-        Method::Attach | Method::AttachToReplay => check::<Attach, Reply<Attached>>(number),
-        Method::Renew => check::<Renew, Reply<Renewed>>(number),
-        Method::Read => check::<Read, Reply<ReadReply>>(number),
-        Method::Run => check::<Run, Reply<bytes::Bytes>>(number),
-        Method::Acknowledge => check::<Acknowledge, Reply<()>>(number),
-        Method::Detach => check::<Detach, Reply<()>>(number),
-        Method::Change => check::<Change, Reply<ReadReply>>(number),
-        Method::Execute => check::<Execute, Reply<Executed>>(number),
-        Method::Flush => check::<Flush, Reply<Progress>>(number),
-        Method::Replayed => check::<Replayed, Reply<()>>(number),
-        Method::Delegate => check::<Delegate, Reply<Delegated>>(number),
-        Method::RunPosted => {
+        SessionMethod::Attach | SessionMethod::AttachToReplay => {
+            check::<Attach, Reply<Attached>>(number)
+        }
+        SessionMethod::Renew => check::<Renew, Reply<Renewed>>(number),
+        SessionMethod::Read => check::<Read, Reply<ReadReply>>(number),
+        SessionMethod::Run => check::<Run, Reply<bytes::Bytes>>(number),
+        SessionMethod::Acknowledge => check::<Acknowledge, Reply<()>>(number),
+        SessionMethod::Detach => check::<Detach, Reply<()>>(number),
+        SessionMethod::Change => check::<Change, Reply<ReadReply>>(number),
+        SessionMethod::Execute => check::<Execute, Reply<Executed>>(number),
+        SessionMethod::Flush => check::<Flush, Reply<Progress>>(number),
+        SessionMethod::Replayed => check::<Replayed, Reply<()>>(number),
+        SessionMethod::Delegate => check::<Delegate, Reply<Delegated>>(number),
+        SessionMethod::RunPosted => {
             check::<RunPosted, Reply<Vec<Result<Executed, cairn_base::Error>>>>(number)
         }
-        Method::GiveBack => check::<GiveBack, Reply<()>>(number),
+        SessionMethod::GiveBack => check::<GiveBack, Reply<()>>(number),
     }
 }
 
 /// A message that has other fields gets a method of its own.
 #[test]
 fn a_message_with_other_fields_has_another_method() {
-    let methods = (0..=u16::MAX).filter_map(|number| Method::from_number(number).ok());
+    let methods = (0..=u16::MAX).filter_map(|number| SessionMethod::from_number(number).ok());
     let mut wrong: Vec<String> = methods.filter_map(check_method).collect();
-    // From the master: `cairn_cluster::control::Method::Recall`.
+    // From the master: `cairn_cluster::control::SessionMethod::Recall`.
     wrong.extend(check::<Recall, ()>(6));
     let wrong = wrong.join("\n");
     assert!(wrong.is_empty(), "give these messages new methods:\n{wrong}");

@@ -141,7 +141,7 @@ fn a_cookie_that_nobody_remembers_of_a_name_that_is_gone_is_said_to_be_none() {
         third.unlink(ino, "a").await.unwrap();
         let again = third.posix.list_after(third.who(), ino, first.cookie, 1, true).await;
         assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
-        // Whoever has given it knows it still.
+        // The process that has given it knows it still.
         assert_eq!(name_of(&part(&mount, ino, first.cookie, 1).await.entries[0]), "b");
     });
 }

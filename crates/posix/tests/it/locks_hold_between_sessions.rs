@@ -67,7 +67,7 @@ async fn random(seed: u64) {
             }
         }
     }
-    // Whoever closes the file has none any more.
+    // A holder that closes the file has no lock any more.
     for holder in holders.iter().filter(|holder| holder.mount == 1) {
         mounts[1].posix.flush(holder.file, holder.owner).await.unwrap();
         model.iter_mut().for_each(|byte| byte.retain(|(owner, _)| *owner != holder.owner));
@@ -111,7 +111,7 @@ fn who_waits_gets_the_lock_when_it_is_free() {
         let waits = Patience::Until(Box::new(|| false));
         let asked = wanted(2, ALL, LockKind::Read);
         let waiting = tokio::spawn(other.posix.set_lock(there, asked, waits).into_future());
-        // What was written under the lock is seen by whoever gets it next.
+        // Bytes that were written under the lock are seen by the next holder.
         one.write(here, 0, b"under the lock").await;
         assert_eq!(lock(&one, here, 1, LockKind::Unlock).await, Locked::Done);
         assert_eq!(waiting.await.unwrap().unwrap(), Locked::Done);

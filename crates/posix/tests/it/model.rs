@@ -1,4 +1,4 @@
-//! What a file system is, in maps and vectors.
+//! A file system as a model, in maps and vectors.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a server of NFS needs beyond a mount: making a file once however often it is asked for.
+//! The needs of an NFS server beyond a mount: making a file once however often it is asked for.
 
 use cairn_base::Error;
 use cairn_posix::{Changes, SetTime};

@@ -31,7 +31,7 @@ struct Test {
     inos: BTreeMap<Id, Ino>,
     open: Vec<Open>,
     step: usize,
-    /// What was done, to be shown if something is wrong.
+    /// The steps that were done, to be shown if something is wrong.
     done: Vec<String>,
 }
 
@@ -76,8 +76,8 @@ impl Test {
         self.inos[&id]
     }
 
-    /// The number of a node, once the session has looked its names up: before, it may have heard
-    /// of none of them, and what another one has made may be known to that one only.
+    /// The number of a node, once the session has looked its names up. Before, it may have heard of
+    /// none of them, and the names that another session has made may be known to that one only.
     async fn reach(&self, mount: usize, id: Id) -> Ino {
         for (parent, name) in self.model.path(id) {
             let found = self.mounts[mount].find(self.ino(parent), &name).await;
@@ -208,7 +208,7 @@ impl Test {
         }
     }
 
-    /// Whoever has a file open elsewhere reads it for a while after it is gone, which is not
+    /// A client that has a file open elsewhere reads it for a while after it is gone, which is not
     /// modelled.
     async fn close_elsewhere(&mut self, mount: usize, parent: Id, name: &str) {
         let Some(id) = self.model.find(parent, name) else { return };

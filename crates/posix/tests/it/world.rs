@@ -15,9 +15,9 @@ use cairn_fs::ops::sessions::Format;
 use cairn_fs::rows::BucketKind;
 use cairn_fs::{Config, Fs};
 use cairn_meta::engine::Memory;
-use cairn_meta::master::host::{Answer, Peer, Sessions};
+use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::session::client::{self, Client};
-use cairn_meta::session::{Dialed, Dialer, Link, Lost, Method};
+use cairn_meta::session::{Dialed, Dialer, Lost, MasterLink, SessionMethod};
 use cairn_meta::{Master, Meta, wire};
 use cairn_posix::{
     Attributes, Changes, Descriptor, Entry, Found, Intent, Keeper, Mode, Options, Posix, Source,
@@ -27,7 +27,7 @@ use cairn_sim::SimDisk;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// What new files and directories may.
+/// The mode of new files and directories.
 pub const MODE: Mode = Mode { bits: 0o777, umask: 0 };
 
 /// Time as it is asked for: no test depends on how long anything takes.
@@ -201,7 +201,7 @@ struct InProcess {
 
 struct Way {
     sessions: Arc<Sessions>,
-    peer: Peer,
+    peer: Sender,
     recalls: Mutex<Option<UnboundedSender<Bytes>>>,
 }
 
@@ -209,15 +209,15 @@ struct Way {
 impl Dialer for InProcess {
     async fn dial(&self) -> Result<Dialed> {
         let (sender, recalls) = unbounded_channel();
-        let (sessions, peer) = (self.sessions.clone(), Peer::node(self.peer));
+        let (sessions, peer) = (self.sessions.clone(), Sender::node(self.peer));
         let way = Way { sessions, peer, recalls: Mutex::new(Some(sender)) };
         Ok((Arc::new(way), recalls))
     }
 }
 
 #[async_trait]
-impl Link for Way {
-    async fn call(&self, method: Method, message: Bytes) -> Result<Bytes, Lost> {
+impl MasterLink for Way {
+    async fn call(&self, method: SessionMethod, message: Bytes) -> Result<Bytes, Lost> {
         let answer = self.sessions.handle(&self.peer, method, &message).await;
         match answer.map_err(|error| Lost(error.to_string()))? {
             Answer::Bytes(bytes) => Ok(bytes),

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use xtask::arrows::Sources;
+use xtask::errors::in_text;
 use xtask::floors::{check_module, check_sources, floors};
+use xtask::glossary::{Types, check_glossary, check_types, defined};
 use xtask::supply::{check_metadata, is_allowed};
 use xtask::tidy::{check, check_manifest, check_text};
 use xtask::used::unused;
@@ -138,4 +140,79 @@ fn a_dependency_that_no_path_begins_with_is_found() {
     assert_eq!(unused(&packages, text), ["serde", "time"]);
     let in_tests = "#[cfg(test)]\nmod tests { use serde::Serialize; use time; }";
     assert_eq!(unused(&packages, in_tests), ["http-body", "md-5"]);
+}
+
+#[test]
+fn texts_of_errors_are_found_and_other_texts_are_not() {
+    let source = r#"
+        use std::fmt; // Error::Invalid("in a comment")
+        fn open(name: &str) -> Result<File> {
+            tracing::warn!(name, "a line of the log");
+            let bad = |why: &str| Error::Invalid(format!("{name}: {why}"));
+            let found = "a text of its own";
+            if name.is_empty() {
+                return Err(bad("it is \
+                    empty"));
+            }
+            find(name).ok_or_else(|| Error::NotFound(format!("file {name}")))?;
+            assert!(found.len() > 1, "a text of an assertion");
+            Err(Error::Corrupt { what: "its head".into(), got: 3 })
+        }
+        impl fmt::Display for ReadError {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "cannot read {}", self.0)
+            }
+        }
+        impl fmt::Display for Name { fn fmt(&self) { write!(f, "name {}", self.0) } }
+        fn late() -> io::Error { io::Error::other("too late") }
+        #[cfg(test)]
+        mod tests { fn f() { Error::Invalid("in a test") } }
+    "#;
+    let found: Vec<String> = in_text(source).iter().map(ToString::to_string).collect();
+    let expected = [
+        "5: [Error::Invalid] {name}: {why}",
+        "8: [bad] it is empty",
+        "11: [Error::NotFound] file {name}",
+        "13: [Error::Corrupt] its head",
+        "17: cannot read {}",
+        "21: [Error::other] too late",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_word_without_a_definition_and_a_definition_without_a_use_are_found() {
+    let glossary =
+        "# Glossary\n\n- **lease, grant** (of a row): until it is recalled.\n- **cold**: x";
+    let found = |texts: &str, special: &[&str]| check_glossary(glossary, texts, special);
+    assert!(found("A Lease is a grant. It is cold.", &["lease", "grant"]).is_empty());
+    let undefined = "docs/glossary.md does not define `recall`";
+    assert_eq!(found("leases, grants, cold", &["grant", "recall"]), [undefined]);
+    let unused = "docs/glossary.md defines `cold`, which nothing uses";
+    assert_eq!(found("leases and grants", &[]), [unused]);
+}
+
+#[test]
+fn a_type_that_is_several_things_is_listed_in_the_glossary() {
+    let several = "## Names that the code uses for several things";
+    let glossary = |listed: &str| format!("- **lease**: until.\n\n{several}\n\n{listed}");
+    let types = |all: &[(&str, &str)]| {
+        let mut types = Types::new();
+        for (name, file) in all {
+            types.entry((*name).to_owned()).or_default().insert((*file).to_owned());
+        }
+        types
+    };
+    let two = types(&[("Lease", "crates/meta/src/a.rs"), ("Lease", "crates/meta/src/b.rs")]);
+    assert!(check_types(&glossary("- `meta::a::Lease`: one of two"), &two).is_empty());
+    assert_eq!(check_types(&glossary(""), &two).len(), 1);
+    let beside = types(&[("Lease", "crates/meta/src/a.rs"), ("Lease", "crates/bench/src/b.rs")]);
+    assert!(check_types(&glossary(""), &beside).is_empty());
+    let gone = "docs/glossary.md lists `Gone`, and there is no such type";
+    assert_eq!(check_types(&glossary("`meta::Gone`, not `gone`"), &types(&[])), [gone]);
+    let bare = types(&[("State", "crates/fs/src/a.rs")]);
+    assert_eq!(check_types(&glossary(""), &bare), ["crates/fs/src/a.rs: `State` of what?"]);
+    let source =
+        "pub struct One<T>(T);\nenum Two {}\nimpl A for B { type Out = u8; }\n// struct Three";
+    assert_eq!(defined(source), ["One", "Two"]);
 }

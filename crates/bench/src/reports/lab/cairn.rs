@@ -155,7 +155,7 @@ fn doors(process: &Process) -> Result<Option<(Target, Target)>> {
     }
 }
 
-/// What the masters say of a cluster; none while they say nothing.
+/// The masters' status of a cluster; none while they report nothing.
 fn status(lab: &Lab, directory: &Path) -> Option<Value> {
     let mut command = lab.cairn(&["cluster", "status"]);
     command.arg(directory).arg("--json");

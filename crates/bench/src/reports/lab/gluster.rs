@@ -14,7 +14,7 @@ use super::system::{LOOK, installed, is_listening, is_mounted, processes_with, r
 use crate::error::{Error, Result};
 
 const PACKAGE: &str = "glusterfs-server";
-/// What cannot be chosen, so that the address is.
+/// The port, which cannot be chosen; so the address is.
 const PORT: u16 = 24007;
 /// How long processes that others have started may take to end.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -108,7 +108,7 @@ impl Gluster {
         run(command)
     }
 
-    /// What bricks make elsewhere, and leave behind.
+    /// Files that bricks make elsewhere, and leave behind.
     fn sockets(&self) -> Vec<PathBuf> {
         let lines = processes_with(&self.work).into_values();
         let sockets = lines.filter_map(|words| {
@@ -139,7 +139,7 @@ impl Drop for Volume<'_> {
         self.client = None;
         unmount(&self.mounted);
         let sockets = self.gluster.sockets();
-        // Whatever stays in spite of this is killed with the daemon.
+        // Processes that stay in spite of this are killed with the daemon.
         let _ = self.gluster.command(&["volume", "stop", &self.name, "force"]);
         let _ = self.gluster.command(&["volume", "delete", &self.name]);
         sockets.iter().for_each(|path| drop(fs::remove_file(path)));

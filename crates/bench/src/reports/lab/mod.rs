@@ -1,7 +1,7 @@
-//! What scenarios run on: systems that are started for them, and ended with them.
+//! The laboratory of scenarios: systems that are started for them, and ended with them.
 //!
-//! Whatever is made lies in one directory and is removed; whatever is started is a value, and ends
-//! when it is dropped.
+//! All files lie in one directory and are removed; every process is a value, and ends when it is
+//! dropped.
 
 mod cairn;
 mod gluster;

@@ -1,9 +1,8 @@
 //! Ports for programs that have to be told which one to listen on.
 //!
-//! A port that was free a moment ago may be taken when the program starts: by a connection of
-//! anybody, which the kernel gives a port of its range, or by another run of this program. So these
-//! are below that range, and each is held as a UDP port, which nobody asks for, until this run
-//! ends.
+//! A port that was free a moment ago may be taken when the program starts. The kernel may have
+//! given it to any connection, or another run of this program may have taken it. So these are below
+//! that range, and each is held as a UDP port, which nobody asks for, until this run ends.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};

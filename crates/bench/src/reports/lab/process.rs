@@ -21,7 +21,7 @@ const GOODBYE: Duration = Duration::from_secs(15);
 pub struct Process {
     pub name: String,
     child: Child,
-    /// What it prints, both ways.
+    /// Its output, stdout and stderr.
     log: PathBuf,
     ending: Signal,
     fallen: Rc<RefCell<Vec<String>>>,
@@ -45,7 +45,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has printed until now.
+    /// The output until now.
     pub fn printed(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Process {
         Some(format!("{} ended by itself ({status}); it said last: {last}", self.name))
     }
 
-    /// Ends it, if it has not ended by itself.
+    /// Ends it, if it has not ended on its own.
     pub fn end(&mut self) {
         if self.is_over {
             return;

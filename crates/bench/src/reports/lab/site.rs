@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use tokio_rustls::TlsConnector;
 
-use super::super::arguments::Args;
+use super::super::arguments::ReportsArgs;
 use super::system::{program, run};
 use crate::client::{Tls, connector};
 use crate::error::{Error, Result};
@@ -20,20 +20,20 @@ const KEY: &str = "CAIRNBENCHREPORTS001";
 const SECRET_BYTES: usize = 20;
 
 pub struct Lab<'a> {
-    pub args: &'a Args,
+    pub args: &'a ReportsArgs,
     /// Trusts any certificate.
     pub connector: TlsConnector,
     pub secret: String,
     work: Scratch,
     cairn: PathBuf,
-    /// Which processes ended by themselves, and how.
+    /// Which processes ended on their own, and how.
     pub fallen: Rc<RefCell<Vec<String>>>,
     names: Cell<u32>,
 }
 
 impl<'a> Lab<'a> {
     /// A place with room for so many bytes.
-    pub fn new(args: &'a Args, needed: u64) -> Result<Lab<'a>> {
+    pub fn new(args: &'a ReportsArgs, needed: u64) -> Result<Lab<'a>> {
         let cairn = program(args.cairn.as_deref())?;
         let remedy = "free some, give another --dir, or smaller --object, --file or --seconds";
         let work = Scratch::with_remedy(&args.dir, needed, remedy)?;
@@ -70,7 +70,7 @@ impl<'a> Lab<'a> {
         Ok(path)
     }
 
-    /// What has ended by itself until now.
+    /// The processes that have ended unexpectedly until now.
     pub fn fallen(&self) -> Vec<String> {
         self.fallen.borrow().clone()
     }

@@ -20,15 +20,16 @@ pub const LOOK: Duration = Duration::from_millis(20);
 pub fn program(given: Option<&Path>) -> Result<PathBuf> {
     let path = match given {
         Some(path) => path.to_owned(),
-        None => std::env::current_exe()
-            .map_err(|error| Error::failed(format!("where this program is: {error}")))?,
+        None => std::env::current_exe().map_err(|error| {
+            Error::failed(format!("cannot find the path of this program: {error}"))
+        })?,
     };
     let remedy = "give the program of Cairn with --cairn PATH";
     let answer = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
     let answer = answer.map_err(|error| Error::file(&path, format!("{error}: {remedy}")))?;
     match answer.stdout.starts_with(b"cairn ") {
         true => Ok(path),
-        false => Err(Error::file(&path, format!("is not Cairn: {remedy}"))),
+        false => Err(Error::file(&path, format!("is not the program of Cairn: {remedy}"))),
     }
 }
 
@@ -77,7 +78,10 @@ pub fn wait<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Resul
             return Err(Error::failed("stopped by a signal"));
         }
         if began.elapsed() > START_WAIT {
-            return Err(Error::failed(format!("{what}: not in {} s", START_WAIT.as_secs())));
+            return Err(Error::failed(format!(
+                "{what}: did not happen within {} s",
+                START_WAIT.as_secs()
+            )));
         }
         thread::sleep(LOOK);
     }

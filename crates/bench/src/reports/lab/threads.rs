@@ -16,7 +16,7 @@ pub struct Threads {
     ticks: BTreeMap<(u32, u32), (String, u64)>,
 }
 
-/// What threads did since then.
+/// The work of threads since then.
 pub struct Busy {
     /// Name of the busiest, and cores that it used.
     pub name: String,
@@ -43,7 +43,7 @@ impl Threads {
         Threads { roots: roots.to_vec(), at: Instant::now(), ticks }
     }
 
-    /// Who was busy since the mark; none if nobody runs.
+    /// The threads that were busy since the mark; none if nobody runs.
     pub fn since(&self) -> Option<Busy> {
         let now = Threads::mark(&self.roots);
         let passed = now.at.duration_since(self.at).as_secs_f64().max(1e-9);

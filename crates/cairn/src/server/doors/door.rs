@@ -1,4 +1,4 @@
-//! What a door is: its options, how it is bound, and what it has behind it.
+//! A door: its options, how it is bound, and what it has behind it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,10 +22,10 @@ use crate::failure::{Failure, Result};
 /// Where the doors are, and how they are protected.
 #[derive(clap::Args)]
 pub struct DoorArgs {
-    /// Where the S3 door listens; port 0 for any that is free
+    /// Address of the S3 door; port 0 takes a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
     pub(super) s3: SocketAddr,
-    /// Where the HTTP door listens, with health, metrics and administration
+    /// Address of the HTTP door, which also has health, metrics and administration
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(super) http: SocketAddr,
     /// Certificate chain for both doors, PEM
@@ -34,29 +34,28 @@ pub struct DoorArgs {
     /// Its private key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_key: Option<PathBuf>,
-    /// A domain under which buckets are host names (bucket.DOMAIN); may be given several times
+    /// Domain under which buckets are host names (bucket.DOMAIN); may be given several times
     #[arg(long, value_name = "DOMAIN")]
     pub(super) domain: Vec<String>,
     #[command(flatten)]
     pub(super) nfs: NfsArgs,
-    /// What becomes of S3 storage classes other than STANDARD that clients ask for: refused, or
-    /// taken and kept as STANDARD
+    /// Refuse S3 storage classes other than STANDARD, or accept them and store as STANDARD
     #[arg(long, value_name = "refuse|standard", value_parser = storage_classes)]
     #[arg(default_value = "refuse")]
     pub(super) s3_storage_classes: Classes,
-    /// What becomes of the bucket ACL public-read, which lets anybody list a bucket at S3, and read
-    /// all its objects here: refused, or accepted
+    /// Refuse or accept the bucket ACL public-read. At S3 it lets anybody list the bucket; here it
+    /// also lets anybody read all its objects
     #[arg(long, value_name = "refuse|accept", value_parser = public_acl)]
     #[arg(default_value = "refuse")]
     pub(super) s3_public_acl: PublicAcl,
-    /// Requests that take longer are logged with where their time went, milliseconds
+    /// Log requests that take longer than this, with their stages, milliseconds
     #[arg(long, value_name = "MS", default_value_t = SLOW.as_millis() as u64)]
     pub(super) slow_ms: u64,
-    /// Send traces of requests to this collector of OpenTelemetry, by OTLP over HTTP: requests
-    /// that come as sampled, and so many of the others as --otlp-ratio says
+    /// Send traces of requests to this OpenTelemetry collector, by OTLP over HTTP: of requests that
+    /// arrive as sampled, and of a share of the others (--otlp-ratio)
     #[arg(long, value_name = "URL")]
     pub(super) otlp: Option<String>,
-    /// The share of requests without a trace of their own that --otlp gets, 0 to 1
+    /// Share of requests without a trace of their own that --otlp sends, 0 to 1
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, requires = "otlp")]
     pub(super) otlp_ratio: f64,
 }
@@ -98,7 +97,7 @@ pub(super) struct Bound {
 pub(super) type Serve = Box<dyn FnOnce(TcpListener, &mut Behind<'_>) -> Result<Served> + Send>;
 pub(super) type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What all doors have behind them.
+/// The parts that all doors have behind them.
 pub(super) struct Behind<'a> {
     pub(super) fs: &'a Fs,
     pub(super) admit: &'a Arc<Admit>,
@@ -108,7 +107,7 @@ pub(super) struct Behind<'a> {
     pub(super) stopped: &'a watch::Receiver<bool>,
 }
 
-/// What doors offer where they can.
+/// Functions that doors offer where they can.
 #[derive(Default)]
 pub struct Offers {
     /// For the handles of files that the NFS door gives.

@@ -129,7 +129,7 @@ pub fn start(
         open.spawn(serve(serve::begin(socket)?, &mut behind)?);
     }
     if let Some(tls) = tls {
-        // Never ends by itself.
+        // Never ends on its own.
         tokio::spawn(tls.watch());
     }
     Ok(Open(open))

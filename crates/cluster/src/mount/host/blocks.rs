@@ -43,10 +43,11 @@ impl MountService {
         let (put, data) = split::<Put>(payload)?;
         self.check_session(put.session)?;
         if put.block.session != put.session {
-            return Err(Error::Denied(format!("block {} is of another session", put.block)));
+            return Err(Error::Denied(format!("block {} belongs to another session", put.block)));
         }
         if data.is_empty() || data.len() > limits::BLOCK_BYTES {
-            return Err(Error::Invalid(format!("a block of {} bytes", data.len())));
+            let (len, most) = (data.len(), limits::BLOCK_BYTES);
+            return Err(Error::Invalid(format!("a block of {len} bytes; must be 1 to {most}")));
         }
         let granted = self.host.rights.may_write_somewhere(&self.line.caller).await?;
         let by = (self.user, put.session);
@@ -65,7 +66,12 @@ impl MountService {
         let granted = self.check_read_of(session, block).await?;
         let length =
             end.checked_sub(start).filter(|length| *length as usize <= limits::BLOCK_BYTES);
-        let length = length.ok_or_else(|| Error::Invalid(format!("bytes {start} to {end}")))?;
+        let length = length.ok_or_else(|| {
+            let most = limits::BLOCK_BYTES;
+            Error::Invalid(format!(
+                "bytes {start} to {end} of a block; must be 1 to {most} of them"
+            ))
+        })?;
         let room = self.room(length).await?;
         let bytes = self.host.blocks.read(granted, group, block, start..end).await?;
         Ok(Bytes::from_owner(Held { bytes, _room: room }))
@@ -74,7 +80,7 @@ impl MountService {
     /// Room for so many bytes, until they are sent.
     async fn room(&self, bytes: u32) -> Result<(OwnedSemaphorePermit, Share)> {
         let kib = bytes.div_ceil(1 << 10);
-        let closed = |_| Error::Unavailable("the server stops".into());
+        let closed = |_| Error::Unavailable("the server is stopping".into());
         // That of the connection first: one that reads nothing takes no more than its own.
         let own = Arc::clone(&self.line.unsent).acquire_many_owned(kib).await.map_err(closed)?;
         Ok((own, self.host.unsent.take(Party::User(self.user), bytes.into()).await))
@@ -105,7 +111,9 @@ impl MountService {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Denied(format!("block {block}: open the file again")))
+        Err(Error::Denied(format!(
+            "block {block} is in no file that this mount has read: open the file again"
+        )))
     }
 
     pub(super) async fn space(&self) -> Result<Bytes> {

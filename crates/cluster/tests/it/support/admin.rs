@@ -9,8 +9,8 @@ use cairn_base::clock::RealClock;
 use cairn_base::map::{Group, Member, Node as MapNode};
 use cairn_base::{ClusterMap, Error, GroupId, NodeId, Redundancy, Result, Role};
 use cairn_cluster::admin::{AdminClient, AdminServer};
-use cairn_cluster::control::messages::{Method, Secrets};
-use cairn_cluster::control::{ControlService, Controller, Keeper, NodeView, Settings};
+use cairn_cluster::control::messages::{ControlMethod, Secrets};
+use cairn_cluster::control::{ControlService, Controller, MapKeeper, NodeView, Settings};
 use cairn_cluster::wire::tls::{Takers, TlsDialer, TlsListener};
 use cairn_cluster::wire::{Dial, Listen, accept};
 use cairn_meta::engine::Memory;
@@ -58,7 +58,7 @@ impl Office {
         meta.run(&system, Format { cluster: CLUSTER.0 as u64 }).await.unwrap();
         meta.run(&system, PutMap { map: map(&cluster).encode() }).await.unwrap();
         let view = NodeView::new(Vec::new());
-        let keeper = Keeper::start(meta.clone(), Arc::clone(&view)).await.unwrap();
+        let keeper = MapKeeper::start(meta.clone(), Arc::clone(&view)).await.unwrap();
         // Whom it lets in goes by the map that is edited.
         master.trust.pins = view;
         let sessions = Sessions::start(meta.clone(), clock.clone(), LEASE).await.unwrap();
@@ -85,7 +85,7 @@ impl Office {
         self.client_within(PATIENCE, node, addresses)
     }
 
-    /// One that asks for so long while no master serves it.
+    /// A client that asks for this long while no master serves it.
     fn client_within(&self, within: Duration, node: &Node, addresses: &[&str]) -> AdminClient {
         let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
         AdminClient::new(node.trust.clone(), addresses, within).unwrap()
@@ -119,7 +119,7 @@ impl Office {
     }
 
     /// Says something over the connection that nodes have with their master.
-    pub async fn tell<M: Serialize>(&self, node: &Node, method: Method, message: &M) {
+    pub async fn tell<M: Serialize>(&self, node: &Node, method: ControlMethod, message: &M) {
         let peer = node.dial(&self.address).await.unwrap();
         let message = wire::encode(message).unwrap();
         peer.call(method as u16, message, PATIENCE).await.unwrap();
@@ -151,7 +151,7 @@ fn map(cluster: &Cluster) -> ClusterMap {
     map
 }
 
-/// Accepts connections as a master does, for ever.
+/// Accepts connections as a master does, indefinitely.
 async fn listen(node: &Node, control: &ControlService) -> (Arc<AdminServer>, String) {
     let server = AdminServer::new(control.clone());
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -6,8 +6,8 @@
 //!   [<name>:<value>\r\n … [x-amz-trailer-signature:<64 hex>\r\n]] \r\n
 //! ```
 //!
-//! Bytes are handed on as they come, however long a chunk is; whether a chunk's signature holds is
-//! known at its end, and nothing is published before the end of the last one.
+//! Bytes are handed on as they come, however long a chunk is. Whether a chunk's signature holds is
+//! known at its end, and nothing is published before the end of the last chunk.
 
 use aws_lc_rs::digest::{self, SHA256};
 use bytes::{Buf, Bytes};
@@ -44,7 +44,7 @@ impl ChunkSigner {
     }
 }
 
-enum State {
+enum ChunkState {
     Line(Vec<u8>),
     Data {
         left: u64,
@@ -59,7 +59,7 @@ enum State {
 
 /// Decodes one body.
 pub(crate) struct Chunked {
-    state: State,
+    state: ChunkState,
     signer: Option<ChunkSigner>,
     has_trailer: bool,
     trailers: Vec<(String, String)>,
@@ -76,7 +76,7 @@ fn bad_trailer(what: &'static str) -> s3s::S3Error {
 impl Chunked {
     /// `signer` where chunks are signed; `has_trailer` where trailers may follow.
     pub(crate) fn new(signer: Option<ChunkSigner>, has_trailer: bool) -> Chunked {
-        let state = State::Line(Vec::new());
+        let state = ChunkState::Line(Vec::new());
         Chunked { state, signer, has_trailer, trailers: Vec::new() }
     }
 
@@ -84,13 +84,13 @@ impl Chunked {
     pub(crate) fn decode(&mut self, input: &mut Bytes) -> S3Result<Option<Bytes>> {
         while !input.is_empty() {
             match &mut self.state {
-                State::Line(line) => {
+                ChunkState::Line(line) => {
                     if take_line(line, input)? {
                         let line = std::mem::take(line);
                         self.begin_chunk(&line)?;
                     }
                 }
-                State::Data { left, hash, .. } => {
+                ChunkState::Data { left, hash, .. } => {
                     let len = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                     let data = input.split_to(len);
                     *left -= len as u64;
@@ -102,17 +102,17 @@ impl Chunked {
                     }
                     return Ok(Some(data));
                 }
-                State::Break(seen) => {
+                ChunkState::Break(seen) => {
                     if input[0] != b"\r\n"[*seen] {
-                        return Err(garbled("a chunk is longer than it says"));
+                        return Err(garbled("a chunk is longer than its head says"));
                     }
                     input.advance(1);
                     *seen += 1;
                     if *seen == 2 {
-                        self.state = State::Line(Vec::new());
+                        self.state = ChunkState::Line(Vec::new());
                     }
                 }
-                State::End(rest) => {
+                ChunkState::End(rest) => {
                     if rest.len() + input.len() > TRAILER_BYTES {
                         return Err(bad_trailer("the trailers are too long"));
                     }
@@ -125,29 +125,31 @@ impl Chunked {
     }
 
     fn begin_chunk(&mut self, line: &[u8]) -> S3Result<()> {
-        let text = std::str::from_utf8(line).map_err(|_| garbled("the head of a chunk"))?;
+        let text =
+            std::str::from_utf8(line).map_err(|_| garbled("the head of a chunk is not text"))?;
         let (length, extension) = text.split_once(';').unwrap_or((text, ""));
         let digits =
             (1..=16).contains(&length.len()) && length.bytes().all(|byte| byte.is_ascii_hexdigit());
         let left = u64::from_str_radix(length, 16).ok().filter(|_| digits);
-        let left = left.ok_or_else(|| garbled("the length of a chunk is no number"))?;
+        let left =
+            left.ok_or_else(|| garbled("the length of a chunk is not a hexadecimal number"))?;
         let signature = extension.strip_prefix("chunk-signature=").unwrap_or_default();
         if self.signer.is_some() && signature.len() != 64 {
             let what = "a chunk without a signature";
             return Err(refuse(S3ErrorCode::SignatureDoesNotMatch, what));
         }
         let hash = self.signer.as_ref().map(|_| digest::Context::new(&SHA256));
-        self.state = State::Data { left, signature: signature.to_owned(), hash };
+        self.state = ChunkState::Data { left, signature: signature.to_owned(), hash };
         if left == 0 {
             self.end_chunk()?;
-            self.state = State::End(Vec::new());
+            self.state = ChunkState::End(Vec::new());
         }
         Ok(())
     }
 
     fn end_chunk(&mut self) -> S3Result<()> {
-        let State::Data { signature, hash, .. } =
-            std::mem::replace(&mut self.state, State::Break(0))
+        let ChunkState::Data { signature, hash, .. } =
+            std::mem::replace(&mut self.state, ChunkState::Break(0))
         else {
             return Ok(());
         };
@@ -160,11 +162,12 @@ impl Chunked {
 
     /// At the end of the input: whether all of it came, and its trailers.
     pub(crate) fn finish(&mut self) -> S3Result<()> {
-        let State::End(rest) = &self.state else {
+        let ChunkState::End(rest) = &self.state else {
             let what = "the body ends before its last chunk";
             return Err(refuse(S3ErrorCode::IncompleteBody, what));
         };
-        let text = std::str::from_utf8(rest).map_err(|_| bad_trailer("trailers are no text"))?;
+        let text =
+            std::str::from_utf8(rest).map_err(|_| bad_trailer("the trailers are not text"))?;
         let mut trailers: Vec<(String, String)> = Vec::new();
         let mut signature = None;
         for line in text.split('\n').map(|line| line.trim_end_matches('\r')) {
@@ -172,25 +175,28 @@ impl Chunked {
                 continue;
             }
             let (name, value) =
-                line.split_once(':').ok_or_else(|| bad_trailer("a trailer without a colon"))?;
+                line.split_once(':').ok_or_else(|| bad_trailer("a trailer has no colon"))?;
             let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_owned());
             if trailers.iter().any(|(other, _)| *other == name) || trailers.len() == TRAILERS {
                 return Err(bad_trailer("a trailer is given twice"));
             }
             match name == SIGNATURE {
-                true if signature.is_some() => return Err(bad_trailer("two trailer signatures")),
+                true if signature.is_some() => {
+                    return Err(bad_trailer("the trailers have two signatures"));
+                }
                 true => signature = Some(value),
                 false => trailers.push((name, value)),
             }
         }
         let is_any = signature.is_some() || !trailers.is_empty();
         if is_any && !self.has_trailer {
-            return Err(garbled("bytes after the last chunk"));
+            return Err(garbled("bytes follow the last chunk"));
         }
         if self.has_trailer
             && let Some(signer) = &mut self.signer
         {
-            let signature = signature.ok_or_else(|| bad_trailer("trailers without a signature"))?;
+            let signature =
+                signature.ok_or_else(|| bad_trailer("the trailers have no signature"))?;
             trailers.sort();
             let canonical: String =
                 trailers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();

@@ -1,8 +1,8 @@
 //! The body of a request, read only in the way its signature promised.
 //!
-//! A [`Payload`] is made of the verdict on a request and of nothing else, so there is no way to
-//! read a body that was to be verified without verifying it. It gives the bytes as they come;
-//! only its end says that all of them were the right ones.
+//! A [`Payload`] is made of the verdict on a request and of nothing else. So there is no way to
+//! read a body that was to be verified without verifying it. It gives the bytes as they come; only
+//! its end says that all of them were the right ones.
 
 mod chunked;
 

@@ -1,4 +1,4 @@
-//! What a request claims about who sent it.
+//! A request's claim about its sender.
 
 use cairn_base::Timestamp;
 use http::header::HeaderMap;
@@ -20,8 +20,8 @@ pub(crate) struct Claim {
     /// Lower-case names, separated by `;`.
     pub(super) signed_headers: String,
     pub(crate) signature: String,
-    /// What was signed in place of the payload: its hash, or a word that says why not. Several
-    /// where clients differ on what a presigned URL says.
+    /// The value that was signed in place of the payload: its hash, or a word that says why not.
+    /// Several where clients differ on what a presigned URL says.
     pub(super) payloads: Vec<String>,
     pub(crate) is_presigned: bool,
 }
@@ -98,7 +98,7 @@ pub(crate) fn content_sha256(headers: &HeaderMap) -> S3Result<Option<&str>> {
     let Some(value) = values.next() else { return Ok(None) };
     match (value.to_str(), values.next()) {
         (Ok(value), None) => Ok(Some(value)),
-        _ => Err(invalid("x-amz-content-sha256: one value is wanted")),
+        _ => Err(invalid("x-amz-content-sha256: send one value")),
     }
 }
 

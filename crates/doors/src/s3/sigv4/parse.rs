@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let text = match (values.next().map(|value| value.to_str()), values.next()) {
             (Some(Ok(text)), None) => text,
-            _ => return Err(malformed("one Authorization header of plain text is wanted".into())),
+            _ => return Err(malformed("send one Authorization header of ASCII text".into())),
         };
         let (algorithm, rest) = text.trim().split_once(' ').unwrap_or((text, ""));
         if algorithm.starts_with("AWS4-ECDSA") {
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
             (Some(credential), Some(signed_headers), Some(signature)) => {
                 Ok(Fields { credential, signed_headers, signature })
             }
-            _ => Err(malformed("Credential, SignedHeaders and Signature are wanted".into())),
+            _ => Err(malformed("Credential, SignedHeaders and Signature must all be given".into())),
         }
     }
 }

@@ -18,7 +18,7 @@ const PARAMETERS: [&str; 7] = [
     "X-Amz-Signature",
     "X-Amz-Security-Token",
 ];
-/// Also part of a presigned URL, but not a credential by itself.
+/// Also part of a presigned URL, but not a credential on its own.
 const CONTENT_SHA256: &str = "X-Amz-Content-Sha256";
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 
@@ -93,7 +93,7 @@ pub(crate) fn payload_of<'a>(request: &Request<'a>) -> S3Result<Option<&'a str>>
     let header = content_sha256(request.headers)?;
     match (request.query.get(CONTENT_SHA256), header) {
         (Some(query), Some(header)) if query != header => {
-            Err(bad("X-Amz-Content-Sha256 is another one in the query than in the header"))
+            Err(bad("X-Amz-Content-Sha256 has different values in the query and in the header"))
         }
         (Some(hash), _) | (None, Some(hash)) => Ok(Some(hash)),
         (None, None) => Ok(None),

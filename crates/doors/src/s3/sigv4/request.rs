@@ -5,7 +5,7 @@ use http::header::HeaderMap;
 
 use crate::s3::query::Query;
 
-/// What of a request may be signed.
+/// The parts of a request that may be signed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a Method,

@@ -67,7 +67,7 @@ fn named_parts(parts: Option<Vec<CompletedPart>>) -> S3Result<Vec<TakenPart>> {
 
 fn taken_part(part: CompletedPart) -> S3Result<TakenPart> {
     let (Some(number), Some(etag)) = (part.part_number, part.e_tag) else {
-        return Err(refuse(S3ErrorCode::MalformedXML, "a part has a PartNumber and an ETag"));
+        return Err(refuse(S3ErrorCode::MalformedXML, "a part lacks its PartNumber or its ETag"));
     };
     let sums = [
         (Algorithm::Crc32, part.checksum_crc32),
@@ -86,7 +86,7 @@ fn taken_part(part: CompletedPart) -> S3Result<TakenPart> {
     Ok(TakenPart { number: part_number(number)?, etag: etag.into_value(), checksum })
 }
 
-/// What it takes to complete an upload, without the request.
+/// The inputs for completing an upload, without the request.
 struct Completion {
     store: Store,
     caller: Caller,
@@ -106,7 +106,8 @@ impl Completion {
         if let Some(expected) = Expected::parse(&self.headers, &upload, parts.len())? {
             let stored = self.stored_parts(&parts).await?;
             expected.check(&stored)?;
-            // What was checked is what is taken: a part replaced meanwhile is another one.
+            // The checked parts are the ones that are taken: a part replaced meanwhile is another
+            // one.
             for (part, stored) in parts.iter_mut().zip(&stored) {
                 part.checksum = part.checksum.take().or_else(|| stored.checksums.first().cloned());
             }
@@ -177,12 +178,14 @@ impl Completion {
         }
         match stored.len() == named.len() {
             true => Ok(stored),
-            false => Err(refuse(S3ErrorCode::InvalidPart, "a part was not uploaded")),
+            false => {
+                Err(refuse(S3ErrorCode::InvalidPart, "one of the named parts was not uploaded"))
+            }
         }
     }
 }
 
-/// What the client says the object will be.
+/// The client's description of the object to be made.
 struct Expected {
     size: Option<u64>,
     checksum: Option<Checksum>,
@@ -191,13 +194,15 @@ struct Expected {
 impl Expected {
     fn parse(headers: &HeaderMap, upload: &Upload, parts: usize) -> S3Result<Option<Expected>> {
         let size = text(headers, "x-amz-mp-object-size")?;
-        let size = size.map(|size| size.parse().map_err(|_| bad_request("x-amz-mp-object-size")));
+        let size = size.map(|size| {
+            size.parse().map_err(|_| bad_request("x-amz-mp-object-size is not a number"))
+        });
         let size = size.transpose()?;
         let kind = text(headers, "x-amz-checksum-type")?;
         let announced = upload.checksum.map(|(_, kind)| checksums::kind_word(kind));
         if kind.is_some() && kind != announced {
             return Err(bad_request(
-                "x-amz-checksum-type is not the one the upload was begun with",
+                "x-amz-checksum-type is not the type with which the upload was begun",
             ));
         }
         let mut checksum = None;

@@ -22,9 +22,9 @@ pub(super) fn source(headers: &HeaderMap) -> S3Result<(String, String)> {
     match parsed.ok_or_else(|| invalid(format!("invalid header: {SOURCE}: {named:?}")))? {
         CopySource::Bucket { bucket, key, version_id } => match version_id.as_deref() {
             None | Some("null") => Ok((bucket.into(), key.into())),
-            Some(_) => Err(not_implemented("a version of the source of a copy")),
+            Some(_) => Err(not_implemented("copying a version of an object")),
         },
-        _ => Err(not_implemented("access points as the source of a copy")),
+        _ => Err(not_implemented("copying from an access point")),
     }
 }
 

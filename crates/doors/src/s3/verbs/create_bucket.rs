@@ -77,7 +77,8 @@ fn tags_in(body: &[u8]) -> S3Result<TagSet> {
         })?;
         Ok(tags)
     });
-    let bad = |_| refuse(S3ErrorCode::MalformedXML, "the configuration of the bucket");
+    let bad =
+        |_| refuse(S3ErrorCode::MalformedXML, "the CreateBucketConfiguration cannot be parsed");
     read.map_err(bad)
 }
 

@@ -25,6 +25,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
 
 fn conditions(headers: &HeaderMap) -> S3Result<Conditions> {
     let size = text(headers, "x-amz-if-match-size")?;
-    let if_size = size.map(|size| size.parse().map_err(|_| invalid("x-amz-if-match-size")));
+    let if_size =
+        size.map(|size| size.parse().map_err(|_| invalid("x-amz-if-match-size is not a number")));
     Ok(Conditions { if_size: if_size.transpose()?, ..conditions::of_change(headers)? })
 }

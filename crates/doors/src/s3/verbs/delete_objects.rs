@@ -13,7 +13,7 @@ use super::check_version_id;
 /// Keys in one operation of the store: others get their turn in between.
 const STEP: usize = 250;
 
-/// Each key succeeds or fails by itself.
+/// Each key succeeds or fails on its own.
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let Delete { objects, quiet } = xml::parse(&call.xml)?;
     if objects.is_empty() || objects.len() > limits::DELETE_KEYS {
@@ -61,7 +61,7 @@ fn told(error: Error) -> S3Error {
 fn conditions(object: &ObjectIdentifier) -> S3Result<Conditions> {
     check_version_id(object.version_id.as_deref())?;
     if object.last_modified_time.is_some() {
-        return Err(not_implemented("LastModifiedTime of an object to delete"));
+        return Err(not_implemented("deleting an object by its LastModifiedTime"));
     }
     let if_size = match object.size.map(u64::try_from) {
         None => None,

@@ -53,7 +53,7 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     Ok(response)
 }
 
-/// What is asked for, in one header or several.
+/// The wanted attributes, in one header or several.
 fn words(headers: &HeaderMap) -> S3Result<Vec<&str>> {
     let lines = headers.get_all(WANTED).iter().map(|line| line.to_str().unwrap_or_default());
     let words: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();

@@ -1,4 +1,4 @@
-//! What all listings have: how names are written, owners, and tokens to go on with.
+//! The common parts of all listings: how names are written, owners, and tokens to go on with.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
@@ -15,7 +15,7 @@ use super::super::query::Query;
 use super::super::{checksums, owner, sigv4};
 use super::{page_size, time};
 
-/// What the three listings of objects ask for alike.
+/// The common parameters of the three listings of objects.
 pub(super) struct Asked<'a> {
     pub(super) names: Names,
     pub(super) prefix: &'a str,

@@ -1,5 +1,5 @@
-//! The verbs, one in each file, which is named like the operation of S3. What several of them share
-//! stands in `acl`, `listing` and `receive`.
+//! The verbs, one in each file, which is named like the operation of S3. Functions that several of
+//! them share stand in `acl`, `listing` and `receive`.
 
 mod acl;
 mod listing;

@@ -58,5 +58,5 @@ fn visibility_of(
 }
 
 fn beyond_canned() -> s3s::S3Error {
-    not_implemented("ACLs beyond what the canned private and public-read say")
+    not_implemented("ACLs other than the canned private and public-read")
 }

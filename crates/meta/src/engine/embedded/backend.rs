@@ -16,13 +16,13 @@ use super::header::{HeaderPage, PAGE_BYTES, SHIFT};
 pub enum Failure {
     /// Nothing was changed: open the table again.
     Read,
-    /// What was written last did not fit: open the table again.
+    /// The last write did not fit: open the table again.
     Full,
-    /// What is on disk is unknown.
+    /// The contents of the disk are unknown.
     Write,
 }
 
-/// What became of a file, shared by its backend and the table above.
+/// The health of a file, shared by its backend and the table above.
 #[derive(Default, Debug)]
 pub struct Health {
     first: Mutex<Option<(Failure, String)>>,
@@ -99,7 +99,7 @@ impl fmt::Debug for Backend {
     }
 }
 
-/// What a failed write says of the file.
+/// The failure of a file after this write.
 fn kind(result: &io::Result<()>) -> Failure {
     let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
     match result {

@@ -21,7 +21,7 @@ pub struct Config {
     pub log_segment_bytes: u64,
     /// Space put by on the disk so that deletes go on when it is full; 0: none.
     pub reserve_bytes: u64,
-    /// What is in memory moves into the table when there was no commit for this long.
+    /// Rows in memory move into the table when there was no commit for this long.
     pub idle: Duration,
     /// `false`: checkpoints run inside of commits, for tests that must be reproducible.
     pub background: bool,

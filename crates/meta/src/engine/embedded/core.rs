@@ -16,7 +16,7 @@ use super::log::Log;
 use super::mark::Mark;
 use super::memtable::Memtable;
 use super::record::Kind;
-use super::reserve::{Load, Space};
+use super::reserve::{DiskSpace, Load};
 use super::table::{Cold, Table};
 use super::tables::Tables;
 use super::{inserter, reserve};
@@ -24,7 +24,7 @@ use super::{inserter, reserve};
 /// The longest that a commit is held back while there is room for it.
 const PACE_MAX: Duration = Duration::from_millis(50);
 
-/// What a commit may wait for: a stalled checkpoint's reason.
+/// The reason for which a commit may wait: that of a stalled checkpoint.
 #[derive(Clone, Debug)]
 pub enum Stall {
     Full(String),
@@ -40,7 +40,7 @@ impl Stall {
     }
 }
 
-/// What only the one who commits changes.
+/// State that only the committer changes.
 pub struct Writer {
     pub log: Log,
     pub fence: Fence,
@@ -64,14 +64,14 @@ pub struct Writer {
     pub inserter: Option<Inserter>,
 }
 
-/// What readers see.
+/// The state that readers see.
 pub struct View {
     pub fence: Fence,
     pub tables: Arc<Tables>,
 }
 
 /// The table's file and, while it is open, its database.
-pub struct Slot {
+pub struct TableSlot {
     pub file: Arc<dyn DiskFile>,
     pub table: Option<Table>,
 }
@@ -79,7 +79,7 @@ pub struct Slot {
 pub struct Core {
     pub disk: Arc<dyn Disk>,
     pub config: Config,
-    pub space: Space,
+    pub space: DiskSpace,
     pub writer: Mutex<Writer>,
     /// A checkpoint ended.
     pub room: Condvar,
@@ -87,7 +87,7 @@ pub struct Core {
     pub work: Condvar,
     pub view: RwLock<View>,
     /// Held for a whole checkpoint.
-    pub slot: Mutex<Slot>,
+    pub slot: Mutex<TableSlot>,
 }
 
 impl Core {
@@ -119,7 +119,7 @@ impl Core {
                 Ok(fence)
             }
             Err(CommitError::Failed(error) | CommitError::Poisoned(error)) => Err(error),
-            Err(error) => Err(Error::Unavailable(format!("take-over: {error:?}"))),
+            Err(error) => Err(Error::Unavailable(format!("taking over the metadata: {error:?}"))),
         }
     }
 
@@ -162,7 +162,7 @@ impl Core {
         if !self.config.background {
             if self.over_limit(&writer) {
                 drop(writer);
-                // What stops it is kept in the writer and reported to later commits.
+                // An error that stops it is kept in the writer and reported to later commits.
                 let _ = self.checkpoint();
             }
         } else if first || self.over_limit(&writer) {
@@ -277,7 +277,7 @@ impl Core {
         Ok(Some((frozen, mark)))
     }
 
-    fn write_table(&self, slot: &mut Slot, memtable: &Memtable, mark: &Mark) -> Result<Cold> {
+    fn write_table(&self, slot: &mut TableSlot, memtable: &Memtable, mark: &Mark) -> Result<Cold> {
         let load = self.writer.lock().frozen_load;
         self.space.make(&*self.disk, load)?;
         let table = self.ready(slot)?;
@@ -297,7 +297,7 @@ impl Core {
     }
 
     /// The table, opened again where it was stopped by something that this cures.
-    fn ready<'a>(&self, slot: &'a mut Slot) -> Result<&'a mut Table> {
+    fn ready<'a>(&self, slot: &'a mut TableSlot) -> Result<&'a mut Table> {
         if let Some(table) = &slot.table
             && matches!(table.failure(), Some((Failure::Full | Failure::Read, _)))
         {
@@ -306,7 +306,9 @@ impl Core {
         if slot.table.is_none() {
             slot.table = Some(Table::open(&slot.file, self.config.cache_bytes)?);
         }
-        slot.table.as_mut().ok_or_else(|| Error::Unavailable("the table of rows".into()))
+        slot.table
+            .as_mut()
+            .ok_or_else(|| Error::Unavailable("the table of rows is not open".into()))
     }
 
     /// Readers see `cold` from here on; `done`: with all that was frozen.

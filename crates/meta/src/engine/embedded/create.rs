@@ -86,8 +86,8 @@ fn holds_records(disk: &dyn Disk, name: &str) -> Result<bool> {
     Ok(found)
 }
 
-/// Writes the table anew, byte for byte, after a write of it failed in an earlier process: what
-/// is read of it now comes from the page cache and may not be on the disk.
+/// Writes the table anew, byte for byte, after a write of it failed in an earlier process. Bytes
+/// that are read of it now come from the page cache and may not be on the disk.
 fn copy_rows(disk: &dyn Disk) -> Result<()> {
     tracing::warn!("a write of {ROWS} failed before the last restart: copying it");
     if disk.list()?.iter().any(|name| name == ROWS_NEW) {

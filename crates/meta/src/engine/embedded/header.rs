@@ -1,8 +1,7 @@
-//! The first page of the redb database, kept several times. redb writes it in place and cannot
-//! be opened without it; a power cut may destroy a sector that is being written. So each new
-//! version goes to the place of the oldest one. Four places, since the newest that an earlier
-//! process left may not be durable although it can be read (its sync failed), nor what a process
-//! after it left.
+//! The first page of the redb database, kept several times. Redb writes it in place and cannot be
+//! opened without it; a power cut may destroy a sector that is being written. So each new version
+//! goes to the place of the oldest one. Four places, since the newest that an earlier process left
+//! may not be durable although it can be read (its sync failed), nor what a process after it left.
 #![deny(clippy::indexing_slicing)]
 
 use std::io;
@@ -15,7 +14,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// Page, sequence `u64`, crc32c `u32` of both, zeros.
 const SLOT_BYTES: usize = 2 * PAGE_BYTES;
 const SLOTS: usize = 4;
-/// What lies at offset `n` of the database lies at `n + SHIFT` of the file.
+/// The byte at offset `n` of the database lies at `n + SHIFT` of the file.
 pub const SHIFT: u64 = (SLOTS * SLOT_BYTES - PAGE_BYTES) as u64;
 
 /// The page as redb sees it.

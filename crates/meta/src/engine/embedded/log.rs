@@ -15,7 +15,7 @@ use super::record::{self, ALIGN, Draft, HEADER_BYTES, Header, Kind};
 /// Bytes read or zeroed at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-struct Segment {
+struct LogFile {
     file: Arc<dyn DiskFile>,
     /// The last record in it; 0 for none.
     last: u64,
@@ -24,7 +24,7 @@ struct Segment {
 /// The log as its one writer sees it.
 pub struct Log {
     pub id: u64,
-    segments: Vec<Segment>,
+    segments: Vec<LogFile>,
     segment_bytes: u64,
     current: usize,
     offset: u64,
@@ -37,7 +37,7 @@ pub struct Log {
 
 /// Where a record lies.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct LogPosition {
     pub segment: usize,
     pub offset: u64,
     pub header: Header,
@@ -62,7 +62,7 @@ pub fn create_file(disk: &dyn Disk, segment: u32, segment_bytes: u64) -> Result<
 }
 
 impl Log {
-    /// Opens the files that `mark` speaks of. What is in them is for `recover` to find out.
+    /// Opens the files that `mark` speaks of. Their contents are for `recover` to find out.
     ///
     /// # Errors
     /// `Corrupt` where one is missing or has another length.
@@ -81,7 +81,7 @@ impl Log {
                 let what = format!("length of log file {name}");
                 return Err(Error::corrupt(what, len, mark.segment_bytes));
             }
-            segments.push(Segment { file, last: 0 });
+            segments.push(LogFile { file, last: 0 });
         }
         Ok(Log {
             id: mark.log_id,
@@ -116,7 +116,7 @@ impl Log {
         if bytes > self.segment_bytes {
             let limit = self.segment_bytes;
             return Err(Error::TooLarge(format!(
-                "a batch of {bytes} bytes; a file of the log holds {limit}"
+                "a batch of {bytes} bytes; must be at most {limit}, the size of a log file"
             )));
         }
         Ok(bytes)
@@ -131,8 +131,8 @@ impl Log {
         self.segments[(self.current + 1) % self.segments.len()].last <= checkpointed
     }
 
-    /// No record may be written before all up to now are in the table: what an earlier process
-    /// left must not be followed by ours, since it may not be durable.
+    /// No record may be written before all up to now are in the table. Records of an earlier
+    /// process may not be durable, so ours must not follow them.
     pub fn occupy(&mut self) {
         self.offset = self.segment_bytes;
         let last = self.sequence;
@@ -177,14 +177,14 @@ impl Log {
     }
 
     /// All sound headers of records after `after`, in no order.
-    pub fn headers(&self, after: u64) -> Result<Vec<Place>> {
+    pub fn headers(&self, after: u64) -> Result<Vec<LogPosition>> {
         let mut places = Vec::new();
         for (index, segment) in self.segments.iter().enumerate() {
             for_each_header(&*segment.file, self.segment_bytes, |offset, bytes| {
                 let Some(header) = Header::parse(bytes, self.id)? else { return Ok(()) };
                 let fits = offset + header.record_bytes() <= self.segment_bytes;
                 if fits && header.sequence > after {
-                    places.push(Place { segment: index, offset, header });
+                    places.push(LogPosition { segment: index, offset, header });
                 }
                 Ok(())
             })?;
@@ -193,7 +193,7 @@ impl Log {
     }
 
     /// The body of a record, or `None` where it is not the one its header was written with.
-    pub fn body(&self, place: &Place) -> Result<Option<Bytes>> {
+    pub fn body(&self, place: &LogPosition) -> Result<Option<Bytes>> {
         let mut body = vec![0; place.header.body_bytes as usize];
         let offset = place.offset + HEADER_BYTES as u64;
         read_exact_at(&*self.segments[place.segment].file, &mut body, offset)?;

@@ -39,10 +39,10 @@ use std::time::Instant;
 use cairn_base::{Disk, Error, Result};
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use self::core::{Core, Slot, View, Writer};
+use self::core::{Core, TableSlot, View, Writer};
 use self::inserter::Inserter;
 use self::log::Log;
-use self::reserve::{Load, Space};
+use self::reserve::{DiskSpace, Load};
 use self::snapshot::EmbeddedSnapshot;
 use self::table::Table;
 use self::tables::Tables;
@@ -65,8 +65,8 @@ impl fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// Opens the engine on `disk`; makes its files where there are none. What an earlier process
-    /// committed is there again; what it was committing may be.
+    /// Opens the engine on `disk`; makes its files where there are none. All commits of an earlier
+    /// process are there again; a commit that was under way may be.
     ///
     /// # Errors
     /// `Corrupt` where acknowledged rows cannot be read, `Invalid` for files of a newer version,
@@ -161,7 +161,7 @@ impl Engine for Embedded {
     }
 }
 
-/// Recovers what is on `disk`. What was in the log is left frozen, to be checkpointed before
+/// Recovers what is on `disk`. The records of the log are left frozen, to be checkpointed before
 /// anything is appended.
 fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
     let file = create::open_rows(&*disk, &config)?;
@@ -172,7 +172,7 @@ fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
     let recovered = recover::recover(&log, &mark)?;
     (log.sequence, log.previous) = (recovered.sequence, recovered.previous);
     let mut tables = Tables { active: Arc::default(), frozen: None, cold: Arc::new(cold) };
-    let space = Space::new(&*disk, &config);
+    let space = DiskSpace::new(&*disk, &config);
     space.set_table_bytes(file.len()?);
     let mut frozen = None;
     let fence = recovered.fence;
@@ -209,6 +209,6 @@ fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
         room: Condvar::new(),
         work: Condvar::new(),
         view: RwLock::new(View { fence, tables: Arc::new(tables) }),
-        slot: Mutex::new(Slot { file, table: Some(table) }),
+        slot: Mutex::new(TableSlot { file, table: Some(table) }),
     })
 }

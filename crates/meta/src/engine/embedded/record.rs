@@ -21,7 +21,7 @@ const DELETED: u32 = u32::MAX;
 /// The longest key the log can hold, bytes.
 pub const KEY_BYTES: usize = u16::MAX as usize;
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Changed rows; the batch number is one more than before.
@@ -123,7 +123,7 @@ impl Rest<'_> {
     }
 }
 
-/// What a new record must say beside its rows.
+/// The parts of a new record beside its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Draft {
     pub kind: Kind,

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use cairn_base::{Error, Result};
 
 use super::super::Fence;
-use super::log::{Log, Place};
+use super::log::{Log, LogPosition};
 use super::mark::Mark;
 use super::memtable::Memtable;
 use super::record::{Kind, parse_rows};
 use super::reserve::Load;
 
-/// What the log holds beyond the table of rows.
+/// The contents of the log beyond the table of rows.
 pub struct Recovered {
     pub rows: Memtable,
     pub load: Load,
@@ -21,14 +21,14 @@ pub struct Recovered {
     pub previous: u32,
 }
 
-/// Replays the records after `mark` up to the first that is missing or does not check out: that
-/// one was being written when the machine or the process stopped, and was not acknowledged.
+/// Replays the records after `mark` up to the first that is missing or fails its checksum. That
+/// record was being written when the machine or the process stopped, and was not acknowledged.
 ///
 /// # Errors
 /// `Corrupt` where a later record is there: a record is written only once all before it are
 /// durable, so the one that is missing was lost after it was acknowledged.
 pub fn recover(log: &Log, mark: &Mark) -> Result<Recovered> {
-    let mut places: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
+    let mut places: BTreeMap<u64, Vec<LogPosition>> = BTreeMap::new();
     for place in log.headers(mark.sequence)? {
         places.entry(place.header.sequence).or_default().push(place);
     }
@@ -60,7 +60,7 @@ pub fn recover(log: &Log, mark: &Mark) -> Result<Recovered> {
 }
 
 /// Applies one record. `false`: its body does not check out.
-fn replay(log: &Log, place: &Place, state: &mut Recovered) -> Result<bool> {
+fn replay(log: &Log, place: &LogPosition, state: &mut Recovered) -> Result<bool> {
     let Some(body) = log.body(place)? else { return Ok(false) };
     let header = &place.header;
     let Fence { epoch, batch } = state.fence;

@@ -17,7 +17,7 @@ pub const SUSPECT: &str = "suspect";
 
 /// A changed row may have a page of the table copied, and a share of those above it.
 const ROW_COPY_BYTES: u64 = 8 << 10;
-/// What every checkpoint writes.
+/// The bytes that every checkpoint writes.
 const CHECKPOINT_BYTES: u64 = 128 << 10;
 
 /// Rows in memory that a checkpoint is to move.
@@ -41,8 +41,8 @@ impl Load {
     }
 }
 
-/// What is known of the space on the disk.
-pub struct Space {
+/// The known space on the disk.
+pub struct DiskSpace {
     reserve_bytes: u64,
     /// The reserve is there.
     held: AtomicBool,
@@ -52,9 +52,9 @@ pub struct Space {
     table_bytes: AtomicU64,
 }
 
-impl Space {
-    pub fn new(disk: &dyn Disk, config: &Config) -> Space {
-        let space = Space {
+impl DiskSpace {
+    pub fn new(disk: &dyn Disk, config: &Config) -> DiskSpace {
+        let space = DiskSpace {
             reserve_bytes: config.reserve_bytes,
             held: AtomicBool::new(disk.open(RESERVE).is_ok()),
             short: AtomicBool::new(false),

@@ -43,7 +43,8 @@ impl Table {
     /// # Errors
     /// `Corrupt`, `Io`, `Full`.
     pub fn open(file: &Arc<dyn DiskFile>, cache_bytes: usize) -> Result<Table> {
-        // What an earlier process wrote but did not sync is seen from here on, so it must last.
+        // Bytes that an earlier process wrote but did not sync are seen from here on, so they must
+        // last.
         file.sync_data()?;
         let health = Arc::new(Health::default());
         let backend = Backend::open(Arc::clone(file), Arc::clone(&health));
@@ -71,7 +72,7 @@ impl Table {
         })
     }
 
-    /// What the last checkpoint left.
+    /// The rows that the last checkpoint left.
     pub fn cold(&self) -> Result<Cold> {
         let health = Arc::clone(&self.health);
         guard(&self.health, || {
@@ -87,7 +88,7 @@ impl Table {
         self.database.as_ref().ok_or_else(|| Error::Unavailable("table of rows: closed".into()))
     }
 
-    /// What stopped this table, if anything did.
+    /// The failure that stopped this table, if there was one.
     pub fn failure(&self) -> Option<(Failure, String)> {
         self.health.failure()
     }

@@ -9,11 +9,11 @@ use super::log::Log;
 use super::recover::recover;
 use super::table::Table;
 
-/// What [`verify`] found.
+/// The findings of [`verify`].
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// What an engine opened now would show.
+    /// The fence that an engine opened now would show.
     pub fence: Fence,
     /// Log records that are not in the table yet.
     pub log_records: u64,

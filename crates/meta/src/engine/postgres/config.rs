@@ -21,9 +21,8 @@ pub struct Config {
     /// How long a master that took over may answer from memory without having renewed that right,
     /// and so the least that a standby waits.
     pub lease: Duration,
-    /// What to take over from, see [`wait_for_turn`](super::wait_for_turn). `None`: whatever there
-    /// is, for who knows that no other master serves; one that does might answer from memory for a
-    /// lease.
+    /// The master to take over from, see [`wait_for_turn`]. `None`: whatever there is, for who
+    /// knows that no other master serves; one that does might answer from memory for a lease.
     pub turn: Option<Turn>,
 }
 

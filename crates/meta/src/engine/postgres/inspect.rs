@@ -3,7 +3,7 @@
 use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 
-use super::link::{Fault, Link};
+use super::link::{DatabaseLink, Fault};
 
 const SETTINGS: &str = "SELECT current_setting('server_version_num'), current_setting('fsync'), \
      current_setting('full_page_writes'), current_setting('synchronous_commit'), \
@@ -11,7 +11,7 @@ const SETTINGS: &str = "SELECT current_setting('server_version_num'), current_se
 
 const OLDEST_VERSION: u32 = 130_000;
 
-/// Who is not told how a standby is attached sees no state: then it counts as asynchronous.
+/// A user that may not see how a standby is attached sees no state: then it counts as asynchronous.
 /// Backups and logical replication take nobody's place.
 const STANDBYS: &str = "SELECT count(*) FROM pg_stat_replication AS standby \
      WHERE coalesce(sync_state, 'async') = 'async' AND state IS DISTINCT FROM 'backup' \
@@ -24,14 +24,17 @@ fn text(row: &Row, column: usize) -> &str {
 
 /// Refuses a server with settings that lose acknowledged commits; the outer error is that of the
 /// connection.
-pub fn check_settings(shown: &str, link: &Link) -> Result<Result<()>, Fault> {
+pub fn check_settings(shown: &str, link: &DatabaseLink) -> Result<Result<()>, Fault> {
     let rows = link.query(SETTINGS, &[])?;
     Ok(check_row(shown, rows.first()))
 }
 
 fn check_row(shown: &str, row: Option<&Row>) -> Result<()> {
     let Some(row) = row else {
-        return Err(Error::Unavailable(format!("{}: no settings", shown)));
+        return Err(Error::Unavailable(format!(
+            "{}: the database did not report its settings",
+            shown
+        )));
     };
     let unfit = |why: &str| Err(Error::Invalid(format!("{}: {why}", shown)));
     let version: u32 = text(row, 0).parse().unwrap_or(0);
@@ -65,7 +68,7 @@ fn check_row(shown: &str, row: Option<&Row>) -> Result<()> {
 }
 
 /// Refuses standbys that may lack acknowledged commits, unless that is `accepted`.
-pub fn check_standbys(shown: &str, link: &Link, accepted: bool) -> Result<()> {
+pub fn check_standbys(shown: &str, link: &DatabaseLink, accepted: bool) -> Result<()> {
     let rows = link.query(STANDBYS, &[]).map_err(|fault| fault.at(shown))?;
     let standbys: i64 = rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or_default();
     if standbys == 0 {

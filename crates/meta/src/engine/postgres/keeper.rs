@@ -11,7 +11,7 @@ use cairn_base::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use tokio_postgres::types::Type;
 
-use super::link::{Fault, Link};
+use super::link::{DatabaseLink, Fault};
 use super::target::Target;
 use super::writer::{fence_of, signed};
 use crate::engine::Lease;
@@ -20,7 +20,7 @@ use crate::engine::Lease;
 const RENEWALS: u32 = 3;
 
 /// The lease of one epoch, and the thread that renews it.
-pub struct Keeper {
+pub struct LeaseKeeper {
     pub lease: Arc<Lease>,
     pub epoch: u64,
     orders: Arc<Orders>,
@@ -47,12 +47,12 @@ struct Renewer {
     length: Duration,
     epoch: u64,
     orders: Arc<Orders>,
-    link: Option<Link>,
+    link: Option<DatabaseLink>,
 }
 
-impl Keeper {
+impl LeaseKeeper {
     /// Keeps a lease that was asked for at `sent`.
-    pub fn start(target: Arc<Target>, epoch: u64, sent: Instant) -> Result<Keeper> {
+    pub fn start(target: Arc<Target>, epoch: u64, sent: Instant) -> Result<LeaseKeeper> {
         let length = target.lease();
         let lease = Arc::new(Lease::new(target.shown().to_owned(), length, sent.into()));
         let orders = Arc::new(Orders::default());
@@ -61,7 +61,7 @@ impl Keeper {
         let thread = std::thread::Builder::new()
             .name("meta-lease".into())
             .spawn(move || renewer.run(sent))?;
-        Ok(Keeper { lease, epoch, orders, thread: Some(thread) })
+        Ok(LeaseKeeper { lease, epoch, orders, thread: Some(thread) })
     }
 
     /// The lease ends at once; the database is told, so that nobody waits for it.
@@ -80,7 +80,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for LeaseKeeper {
     fn drop(&mut self) {
         self.end(Order::Leave);
     }
@@ -139,7 +139,10 @@ impl Renewer {
         let rows = link.query_within(limit, &target.sql.fence, &[]).map_err(failed)?;
         let (found, _) = fence_of(&target, &rows)?;
         if found.epoch == self.epoch {
-            return Err(Error::Unavailable(format!("{}: renewal refused", target.shown())));
+            return Err(Error::Unavailable(format!(
+                "{}: the lease could not be renewed",
+                target.shown()
+            )));
         }
         self.lease.fence(format!(
             "another master took over: the engine is at epoch {}, this master at {}",
@@ -167,7 +170,7 @@ impl Renewer {
         2 * self.length
     }
 
-    fn link(&mut self) -> Result<&Link> {
+    fn link(&mut self) -> Result<&DatabaseLink> {
         match self.link.take() {
             Some(link) => Ok(self.link.insert(link)),
             None => Ok(self.link.insert(self.target.connect_within(self.limit())?)),

@@ -13,12 +13,12 @@ use super::errors::text;
 use super::tls::Tls;
 use super::url::Url;
 
-/// What takes longer than this will not be answered.
+/// A request that takes longer than this will not be answered.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub type Params<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
-/// What went wrong with a request.
+/// The fault of a request.
 #[derive(Debug)]
 pub enum Fault {
     /// The server answered with an error; its transaction is over, the connection works.
@@ -40,7 +40,7 @@ impl Fault {
         }
     }
 
-    /// What a caller hears, who asked the database that is `shown` so.
+    /// The error for a caller that asked the database, which is called `shown`.
     pub fn at(self, shown: &str) -> Error {
         match self {
             Fault::Lost { text, .. } => Error::Unavailable(format!("{shown}: {text}")),
@@ -62,15 +62,15 @@ fn is_permanent(code: &str) -> bool {
 }
 
 /// A connection and the runtime that drives it while somebody waits for an answer.
-pub struct Link {
+pub struct DatabaseLink {
     client: Client,
     /// Taken when dropped only.
     runtime: Option<Runtime>,
 }
 
-impl Link {
+impl DatabaseLink {
     /// A connection, made within `limit`.
-    pub fn open(url: &Url, tls: &Tls, limit: Duration) -> Result<Link, Fault> {
+    pub fn open(url: &Url, tls: &Tls, limit: Duration) -> Result<DatabaseLink, Fault> {
         let failed = |error: &dyn std::fmt::Display| Fault::Lost {
             again: true,
             text: format!("connecting: {error}"),
@@ -89,7 +89,7 @@ impl Link {
                 tracing::debug!(error = text(&error), "connection to the database ended");
             }
         });
-        Ok(Link { client, runtime: Some(runtime) })
+        Ok(DatabaseLink { client, runtime: Some(runtime) })
     }
 
     /// Sends one statement, which is a transaction of its own unless one was begun.
@@ -152,7 +152,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for DatabaseLink {
     fn drop(&mut self) {
         // In this way also from within another runtime.
         if let Some(runtime) = self.runtime.take() {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A commit is a single statement, and so a transaction of its own, sent and answered in one round
-//! trip: it moves the fence, and only if that was as expected it changes rows. Nothing depends on
-//! the session: no named statements, no settings beyond a transaction, no locks of a session. So
+//! trip. It moves the fence, and only if the fence was as expected it changes rows. Nothing depends
+//! on the session: no named statements, no settings beyond a transaction, no locks of a session. So
 //! it works through a pooler that gives each transaction another connection.
 //!
 //! docs/format-postgres.md says what is stored, docs/decisions/0003 why.
@@ -38,9 +38,9 @@ use cairn_base::Result;
 use parking_lot::Mutex;
 
 use super::{Change, CommitError, Engine, Fence, Lease, Snapshot};
-use keeper::Keeper;
+use keeper::LeaseKeeper;
 use pool::Pool;
-use snapshot::Shown;
+use snapshot::ShownRows;
 use target::Target;
 use writer::Writer;
 
@@ -54,7 +54,7 @@ pub struct Postgres {
     target: Arc<Target>,
     turn: Option<Turn>,
     /// Since the last take-over.
-    keeper: Mutex<Option<Keeper>>,
+    keeper: Mutex<Option<LeaseKeeper>>,
 }
 
 impl Postgres {
@@ -113,7 +113,7 @@ impl Engine for Postgres {
         drop(keeper.take());
         let sent = Instant::now();
         let fence = self.writer.lock().take_over(batch, self.turn)?;
-        *keeper = Some(Keeper::start(Arc::clone(&self.target), fence.epoch, sent)?);
+        *keeper = Some(LeaseKeeper::start(Arc::clone(&self.target), fence.epoch, sent)?);
         Ok(fence)
     }
 
@@ -129,7 +129,7 @@ impl Engine for Postgres {
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        Ok(Box::new(Shown::begin(Arc::clone(&self.pool))?))
+        Ok(Box::new(ShownRows::begin(Arc::clone(&self.pool))?))
     }
 
     fn read(&self, keys: &[Bytes]) -> Result<(u64, Vec<Option<Bytes>>)> {

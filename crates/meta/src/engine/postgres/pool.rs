@@ -8,32 +8,35 @@ use std::time::Instant;
 use cairn_base::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
-use super::link::{Fault, Link};
+use super::link::{DatabaseLink, Fault};
 use super::target::Target;
 
 pub struct Pool {
     pub target: Arc<Target>,
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    idle: Vec<Link>,
+struct PoolState {
+    idle: Vec<DatabaseLink>,
     /// Idle or in use.
     links: usize,
 }
 
 impl Pool {
     pub fn new(target: Arc<Target>, limit: usize) -> Pool {
-        let state = Mutex::new(State::default());
+        let state = Mutex::new(PoolState::default());
         Pool { target, limit: limit.max(1), state, changed: Condvar::new() }
     }
 
     /// Takes a connection and sends a first request. Where the server has left since the
     /// connection was last used, another is taken.
-    pub fn ask<T>(&self, request: impl Fn(&Link) -> Result<T, Fault>) -> Result<(Link, T)> {
+    pub fn ask<T>(
+        &self,
+        request: impl Fn(&DatabaseLink) -> Result<T, Fault>,
+    ) -> Result<(DatabaseLink, T)> {
         loop {
             let (link, used) = self.take()?;
             match request(&link) {
@@ -48,7 +51,7 @@ impl Pool {
     }
 
     /// A connection, and whether it was used before.
-    fn take(&self) -> Result<(Link, bool)> {
+    fn take(&self) -> Result<(DatabaseLink, bool)> {
         let deadline = Instant::now() + self.target.patience();
         let mut state = self.state.lock();
         loop {
@@ -70,12 +73,12 @@ impl Pool {
         Ok((link, false))
     }
 
-    pub fn give(&self, link: Link) {
+    pub fn give(&self, link: DatabaseLink) {
         self.state.lock().idle.push(link);
         self.changed.notify_one();
     }
 
-    /// One that was taken will not come back.
+    /// A permit that was taken will not come back.
     pub fn forget(&self) {
         self.state.lock().links -= 1;
         self.changed.notify_one();

@@ -3,12 +3,12 @@
 use cairn_base::{Error, Result};
 use tokio_postgres::types::Type;
 
-use super::link::{Fault, Link, Params};
+use super::link::{DatabaseLink, Fault, Params};
 use super::sql::FORMAT;
 use super::target::Target;
 
 /// Makes the tables if that is wanted and they are not there, and refuses those of another format.
-pub fn prepare(target: &Target, link: &Link, create: bool) -> Result<()> {
+pub fn prepare(target: &Target, link: &DatabaseLink, create: bool) -> Result<()> {
     let (sql, shown) = (&target.sql, target.shown());
     let schema = &sql.schema;
     let exists = "SELECT to_regclass($1) IS NOT NULL, to_regnamespace($2) IS NOT NULL";
@@ -42,7 +42,7 @@ pub fn prepare(target: &Target, link: &Link, create: bool) -> Result<()> {
 }
 
 /// Removes the tables and all else in their schema.
-pub fn remove(target: &Target, link: &Link) -> Result<()> {
+pub fn remove(target: &Target, link: &DatabaseLink) -> Result<()> {
     let sql = format!("DROP SCHEMA IF EXISTS \"{}\" CASCADE", target.sql.schema);
     link.execute(&sql).map_err(|fault| fault.at(target.shown()))
 }

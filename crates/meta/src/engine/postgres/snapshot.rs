@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::link::{Link, Params};
+use super::link::{DatabaseLink, Params};
 use super::pool::Pool;
 use super::target::Target;
 use super::writer::fence_of;
@@ -52,18 +52,18 @@ fn pair<'a>(target: &Target, row: &'a Row) -> Result<(&'a [u8], &'a [u8])> {
 }
 
 /// A transaction that reads.
-pub struct Shown {
+pub struct ShownRows {
     pool: Arc<Pool>,
     batch: u64,
     /// Until an error ends the transaction.
-    link: Mutex<Option<Link>>,
+    link: Mutex<Option<DatabaseLink>>,
 }
 
-impl Shown {
-    pub fn begin(pool: Arc<Pool>) -> Result<Shown> {
+impl ShownRows {
+    pub fn begin(pool: Arc<Pool>) -> Result<ShownRows> {
         let (link, fence) = pool.ask(|link| link.pipeline(BEGIN, &pool.target.sql.fence))?;
         let (fence, _) = fence_of(&pool.target, &fence)?;
-        Ok(Shown { pool, batch: fence.batch, link: Mutex::new(Some(link)) })
+        Ok(ShownRows { pool, batch: fence.batch, link: Mutex::new(Some(link)) })
     }
 
     fn query(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>> {
@@ -80,7 +80,7 @@ impl Shown {
     }
 }
 
-impl Snapshot for Shown {
+impl Snapshot for ShownRows {
     fn batch(&self) -> u64 {
         self.batch
     }
@@ -112,7 +112,7 @@ impl Snapshot for Shown {
     }
 }
 
-impl Drop for Shown {
+impl Drop for ShownRows {
     fn drop(&mut self) {
         if let Some(link) = self.link.get_mut().take() {
             link.post("COMMIT");

@@ -30,7 +30,7 @@ pub struct Sql {
     pub renew: String,
     /// Parameters: epoch.
     pub give_up: String,
-    /// What a standby looks at.
+    /// The statement by which a standby looks at the fence.
     pub watch: String,
 }
 
@@ -88,8 +88,8 @@ impl Sql {
         })
     }
 
-    /// Who comes second waits, then finds all there. Values are mostly contents of files: they
-    /// are not compressed.
+    /// A second process waits, then finds all there. Values are mostly contents of files: they are
+    /// not compressed.
     pub fn create(&self, in_schema: bool) -> String {
         let schema = &self.schema;
         // Even if it is there, making it takes a right that its owner may lack.

@@ -9,17 +9,18 @@ use cairn_base::{Error, Result};
 use tokio_postgres::Row;
 
 use super::config::{Config, Turn};
-use super::link::Link;
+use super::link::DatabaseLink;
 use super::schema;
 use super::target::Target;
 
 /// How often the fence is looked at: so many times in a lease, but not more seldom than `POLL_MAX`.
 const POLLS: u32 = 10;
 const POLL_MAX: Duration = Duration::from_millis(300);
-/// What is waited beyond the lease, since no two clocks run at the same rate, per cent of it.
+/// The time that is waited beyond the lease, since no two clocks run at the same rate, per cent of
+/// it.
 const MARGIN_PERCENT: u32 = 10;
 
-/// What a standby meets.
+/// The situation that a standby meets.
 #[derive(Debug)]
 pub enum Standby {
     /// Another master serves, as of this epoch.
@@ -36,10 +37,10 @@ struct Seen {
     lease: Duration,
 }
 
-/// What a standby knows.
+/// The state of a standby.
 struct Watch<'a> {
     target: Target,
-    link: Option<Link>,
+    link: Option<DatabaseLink>,
     /// The last change that was seen, and when.
     last: Option<(Seen, Instant)>,
     unreachable: bool,

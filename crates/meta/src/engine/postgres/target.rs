@@ -9,7 +9,7 @@ use cairn_base::{Error, Result};
 
 use super::config::Config;
 use super::inspect;
-use super::link::{ANSWER_TIMEOUT, Fault, Link};
+use super::link::{ANSWER_TIMEOUT, DatabaseLink, Fault};
 use super::sql::Sql;
 use super::tls::Tls;
 use super::url::Url;
@@ -30,7 +30,7 @@ impl Target {
         let tls = Tls::new(&url.trust)?;
         let Config { patience, lease, .. } = *config;
         if lease.is_zero() {
-            return Err(Error::Invalid("the lease of a master must be longer than nothing".into()));
+            return Err(Error::Invalid("the lease of a master is 0: must be longer".into()));
         }
         Ok(Target { url, tls, patience, lease, sql })
     }
@@ -41,17 +41,17 @@ impl Target {
     }
 
     /// A connection to a server that is fit for use.
-    pub fn connect(&self) -> Result<Link> {
+    pub fn connect(&self) -> Result<DatabaseLink> {
         self.connect_within(ANSWER_TIMEOUT)
     }
 
     /// As `connect`; what takes longer counts as lost.
-    pub fn connect_within(&self, limit: Duration) -> Result<Link> {
+    pub fn connect_within(&self, limit: Duration) -> Result<DatabaseLink> {
         self.attempt(limit).map_err(|fault| fault.at(self.shown()))?
     }
 
     /// As `connect`, but while the server cannot be reached it is tried again.
-    pub fn reconnect(&self) -> Result<Link> {
+    pub fn reconnect(&self) -> Result<DatabaseLink> {
         let deadline = Instant::now() + self.patience;
         loop {
             match self.attempt(ANSWER_TIMEOUT) {
@@ -65,8 +65,8 @@ impl Target {
     }
 
     /// Once: a connection that works, and whether what it leads to is fit for use.
-    fn attempt(&self, limit: Duration) -> Result<Result<Link>, Fault> {
-        let link = Link::open(&self.url, &self.tls, limit)?;
+    fn attempt(&self, limit: Duration) -> Result<Result<DatabaseLink>, Fault> {
+        let link = DatabaseLink::open(&self.url, &self.tls, limit)?;
         Ok(inspect::check_settings(self.shown(), &link)?.map(|()| link))
     }
 

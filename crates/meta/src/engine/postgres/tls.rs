@@ -43,7 +43,7 @@ fn roots(file: &Path) -> Result<RootCertStore> {
     let pem = std::fs::read(file).map_err(|error| bad(&error))?;
     match cairn_tls::authorities(&pem).map_err(|why| bad(&why))? {
         Authorities { roots, unusable: 0 } => Ok(roots),
-        _ => Err(bad(&"one of them cannot be that of an authority")),
+        _ => Err(bad(&"a certificate in it cannot be that of an authority")),
     }
 }
 

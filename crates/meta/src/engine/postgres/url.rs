@@ -13,7 +13,7 @@ use tokio_postgres::config::{Host, SslMode};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A peer that says nothing is asked whether it lives after this time.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// What was sent must be acknowledged by the peer's kernel within this time.
+/// Sent bytes must be acknowledged by the peer's kernel within this time.
 const SENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How much is asked of the server's certificate.
@@ -78,7 +78,7 @@ fn tls(mode: Option<&str>, roots: Option<PathBuf>) -> Result<(SslMode, Trust)> {
         (Some("verify-full"), None) => {
             Err(invalid("sslmode=verify-full needs sslrootcert=FILE, the certificates to trust"))
         }
-        (_, Some(_)) => Err(invalid("sslrootcert is of use with sslmode=verify-full only")),
+        (_, Some(_)) => Err(invalid("sslrootcert needs sslmode=verify-full")),
         (Some(_), None) => {
             Err(invalid("sslmode must be one of disable, prefer, require, verify-full"))
         }
@@ -106,7 +106,7 @@ fn shown(config: &Config) -> Result<String> {
     Ok(format!("PostgreSQL at {}/{database}", hosts.join(",")))
 }
 
-/// What the URL leaves open.
+/// Sets the options that the URL leaves open.
 fn settle(config: &mut Config) {
     config.keepalives_idle(KEEPALIVE).keepalives_retries(3).keepalives_interval(KEEPALIVE / 3);
     if config.get_connect_timeout().is_none() {

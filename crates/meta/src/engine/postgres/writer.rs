@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::config::Turn;
-use super::link::{Fault, Link, Params};
+use super::link::{DatabaseLink, Fault, Params};
 use super::target::Target;
 use crate::engine::{Change, CommitError, Fence};
 
@@ -16,7 +16,7 @@ const ATTEMPTS: usize = 4;
 
 pub struct Writer {
     target: Arc<Target>,
-    link: Option<Link>,
+    link: Option<DatabaseLink>,
     /// Commits name it. Raising it shuts out all those sent before that are still on their way.
     attempt: i64,
     /// The epoch of a commit whose outcome is not known.
@@ -39,7 +39,7 @@ pub fn signed(number: u64) -> Result<i64> {
 }
 
 impl Writer {
-    pub fn new(target: Arc<Target>, link: Link) -> Result<Writer> {
+    pub fn new(target: Arc<Target>, link: DatabaseLink) -> Result<Writer> {
         let mut writer = Writer { target, link: Some(link), attempt: 0, doubt: None };
         (_, writer.attempt) = writer.read()?;
         Ok(writer)
@@ -143,9 +143,9 @@ impl Writer {
         }
     }
 
-    /// Makes sure that a commit of unknown outcome is done or never will be. It may still be on
-    /// its way, in the network, in a pooler or in a process of the database: raising the number
-    /// of the attempt waits until it has let go of the fence, or else it comes too late.
+    /// Makes sure that a commit of unknown outcome is done or never will be. It may still be on its
+    /// way, in the network, in a pooler or in a process of the database. Raising the number of the
+    /// attempt waits until it has released the fence, or else it comes too late.
     fn settle(&mut self) -> Result<()> {
         let Some(epoch) = self.doubt else { return Ok(()) };
         let (target, attempt) = (Arc::clone(&self.target), self.attempt + 1);
@@ -176,7 +176,7 @@ impl Writer {
         self.link()?.query(sql, params).map_err(|fault| self.fail(fault))
     }
 
-    fn link(&mut self) -> Result<&Link> {
+    fn link(&mut self) -> Result<&DatabaseLink> {
         match self.link.take() {
             Some(link) => Ok(self.link.insert(link)),
             None => Ok(self.link.insert(self.target.reconnect()?)),

@@ -14,10 +14,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use operations::Manner;
 
-use crate::session::{Attached, Change, Executed, Method, ReadReply, Recall, Reply};
+use crate::session::{Attached, Change, Executed, ReadReply, Recall, Reply, SessionMethod};
 use crate::wire;
 
-pub use peer::{Owner, Peer};
+pub use peer::{Owner, Sender};
 pub use sessions::{SESSIONS_OF_A_USER, Sessions};
 
 /// The answer to a message.
@@ -31,8 +31,8 @@ impl Sessions {
     /// Answers one message of a peer.
     pub async fn handle(
         self: &Arc<Self>,
-        peer: &Peer,
-        method: Method,
+        peer: &Sender,
+        method: SessionMethod,
         message: &[u8],
     ) -> Result<Answer> {
         let (client, sessions) = (*peer, Arc::downgrade(self));
@@ -46,10 +46,10 @@ impl Sessions {
         within(Request::new(None, about), self.answer(peer, method, message)).await
     }
 
-    async fn answer(&self, peer: &Peer, method: Method, message: &[u8]) -> Result<Answer> {
+    async fn answer(&self, peer: &Sender, method: SessionMethod, message: &[u8]) -> Result<Answer> {
         let bytes = match method {
-            Method::Attach | Method::AttachToReplay => {
-                let hasty = method == Method::AttachToReplay;
+            SessionMethod::Attach | SessionMethod::AttachToReplay => {
+                let hasty = method == SessionMethod::AttachToReplay;
                 let attached = self.attach(peer, &wire::decode(message)?, hasty).await;
                 return match attached {
                     Ok((attached, recalls)) => {
@@ -58,27 +58,33 @@ impl Sessions {
                     Err(error) => self.reply::<Attached>(Err(error)).map(Answer::Bytes),
                 };
             }
-            Method::Renew => self.reply(self.renew(peer, &wire::decode(message)?)),
-            Method::Read => self.reply(self.read(peer, wire::decode(message)?).await),
-            Method::Run => {
+            SessionMethod::Renew => self.reply(self.renew(peer, &wire::decode(message)?)),
+            SessionMethod::Read => self.reply(self.read(peer, wire::decode(message)?).await),
+            SessionMethod::Run => {
                 let change = Change { run: wire::decode(message)?, released: Vec::new() };
                 let ran = self.run(peer, change, Manner::default()).await;
                 self.reply(ran.map(|ran| ran.map(|ran| ran.reply)))
             }
-            Method::Change => {
+            SessionMethod::Change => {
                 let manner = Manner { lease: true, ..Manner::default() };
                 let ran = self.run(peer, wire::decode(message)?, manner).await;
                 let read = |ran: Executed| ReadReply { reply: Ok(ran.reply), rows: ran.rows };
                 self.reply(ran.map(|ran| ran.map(read)))
             }
-            Method::Execute => self.reply(self.execute(peer, wire::decode(message)?).await),
-            Method::Delegate => self.reply(self.delegate(peer, wire::decode(message)?).await),
-            Method::RunPosted => self.reply(self.run_posted(peer, wire::decode(message)?).await),
-            Method::GiveBack => self.reply(self.give_back(peer, wire::decode(message)?)),
-            Method::Flush => self.reply(self.flush(peer, &wire::decode(message)?).await),
-            Method::Replayed => self.reply(self.replayed(peer, &wire::decode(message)?)),
-            Method::Detach => self.reply(self.detach(peer, &wire::decode(message)?).await),
-            Method::Acknowledge => self.reply(self.acknowledge(peer, &wire::decode(message)?)),
+            SessionMethod::Execute => self.reply(self.execute(peer, wire::decode(message)?).await),
+            SessionMethod::Delegate => {
+                self.reply(self.delegate(peer, wire::decode(message)?).await)
+            }
+            SessionMethod::RunPosted => {
+                self.reply(self.run_posted(peer, wire::decode(message)?).await)
+            }
+            SessionMethod::GiveBack => self.reply(self.give_back(peer, wire::decode(message)?)),
+            SessionMethod::Flush => self.reply(self.flush(peer, &wire::decode(message)?).await),
+            SessionMethod::Replayed => self.reply(self.replayed(peer, &wire::decode(message)?)),
+            SessionMethod::Detach => self.reply(self.detach(peer, &wire::decode(message)?).await),
+            SessionMethod::Acknowledge => {
+                self.reply(self.acknowledge(peer, &wire::decode(message)?))
+            }
         };
         bytes.map(Answer::Bytes)
     }

@@ -1,4 +1,4 @@
-//! What sessions ask for: reads, operations, once each, and directories.
+//! The requests of sessions: reads, operations, once each, and directories.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Principal};
 use cairn_base::{Error, Ino, Result, Timestamp, inflight};
 
-use super::peer::Peer;
+use super::peer::Sender;
 use super::sessions::Sessions;
 use crate::master::{self, Event, Once, Reading};
 use crate::ops::credentials::{FindAccessKey, FindToken};
@@ -25,7 +25,7 @@ const VERIFIES: [u16; 2] = [FindAccessKey::NUMBER, FindToken::NUMBER];
 /// How an operation is run and answered.
 #[derive(Default)]
 pub struct Manner {
-    /// What it changed is leased with the reply.
+    /// The rows that it changed are leased with the reply.
     pub lease: bool,
     /// The session keeps it until it is durable.
     pub hasty: bool,
@@ -42,7 +42,7 @@ fn known(caller: &Caller) {
 }
 
 impl Sessions {
-    pub(super) fn acknowledge(&self, peer: &Peer, message: &Acknowledge) -> Result<Option<()>> {
+    pub(super) fn acknowledge(&self, peer: &Sender, message: &Acknowledge) -> Result<Option<()>> {
         let Acknowledge { session, number } = *message;
         if !self.is_attached(peer, session) {
             return Ok(None);
@@ -51,12 +51,12 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    pub(super) async fn read(&self, peer: &Peer, read: Read) -> Result<Option<ReadReply>> {
+    pub(super) async fn read(&self, peer: &Sender, read: Read) -> Result<Option<ReadReply>> {
         if !self.is_attached(peer, read.session) {
             return Ok(None);
         }
-        // What the former master committed last may not be let go of yet by a session that has not
-        // come here: it would go on answering from before what is read here.
+        // A session that has not come here may not have released yet the rows that the former
+        // master committed last. It would go on answering from before the state that is read here.
         if !VERIFIES.contains(&read.verb) {
             self.opened().await;
         }
@@ -77,7 +77,11 @@ impl Sessions {
         Ok(Some(ReadReply { reply, rows }))
     }
 
-    pub(super) async fn execute(&self, peer: &Peer, execute: Execute) -> Result<Option<Executed>> {
+    pub(super) async fn execute(
+        &self,
+        peer: &Sender,
+        execute: Execute,
+    ) -> Result<Option<Executed>> {
         let Execute { change, ino } = execute;
         let session = change.run.session;
         let is_replay = self.is_replaying(session);
@@ -89,7 +93,7 @@ impl Sessions {
 
     pub(super) async fn run(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         change: Change,
         manner: Manner,
     ) -> Result<Option<Executed>> {
@@ -106,7 +110,7 @@ impl Sessions {
     /// The verb of an operation, and what else there is to it.
     fn once(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         change: Change,
         manner: Manner,
         posted: Option<Timestamp>,
@@ -114,7 +118,7 @@ impl Sessions {
         let Change { run, released } = change;
         let Run { session, slot, sequence, caller, verb, fields } = run;
         if slot >= keys::SLOTS {
-            return Err(Error::Invalid(format!("slot {slot}")));
+            return Err(Error::Invalid(format!("slot {slot}; must be less than {}", keys::SLOTS)));
         }
         let caller = peer.caller(caller);
         known(&caller);
@@ -143,7 +147,7 @@ impl Sessions {
 
     pub(super) async fn delegate(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         delegate: Delegate,
     ) -> Result<Option<Delegated>> {
         if !self.is_attached(peer, delegate.session) {
@@ -154,10 +158,10 @@ impl Sessions {
         self.master.delegate(delegate, peer.user()).await.map(Some)
     }
 
-    /// Those that come after one that fails run all the same.
+    /// Operations that come after one that fails run all the same.
     pub(super) async fn run_posted(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         posted: RunPosted,
     ) -> Result<Option<Vec<Result<Executed>>>> {
         let RunPosted { session, operations } = posted;
@@ -173,7 +177,9 @@ impl Sessions {
         let take = |posted: Posted| {
             let Posted { execute: Execute { change, ino }, time } = posted;
             if change.run.session != session {
-                return Err(Error::Invalid("an operation of another session".into()));
+                return Err(Error::Invalid(
+                    "the message has an operation of another session".into(),
+                ));
             }
             let lease = !is_replay && !change.released.is_empty();
             let manner = Manner { lease, is_replay, hasty: true, ino };
@@ -204,7 +210,7 @@ impl Sessions {
         Ok(Some(all))
     }
 
-    pub(super) fn give_back(&self, peer: &Peer, message: GiveBack) -> Result<Option<()>> {
+    pub(super) fn give_back(&self, peer: &Sender, message: GiveBack) -> Result<Option<()>> {
         let GiveBack { session, directories } = message;
         if !self.is_attached(peer, session) {
             return Ok(None);
@@ -213,7 +219,7 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    pub(super) async fn flush(&self, peer: &Peer, flush: &Flush) -> Result<Option<Progress>> {
+    pub(super) async fn flush(&self, peer: &Sender, flush: &Flush) -> Result<Option<Progress>> {
         if !self.is_attached(peer, flush.session) {
             return Ok(None);
         }
@@ -222,7 +228,7 @@ impl Sessions {
     }
 }
 
-/// What is sent of an operation that has run.
+/// The message about an operation that has run.
 fn executed(ran: master::Executed) -> Result<Executed> {
     let master::Executed { reply, mut rows, ino, serial } = ran;
     rows.retain(is_leased);

@@ -1,4 +1,4 @@
-//! Whose messages and sessions they are.
+//! The owner of messages and sessions.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ const MOUNT: u64 = 1 << 63;
 /// Of a node, which says of each caller how that one came.
 const NOWHERE: Origin = Origin { source: None, tls: false, credential: None };
 
-/// Who sends a message, as established by the connection it comes over.
+/// The sender of a message, as established by its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub struct Sender {
     /// Of its sessions: nobody else may speak for them.
     pub(super) owner: u64,
     /// Set if it verifies no callers: all it asks is asked by this user.
@@ -23,27 +23,28 @@ pub struct Peer {
     pub(super) connection: u64,
 }
 
-impl Peer {
+impl Sender {
     /// A node, which has verified the callers that it names.
-    pub const fn node(id: u64) -> Peer {
-        Peer { owner: id, user: None, origin: NOWHERE, connection: 0 }
+    pub const fn node(id: u64) -> Sender {
+        Sender { owner: id, user: None, origin: NOWHERE, connection: 0 }
     }
 
     /// A mount, of which no more is believed than that it knows the credentials of a user.
-    pub const fn mount(user: UserId) -> Peer {
+    pub const fn mount(user: UserId) -> Sender {
         // Apart from the numbers of nodes, and never 0.
-        Peer { owner: MOUNT | user.0, user: Some(user), origin: NOWHERE, connection: 0 }
+        Sender { owner: MOUNT | user.0, user: Some(user), origin: NOWHERE, connection: 0 }
     }
 
     /// A mount, and how it came to the door that took it.
-    pub const fn from(self, origin: Origin) -> Peer {
-        Peer { origin, ..self }
+    pub const fn from(self, origin: Origin) -> Sender {
+        Sender { origin, ..self }
     }
 
-    /// Over this connection. What comes late over another one is of a session that is attached
-    /// elsewhere by now: a recall that it acknowledges is not the one that was sent last.
-    pub const fn over(self, connection: u64) -> Peer {
-        Peer { connection, ..self }
+    /// Over this connection. A message that comes late over another connection is of a session that
+    /// is attached elsewhere by now. A recall that it acknowledges is not the one that was sent
+    /// last.
+    pub const fn over(self, connection: u64) -> Sender {
+        Sender { connection, ..self }
     }
 
     /// The user of a mount.
@@ -63,7 +64,7 @@ impl Peer {
 }
 
 /// As an operator knows it.
-impl fmt::Display for Peer {
+impl fmt::Display for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Owner::of(self.owner) {
             Owner::Node(node) => write!(f, "node {}", NodeId(node)),
@@ -75,7 +76,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Whose session it is.
+/// The owner of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     Node(u64),
@@ -102,12 +103,12 @@ mod tests {
         let of = |id| Origin { credential: CredentialId::new(id), ..Origin::default() };
         let posix = Posix { uid: 7, gid: 7, groups: Vec::new() };
         let claimed = Caller::system().with_posix(posix.clone()).with_origin(of("claimed"));
-        let peer = Peer::mount(UserId(9)).from(of("shown"));
+        let peer = Sender::mount(UserId(9)).from(of("shown"));
         let caller = peer.caller(claimed.to_relayed());
         assert_eq!(caller.principal(), Principal::User(UserId(9)));
         assert_eq!((caller.posix(), caller.origin()), (Some(&posix), &of("shown")));
         // A node has verified what it says.
         let relayed = claimed.to_relayed();
-        assert_eq!(Peer::node(1).caller(relayed.clone()).to_relayed(), relayed);
+        assert_eq!(Sender::node(1).caller(relayed.clone()).to_relayed(), relayed);
     }
 }

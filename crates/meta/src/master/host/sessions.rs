@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use super::peer::{Owner, Peer};
+use super::peer::{Owner, Sender};
 use crate::Watched;
 use crate::master::{Event, Master};
 use crate::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
@@ -35,28 +35,28 @@ pub struct Sessions {
     pub(super) master: Master,
     clock: Arc<dyn Clock>,
     lease: Duration,
-    state: Mutex<State>,
+    state: Mutex<SessionsState>,
     /// Whether sessions are answered: not before every session that an earlier master may have
     /// given leases to is attached here and has sent again what it kept, or has lapsed.
     open: Watched<bool>,
 }
 
 #[derive(Default)]
-struct State {
+struct SessionsState {
     live: BTreeMap<SessionId, Live>,
     /// When those that an earlier master knew lapse: these times, too, are those in which this
     /// master has worked. Nobody lapses because of its disk.
     inherited: BTreeMap<SessionId, Inherited>,
-    /// Those that are about to be attached, and when they lapse if that comes to nothing.
+    /// Sessions that are about to be attached, and when they lapse if that fails.
     opening: BTreeMap<SessionId, Inherited>,
-    /// Those that have lapsed and are not ended yet.
+    /// Sessions that have lapsed and are not ended yet.
     ending: BTreeSet<SessionId>,
-    /// Those that are attached and send again what they keep, and when they lapse if they go on
-    /// with that.
+    /// Sessions that are attached and send again the operations they keep, and when they lapse if
+    /// they go on with that.
     replaying: BTreeMap<SessionId, Duration>,
 }
 
-impl State {
+impl SessionsState {
     /// How many sessions an owner has besides this one.
     fn others_of(&self, owner: u64, session: SessionId) -> usize {
         let live = self.live.iter().map(|(id, one)| (*id, one.peer.owner));
@@ -73,13 +73,13 @@ struct Inherited {
 }
 
 struct Live {
-    /// Who attached it, and over which connection: nobody else may speak for it.
-    peer: Peer,
+    /// The peer that attached it, and the connection: nobody else may speak for it.
+    peer: Sender,
     /// When its last renewal was answered, by the monotonic clock; and by the time of the master.
     renewed: Duration,
     counted: Duration,
     reads_from: u64,
-    /// What it is to read no state before, and since when by the time of the master.
+    /// The batch before which it must read no state, and since when by the time of the master.
     due: (u64, Duration),
     /// It keeps operations until they are durable.
     hasty: bool,
@@ -118,13 +118,13 @@ impl Sessions {
         }
         let forgotten = is_planted(Bug::InheritedLeasesForgotten);
         let open = Watched::new(inherited.is_empty() || forgotten);
-        let state = Mutex::new(State { inherited, ..State::default() });
+        let state = Mutex::new(SessionsState { inherited, ..SessionsState::default() });
         Ok(Arc::new(Sessions { master, clock, lease, state, open }))
     }
 
     pub(super) async fn attach(
         &self,
-        peer: &Peer,
+        peer: &Sender,
         attach: &Attach,
         hasty: bool,
     ) -> Result<(Attached, UnboundedReceiver<Recall>)> {
@@ -141,13 +141,13 @@ impl Sessions {
             }
             let (renewed, counted) = (self.clock.monotonic(), self.master.working_time());
             let reads_from = self.master.durable_batch();
-            // One that comes again is due what it was due.
+            // A session that comes again is due as before.
             let due = state.live.get(&session).map_or((reads_from, counted), |live| live.due);
             let live = Live { peer: *peer, renewed, counted, reads_from, due, hasty };
             state.live.insert(session, live);
             let was_inherited = state.inherited.remove(&session).is_some();
-            // Before this is open, all others wait until it has sent everything again. One that is
-            // new has nothing to send, and one that comes again has no more time than it had.
+            // Before this is open, all others wait until it has sent everything again. A new
+            // session has nothing to send, and one that comes again has no more time than it had.
             if hasty && (was_inherited || self.open.get()) {
                 state.replaying.insert(session, counted + self.lease);
             }
@@ -160,7 +160,7 @@ impl Sessions {
     }
 
     /// From here on the session does not lapse before it can be attached.
-    fn begin_opening(&self, peer: &Peer, session: SessionId) -> Result<()> {
+    fn begin_opening(&self, peer: &Sender, session: SessionId) -> Result<()> {
         let mut state = self.state.lock();
         if state.ending.contains(&session) || self.master.keeps_late(session, self.lease) {
             return Err(lapsed(session));
@@ -177,27 +177,27 @@ impl Sessions {
         Ok(())
     }
 
-    fn check_owner(&self, peer: &Peer, session: SessionId) -> Result<()> {
+    fn check_owner(&self, peer: &Sender, session: SessionId) -> Result<()> {
         let state = self.state.lock();
         let live = state.live.get(&session).map(|live| live.peer);
         let inherited = state.inherited.get(&session).map(|one| one.owner);
         match live.map(|peer| peer.owner).or(inherited) {
             Some(owner) if owner != peer.owner => {
-                return Err(Error::Denied(format!("session {session} is another node's")));
+                return Err(Error::Denied(format!("session {session} belongs to another node")));
             }
             _ => {}
         }
         match live {
             // It is late: the session has been attached elsewhere since this was sent.
-            Some(live) if live.connection > peer.connection => {
-                Err(Error::Unavailable(format!("session {session} has a later connection")))
-            }
+            Some(live) if live.connection > peer.connection => Err(Error::Unavailable(format!(
+                "session {session} is attached by a later connection"
+            ))),
             _ => Ok(()),
         }
     }
 
     /// Whether a session is attached here, by this peer.
-    pub(super) fn is_attached(&self, peer: &Peer, session: SessionId) -> bool {
+    pub(super) fn is_attached(&self, peer: &Sender, session: SessionId) -> bool {
         self.state.lock().live.get(&session).is_some_and(|live| live.peer == *peer)
     }
 
@@ -211,7 +211,7 @@ impl Sessions {
         self.state.lock().replaying.contains_key(&session)
     }
 
-    pub(super) fn renew(&self, peer: &Peer, renew: &Renew) -> Result<Option<Renewed>> {
+    pub(super) fn renew(&self, peer: &Sender, renew: &Renew) -> Result<Option<Renewed>> {
         // A session that does not let go reads what it keeps until its lease is over, and is to end
         // only then: it may have heard of no recall.
         let is_late = self.master.is_late(renew.session, self.lease);
@@ -232,7 +232,7 @@ impl Sessions {
         Ok(Some(Renewed { settled }))
     }
 
-    pub(super) async fn detach(&self, peer: &Peer, detach: &Detach) -> Result<Option<()>> {
+    pub(super) async fn detach(&self, peer: &Sender, detach: &Detach) -> Result<Option<()>> {
         let session = detach.session;
         if !self.is_attached(peer, session) {
             return Ok(None);
@@ -248,7 +248,7 @@ impl Sessions {
         Ok(Some(()))
     }
 
-    pub(super) fn replayed(&self, peer: &Peer, message: &Replayed) -> Result<Option<()>> {
+    pub(super) fn replayed(&self, peer: &Sender, message: &Replayed) -> Result<Option<()>> {
         if !self.is_attached(peer, message.session) {
             return Ok(None);
         }
@@ -269,7 +269,7 @@ impl Sessions {
         self.open.get()
     }
 
-    fn open_if_due(&self, state: &State) {
+    fn open_if_due(&self, state: &SessionsState) {
         if state.inherited.is_empty() && state.replaying.is_empty() {
             self.open.set(true);
         }
@@ -308,7 +308,7 @@ impl Sessions {
     fn note_lapsed(&self) {
         let now = self.master.working_time();
         let mut state = self.state.lock();
-        let State { live, inherited, opening, ending, replaying } = &mut *state;
+        let SessionsState { live, inherited, opening, ending, replaying } = &mut *state;
         let mut lapsed = Vec::new();
         opening.retain(|session, one| {
             lapsed.extend((now >= one.lapses).then_some(*session));
@@ -351,8 +351,8 @@ impl Sessions {
         }
     }
 
-    /// What requests wait for that this master has not answered, in words: sessions that have not
-    /// acknowledged a recall, if there are any.
+    /// The reason for which requests wait that this master has not answered, in words: sessions
+    /// that have not acknowledged a recall, if there are any.
     pub fn awaited(self: &Arc<Self>) -> Awaited {
         let sessions = Arc::downgrade(self);
         Awaited::Asked(Arc::new(move || {

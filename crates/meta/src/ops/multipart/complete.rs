@@ -34,8 +34,8 @@ pub struct TakeParts {
     pub name: UploadName,
     pub session: SessionId,
     pub body: BodyId,
-    /// What the step before replied; `None` for the first step, which counts as a change of the
-    /// upload: of several completions at once the last to begin is done.
+    /// The reply of the step before; `None` for the first step, which counts as a change of the
+    /// upload. Of several completions at once the last to begin is done.
     pub change: Option<u64>,
     /// Where in the body these parts begin.
     pub offset: u64,
@@ -44,7 +44,7 @@ pub struct TakeParts {
     pub last: bool,
 }
 
-/// What was taken.
+/// The parts that were taken.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Taken {
     pub upload: Upload,
@@ -75,7 +75,7 @@ impl Verb for TakeParts {
         let mut out = ChunkWriter::resume(view, self.body, self.offset)?;
         let mut taken = Taken { upload, offset: self.offset, parts: Vec::new() };
         for (at, (named, row)) in self.parts.iter().zip(rows).enumerate() {
-            let missing = || Error::Invalid(format!("part {}: not uploaded", named.number));
+            let missing = || Error::Invalid(format!("part {} was not uploaded", named.number));
             let mut part = Part::decode(&row.ok_or_else(missing)?)?;
             check_taken(named, &part, self.last && at + 1 == self.parts.len())?;
             if part.size > 0 {
@@ -115,7 +115,10 @@ fn check_taken(named: &TakenPart, part: &Part, last: bool) -> Result<(), Error> 
     if let Some(checksum) = &named.checksum
         && !part.checksums.iter().any(|stored| stored.value == checksum.value)
     {
-        return Err(Error::Invalid(format!("part {}: another checksum", named.number)));
+        return Err(Error::Invalid(format!(
+            "part {}: the named checksum is not that of the uploaded part",
+            named.number
+        )));
     }
     if !last && part.size < limits::PART_BYTES_MIN {
         let what = format!("part {}: {} bytes are too small", named.number, part.size);
@@ -182,7 +185,10 @@ impl Verb for CompleteUpload {
         let prepared = keys::drain_body(self.body);
         let taken = load::<Draining>(view, &prepared)?.map(|found| found.drain);
         if taken != Some(Drain::Prepared { session: self.session }) {
-            return Err(Error::Conflict(format!("upload {id}: parts not taken")).into());
+            return Err(Error::Conflict(format!(
+                "upload {id}: its parts were not prepared for this completion"
+            ))
+            .into());
         }
         view.delete(prepared);
         view.delete(self.name.row(opened.id));

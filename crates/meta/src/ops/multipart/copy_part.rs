@@ -74,7 +74,12 @@ impl CopyPart {
             Some(_) => return Err(Error::RangeNotSatisfiable { size }.into()),
         };
         if end - start > limits::PART_BYTES_MAX {
-            return Err(Error::TooLarge(format!("part of {} bytes", end - start)).into());
+            return Err(Error::TooLarge(format!(
+                "a part of {} bytes; must be at most {}",
+                end - start,
+                limits::PART_BYTES_MAX
+            ))
+            .into());
         }
         let (opened, upload) = self.name.open(view, context, Action::PutObject)?;
         // No byte is read, so there is no MD5: the ETag names the source's state and the range, in
@@ -184,7 +189,7 @@ fn owned_ranges(
             Place::Body { body: other, offset } => {
                 if depth == 0 {
                     let what = format!("body {body}");
-                    return Err(Error::corrupt(what, "a deeper chain of bodies", DEPTH).into());
+                    return Err(Error::corrupt(what, "a chain of more bodies", DEPTH).into());
                 }
                 let range = (offset, offset.saturating_add(extent.len));
                 let mut inner = owned_ranges(view, other, range, depth - 1)?;

@@ -13,9 +13,9 @@ use super::contact::Contact;
 use super::inner::{Forgotten, Inner};
 use super::replay::unserved;
 use crate::session::connection::{Attacher, Attachment};
-use crate::session::link::{Link, Lost, call};
+use crate::session::link::{Lost, MasterLink, call};
 use crate::session::messages::{
-    Acknowledge, Attach, Attached, Method, Recall, Renew, Renewed, Reply,
+    Acknowledge, Attach, Attached, Recall, Renew, Renewed, Reply, SessionMethod,
 };
 use crate::{keys, wire};
 
@@ -67,12 +67,13 @@ impl Inner {
             let sent = self.clock.monotonic();
             let attach = Attach { session };
             let method = match self.keeper {
-                None => Method::Attach,
-                Some(_) => Method::AttachToReplay,
+                None => SessionMethod::Attach,
+                Some(_) => SessionMethod::AttachToReplay,
             };
             match call::<_, Attached>(&*link, method, &attach).await {
                 Ok(Reply::Done(attached)) => {
-                    // Not before the metadata know it: blocks of no known session stay for ever.
+                    // Not before the metadata know it: blocks of no known session stay
+                    // indefinitely.
                     if session != former {
                         self.start_over(session);
                     }
@@ -91,7 +92,9 @@ impl Inner {
                     session = SessionId(self.rng.next_u64());
                 }
                 Ok(Reply::Failed(error)) => return Err(error),
-                Ok(Reply::NotAttached) => return Err(unserved("it attaches nobody")),
+                Ok(Reply::NotAttached) => {
+                    return Err(unserved("the master did not attach the session"));
+                }
                 Ok(Reply::NotServing(why)) => return Err(unserved(&why)),
                 Err(Lost(why)) => return Err(unserved(&why)),
             }
@@ -127,12 +130,14 @@ impl Inner {
         }
     }
 
-    async fn renew(&self, link: &Arc<dyn Link>, lease: Duration) -> bool {
+    async fn renew(&self, link: &Arc<dyn MasterLink>, lease: Duration) -> bool {
         let settled = self.lease.settled();
         let reads_from = self.reads_from.lock().as_ref().map_or(0, |from| from(settled));
         let session = self.session();
         let sent = self.clock.monotonic();
-        match call::<_, Renewed>(&**link, Method::Renew, &Renew { session, reads_from }).await {
+        match call::<_, Renewed>(&**link, SessionMethod::Renew, &Renew { session, reads_from })
+            .await
+        {
             Ok(Reply::Done(Renewed { settled })) => {
                 self.lease.extend(sent, lease, settled);
                 true
@@ -144,7 +149,7 @@ impl Inner {
     /// Forgets what is recalled, and says so. All that has come is taken at once.
     async fn recalled(
         &self,
-        link: &Arc<dyn Link>,
+        link: &Arc<dyn MasterLink>,
         first: Bytes,
         further: &mut UnboundedReceiver<Bytes>,
     ) -> bool {
@@ -163,7 +168,7 @@ impl Inner {
         }
         let session = self.session();
         let acknowledge = Acknowledge { session, number };
-        let reply = call::<_, ()>(&**link, Method::Acknowledge, &acknowledge).await;
+        let reply = call::<_, ()>(&**link, SessionMethod::Acknowledge, &acknowledge).await;
         matches!(reply, Ok(Reply::Done(())))
     }
 }

@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 
 use super::stats::Counters;
 use crate::session::connection::{Attacher, Connection};
-use crate::session::kept::Keeper;
+use crate::session::kept::KeptOperations;
 use crate::session::lease::Lease;
 use crate::session::link::Dialer;
 use crate::session::posted::Posts;
 use crate::session::rows::LeasedRows;
-use crate::session::slots::{Slots, Taken};
+use crate::session::slots::{SessionSlots, Taken};
 use crate::session::unknown::Unknown;
 
 /// Sizes of a client.
@@ -56,7 +56,7 @@ pub enum Forgotten<'a> {
     Changing(&'a [Bytes]),
     /// It has, if it ever will: what was read meanwhile may be from before.
     Changed,
-    /// What is read just now is not leased.
+    /// The rows that are read just now are not leased.
     Unleased,
     All,
 }
@@ -73,9 +73,9 @@ pub struct Inner {
     pub connection: Connection,
     alone: Duration,
     session: AtomicU64,
-    slots: Mutex<Arc<Slots>>,
+    slots: Mutex<Arc<SessionSlots>>,
     /// Where operations are done when they have run.
-    pub keeper: Option<Keeper>,
+    pub keeper: Option<KeptOperations>,
     /// There, too: those that have run nowhere but here.
     pub posts: Posts,
     pub unknown: Unknown,
@@ -101,8 +101,8 @@ impl Inner {
             alone: config.alone,
             session: AtomicU64::new(rng.next_u64()),
             rng,
-            slots: Mutex::new(Slots::new()),
-            keeper: config.hasty.then(Keeper::default),
+            slots: Mutex::new(SessionSlots::new()),
+            keeper: config.hasty.then(KeptOperations::default),
             posts: Posts::default(),
             unknown: Unknown::default(),
             reads_from: Mutex::new(None),
@@ -133,7 +133,7 @@ impl Inner {
 
     /// Goes on as another session.
     pub fn start_over(&self, session: SessionId) {
-        *self.slots.lock() = Slots::new();
+        *self.slots.lock() = SessionSlots::new();
         self.rows.start_over();
         self.lose_what_was_posted();
         self.session.store(session.0, Ordering::SeqCst);
@@ -151,7 +151,7 @@ impl Inner {
     }
 
     /// The slots of the session.
-    pub fn slots(&self) -> Arc<Slots> {
+    pub fn slots(&self) -> Arc<SessionSlots> {
         Arc::clone(&self.slots.lock())
     }
 

@@ -30,9 +30,9 @@ use inner::Inner;
 use read::Leased;
 
 use super::connection::Attachment;
-use super::kept::Keeper;
+use super::kept::KeptOperations;
 use super::link::{Dialer, call};
-use super::messages::{Detach, Method, Reply};
+use super::messages::{Detach, Reply, SessionMethod};
 use super::operation::Operation;
 use super::step::unanswered;
 use crate::memo::Memo;
@@ -132,8 +132,8 @@ impl Client {
         self.inner.lease.settled()
     }
 
-    /// Waits until all that was run before is durable. What came to nothing after all counts as
-    /// [lost](Client::lost).
+    /// Waits until all that was run before is durable. An operation that failed after all counts as
+    /// [lost].
     ///
     /// # Errors
     /// `Unavailable` if that is not known after some time.
@@ -143,14 +143,16 @@ impl Client {
             self.inner.posts.drained().await;
             self.inner.flush(keeper, keeper.last_number()).await
         };
-        let late = |why| Err(Error::Unavailable(format!("not known to be durable: {why}")));
+        let late = |why| {
+            Err(Error::Unavailable(format!("whether all changes are durable is not known: {why}")))
+        };
         let flushed = self.inner.connection.in_time(Instant::now(), flushed);
         waiting(|| self.inner.dialer.master(), flushed).await.unwrap_or_else(late)
     }
 
     /// How many operations came to nothing that had been said to be done.
     pub fn lost(&self) -> u64 {
-        self.inner.keeper.as_ref().map_or(0, Keeper::lost)
+        self.inner.keeper.as_ref().map_or(0, KeptOperations::lost)
     }
 
     /// As [`crate::Master::run`], or where this is so configured, when it has run, before it is
@@ -169,9 +171,9 @@ impl Client {
         waiting(|| self.inner.dialer.master(), running).await
     }
 
-    /// As [`Client::run`] if this session may do it by itself: it is done when this returns, for
-    /// whoever asks this session; for everybody else when they ask, and it has run by then. `None`:
-    /// use that. Never blocks.
+    /// As [`Client::run`] if this session may do it on its own. It is done when this returns for
+    /// callers that ask this session. For all others it is done when they ask, since it has run by
+    /// then. `None`: use that. Never blocks.
     pub fn run_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<V::Reply> {
         self.inner.post(caller, verb)
     }
@@ -239,13 +241,13 @@ impl Client {
         if let Err(error) = self.flush().await {
             tracing::error!(%error, "what was done last may be LOST");
         }
-        // Who ends holds nothing that it would have to give back.
+        // A session that ends holds nothing that it would have to give back.
         self.inner.posts.begin();
         let attachment = self.inner.connection.close();
         let Some(Attachment { session, link, .. }) = attachment else { return };
         self.inner.forget_all();
         let detach = Detach { session };
-        let detached = call::<_, ()>(&*link, Method::Detach, &detach);
+        let detached = call::<_, ()>(&*link, SessionMethod::Detach, &detach);
         if !matches!(timeout(GOODBYE, detached).await, Ok(Ok(Reply::Done(())))) {
             tracing::debug!(%session, "the session was not ended, it lapses");
         }

@@ -1,4 +1,5 @@
-//! What a session does by itself, and sends later: docs/decisions/0016-delegated-directories.md.
+//! The operations that a session runs on its own, and sends later:
+//! docs/decisions/0016-delegated-directories.md.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,9 +14,11 @@ use super::inner::{Forgotten, Inner};
 use crate::erased::keeping;
 use crate::ops::sessions::ReserveInodes;
 use crate::session::connection::Attachment;
-use crate::session::kept::Keeper;
-use crate::session::link::{Link, Lost, call};
-use crate::session::messages::{Delegate, Delegated, Executed, GiveBack, Method, Reply, RunPosted};
+use crate::session::kept::KeptOperations;
+use crate::session::link::{Lost, MasterLink, call};
+use crate::session::messages::{
+    Delegate, Delegated, Executed, GiveBack, Reply, RunPosted, SessionMethod,
+};
 use crate::session::operation::Operation;
 use crate::session::posted::{Asking, Post, Poster, RESERVED};
 use crate::session::slots::Taken;
@@ -80,7 +83,8 @@ impl Inner {
         {
             let inner = Arc::clone(self);
             let asking = tokio::spawn(async move { inner.ask_in_turn(directory).await });
-            // The answer hangs on the disk there. What is done in the directory meanwhile ends it.
+            // The answer hangs on the disk there. An operation of others in the directory ends it
+            // meanwhile.
             if timeout(ASKED, asking).await.is_err() {
                 self.posts.refused(directory);
             }
@@ -102,7 +106,7 @@ impl Inner {
         let Ok(Attachment { session, link, .. }) = self.connection.attached().await else { return };
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
         let delegate = Delegate { session, directory, bucket: asked.bucket };
-        match call::<_, Delegated>(&*link, Method::Delegate, &delegate).await {
+        match call::<_, Delegated>(&*link, SessionMethod::Delegate, &delegate).await {
             Ok(Reply::Done(mut delegated)) => {
                 for (key, row) in std::mem::take(&mut delegated.rows) {
                     self.rows.offer(mark, key, row);
@@ -174,7 +178,7 @@ impl Inner {
 
     async fn send_some(
         &self,
-        keeper: &Keeper,
+        keeper: &KeptOperations,
         attachment: &Attachment,
         batch: Vec<Arc<Post>>,
         directories: Vec<(Ino, u64)>,
@@ -187,9 +191,9 @@ impl Inner {
             self.rows.overlaid(&gone);
             self.forgotten(Forgotten::Rows(&gone));
             let give_back = GiveBack { session: *session, directories };
-            match call::<_, ()>(&**link, Method::GiveBack, &give_back).await? {
+            match call::<_, ()>(&**link, SessionMethod::GiveBack, &give_back).await? {
                 Reply::Done(()) => {}
-                _ => return Err(Lost("directories were not given back".into())),
+                _ => return Err(Lost("the master did not take directories back".into())),
             }
         }
         match batch.is_empty() {
@@ -204,8 +208,8 @@ impl Inner {
     /// `Lost`: it may have, and they are to be sent again.
     pub async fn send_batch(
         &self,
-        keeper: &Keeper,
-        (session, attachment, link): (SessionId, u64, &dyn Link),
+        keeper: &KeptOperations,
+        (session, attachment, link): (SessionId, u64, &dyn MasterLink),
         batch: Vec<Arc<Post>>,
     ) -> Result<(), Lost> {
         let mark = self.rows.mark();
@@ -215,17 +219,20 @@ impl Inner {
         };
         let posted = RunPosted { session, operations: batch.iter().map(to_post).collect() };
         self.counters.calls.fetch_add(1, Ordering::Relaxed);
-        let answer = call::<_, Vec<Result<Executed>>>(link, Method::RunPosted, &posted).await?;
+        let answer =
+            call::<_, Vec<Result<Executed>>>(link, SessionMethod::RunPosted, &posted).await?;
         let ran = match answer {
             Reply::Done(ran) => ran,
             Reply::Failed(error) => {
                 let failed = |_: &Arc<Post>| Err(Error::Invalid(error.to_string()));
                 batch.iter().map(failed).collect()
             }
-            Reply::NotAttached | Reply::NotServing(_) => return Err(Lost("not served".into())),
+            Reply::NotAttached | Reply::NotServing(_) => {
+                return Err(Lost("the master does not serve".into()));
+            }
         };
         if !keeper.keep_posted(attachment, &batch, &ran) {
-            return Err(Lost("another master may not know of it".into()));
+            return Err(Lost("the master may have been replaced meanwhile".into()));
         }
         let (wrong, lost) = self.posts.confirm(&self.rows, mark, &batch, ran);
         if lost > 0 {

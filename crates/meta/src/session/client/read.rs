@@ -13,8 +13,8 @@ use super::inner::{Forgotten, Inner};
 use crate::erased::{Apply, keeping};
 use crate::memo::Memo;
 use crate::session::connection::Attachment;
-use crate::session::link::{Link, Lost, call};
-use crate::session::messages::{Method, Read, ReadReply, Reply};
+use crate::session::link::{Lost, MasterLink, call};
+use crate::session::messages::{Read, ReadReply, Reply, SessionMethod};
 use crate::shown::Rows;
 use crate::view::Want;
 use crate::{Context, Source, Stop, Verb, View};
@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 3;
 /// lease of a session that has died.
 const SOON_PERCENT: u32 = 3;
 
-/// What leased rows say.
+/// The answer of leased rows.
 pub enum Leased<T> {
     Reply(Result<T>),
     /// Rows are missing.
@@ -100,7 +100,9 @@ impl Inner {
             return None;
         }
         let reply = match read {
-            Ok(_) if changes => Err(Error::Invalid(format!("{name} is no read"))),
+            Ok(_) if changes => Err(Error::Invalid(format!(
+                "operation {name} changes rows, so it cannot be run as a read"
+            ))),
             Ok(()) => Ok((view.take_trace(), mark.number())),
             Err(Stop::Fail(error)) => Err(error),
             Err(Stop::Miss) => {
@@ -150,11 +152,11 @@ impl Inner {
     /// is what was true before changes that wait for somebody.
     async fn ask(
         &self,
-        link: &dyn Link,
+        link: &dyn MasterLink,
         read: Read,
         lease: Duration,
     ) -> Result<Reply<ReadReply>, Lost> {
-        let mut leased = pin!(call(link, Method::Read, &read));
+        let mut leased = pin!(call(link, SessionMethod::Read, &read));
         if !read.lease {
             return leased.await;
         }
@@ -165,7 +167,7 @@ impl Inner {
         let unleased = tokio::select! {
             biased;
             answer = leased => return answer,
-            answer = call(link, Method::Read, &read) => answer,
+            answer = call(link, SessionMethod::Read, &read) => answer,
         };
         self.forgotten(Forgotten::Unleased);
         unleased

@@ -10,16 +10,16 @@ use tokio::time::{sleep, timeout};
 
 use super::inner::Inner;
 use crate::session::connection::Attachment;
-use crate::session::kept::Keeper;
-use crate::session::link::{Link, call};
-use crate::session::messages::{Executed, Flush, Method, Progress, Replayed, Reply};
+use crate::session::kept::KeptOperations;
+use crate::session::link::{MasterLink, call};
+use crate::session::messages::{Executed, Flush, Progress, Replayed, Reply, SessionMethod};
 
 /// For no longer is an operation kept that is durable.
 const FLUSH: Duration = Duration::from_millis(100);
 
 impl Inner {
     /// Waits until nothing is kept that is numbered `number` or less.
-    pub async fn flush(&self, keeper: &Keeper, number: u64) -> Result<()> {
+    pub async fn flush(&self, keeper: &KeptOperations, number: u64) -> Result<()> {
         loop {
             let Attachment { session, link, number: attached, .. } =
                 self.connection.attached().await?;
@@ -28,7 +28,9 @@ impl Inner {
                 continue;
             }
             let Some(serial) = serial else { return Ok(()) };
-            match call::<_, Progress>(&*link, Method::Flush, &Flush { session, serial }).await {
+            match call::<_, Progress>(&*link, SessionMethod::Flush, &Flush { session, serial })
+                .await
+            {
                 Ok(Reply::Done(progress)) => keeper.note(attachment, progress),
                 Ok(Reply::Failed(error)) => return Err(error),
                 Ok(Reply::NotAttached | Reply::NotServing(_)) | Err(_) => {
@@ -53,8 +55,8 @@ impl Inner {
     /// again.
     pub async fn replay(
         &self,
-        keeper: &Keeper,
-        link: &dyn Link,
+        keeper: &KeptOperations,
+        link: &dyn MasterLink,
         session: SessionId,
         is_known: bool,
     ) -> Result<u64> {
@@ -81,7 +83,9 @@ impl Inner {
                 }
                 Ok(Reply::NotAttached | Reply::NotServing(_)) | Err(_) => {
                     keeper.put_back(kept);
-                    return Err(unserved("it was lost while operations were sent again"));
+                    return Err(unserved(
+                        "the connection was lost while operations were sent again",
+                    ));
                 }
             }
             kept.next();
@@ -93,14 +97,14 @@ impl Inner {
             }
             if self.send_batch(keeper, (session, attachment, link), batch).await.is_err() {
                 keeper.put_back(std::iter::empty());
-                return Err(unserved("it was lost while operations were sent for the first time"));
+                return Err(unserved("the connection was lost while posted operations were sent"));
             }
         }
-        match call::<_, ()>(link, Method::Replayed, &Replayed { session }).await {
+        match call::<_, ()>(link, SessionMethod::Replayed, &Replayed { session }).await {
             Ok(Reply::Done(())) => Ok(attachment),
             _ => {
                 keeper.put_back(std::iter::empty());
-                Err(unserved("it was lost after operations were sent again"))
+                Err(unserved("the connection was lost after operations were sent again"))
             }
         }
     }

@@ -14,10 +14,10 @@ use crate::session::messages::{Executed, ReadReply, Reply};
 use crate::session::operation::Operation;
 use crate::session::step::{GIVEN_UP, unanswered};
 
-/// What became of an operation.
+/// The outcome of an operation.
 pub struct Ran {
     pub reply: Result<Bytes>,
-    /// What it left, where that is leased.
+    /// The rows that it left, where those are leased.
     rows: Vec<(Bytes, Option<Bytes>)>,
     /// The master has nothing more to do with it.
     is_over: bool,
@@ -49,13 +49,13 @@ impl Inner {
             Err(why) if self.unknown.add(&operation) => return Err(unanswered(true, &why)),
             Err(_) => running.await,
         };
-        let stopped = |_| Error::Unavailable("outcome unknown: stopped".into());
+        let stopped = |_| Error::Unavailable("outcome unknown: the client is stopping".into());
         ran.map_err(stopped)?
     }
 
     async fn run(&self, operation: &Arc<Operation>) -> Result<Bytes> {
         let changes = operation.changes();
-        // What its caller does next is not to be overtaken by it.
+        // The caller's next operation must not be overtaken by it.
         let _over = self.unknown.until_over(operation);
         operation.step().unless_given_up(self.unknown.before(changes)).await?;
         let _barring = self.keeper.as_ref().map(|_| self.posts.bar(changes));
@@ -92,7 +92,8 @@ impl Inner {
     ) -> Result<ReadReply> {
         let (mut session, mut slot) = self.take_slot().await?;
         loop {
-            // What was sent may have been done: nothing of it is known before there is a master.
+            // An operation that was sent may have been done: nothing of it is known before there is
+            // a master.
             let attachment = match *sent {
                 true => self.connection.attached_at_last().await?,
                 false => self.connection.attached().await?,

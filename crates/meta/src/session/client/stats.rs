@@ -1,4 +1,4 @@
-//! What a session counts.
+//! The counters of a session.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ pub struct Counters {
     pub recalls: AtomicU64,
 }
 
-/// What a session has done since its start.
+/// The work of a session since its start.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {

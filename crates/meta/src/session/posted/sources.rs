@@ -1,16 +1,16 @@
-//! Rows as they are here: leased ones, and over them those of what the session has done by itself.
+//! Rows as they are here: leased ones, and over them those of what the session has done on its own.
 
 use bytes::Bytes;
 use cairn_base::{Ino, SessionId};
 
-use super::state::State;
+use super::state::PostedState;
 use crate::rows::{Reserved, Row, Session, encode_number};
 use crate::session::rows::LeasedRows;
 use crate::{Source, keys};
 
 /// Rows for an operation that is run here.
 pub struct Local<'a> {
-    pub state: &'a State,
+    pub state: &'a PostedState,
     pub rows: &'a LeasedRows,
     pub session: SessionId,
     /// The number that an inode gets.
@@ -23,7 +23,7 @@ impl Source for Local<'_> {
             return Some(changed.row.clone());
         }
         match key.first() {
-            // What is counted counts for nothing here.
+            // Counters count for nothing here.
             Some(b'n') => return Some(None),
             // The number that is given was the next one before.
             Some(b'c') => return self.ino.map(|_| Some(encode_number(u64::MAX))),
@@ -47,7 +47,7 @@ impl Source for Local<'_> {
 
 /// Rows for who reads here.
 pub struct Over<'a> {
-    pub state: &'a State,
+    pub state: &'a PostedState,
     pub rows: &'a LeasedRows,
 }
 

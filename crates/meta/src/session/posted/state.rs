@@ -1,4 +1,4 @@
-//! What a session has done by itself, and what it holds for that.
+//! The operations that a session has run on its own, and the directories that it holds for that.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::keys;
 use crate::session::operation::Operation;
 use crate::session::slots::Taken;
 
-/// An operation that the session has run by itself.
+/// An operation that the session has run on its own.
 pub struct Post {
     pub operation: Arc<Operation>,
     pub slot: Arc<Taken>,
@@ -20,16 +20,16 @@ pub struct Post {
     /// When it was run here.
     pub time: Timestamp,
     pub number: u64,
-    /// What it changed.
+    /// The rows that it changed.
     pub keys: Vec<Bytes>,
 }
 
 #[derive(Default)]
-pub struct State {
-    /// Those that are not known to have run, the oldest first.
+pub struct PostedState {
+    /// Operations that are not known to have run, the oldest first.
     pub queue: VecDeque<Arc<Post>>,
     pub last: u64,
-    /// What they left.
+    /// The rows that they left.
     pub rows: HashMap<Bytes, Changed>,
     pub held: BTreeMap<Ino, Directory>,
     /// Inodes that were made here and are known to nobody else, and the directories of their names.
@@ -65,7 +65,7 @@ pub struct Directory {
     pub used: Duration,
 }
 
-impl State {
+impl PostedState {
     /// Whether nobody else can know a row, where the operation that changes it makes `made`.
     pub fn is_ours(&self, key: &Bytes, made: Option<Ino>) -> bool {
         if let Some(directory) = keys::directory_of(key) {

@@ -1,5 +1,5 @@
 //! A network between a master and its database that can be closed: nothing passes, and nobody is
-//! told. What was sent meanwhile arrives when it is opened again.
+//! told. Bytes that were sent meanwhile arrive when it is opened again.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -69,7 +69,7 @@ impl Active {
         let before = self.master.check_serving();
         let read = self.master.read_now(&Caller::system(), &list);
         let after = self.master.check_serving();
-        // One that lapses or is renewed in between may be read or not.
+        // A lease that lapses or is renewed in between may be read or not.
         if let (Err(error), Err(_)) = (&before, &after) {
             assert!(error.to_string().contains("not the active master"), "{error}");
             assert!(matches!(read, None | Some(Err(_))));
@@ -109,7 +109,7 @@ fn a_new_database_is_taken_at_once() {
     assert!(turn.is_some());
     let active = Active::start(&Config { turn, ..config.clone() });
     assert!(active.serves());
-    // Who had the same turn and was slower.
+    // A master that had the same turn and was slower.
     let late = Postgres::open(&Config { turn, ..config }).unwrap();
     let refused = late.take_over().unwrap_err();
     assert!(refused.to_string().contains("another master serves"), "{refused}");
@@ -200,7 +200,7 @@ fn who_renews_at_the_last_moment_stays() {
     let turn = turn(&direct);
     assert!(!old.serves());
     gate.open();
-    // What it kept trying to send is renewals, and they arrive now.
+    // The requests that it kept trying to send are renewals, and they arrive now.
     await_serving(&old);
     let late = Postgres::open(&Config { turn: Some(turn), ..direct }).unwrap();
     assert_eq!(late.take_over().unwrap_err().kind(), "unavailable");

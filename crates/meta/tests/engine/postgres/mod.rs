@@ -1,4 +1,4 @@
-//! What the engine on PostgreSQL must survive, on a database of these tests' own.
+//! The faults that the engine on PostgreSQL must survive, on a database of these tests' own.
 
 mod cuts;
 mod failover;

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 /// How a snapshot ends. Nobody waits for that, so one from before a plan may come after it.
 const UNAWAITED: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
 
-/// What happens to one connection, that through which something is sent next.
+/// The fate of one connection, that through which something is sent next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Plan {
     Nothing,
@@ -17,21 +17,21 @@ pub enum Plan {
     CutToServer(usize),
     /// Cut when so many bytes have passed towards the client, and another would.
     CutToClient(usize),
-    /// What the client sends next is kept, and the client cut off.
+    /// The next request of the client is kept, and the client cut off.
     Keep,
 }
 
-/// What was kept of one connection.
+/// The request that was kept of one connection.
 struct Kept {
     connection: usize,
     server: TcpStream,
     sent: Vec<u8>,
-    /// What the server says until it has no more to say.
+    /// The bytes of the server until it has no more to say.
     answer: Vec<u8>,
     ended: bool,
 }
 
-struct State {
+struct ProxyState {
     plan: Plan,
     /// The connection the plan is for, once that is known.
     planned: Option<usize>,
@@ -39,14 +39,14 @@ struct State {
     kept: Option<Kept>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct ProxyShared {
+    state: Mutex<ProxyState>,
     changed: Condvar,
 }
 
 pub struct Proxy {
     port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
 }
 
 impl Proxy {
@@ -54,8 +54,8 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state =
-            Mutex::new(State { plan: Plan::Nothing, planned: None, fired: false, kept: None });
-        let shared = Arc::new(Shared { state, changed: Condvar::new() });
+            Mutex::new(ProxyState { plan: Plan::Nothing, planned: None, fired: false, kept: None });
+        let shared = Arc::new(ProxyShared { state, changed: Condvar::new() });
         let proxy = Proxy { port, shared: Arc::clone(&shared) };
         std::thread::spawn(move || {
             for (connection, client) in listener.incoming().flatten().enumerate() {
@@ -99,7 +99,7 @@ impl Proxy {
     }
 }
 
-fn serve(shared: &Arc<Shared>, connection: usize, client: &TcpStream, server: &TcpStream) {
+fn serve(shared: &Arc<ProxyShared>, connection: usize, client: &TcpStream, server: &TcpStream) {
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
     let both = || (client.try_clone().unwrap(), server.try_clone().unwrap());
@@ -109,7 +109,7 @@ fn serve(shared: &Arc<Shared>, connection: usize, client: &TcpStream, server: &T
     std::thread::spawn(move || pass_to_client(&shared_too, connection, client_too, server_too));
 }
 
-impl State {
+impl ProxyState {
     /// How many of `length` bytes may pass.
     fn room(&mut self, connection: usize, to_server: bool, length: usize) -> usize {
         if to_server {
@@ -132,7 +132,7 @@ impl State {
 }
 
 fn pass_to_server(
-    shared: &Shared,
+    shared: &ProxyShared,
     connection: usize,
     mut client: TcpStream,
     mut server: TcpStream,
@@ -165,7 +165,7 @@ fn pass_to_server(
 }
 
 fn pass_to_client(
-    shared: &Shared,
+    shared: &ProxyShared,
     connection: usize,
     mut client: TcpStream,
     mut server: TcpStream,

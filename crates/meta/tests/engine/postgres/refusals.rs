@@ -49,7 +49,7 @@ fn standbys_that_may_lag_behind() {
     refused(&server.config("cairn"), "--accept-lossy-failover");
     let accepting = Config { accept_lossy_failover: true, ..server.config("cairn") };
     Postgres::open(&accepting).unwrap().take_over().unwrap();
-    // Who may not see how a standby is attached cannot vouch for it.
+    // A user that may not see how a standby is attached cannot vouch for it.
     server.sql(&format!("CREATE ROLE plain LOGIN PASSWORD '{PASSWORD}'"));
     let url = format!("postgres://plain:{PASSWORD}@127.0.0.1:{}/postgres", server.port());
     let plain = Config { schema: "plain".into(), ..Config::new(Secret::new(url)) };

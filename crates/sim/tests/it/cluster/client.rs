@@ -30,7 +30,7 @@ pub const FILES: &str = "files";
 pub const PUT_KEYS: u64 = 4;
 pub const APPEND_KEYS: u64 = 2;
 const RECORD_HEAD: usize = 8;
-/// What records are filled with: see there.
+/// The pattern that fills records: see there.
 const PERIOD: usize = 1 << 16;
 const STEP: usize = 31;
 const PLACE: usize = 60_199;
@@ -47,7 +47,7 @@ const HANG_UP_MS: u64 = 100;
 const NAMES: u64 = 8;
 const DIRECTORIES: u64 = 4;
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     Get,
@@ -69,7 +69,7 @@ pub struct Record {
     pub length: u32,
 }
 
-/// What it was told.
+/// The answer to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Done,
@@ -156,7 +156,7 @@ pub struct Request {
     pub waiting: Arc<Waiting>,
 }
 
-/// Who waits for an answer of one process.
+/// The callers that wait for an answer of one process.
 #[derive(Default)]
 pub struct Waiting(Mutex<BTreeMap<u64, oneshot::Sender<Outcome>>>);
 
@@ -240,8 +240,8 @@ async fn run_now(fs: &Fs, key: &str, op: Op, slow: Duration) -> Result<Outcome> 
     }
 }
 
-/// What comes before the slash of a key, as a directory that is made if there is none; and what
-/// comes behind.
+/// The part of a key before the slash, as a directory that is made if there is none, and the part
+/// behind it.
 async fn directory_of<'a>(fs: &Fs, key: &'a str) -> Result<(Ino, &'a str)> {
     let caller = Caller::verified(UserId::ROOT);
     let (directory, name) = key.split_once('/').unwrap_or(("", key));

@@ -26,18 +26,18 @@ pub struct Database {
     pub rows: Memory,
     net: Net,
     rng: Arc<SeededRng>,
-    state: Mutex<State>,
+    state: Mutex<DatabaseState>,
 }
 
 #[derive(Default)]
-struct State {
+struct DatabaseState {
     /// Counts renewals; 0: nobody holds a lease.
     beats: u64,
     /// Commits in so many thousandths fail in some way.
     faults: u64,
 }
 
-/// What a standby saw last.
+/// The state that a standby saw last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     beats: u64,
@@ -85,7 +85,7 @@ impl Database {
 }
 
 /// The database as one master uses it.
-pub struct Shared {
+pub struct SharedDatabase {
     database: Arc<Database>,
     node: NodeId,
     turn: Turn,
@@ -93,15 +93,15 @@ pub struct Shared {
     lease: Mutex<Option<Arc<Lease>>>,
 }
 
-impl Shared {
+impl SharedDatabase {
     pub fn new(
         database: &Arc<Database>,
         node: NodeId,
         turn: Turn,
         threads: Arc<dyn Threads>,
-    ) -> Arc<Shared> {
+    ) -> Arc<SharedDatabase> {
         let database = Arc::clone(database);
-        Arc::new(Shared { database, node, turn, threads, lease: Mutex::default() })
+        Arc::new(SharedDatabase { database, node, turn, threads, lease: Mutex::default() })
     }
 
     /// Renews until another has taken over, or nobody wants it any more.
@@ -130,7 +130,7 @@ impl Shared {
     }
 }
 
-impl Engine for Shared {
+impl Engine for SharedDatabase {
     fn fence(&self) -> Result<Fence> {
         self.database.reached_by(self.node)?;
         self.database.rows.fence()

@@ -1,4 +1,4 @@
-//! What happened, in one number.
+//! The history of a run, in one number.
 
 /// FNV-1a.
 #[derive(Clone, Copy)]

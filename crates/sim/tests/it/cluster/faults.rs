@@ -1,4 +1,4 @@
-//! What goes wrong, and for how long.
+//! Faults, and how long they last.
 
 use cairn_base::NodeId;
 use cairn_base::rng::SeededRng;
@@ -64,7 +64,7 @@ impl Fault {
 pub struct Plan<'a> {
     pub layout: &'a Layout,
     pub rng: &'a SeededRng,
-    /// What may happen at all: kinds of faults, by bits, so that seeds differ.
+    /// The kinds of faults that may happen, by bits, so that seeds differ.
     kinds: u64,
     /// The one disk that may lose what it has, in one way.
     victim: NodeId,

@@ -21,7 +21,7 @@ const LOOK_TURNS: u64 = 125;
 
 type Named = BTreeMap<(GroupId, BlockId), Owner>;
 
-/// What is not well at the end of the time that there is; see `look`.
+/// The faults that are left at the end of the allowed time; see `look`.
 pub fn await_health(world: &mut World, secs: u64, clean: bool) -> Vec<String> {
     let end_us = world.now_us + secs * 1_000_000;
     let mut reads = Reads::default();
@@ -92,7 +92,7 @@ impl Reads {
 
 /// Whether a member that is in sync has every block that is named, at any time.
 pub fn check_members(world: &World) -> Result<(), String> {
-    // What is broken is taken out of the index while it is replaced.
+    // A broken block is taken out of the index while it is replaced.
     if world.history.lock().flipped {
         return Ok(());
     }

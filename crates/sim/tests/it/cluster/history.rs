@@ -1,5 +1,5 @@
-//! What clients saw, and whether one order of all operations explains it (Wing and Gong's search
-//! with Lowe's memory of what was tried).
+//! The history that clients saw, and whether one order of all operations explains it (Wing and
+//! Gong's search with Lowe's memory of tried states).
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,7 +20,8 @@ pub struct History {
     pub violations: Vec<String>,
     /// Sessions may have been lost: freed blocks may be gone before who reads them knows.
     pub disturbed: bool,
-    /// What was done and is not durable may be lost: with its session, or by a commit that failed.
+    /// A change that is done and not durable may be lost: with its session, or by a commit that
+    /// failed.
     pub forgetful: bool,
     /// Bits were flipped on purpose.
     pub flipped: bool,
@@ -35,9 +36,9 @@ struct Call {
     outcome: Outcome,
 }
 
-/// What a key holds.
+/// The contents of a key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-struct State {
+struct KeyState {
     exists: bool,
     /// There is a file from the first on, not an object that is there when it has bytes.
     is_file: bool,
@@ -61,7 +62,7 @@ impl History {
         self.directories
     }
 
-    /// What was used.
+    /// The keys that were used.
     pub fn keys(&self) -> Vec<String> {
         self.calls.keys().cloned().collect()
     }
@@ -126,10 +127,10 @@ impl History {
 }
 
 /// The state after `call`, if it may have ended as it did.
-fn step(state: &State, call: &Call, forgetful: bool) -> Option<State> {
+fn step(state: &KeyState, call: &Call, forgetful: bool) -> Option<KeyState> {
     // Made and not durable.
     let forgets = forgetful && state.is_file && state.records.is_empty();
-    let fresh = |record: super::client::Record| State {
+    let fresh = |record: super::client::Record| KeyState {
         exists: true,
         is_file: state.is_file,
         records: vec![record.id],
@@ -152,7 +153,7 @@ fn step(state: &State, call: &Call, forgetful: bool) -> Option<State> {
         (Op::Create(record), _) if !state.exists => Some(fresh(record)),
         (Op::Create(_), _) => unknown.then(|| state.clone()),
         (Op::Make, _) if !state.exists || forgets => {
-            Some(State { exists: true, is_file: true, ..State::default() })
+            Some(KeyState { exists: true, is_file: true, ..KeyState::default() })
         }
         (Op::Make, _) => unknown.then(|| state.clone()),
         (Op::Fill(record), _) => state.exists.then(|| fresh(record)),
@@ -169,19 +170,19 @@ fn step(state: &State, call: &Call, forgetful: bool) -> Option<State> {
             Some(next)
         }
         (Op::Delete, Outcome::Deleted(true)) if !state.exists && !state.records.is_empty() => None,
-        (Op::Delete, _) => Some(State::default()),
+        (Op::Delete, _) => Some(KeyState::default()),
     }
 }
 
 /// Whether one order explains all of them.
 fn check(calls: &[Call], forgetful: bool) -> Result<(), String> {
-    // What is not known of a read says nothing.
+    // A read with an unknown result says nothing.
     let useful = |call: &&Call| call.op != Op::Get || call.ended != u64::MAX;
     let calls: Vec<&Call> = calls.iter().filter(useful).collect();
     let words = calls.len().div_ceil(64).max(1);
     let needed = calls.iter().filter(|call| call.ended != u64::MAX).count();
-    let mut seen: HashSet<(Vec<u64>, State)> = HashSet::new();
-    let mut stack = vec![(vec![0u64; words], State::default(), 0usize)];
+    let mut seen: HashSet<(Vec<u64>, KeyState)> = HashSet::new();
+    let mut stack = vec![(vec![0u64; words], KeyState::default(), 0usize)];
     let mut steps = 0;
     let mut most = 0;
     while let Some((done, state, count)) = stack.pop() {
@@ -210,7 +211,7 @@ fn check(calls: &[Call], forgetful: bool) -> Result<(), String> {
                 next.push((known, call.ended, (done, after, count + usize::from(known))));
             }
         }
-        // What ended first is tried first, what is not known last.
+        // The operation that ended first is tried first, unknown ones last.
         next.sort_by_key(|(known, ended, _)| (*known, std::cmp::Reverse(*ended)));
         stack.extend(next.into_iter().map(|(.., state)| state));
     }

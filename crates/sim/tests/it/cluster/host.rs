@@ -109,7 +109,7 @@ pub struct Host {
     pub slow: Arc<AtomicU64>,
 }
 
-/// What a process is given by its host.
+/// The parts that a process is given by its host.
 pub struct Given {
     pub clock: Arc<dyn Clock>,
     pub threads: Arc<dyn Threads>,

@@ -17,8 +17,8 @@ use cairn_fs::ops::mkdir::Mkdir;
 use cairn_fs::ops::open_object::OpenObject;
 use cairn_fs::ops::statfs::Statfs;
 use cairn_meta::session::{
-    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Method, Read,
-    ReadReply, Recall, Renew, Renewed, Replayed, Reply, Run,
+    Acknowledge, Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Read, ReadReply,
+    Recall, Renew, Renewed, Replayed, Reply, Run, SessionMethod,
 };
 use cairn_meta::{Verb, WireVerb, wire};
 use serde::Serialize;
@@ -44,7 +44,7 @@ enum Kind {
     Lying,
 }
 
-/// One mount after another, for ever.
+/// One mount after another, indefinitely.
 pub async fn mounts(agent: Arc<Agent>, rng: Arc<SeededRng>, lease: Duration) {
     loop {
         let kinds = [Kind::Deaf, Kind::Deaf, Kind::Late, Kind::Keeping, Kind::Lying];
@@ -65,7 +65,7 @@ async fn mount(agent: &Agent, kind: Kind, rng: &SeededRng, lease: Duration) -> R
     if kind == Kind::Keeping {
         mount.keep(rng).await?;
     }
-    // What every file that is made changes: it is to keep nobody from giving a directory back.
+    // The rows that every new file changes: it must keep nobody from giving a directory back.
     let files = Lookup { parent: Ino::ROOT, name: FILES.into() };
     if let Some((ino, _)) = mount.read(files).await? {
         mount.read(Statfs { ino }).await?;
@@ -108,13 +108,13 @@ struct Mount {
 impl Mount {
     async fn ask<M: Serialize, R: DeserializeOwned>(
         &self,
-        method: Method,
+        method: SessionMethod,
         message: &M,
     ) -> Result<Option<R>> {
         let vouched = wire::encode(&Vouched { user: UserId::ROOT, method: method as u16 })?;
         let length = (vouched.len() as u32).to_le_bytes();
         let sent = [&length[..], &vouched, &wire::encode(message)?].concat();
-        let number = messages::Method::Vouched as u16;
+        let number = messages::ControlMethod::Vouched as u16;
         let answer = self.peer.call(number, Bytes::from(sent), PATIENCE).await?;
         match wire::decode(&answer)? {
             Reply::Done(done) => Ok(Some(done)),
@@ -127,20 +127,20 @@ impl Mount {
     async fn attach(&self, kind: Kind) -> Result<()> {
         let session = self.session;
         let method = match kind {
-            Kind::Keeping => Method::AttachToReplay,
-            _ => Method::Attach,
+            Kind::Keeping => SessionMethod::AttachToReplay,
+            _ => SessionMethod::Attach,
         };
         self.ask::<_, Attached>(method, &Attach { session }).await.map(drop)
     }
 
     async fn renew(&self, reads_from: u64) -> Result<bool> {
         let renew = Renew { session: self.session, reads_from };
-        Ok(self.ask::<_, Renewed>(Method::Renew, &renew).await?.is_some())
+        Ok(self.ask::<_, Renewed>(SessionMethod::Renew, &renew).await?.is_some())
     }
 
     async fn acknowledge(&self, number: u64) -> Result<()> {
         let acknowledge = Acknowledge { session: self.session, number };
-        self.ask::<_, ()>(Method::Acknowledge, &acknowledge).await.map(drop)
+        self.ask::<_, ()>(SessionMethod::Acknowledge, &acknowledge).await.map(drop)
     }
 
     /// With a lease.
@@ -148,7 +148,7 @@ impl Mount {
         let caller = Caller::verified(UserId::ROOT).to_relayed();
         let fields = wire::encode(&verb)?;
         let read = Read { session: self.session, caller, verb: V::NUMBER, fields, lease: true };
-        match self.ask::<_, ReadReply>(Method::Read, &read).await? {
+        match self.ask::<_, ReadReply>(SessionMethod::Read, &read).await? {
             Some(ReadReply { reply: Ok(reply), .. }) => Ok(Some(wire::decode(&reply)?)),
             Some(_) | None => Ok(None),
         }
@@ -157,7 +157,7 @@ impl Mount {
     /// Has a directory delegated that others want.
     async fn keep(&self, rng: &SeededRng) -> Result<()> {
         let session = self.session;
-        self.ask::<_, ()>(Method::Replayed, &Replayed { session }).await?;
+        self.ask::<_, ()>(SessionMethod::Replayed, &Replayed { session }).await?;
         let files = Lookup { parent: Ino::ROOT, name: FILES.into() };
         let Some((parent, _)) = self.read(files).await? else { return Ok(()) };
         let Some((opened, _)) = self.read(GetBucket { name: FILES.into() }).await? else {
@@ -175,9 +175,9 @@ impl Mount {
         };
         let change = Change { run, released: verb.changes() };
         let executed: Option<Executed> =
-            self.ask(Method::Execute, &Execute { change, ino: None }).await?;
+            self.ask(SessionMethod::Execute, &Execute { change, ino: None }).await?;
         let Some(directory) = executed.and_then(|executed| executed.ino) else { return Ok(()) };
         let delegate = Delegate { session, directory, bucket: opened.id };
-        self.ask::<_, Delegated>(Method::Delegate, &delegate).await.map(drop)
+        self.ask::<_, Delegated>(SessionMethod::Delegate, &delegate).await.map(drop)
     }
 }

@@ -7,10 +7,11 @@
 //!   history ──► is there one order that explains it?
 //! ```
 //!
-//! What runs is the product: its roles (`cairn-roles`) with all of their duties, sessions, stores
-//! of blocks. What is simulated is below it: the network (streams that are late and break), the
-//! disks, the database, the clocks, and threads, which are given turns. Each process has a runtime
-//! of its own, whose time the world sets forward: so it can be stopped, killed and started.
+//! The simulated processes are the product: its roles (`cairn-roles`) with all of their duties,
+//! sessions, stores of blocks. The simulated world is below it: the network (streams that are late
+//! and break), the disks, the database, the clocks, and threads, which are given turns. Each
+//! process has a runtime of its own, whose time the world sets forward: so it can be stopped,
+//! killed and started.
 
 mod client;
 mod database;
@@ -93,7 +94,7 @@ fn sound(seed: u64) -> Result<Report, String> {
     known.get_or_init(|| attempt(seed, None)).clone()
 }
 
-/// What is wrong with a seed, if anything is.
+/// The fault of a seed, if there is one.
 fn check(seed: u64) -> Result<(), String> {
     let report = sound(seed)?;
     if seed.is_multiple_of(TWICE) && attempt(seed, None)? != report {
@@ -181,7 +182,7 @@ mod what_was_found_once_is_not_found_again {
     }
 }
 
-/// Those that are known to be found, each with a seed that finds it.
+/// Bugs that are known to be found, each with a seed that finds it.
 const FOUND: [(Bug, u64); 17] = [
     (Bug::AckBeforeAll, 3),
     (Bug::StaleEpochAccepted, 289),

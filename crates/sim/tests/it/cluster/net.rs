@@ -29,7 +29,7 @@ pub fn address_of(node: NodeId) -> String {
     format!("host-{}:7400", node.0)
 }
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     Wire,
@@ -39,11 +39,11 @@ pub enum Purpose {
 /// All hosts' network. Clones are the same.
 #[derive(Clone)]
 pub struct Net {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<NetState>>,
     rng: Arc<SeededRng>,
 }
 
-struct State {
+struct NetState {
     now_us: u64,
     next: u64,
     pipes: BTreeMap<u64, Pipe>,
@@ -79,7 +79,7 @@ struct Pipe {
     from: NodeId,
     to: NodeId,
     arrived: VecDeque<Bytes>,
-    /// What met a cut, and what came after.
+    /// The messages that met a cut, and the later ones.
     held: VecDeque<Event>,
     /// Written and not read.
     pending: usize,
@@ -101,7 +101,7 @@ enum Event {
 
 impl Net {
     pub fn new(rng: Arc<SeededRng>) -> Net {
-        let state = State {
+        let state = NetState {
             now_us: 0,
             next: 0,
             pipes: BTreeMap::new(),
@@ -258,7 +258,7 @@ impl Net {
     }
 }
 
-impl State {
+impl NetState {
     fn schedule(&mut self, id: u64, due: u64, event: Event) {
         let Some(pipe) = self.pipes.get_mut(&id) else { return };
         // In order.

@@ -31,14 +31,14 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{Instrument, Span};
 
 use super::client::Door;
-use super::database::{Database, Shared};
+use super::database::{Database, SharedDatabase};
 use super::host::Given;
 use super::hostile;
 use super::net::{Net, Purpose, address_of};
 
 pub const CLUSTER: ClusterId = ClusterId(7 << 64);
-/// How long a gateway writes that hears of no master, and how long after the end of its session
-/// blocks of it may come: each write takes up to 10 s, and faults hold it up for 8 s at either end.
+/// How long a gateway writes that hears of no master, and how long after the end of its session its
+/// blocks may come. Each write takes up to 10 s, and faults hold it up for 8 s at either end.
 const ALONE: Duration = Duration::from_secs(6);
 const LATE: Duration = Duration::from_secs(40);
 /// Faster than the product's, as a simulation lasts for less than a minute.
@@ -52,21 +52,21 @@ const PACE: Pace = Pace {
 /// Of each gateway, at the same time.
 const HOSTILE_MOUNTS: usize = 2;
 
-/// What there is for all processes.
+/// The surroundings of all processes.
 #[derive(Clone)]
 pub struct Surroundings {
     pub net: Net,
     pub rng: Arc<SeededRng>,
     pub database: Arc<Database>,
     pub masters: Vec<NodeId>,
-    /// What operators want of whatever master serves.
+    /// The orders of operators to any master that serves.
     pub orders: Arc<Mutex<Vec<Edit>>>,
     /// Whether gateways bring hostile mounts.
     pub hostile: Arc<AtomicBool>,
     pub tuning: Tuning,
 }
 
-/// What differs from seed to seed.
+/// The settings that differ from seed to seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
     /// Of a session.
@@ -87,7 +87,7 @@ impl Tuning {
     }
 }
 
-/// What a process needs.
+/// The needs of a process.
 struct Process {
     all: Surroundings,
     node: Node,
@@ -160,7 +160,7 @@ struct Stored {
     all: Surroundings,
     node: Node,
     threads: Arc<dyn Threads>,
-    engine: Mutex<Option<Arc<Shared>>>,
+    engine: Mutex<Option<Arc<SharedDatabase>>>,
 }
 
 #[async_trait]
@@ -170,7 +170,7 @@ impl Source for Stored {
     async fn start(&self) -> Result<(Master, String)> {
         let Surroundings { database, tuning, .. } = &self.all;
         let turn = database.wait_for_turn(self.node.id()).await;
-        let engine = Shared::new(database, self.node.id(), turn, Arc::clone(&self.threads));
+        let engine = SharedDatabase::new(database, self.node.id(), turn, Arc::clone(&self.threads));
         let config = cairn_meta::master::Config {
             threads: Some(Arc::clone(&self.threads)),
             leases: tuning.leases,
@@ -192,13 +192,13 @@ impl Source for Stored {
         Ok(())
     }
 
-    /// Whatever it is, operators would start it again.
+    /// Operators would start it again after any error.
     fn is_passing(&self, _: &Error) -> bool {
         true
     }
 }
 
-/// What operators want of the master that serves.
+/// Gives the orders of operators to the master that serves.
 async fn give_orders(service: ControlService, orders: Arc<Mutex<Vec<Edit>>>) {
     let mut timer = interval(Duration::from_millis(500));
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);

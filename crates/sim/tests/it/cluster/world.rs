@@ -22,7 +22,7 @@ use cairn_sim::{Fault as DiskFault, SimDisk};
 use parking_lot::Mutex;
 
 use super::client::{BUCKET, Client, Door, FILES};
-use super::database::{DATABASE, Database, Shared};
+use super::database::{DATABASE, Database, SharedDatabase};
 use super::digest::Digest;
 use super::faults::{Fault, Plan};
 use super::health;
@@ -75,7 +75,7 @@ impl Layout {
     }
 }
 
-/// What came of a seed.
+/// The result of a seed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     pub digest: u64,
@@ -104,11 +104,11 @@ pub struct World {
     pub serving: BTreeMap<NodeId, Slot<Serving>>,
     doors: Vec<Slot<Door>>,
     pub history: Arc<Mutex<History>>,
-    /// What ends when.
+    /// The faults that end, by time.
     ending: Vec<(u64, Fault)>,
     digest: Digest,
     faults: usize,
-    /// What clients do: reads in a hundred operations.
+    /// The work of clients: reads in a hundred operations.
     reads: u64,
     /// And whether they fill directories.
     makes: bool,
@@ -231,7 +231,8 @@ impl World {
         host.start(0, &self.all.rng, |given| {
             tokio::spawn(async move {
                 let turn = database.wait_for_turn(first).await;
-                let engine = Shared::new(&database, first, turn, Arc::clone(&given.threads));
+                let engine =
+                    SharedDatabase::new(&database, first, turn, Arc::clone(&given.threads));
                 let config =
                     master::Config { threads: Some(given.threads), ..master::Config::default() };
                 let master = Master::start(engine, given.clock, config).unwrap();
@@ -345,7 +346,7 @@ impl World {
         }
     }
 
-    /// Everything goes wrong. What must not happen is returned.
+    /// Everything goes wrong. Events that must not happen are returned.
     fn misbehave(&mut self, rng: &SeededRng) -> Vec<String> {
         let layout = self.layout.clone();
         let mut plan = Plan::new(&layout, rng);
@@ -508,9 +509,9 @@ impl World {
         if !found.is_empty() {
             return found;
         }
-        // One of them may keep what is deleted from being given back.
+        // A hostile session may keep deleted bytes from being given back.
         self.all.hostile.store(false, Ordering::Relaxed);
-        // What a gateway wrote and nothing names may stay until it has ended.
+        // Blocks that a gateway wrote and nothing names may stay until it has ended.
         for gateway in self.layout.gateways.clone() {
             self.stop(gateway, false);
             self.start(gateway);

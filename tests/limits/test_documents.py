@@ -1,0 +1,208 @@
+"""Commands in README.md and docs/ do what they say: those that one machine can run are run.
+
+Each command of a block marked `sh` or `console` is run, in order and in a directory of its document,
+or it is in `NOT_RUN` with the reason. Addresses and directories are replaced by free ones.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.ports import free_ports
+from harness.server import ROOT, binary, scratch
+from harness.wait import PATIENCE_SECONDS, eventually
+
+NOT_RUN = {
+    "cairn bench reports": "starts clusters and measures for minutes, and tests/bench runs it",
+    "cairn mount https://g1.example.org": "needs two gateways with names and certificates",
+    "grpcurl": "is not installed, and tests/cluster/test_grpc.py asks the same with another client",
+    "mount -t nfs": "needs the kernel's client of NFS, and tests/nfs has it where there is one",
+}
+# Measurements that are long enough to be believed are too long to be a test.
+SHORTER = {
+    "cairn bench http": "-d 50ms --warm-up 0s -r 1",
+    "cairn bench rate": "-d 50ms",
+    "cairn bench s3": "-d 50ms --warm-up 0s -r 1 -c 2 --objects 4",
+    "cairn bench fs": "-d 50ms -r 1 -j 1 --size 1m --files 4",
+}
+STORE = ["cairn server ./data", "export CAIRN_KEY=CK... CAIRN_SECRET=..."]
+OBJECT = [*STORE, "cairn bucket create photos", "cairn put cat.jpg photos/cat.jpg"]
+PUBLIC = [*OBJECT, "cairn bucket set photos --visibility public"]
+MOUNT = [*OBJECT, "cairn mount http://127.0.0.1:8080 /mnt/cairn"]
+# What the text around the commands takes for granted.
+GIVEN = {
+    "docs/bench.md": [*PUBLIC, "cairn bucket create bench", *MOUNT[-1:]],
+    "docs/doctor.md": STORE,
+    "docs/inflight.md": MOUNT,
+    "docs/mount.md": OBJECT,
+    "docs/timing.md": MOUNT,
+}
+BEFORE = {
+    "cairn meta load": ["STOP", "rm -r ./data/meta"],
+    "cairn export add": [*STORE[1:], "cairn bucket create photos", "cairn key create alice"],
+}
+SERVERS = ("server", "master", "chunkserver", "gateway")
+
+
+def documents():
+    return [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands(text):
+    """The commands of a document, without prompts, comments and line ends within."""
+    for kind, block in re.findall(r"^```(sh|console)\n(.*?)^```", text, re.M | re.S):
+        lines = block.replace("\\\n", " ").splitlines()
+        if kind == "console":
+            lines = [line[2:] for line in lines if line.startswith(("$ ", "# "))]
+        for line in lines:
+            if command := re.sub(r"\s{2,}#.*", "", line).strip():
+                yield re.sub(r"\s+", " ", command)
+
+
+def found(table, command):
+    """What a table has for a command, whatever variables are set before it."""
+    command = re.sub(r"^(\w+=\S+ )+", "", command)
+    return next((value for start, value in table.items() if command.startswith(start)), None)
+
+
+def name_of(document):
+    return str(document.relative_to(ROOT))
+
+
+ALL = {name_of(document): list(commands(document.read_text())) for document in documents()}
+
+
+class Reader:
+    """Runs commands as a reader would, with one shell's directory and variables."""
+
+    def __init__(self):
+        self.work = scratch("documents")
+        for name in ("srv/disk1", "backup", "mnt", "Pictures", "bin"):
+            (self.work / name).mkdir(parents=True)
+        for name in ("cat.jpg", "Pictures/a.jpg"):
+            (self.work / name).write_bytes(os.urandom(155_000))
+        (self.work / "bin/cairn").symlink_to(binary())
+        path = f"{self.work}/bin:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+        self.env = {"PATH": path, "HOME": str(self.work), "LC_ALL": "C.UTF-8"}
+        self.running, self.said, self.addresses = [], "", {}
+
+    def address(self, known):
+        """The free address that stands for one of a document, the same each time."""
+        if known not in self.addresses:
+            self.addresses[known] = f"127.0.0.1:{free_ports(1)[0]}"
+        return self.addresses[known]
+
+    def own(self, command):
+        """The command with addresses and directories of this test."""
+        token = re.findall(r"cairn-join-1\.\S+", self.said)
+        secret = re.findall(r"^  (?:access|secret) key  (\S+)$", self.said, re.M)
+        for known, own in (
+            ("cargo run --release -p cairn --", "cairn"),
+            ("--compare nginx=http://10.0.0.2/", "--compare nginx=http://127.0.0.1:8080/storage/photos/"),
+            ("--tls-cert … --tls-key …", ""),
+            ("cairn-join-1.…", token[-1] if token else "?"),
+            ("KEY=CK...", "KEY=..."),
+            ("CAIRN_KEY=...", f"CAIRN_KEY={secret[0]}" if secret else "?"),
+            ("CAIRN_SECRET=...", f"CAIRN_SECRET={secret[1]}" if secret else "?"),
+            ("--seconds 10", "--seconds 1"),
+            ("/var/tmp", str(self.work)),
+            ("/mnt/cairn", f"{self.work}/mnt"),
+        ):
+            command = command.replace(known, own)
+        command = re.sub(r"(?<=\s)/(srv|backup)/", rf"{self.work}/\1/", command)
+        if command.startswith("cairn server") and "--s3" not in command:
+            command += " --s3 127.0.0.1:9000 --http 127.0.0.1:8080"
+        if added := found(SHORTER, command):
+            command += f" {added}"
+        address = r"(?<![\d.])(?:127\.0\.0\.1|0\.0\.0\.0|10\.0\.0\.\d):\d{4}\b"
+        return re.sub(address, lambda known: self.address(known[0]), command)
+
+    def run(self, command):
+        if command == "STOP":
+            return self.stop()
+        for given in found(BEFORE, command) or []:
+            self.run(given)
+        command = self.own(command)
+        words = shlex.split(command)
+        if words[0] == "export":
+            self.env.update(word.split("=", 1) for word in shlex.split(self.expanded(command))[1:])
+        elif words[0] == "cairn" and words[1] in SERVERS:
+            self.serve(words)
+        else:
+            self.env["CAIRN_SERVER"] = f"http://{self.address('127.0.0.1:8080')}"
+            self.answer(command)
+
+    def expanded(self, command):
+        done = subprocess.run(["bash", "-c", f'echo "{command}"'], env=self.env, capture_output=True, text=True)
+        return done.stdout
+
+    def answer(self, command):
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=self.work, env=self.env, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=PATIENCE_SECONDS,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        self.said += done.stdout
+
+    def serve(self, words):
+        """Starts a process that serves, and waits until it does; one that is there is replaced."""
+        if any(words[:3] == process.args[:3] for process in self.running):
+            self.stop()
+        log = self.work / f"log-{len(self.running)}"
+        with open(log, "wb") as output:
+            process = subprocess.Popen(words, cwd=self.work, env=self.env, stdout=output, stderr=output)
+        self.running.append(process)
+        ready = {"server": "^http ", "gateway": "^http ", "master": "serves", "chunkserver": ""}[words[1]]
+
+        def is_ready():
+            assert process.poll() is None, f"{words}: {log.read_text()}"
+            return re.search(ready, log.read_text(), re.M)
+
+        if words[1] == "master":
+            status = ["cairn", "cluster", "status", words[2]]
+            eventually(lambda: self.is_done(status) or not is_ready and False, f"{words} serves")
+        else:
+            eventually(is_ready, f"{words} serves", 60)
+        time.sleep(0.1)
+        self.said += log.read_text()
+
+    def is_done(self, words):
+        return subprocess.run(words, cwd=self.work, env=self.env, capture_output=True).returncode == 0
+
+    def stop(self):
+        subprocess.run(["umount", "-l", self.work / "mnt"], capture_output=True)
+        for process in self.running:
+            process.terminate()
+        for process in self.running:
+            process.wait(timeout=PATIENCE_SECONDS)
+        self.running = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self.stop()
+        if kind is None:
+            shutil.rmtree(self.work, ignore_errors=True)
+
+
+@pytest.mark.parametrize("document", [name for name, commands in ALL.items() if commands])
+def test_commands_of_a_document(document):
+    run = [command for command in ALL[document] if not found(NOT_RUN, command)]
+    with Reader() as reader:
+        for command in [*GIVEN.get(document, []), *run] if run else []:
+            reader.run(command)
+
+
+def test_exceptions_are_of_commands():
+    everything = [command for commands in ALL.values() for command in commands]
+    for table in (NOT_RUN, SHORTER, BEFORE):
+        for start in table:
+            assert any(found({start: 1}, command) for command in everything), f"no document has {start}"
+    assert set(GIVEN) <= {name for name, commands in ALL.items() if commands}
