@@ -25,6 +25,7 @@ mod threads;
 pub mod trace;
 pub mod waits;
 
+pub mod accept;
 pub mod codec;
 mod node;
 pub mod shares;

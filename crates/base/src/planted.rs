@@ -42,10 +42,14 @@ pub enum Bug {
     RecallWithoutDeadline,
     /// Others look into a directory that a session fills by itself.
     DelegationIgnored,
+    /// That a call was done is not written with what it did.
+    CallsForgotten,
+    /// A client of NFS is told to try later what may have been done.
+    UnknownAnswered,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 19] = [
+    pub const ALL: [Bug; 21] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -65,6 +69,8 @@ impl Bug {
         Bug::UnsettledShown,
         Bug::RecallWithoutDeadline,
         Bug::DelegationIgnored,
+        Bug::CallsForgotten,
+        Bug::UnknownAnswered,
     ];
 }
 

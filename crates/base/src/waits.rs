@@ -22,6 +22,8 @@ pub const ADMIN: Duration = Duration::from_secs(10);
 pub const MASTER_RETRY: Duration = Duration::from_millis(100);
 /// Between two rounds of an operator's request in which no master served.
 pub const ADMIN_RETRY: Duration = Duration::from_millis(100);
+/// A master that does not serve, before it waits for its turn again.
+pub const TURN_RETRY: Duration = Duration::from_secs(1);
 /// How soon a node has to beat again whose connection has ended.
 pub const BEAT_AGAIN: Duration = Duration::from_millis(1500);
 
@@ -57,6 +59,8 @@ pub const COMPLETE_RETRY: Duration = Duration::from_millis(10);
 pub const DIRTY_ROOM: Duration = SLOW_SERVER;
 /// Between two looks at that room.
 pub const DIRTY_ROOM_LOOK: Duration = Duration::from_secs(1);
+/// A member that did not catch up, before it looks again.
+pub const CATCH_UP_RETRY: Duration = Duration::from_secs(1);
 /// Between the first look at the blocks of a session that has ended, and the second one.
 pub const LATE_BLOCKS: Duration = Duration::from_mins(1);
 
@@ -69,6 +73,10 @@ pub const DATABASE_RETRY: Duration = Duration::from_millis(100);
 
 /// An S3 client, for a reply without a sign of life; then it gets white space.
 pub const S3_SILENCE: Duration = Duration::from_secs(5);
+/// Whoever takes connections, after none could be taken: for others to end.
+pub const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// A node that is refused for its version, between two lines of the log that say the same.
+pub const REFUSED_AGAIN: Duration = Duration::from_mins(1);
 /// A command, for the connection to a server.
 pub const CLIENT_CONNECT: Duration = Duration::from_secs(10);
 /// A command, from the last byte of its request to the first one of the reply: collecting garbage

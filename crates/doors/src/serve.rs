@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_base::accept::pause_after;
 use cairn_base::{Party, Shares};
 use futures_util::FutureExt;
 use http::header::{CONNECTION, EXPECT, HeaderValue};
@@ -160,19 +161,14 @@ async fn accept(
     loop {
         match listener.accept().await {
             Ok((stream, address)) => return Some((stream, address, slot)),
-            Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                // Out of descriptors, most likely: others must end first.
-                tracing::warn!(%error, "accepting connections");
-                sleep(Duration::from_millis(100)).await;
+                if let Some(pause) = pause_after(&error) {
+                    tracing::warn!(%error, "accepting connections");
+                    sleep(pause).await;
+                }
             }
         }
     }
-}
-
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
 struct ServeShared<D> {

@@ -56,7 +56,8 @@ impl Fs {
         self.collect(caller, dry_run, true).await
     }
 
-    /// As [`Fs::collect_garbage`], without a look at all blocks for those nobody knows.
+    /// As [`Fs::collect_garbage`], without a look at all blocks for those nobody knows, or at all
+    /// calls for those that were done long ago.
     pub async fn collect_known_garbage(&self, caller: &Caller) -> Result<GcReport> {
         self.collect(caller, false, false).await
     }
@@ -75,8 +76,10 @@ impl Fs {
         if all {
             self.count_unknown(caller, &mut report).await?;
         }
-        if !dry_run {
+        if all && !dry_run {
             self.forget_calls(caller).await?;
+        }
+        if !dry_run {
             report.blocks_deleted += self.drop_abandoned().await?;
             self.inner.readers.advance(self.inner.meta.settled_batch());
             self.free_blocks(caller, &mut report).await?;

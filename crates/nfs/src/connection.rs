@@ -3,6 +3,9 @@
 //! A call that needs nothing that is not there is answered by the task of the connection itself.
 //! Any other one becomes a task, whose reply comes back here. No call is taken while too many are
 //! at work, or too many bytes of replies wait for the client.
+//!
+//! A call of which it is not known whether it was done has no reply. The connection ends: so the
+//! client makes another one, and sends the same calls again.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -13,8 +16,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{Instant, interval};
@@ -31,10 +33,29 @@ const PARTS: usize = 32;
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Tasks of one type: the code around a task is compiled once.
-type Work = Pin<Box<dyn Future<Output = Reply> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
 
-/// A call that was answered, and the bytes that were counted for it.
-type Answered = (Reply, usize);
+/// A call that has ended, with its reply if it has one, and the bytes that were counted for it.
+type Answered = (Option<Reply>, usize);
+
+/// A call at work, of which the connection hears when that ends, however it does.
+struct AtWork {
+    sender: UnboundedSender<Answered>,
+    bytes: usize,
+    reply: Option<Reply>,
+}
+
+impl AtWork {
+    fn end(&mut self, reply: Option<Reply>) {
+        self.reply = reply;
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let _ = self.sender.send((self.reply.take(), self.bytes));
+    }
+}
 
 struct Connection {
     desk: Arc<Desk>,
@@ -55,14 +76,12 @@ struct Connection {
 ///
 /// # Errors
 /// Why it ended otherwise than by the client.
-pub async fn serve(
-    stream: TcpStream,
+pub async fn converse(
+    (mut reader, mut writer): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
     address: IpAddr,
     desk: Arc<Desk>,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (mut reader, mut writer) = stream.into_split();
     let (sender, mut answers) = unbounded_channel();
     let mut connection = Connection::new(desk, address, sender);
     let mut looks = interval(LOOK);
@@ -76,19 +95,20 @@ pub async fn serve(
         let has_room = connection.has_room();
         let Connection { records, replies, .. } = &mut connection;
         tokio::select! {
-            came = reader.read_buf(&mut records.came), if takes && has_room => {
-                takes = came? > 0;
-                connection.moved = Instant::now();
-            }
-            written = write(&mut writer, replies), if !replies.is_empty() => {
-                connection.written(written?);
-            }
-            answered = next(&mut answers) => connection.answered(answered),
+            biased;
             _ = stopped.wait_for(|stop| *stop), if !is_stopped => {
                 (takes, is_stopped) = (false, true);
                 connection.moved = Instant::now();
             }
             _ = looks.tick() => connection.check(is_stopped)?,
+            answered = next(&mut answers) => connection.answered(answered)?,
+            written = write(&mut writer, replies), if !replies.is_empty() => {
+                connection.written(written?);
+            }
+            came = reader.read_buf(&mut records.came), if takes && has_room => {
+                takes = came? > 0;
+                connection.moved = Instant::now();
+            }
         }
     }
 }
@@ -102,7 +122,7 @@ async fn next(answers: &mut UnboundedReceiver<Answered>) -> Answered {
 }
 
 async fn write(
-    writer: &mut (impl AsyncWriteExt + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
     replies: &VecDeque<Bytes>,
 ) -> io::Result<usize> {
     let mut parts = [IoSlice::new(&[]); PARTS];
@@ -145,31 +165,37 @@ impl Connection {
                     let bytes = record.len() + reply_bytes(&call);
                     let client = Client::new(self.address, call.identity.clone());
                     let work = answer(Arc::clone(&self.desk), client, call, record);
-                    self.begin(Box::pin(work), bytes);
+                    self.begin(Box::pin(work), bytes)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, mut work: Work, bytes: usize) {
+    /// # Errors
+    /// It has ended, and has no reply.
+    fn begin(&mut self, mut work: Work, bytes: usize) -> io::Result<()> {
         if let Poll::Ready(reply) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return self.reply(reply);
+            self.reply(reply.ok_or_else(unknown)?);
+            return Ok(());
         }
         self.calls += 1;
         self.call_bytes += bytes;
-        let sender = self.sender.clone();
+        let mut at_work = AtWork { sender: self.sender.clone(), bytes, reply: None };
         // Also when the client has left: what it asked for is done, and not half of it.
         tokio::spawn(async move {
-            let reply = work.await;
-            let _ = sender.send((reply, bytes));
+            at_work.end(work.await);
         });
+        Ok(())
     }
 
-    fn answered(&mut self, (reply, bytes): Answered) {
+    /// # Errors
+    /// The call has no reply.
+    fn answered(&mut self, (reply, bytes): Answered) -> io::Result<()> {
         self.calls -= 1;
         self.call_bytes -= bytes;
-        self.reply(reply);
+        self.reply(reply.ok_or_else(unknown)?);
+        Ok(())
     }
 
     fn reply(&mut self, reply: Reply) {
@@ -213,6 +239,10 @@ impl Connection {
             false => Ok(()),
         }
     }
+}
+
+fn unknown() -> io::Error {
+    io::Error::other("it is not known what became of a call")
 }
 
 fn bad(what: &'static str) -> io::Error {

@@ -37,10 +37,11 @@ pub async fn serve(
                 let client = Client::new(address, call.identity.clone());
                 answer(Arc::clone(&desk), client, call, record).await
             }
-            Ok(Incoming::Call(call)) => no_program(call.xid),
-            Ok(Incoming::Refused(reply)) => reply,
-            Err(_) => continue,
+            Ok(Incoming::Call(call)) => Some(no_program(call.xid)),
+            Ok(Incoming::Refused(reply)) => Some(reply),
+            Err(_) => None,
         };
+        let Some(reply) = reply else { continue };
         // One that is lost is asked for again.
         let _ = socket.send_to(&reply.head, from).await;
     }

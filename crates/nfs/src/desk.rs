@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::{Caller, HandleKey, Origin, Posix as Identity};
-use cairn_base::{BucketId, Error, Ino, Result, Rng};
+use cairn_base::{BucketId, Error, Ino, Result, Rng, inflight};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExportAt, ListExports, ListedExport};
 use cairn_fs::rows::Export;
@@ -37,7 +37,7 @@ pub struct Desk {
     /// Where the door is, as the portmapper says.
     pub port: u16,
     /// Who is told of calls.
-    pub watch: Option<Watch>,
+    pub watch: Watch,
     key: HandleKey,
 }
 
@@ -130,7 +130,7 @@ impl Desk {
         key: HandleKey,
         rng: &dyn Rng,
         runtime: Runtime,
-        (port, watch): (u16, Option<Watch>),
+        (port, watch): (u16, Watch),
     ) -> Arc<Desk> {
         let options = Options {
             dirty_bytes: DIRTY_BYTES,
@@ -145,7 +145,7 @@ impl Desk {
     }
 
     /// Looks after what was written, until the desk is gone.
-    pub(crate) async fn sweep(desk: std::sync::Weak<Desk>) {
+    pub async fn sweep(desk: std::sync::Weak<Desk>) {
         loop {
             tokio::time::sleep(SWEEP).await;
             let Some(desk) = desk.upgrade() else { return };
@@ -172,6 +172,7 @@ impl Desk {
         if !export.admits(client.address) {
             return Err(Status::ACCES);
         }
+        inflight::by(export.user);
         let identity = export.identity(client.identity.clone());
         Ok(Place::new(bucket, (export, top), ino, (identity, client)))
     }
@@ -199,6 +200,7 @@ impl Desk {
         if !export.admits(client.address) {
             return Err(Status::ACCES);
         }
+        inflight::by(export.user);
         let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
         Ok(Place::new(listed.id, (export, top), top, (root, client)))
     }
@@ -206,6 +208,11 @@ impl Desk {
     /// The handle of an inode that was found by way of a place.
     pub fn handle(&self, place: &Place, ino: Ino) -> [u8; BYTES] {
         Handle { bucket: place.bucket, export: place.export, ino }.seal(&self.key)
+    }
+
+    /// What a handle names, if this store has made it.
+    pub fn inode(&self, handle: &[u8]) -> Option<Ino> {
+        Handle::open(&self.key, handle).ok().map(|handle| handle.ino)
     }
 
     /// Exports that a client may mount.

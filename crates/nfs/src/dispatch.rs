@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_base::Scope;
+use cairn_base::planted::{Bug, is_planted};
 
+use crate::asked::in_flight;
 use crate::desk::{Client, Desk};
 use crate::limits::{MOUNT, NFS, VERSION};
 use crate::replies::checksum;
 use crate::rpc::{self, Call, Reply};
 use crate::status::Done;
-use crate::watch::{self, Ended};
+use crate::watch::{self, Ended, Outcome};
 use crate::xdr::{Reader, Writer};
 use crate::{files, inodes, listing, mount, names, portmap, removes, space};
 
@@ -47,9 +49,9 @@ fn acts(procedure: u32) -> bool {
     matches!(procedure, 2 | 8..=15)
 }
 
-/// Answers a call, of which `record` is all.
-pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Reply {
-    let Some(watch) = desk.watch.clone() else { return find(desk, client, call, record).await };
+/// Answers a call, of which `record` is all. There is no answer where it is not known what became
+/// of the call.
+pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Option<Reply> {
     let procedure = match call.program {
         NFS => watch::of_nfs(call.procedure),
         MOUNT => watch::of_mount(call.procedure),
@@ -58,28 +60,46 @@ pub async fn answer(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) 
     };
     let has_status = matches!((call.program, call.procedure), (NFS, _) | (MOUNT, 1));
     let received = record.len() as u64;
-    let begun = (watch.begin)();
-    let mut work = Scope::new(Some(begun), Box::pin(find(desk, client, call, record)));
+    let begun = (desk.watch.begin)();
+    let request = in_flight(begun.trace, &desk, &client, (&call, procedure));
+    let work = Box::pin(find(Arc::clone(&desk), client, call, record));
+    let mut work = Scope::of(begun, request, work);
     let reply = (&mut work).await;
     let mut stages = work.stages.unwrap_or(begun);
     stages.settle();
-    let (outcome, sent) = (reply.outcome(has_status), (reply.head.len() + reply.data.len()) as u64);
-    (watch.end)(Ended { procedure, outcome, stages, received, sent });
+    let outcome = reply.as_ref().map_or(Outcome::NotNow, |reply| reply.outcome(has_status));
+    let sent = reply.as_ref().map_or(0, |reply| reply.head.len() + reply.data.len()) as u64;
+    (desk.watch.end)(Ended { procedure, outcome, stages, received, sent });
     reply
 }
 
-async fn find(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Reply {
+async fn find(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Option<Reply> {
+    if (call.program, call.version) == (NFS, VERSION) && acts(call.procedure) {
+        return act(&desk, client, &call, &record).await;
+    }
+    Some(look(&desk, &client, &call).await)
+}
+
+/// A call that acts. It is answered when it is known what became of it: who is told to try later
+/// sends another call, with another number (RFC 1813, `NFS3ERR_JUKEBOX`), which would find done
+/// what may have been done for the first one. Who is told nothing sends the same call again.
+async fn act(desk: &Desk, client: Client, call: &Call, record: &[u8]) -> Option<Reply> {
+    let checksum = checksum(record);
+    let client = client.calling(checksum);
+    let work = async {
+        let reply = nfs(desk, &client, call).await;
+        let is_known = reply.outcome(true) != Outcome::NotNow || is_planted(Bug::UnknownAnswered);
+        is_known.then_some(reply.head)
+    };
+    let head = desk.replies.once(client.address, checksum, work).await?;
+    Some(Reply { head, data: Bytes::new() })
+}
+
+async fn look(desk: &Desk, client: &Client, call: &Call) -> Reply {
     match (call.program, call.version) {
-        (NFS, VERSION) if acts(call.procedure) => {
-            let checksum = checksum(&record);
-            let client = client.calling(checksum);
-            let work = async { nfs(&desk, &client, &call).await.head };
-            let head = desk.replies.once(client.address, checksum, work).await;
-            Reply { head, data: Bytes::new() }
-        }
-        (NFS, VERSION) => nfs(&desk, &client, &call).await,
-        (MOUNT, VERSION) => mount(&desk, &client, &call).await,
-        (PORTMAP, PORTMAP_VERSION) => ports(&desk, &call),
+        (NFS, VERSION) => nfs(desk, client, call).await,
+        (MOUNT, VERSION) => mount(desk, client, call).await,
+        (PORTMAP, PORTMAP_VERSION) => ports(desk, call),
         (NFS | MOUNT, _) => rpc::no_version(call.xid, VERSION),
         (PORTMAP, _) => rpc::no_version(call.xid, PORTMAP_VERSION),
         _ => rpc::no_program(call.xid),
@@ -147,4 +167,34 @@ fn ports(desk: &Desk, call: &Call) -> Reply {
 fn nothing(arguments: &Reader, result: Writer) -> Done {
     arguments.end()?;
     Ok(result.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::limits::IO_BYTES;
+    use crate::rpc::Incoming;
+
+    proptest! {
+        /// Whatever it asks for, with whatever arguments.
+        #[test]
+        fn a_call_is_counted_for_no_more_than_it_may_get(
+            program in prop_oneof![Just(NFS), Just(MOUNT), Just(PORTMAP), any::<u32>()],
+            procedure in 0u32..24,
+            arguments in proptest::collection::vec(any::<u8>(), 0..120),
+            handle in any::<bool>(),
+        ) {
+            let mut call = Writer::default();
+            call.number(1).number(0).number(2).number(program).number(3).number(procedure);
+            call.number(0).number(0).number(0).number(0);
+            if handle {
+                call.bytes(&[7; 44]);
+            }
+            let call = [&call.finish()[..], &arguments].concat();
+            let Ok(Incoming::Call(call)) = rpc::read(call.into()) else { panic!("no call") };
+            prop_assert!(reply_bytes(&call) <= REPLY_BYTES + IO_BYTES as usize);
+        }
+    }
 }

@@ -33,6 +33,7 @@ mod replies;
 
 mod desk;
 
+mod asked;
 mod files;
 mod inodes;
 mod listing;
@@ -48,6 +49,7 @@ mod datagrams;
 
 mod server;
 
+pub use connection::converse;
 pub use desk::Desk;
 pub use server::{Options, Sockets, serve};
 pub use watch::{Ended, Outcome, PROCEDURES, Watch};

@@ -92,11 +92,12 @@ impl Openings {
 
     async fn close(&self, linger: Duration) {
         let is_over = |held: &Held| held.writers == 0 && held.used.elapsed() >= linger;
-        let over: Vec<(Ino, Descriptor, Instant)> = {
+        let mut over: Vec<(Ino, Descriptor, Instant)> = {
             let held = self.held.lock();
             let over = held.iter().filter(|(_, held)| is_over(held));
             over.map(|(ino, held)| (*ino, held.file, held.used)).collect()
         };
+        over.sort_by_key(|(ino, ..)| *ino);
         for (ino, file, used) in over {
             let synced = self.posix.sync(file).await;
             if let Err(error @ (Error::Unavailable(_) | Error::Conflict(_))) = &synced {

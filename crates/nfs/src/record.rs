@@ -117,7 +117,42 @@ mod tests {
         assert_eq!(records.next(), Err(TooLong));
     }
 
+    /// Bytes that announce more or less than there is.
+    fn announced() -> impl Strategy<Value = Vec<u8>> {
+        let len = prop_oneof![0u32..60, Just(RECORD_BYTES as u32), any::<u32>()];
+        let fragment = (len, any::<bool>(), proptest::collection::vec(any::<u8>(), 0..60));
+        let fragments = proptest::collection::vec(fragment, 0..12);
+        fragments.prop_map(|fragments| {
+            let one = |(len, is_last, bytes): (u32, bool, Vec<u8>)| {
+                [&mark(len, is_last)[..], &bytes].concat()
+            };
+            fragments.into_iter().flat_map(one).collect()
+        })
+    }
+
     proptest! {
+        #[test]
+        fn any_bytes_come_to_no_more_than_they_are(
+            stream in announced(),
+            step in 1usize..50,
+        ) {
+            let (mut taken, mut reader) = (0, Records::default());
+            'stream: for part in stream.chunks(step) {
+                reader.reserve();
+                reader.came.extend_from_slice(part);
+                loop {
+                    match reader.next() {
+                        Ok(Some(record)) => taken += record.len(),
+                        Ok(None) => break,
+                        Err(TooLong) => break 'stream,
+                    }
+                }
+                prop_assert!(reader.came.capacity() <= 2 * (stream.len() + READ_BYTES));
+                prop_assert!(reader.begun.len() <= stream.len());
+            }
+            prop_assert!(taken <= stream.len());
+        }
+
         #[test]
         fn records_are_the_same_however_they_come(
             records in proptest::collection::vec(

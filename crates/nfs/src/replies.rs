@@ -44,15 +44,18 @@ pub fn checksum(call: &[u8]) -> Checksum {
 }
 
 impl Replies {
-    /// The reply to a call, which does its `work` once. `work` is not given up.
-    pub async fn once<F: Future<Output = Bytes>>(
+    /// The reply to a call, which does its `work` once. `work` is not given up. It comes to nothing
+    /// where it is not known what became of the call: that is not kept, and whoever asks again has
+    /// it done anew.
+    pub async fn once<F: Future<Output = Option<Bytes>>>(
         &self,
         client: IpAddr,
         call: Checksum,
         work: F,
-    ) -> Bytes {
+    ) -> Option<Bytes> {
         let kept = self.find(client, call);
-        kept.get_or_init(|| work).await.clone()
+        let done = kept.get_or_try_init(|| async move { work.await.ok_or(()) }).await;
+        done.ok().cloned()
     }
 
     fn find(&self, address: IpAddr, key: Checksum) -> Kept {
@@ -96,9 +99,9 @@ mod tests {
             let work = async {
                 tokio::task::yield_now().await;
                 done.fetch_add(1, Ordering::SeqCst);
-                Bytes::from_static(call)
+                Some(Bytes::from_static(call))
             };
-            replies.once(address(last), checksum(call), work).await
+            replies.once(address(last), checksum(call), work).await.unwrap()
         };
         let (one, other) = tokio::join!(ask(1, b"call"), ask(1, b"call"));
         assert_eq!((one, other), (Bytes::from_static(b"call"), Bytes::from_static(b"call")));
@@ -107,6 +110,25 @@ mod tests {
         ask(1, b"another").await;
         ask(2, b"call").await;
         assert_eq!(done.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_call_of_which_nothing_is_known_is_done_anew() {
+        let (replies, done) = (Replies::default(), AtomicU32::new(0));
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let ask = async || {
+            let work = async {
+                tokio::task::yield_now().await;
+                let times = done.fetch_add(1, Ordering::SeqCst);
+                (times == 1).then(|| Bytes::from_static(b"reply"))
+            };
+            replies.once(address, checksum(b"call"), work).await
+        };
+        // The second one waited for the first.
+        let both = tokio::join!(ask(), ask());
+        assert_eq!(both, (None, Some(Bytes::from_static(b"reply"))));
+        assert_eq!(ask().await, Some(Bytes::from_static(b"reply")));
+        assert_eq!(done.load(Ordering::SeqCst), 2);
     }
 
     #[test]

@@ -181,6 +181,8 @@ impl Reply {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn call(version: u32, flavor: u32, credentials: &[u8]) -> Bytes {
@@ -251,6 +253,26 @@ mod tests {
         }
         let longer = Bytes::from([&sys(1)[..], &[0; 4]].concat());
         assert_eq!(refusal(call(2, AUTH_SYS, &longer)), bad);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_call_or_none(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            changes in proptest::collection::vec((0usize..200, any::<u8>()), 0..6),
+            groups in 0u32..20,
+        ) {
+            let _ = read(bytes.clone().into());
+            let mut nearly = call(2, AUTH_SYS, &sys(groups)).to_vec();
+            for (at, byte) in changes {
+                let at = at % nearly.len();
+                nearly[at] = byte;
+            }
+            nearly.extend(bytes);
+            if let Ok(Incoming::Call(read)) = read(nearly.clone().into()) {
+                prop_assert!(read.identity.is_none_or(|found| found.groups.len() <= GROUPS));
+            }
+        }
     }
 
     #[test]

@@ -1,21 +1,21 @@
 //! Taking connections.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use cairn_auth::Network;
+use cairn_base::accept::pause_after;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::connection::converse;
+use crate::datagrams;
 use crate::desk::Desk;
 use crate::limits::DRAIN;
-use crate::{connection, datagrams};
 
 /// How the door is served.
 #[derive(Clone, Debug)]
@@ -116,7 +116,8 @@ async fn take(
         let (desk, stopped) = (Arc::clone(&desk), stopped.clone());
         tokio::spawn(async move {
             let _held = (slot, counted);
-            let served = connection::serve(stream, address, desk, stopped).await;
+            let _ = stream.set_nodelay(true);
+            let served = converse(stream.into_split(), address, desk, stopped).await;
             if let Err(error) = served {
                 tracing::debug!(%address, %error, "a connection ended");
             }
@@ -141,17 +142,11 @@ async fn accept(
                 tracing::debug!(%address, "a connection from outside of the networks was closed");
             }
             Err(error) => {
-                if !is_of_one_connection(&error) {
-                    // Out of descriptors, most likely: others must end first.
+                if let Some(pause) = pause_after(&error) {
                     tracing::warn!(%error, "accepting connections");
-                    sleep(Duration::from_millis(100)).await;
+                    sleep(pause).await;
                 }
             }
         }
     }
-}
-
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use cairn_base::{Ino, Result};
+use cairn_fs::ops::for_call::Once;
 use cairn_fs::ops::lookup::Lookup;
 use cairn_fs::ops::rename::{Rename, RenameMode};
 use cairn_fs::ops::rmdir::Rmdir;
@@ -23,8 +24,8 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let found = posix.directory_at(&who, verb.parent, &verb.name).await;
-            posix.run(&who, Step::Names, verb).await?;
-            posix.remember_directory(found);
+            let removed = posix.run(&who, Step::Names, verb).await?;
+            posix.remember_directory(&removed, found);
             Ok(())
         })
     }
@@ -44,9 +45,10 @@ impl Posix {
         found.ok().filter(|(_, inode)| inode.is_directory())
     }
 
-    /// A directory was removed; programs may be in it.
-    fn remember_directory(&self, found: Option<(Ino, Inode)>) {
-        if let Some((ino, inode)) = found {
+    /// A directory was removed; programs may be in it. If the call was done before, what has the
+    /// name now is another directory, and is there.
+    fn remember_directory<T>(&self, removed: &Once<T>, found: Option<(Ino, Inode)>) {
+        if let (Once::Done(_), Some((ino, inode))) = (removed, found) {
             self.gone.remember(ino, inode, self.fs.clock().now());
         }
     }
@@ -88,8 +90,7 @@ impl Posix {
             }
             let renamed = posix.run(&who, Step::Names, verb).await;
             posix.removed(&renamed, retained).await;
-            renamed?;
-            posix.remember_directory(replaced);
+            posix.remember_directory(&renamed?, replaced);
             Ok(())
         })
     }

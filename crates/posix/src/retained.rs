@@ -1,6 +1,7 @@
 //! Files that are open when their last name goes: the session keeps them until they are closed.
 
 use cairn_base::{Ino, Result};
+use cairn_fs::ops::for_call::Once;
 use cairn_fs::ops::lookup::Lookup;
 use cairn_fs::ops::retain::{LetGo, Retain};
 
@@ -31,16 +32,17 @@ impl Posix {
     }
 
     /// The name is gone: what is written to the file is for those alone that have it open. Or it
-    /// stayed after all, and closing the file needs not remove it. Until this is known, the file is
+    /// stayed after all, and closing the file needs not remove it. So it is where the call was done
+    /// before: what has the name now is not what that removed. Until this is known, the file is
     /// written back as any other: it may be closed meanwhile.
-    pub(crate) async fn removed<T>(&self, removed: &Result<T>, retained: Option<Ino>) {
+    pub(crate) async fn removed<T>(&self, removed: &Result<Once<T>>, retained: Option<Ino>) {
         let Some(ino) = retained else { return };
         let node = self.files.node(ino).filter(|node| node.is_retained());
         match (removed, node) {
-            (Ok(_), Some(node)) => node.set_nameless(),
+            (Ok(Once::Done(_)), Some(node)) => node.set_nameless(),
             // Whoever closed it has let go of it.
             (_, None) => {}
-            (Err(_), Some(node)) => {
+            (Ok(Once::Before(_)) | Err(_), Some(node)) => {
                 node.set_retained(false);
                 self.let_go(ino).await;
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cairn_base::map::Group;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{BlockId, ClusterMap, GroupId, Owner, Result};
+use cairn_base::{BlockId, ClusterMap, GroupId, Owner, Result, waits};
 use cairn_blocks::{Blocks, Store};
 use cairn_cluster::control::Agent;
 use cairn_cluster::control::messages::{CaughtUp, ControlMethod, Copying, EXTRA_BLOCKS, Extra};
@@ -23,8 +23,6 @@ use tokio::time::{sleep, timeout};
 const GROUPS: usize = 2;
 /// How often all groups are looked at, if the map does not change.
 const PERIOD: Duration = Duration::from_secs(2);
-/// After something that did not work.
-const PAUSE: Duration = Duration::from_secs(1);
 /// Corrupt blocks that are tried again if no other member could be asked. Of more, those that are
 /// forgotten are found again by the next reader or scrub.
 const UNHEALED: usize = 10_000;
@@ -75,7 +73,7 @@ impl Copies {
                     work.spawn(async move {
                         if let Err(error) = copies.catch_up(id, &map).await {
                             tracing::warn!(group = %id, %error, "did not catch up");
-                            sleep(PAUSE).await;
+                            sleep(waits::CATCH_UP_RETRY).await;
                         }
                         // Either way there is, or soon will be, a newer map.
                         let _ = copies.agent.at_least(map.epoch + 1).await;

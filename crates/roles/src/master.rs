@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cairn_auth::Caller;
-use cairn_base::{ClusterId, Result, SessionId};
+use cairn_base::{ClusterId, Result, SessionId, waits};
 use cairn_cluster::control::messages::Secrets;
 use cairn_cluster::control::{ControlService, Controller, MapKeeper, Settings};
 use cairn_cluster::identity::Desk;
@@ -26,8 +26,6 @@ use crate::node::Node;
 
 /// How long requests in progress have when the master stops.
 pub const DRAIN: Duration = Duration::from_secs(5);
-/// Before this master tries to serve again.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Where a master has its metadata.
 #[async_trait]
@@ -101,7 +99,7 @@ impl MasterNode {
                 }
                 Err(failure) => return Err(failure),
             }
-            sleep(PAUSE).await;
+            sleep(waits::TURN_RETRY).await;
         }
     }
 

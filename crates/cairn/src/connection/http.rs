@@ -13,7 +13,7 @@ use cairn_tls::Trust;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{HOST, HeaderValue};
+use hyper::header::{HOST, HeaderValue, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -100,6 +100,10 @@ impl Client {
             let (response, sender) = match body {
                 Outgoing::Nothing => self.exchange(parts, Sent::Whole(Bytes::new())).await?,
                 Outgoing::Bytes(bytes) => self.exchange(parts, Sent::Whole(bytes)).await?,
+                // It can be sent again then.
+                Outgoing::Reader(reader, Some(length)) if length <= PIECE as u64 => {
+                    self.exchange(parts, Sent::Whole(whole(reader, length)?)).await?
+                }
                 Outgoing::Reader(reader, length) => self.pour(parts, reader, length).await?,
             };
             let (client, rest) = (self.clone(), Bytes::new());
@@ -173,12 +177,18 @@ impl HttpShared {
             if sender.ready().await.is_err() {
                 continue;
             }
+            let again = repeated(&request);
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, sender)),
-                // It was closed meanwhile, and nothing was sent.
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(said(error.into_error())),
+                Err(mut error) => match (error.take_message(), again) {
+                    // It was closed meanwhile, and nothing was sent.
+                    (Some(unsent), _) => request = unsent,
+                    // While it was sent, and there was no answer.
+                    (None, Some(again)) => {
+                        request = again;
+                        break;
+                    }
+                    (None, None) => return Err(said(error.into_error())),
                 },
             }
         }
@@ -204,6 +214,34 @@ impl HttpShared {
         };
         timeout(waits::CLIENT_CONNECT, connecting).await.map_err(late)?
     }
+}
+
+/// All that `reader` gives.
+fn whole(reader: &mut dyn Read, length: u64) -> io::Result<Bytes> {
+    let mut bytes = Vec::new();
+    reader.take(length).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 == length {
+        true => Ok(bytes.into()),
+        false => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "there is less than was said")),
+    }
+}
+
+/// The same request, if it may be sent twice: all of it is here, and being done once more changes
+/// neither what it does nor its answer.
+fn repeated(request: &Request<Sent>) -> Option<Request<Sent>> {
+    let Sent::Whole(body) = request.body() else { return None };
+    let has_condition = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE]
+        .iter()
+        .any(|condition| request.headers().contains_key(condition));
+    let is_safe = request.method().is_safe();
+    if !is_safe && (!request.method().is_idempotent() || has_condition) {
+        return None;
+    }
+    let mut again = Request::new(Sent::Whole(body.clone()));
+    *again.method_mut() = request.method().clone();
+    *again.uri_mut() = request.uri().clone();
+    *again.headers_mut() = request.headers().clone();
+    Some(again)
 }
 
 async fn shake<S>(stream: S) -> io::Result<SendRequest<Sent>>
@@ -343,124 +381,4 @@ pub fn host_header(host: &str, port: u16) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::net::TcpListener;
-
-    use super::*;
-
-    #[test]
-    fn hosts_and_ports_are_found() {
-        let check = |rest: &str, host: &str, port: u16| {
-            assert_eq!(authority(rest, 80), Some((host.to_owned(), port)), "{rest}");
-        };
-        check("a.example", "a.example", 80);
-        check("a.example:8080/x", "a.example", 8080);
-        check("[::1]:8080", "::1", 8080);
-        check("[::1]", "::1", 80);
-        assert_eq!(authority("a:b", 80), None);
-        assert_eq!(authority("", 80), None);
-        assert_eq!(host_header("::1", 8080), "[::1]:8080");
-        assert_eq!(host_header("a.example", 80), "a.example:80");
-    }
-
-    /// Reads one request, up to `until`, and answers it.
-    fn serve(stream: &mut std::net::TcpStream, until: &[u8], reply: &str) -> String {
-        let mut asked = Vec::new();
-        while !asked.ends_with(until) {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            asked.push(byte[0]);
-        }
-        stream.write_all(reply.as_bytes()).unwrap();
-        String::from_utf8(asked).unwrap()
-    }
-
-    fn client(listener: &TcpListener) -> Client {
-        let base = format!("http://{}", listener.local_addr().unwrap());
-        Client::new(&base, Trust::Public, None).unwrap()
-    }
-
-    fn ask(client: &Client, method: &str, body: Outgoing<'_>) -> io::Result<String> {
-        let request = Request::builder().method(method).uri("/a").body(()).unwrap();
-        let mut text = String::new();
-        client.send(request, body)?.into_body().read_to_string(&mut text)?;
-        Ok(text)
-    }
-
-    const REPLY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-
-    #[test]
-    fn a_connection_is_used_again_and_one_that_was_closed_is_replaced() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = client(&listener);
-        let server = std::thread::spawn(move || {
-            let mut first = listener.accept().unwrap().0;
-            let get = serve(&mut first, b"\r\n\r\n", REPLY);
-            let put = serve(&mut first, b"abc", REPLY);
-            drop(first);
-            let mut second = listener.accept().unwrap().0;
-            (get, put, serve(&mut second, b"0\r\n\r\n", REPLY))
-        });
-        assert_eq!(ask(&client, "GET", Outgoing::Nothing).unwrap(), "hi");
-        let body = Outgoing::Reader(&mut &b"abc"[..], Some(3));
-        assert_eq!(ask(&client, "PUT", body).unwrap(), "hi");
-        // A request that is sent before that is known may be lost with the connection.
-        while client.0.idle.lock().iter().any(|(sender, _)| !sender.is_closed()) {
-            client.0.runtime.block_on(tokio::task::yield_now());
-        }
-        let body = Outgoing::Reader(&mut &b"abc"[..], None);
-        assert_eq!(ask(&client, "PUT", body).unwrap(), "hi");
-        let (get, put, chunked) = server.join().unwrap();
-        assert!(
-            get.starts_with("GET /a HTTP/1.1\r\n") && get.contains("host: 127.0.0.1:"),
-            "{get}"
-        );
-        assert!(put.contains("content-length: 3\r\n"), "{put}");
-        assert!(chunked.contains("transfer-encoding: chunked\r\n"), "{chunked}");
-    }
-
-    /// A body that ends early must not arrive as one that is whole.
-    #[test]
-    fn a_body_that_cannot_be_read_is_not_sent_to_its_end() {
-        struct Broken(bool);
-        impl Read for Broken {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                if std::mem::replace(&mut self.0, true) {
-                    return Err(io::Error::other("it became shorter"));
-                }
-                buffer[0] = b'x';
-                Ok(1)
-            }
-        }
-        for length in [None, Some(2)] {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let client = client(&listener);
-            let server = std::thread::spawn(move || {
-                let mut all = Vec::new();
-                let _ = listener.accept().unwrap().0.read_to_end(&mut all);
-                all
-            });
-            let failed = ask(&client, "PUT", Outgoing::Reader(&mut Broken(false), length));
-            assert_eq!(failed.unwrap_err().to_string(), "it became shorter");
-            drop(client);
-            let all = server.join().unwrap();
-            assert!(!all.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&all));
-        }
-    }
-
-    /// The reply comes although the server has not read all that is sent.
-    #[test]
-    fn an_early_reply_ends_the_sending() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = client(&listener);
-        let server = std::thread::spawn(move || {
-            let mut stream = listener.accept().unwrap().0;
-            serve(&mut stream, b"\r\n\r\n", REPLY);
-            stream
-        });
-        let body = Outgoing::Reader(&mut io::repeat(0), None);
-        assert_eq!(ask(&client, "PUT", body).unwrap(), "hi");
-        drop(server.join().unwrap());
-    }
-}
+mod tests;

@@ -2,12 +2,13 @@
 //! and warns in the log of what waits for long. It waits for no other thread of the process.
 
 use std::io::{self, Write};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use cairn_base::accept::pause_after;
 use cairn_base::{inflight, waits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -90,8 +91,11 @@ fn run(role: Role, of: &str, listener: Option<&UnixListener>, ended: &AtomicBool
             listener.iter().map(|listener| PollFd::new(*listener, PollFlags::IN)).collect();
         let is_asked = poll(&mut ready, Some(&LOOK)).is_ok_and(|ready| ready > 0);
         if is_asked && let Some(listener) = listener {
-            // Who goes away before it has heard all does not want to know.
-            let _ = tell(listener, &Report::new(role.name(), of, &inflight::seen()));
+            let accepted = listener.accept().map(|(stream, _)| stream);
+            let report = || Report::new(role.name(), of, &inflight::seen());
+            if let Some(pause) = answer(accepted, report) {
+                std::thread::sleep(pause);
+            }
         }
         if looked.elapsed() >= Duration::from_secs(1) {
             looked = Instant::now();
@@ -100,9 +104,41 @@ fn run(role: Role, of: &str, listener: Option<&UnixListener>, ended: &AtomicBool
     }
 }
 
-fn tell(listener: &UnixListener, report: &Report) -> io::Result<()> {
-    let (mut stream, _) = listener.accept()?;
+/// Answers whoever was taken; how long to pause where that failed: whoever asks still waits then.
+fn answer(accepted: io::Result<UnixStream>, report: impl FnOnce() -> Report) -> Option<Duration> {
+    match accepted {
+        Ok(stream) => {
+            // Who goes away before it has heard all does not want to know.
+            let _ = tell(stream, &report());
+            None
+        }
+        Err(error) => pause_after(&error),
+    }
+}
+
+fn tell(mut stream: UnixStream, report: &Report) -> io::Result<()> {
     stream.set_write_timeout(Some(waits::INFLIGHT_TAKEN))?;
     let text = serde_json::to_vec(report)?;
     stream.write_all(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn nobody_who_cannot_be_taken_is_looked_at_again_at_once() {
+        let unasked = || unreachable!("nobody hears it");
+        assert_eq!(answer(Err(Errno::MFILE.into()), unasked), Some(waits::ACCEPT_RETRY));
+        assert_eq!(answer(Err(Errno::CONNABORTED.into()), unasked), None);
+        let (own, mut other) = UnixStream::pair().unwrap();
+        assert_eq!(answer(Ok(own), || Report::new("server", "/there", &[])), None);
+        let mut text = String::new();
+        other.read_to_string(&mut text).unwrap();
+        assert!(text.contains("/there"), "{text}");
+    }
 }

@@ -80,11 +80,11 @@ fn send(url: &str, client: &Client, message: String) -> io::Result<()> {
     let status = reply.status();
     // To its end, so that the connection can be used again.
     io::copy(&mut reply.into_body().take(REPLY_BYTES), &mut io::sink())?;
-    match status.is_client_error() || status.is_server_error() {
-        true => {
+    match status.is_success() {
+        true => Ok(()),
+        false => {
             Err(io::Error::other(format!("the collector answers with status {}", status.as_u16())))
         }
-        false => Ok(()),
     }
 }
 
@@ -185,6 +185,35 @@ mod tests {
         assert_eq!(span["status"]["code"], STATUS_ERROR);
         let keys = span["attributes"].as_array().unwrap().iter().map(|one| one["key"].clone());
         assert!(keys.into_iter().any(|key| key == "cairn.stage.meta_us"));
+    }
+
+    #[test]
+    fn only_a_success_is_one() {
+        use std::io::Write;
+        use std::net::TcpListener;
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = Client::new(&url, Trust::Public, Some(waits::TRACES)).unwrap();
+        let taken = [(200, true), (202, true), (302, false), (404, false), (503, false)];
+        let server = std::thread::spawn(move || {
+            for (status, _) in taken {
+                let mut stream = listener.accept().unwrap().0;
+                let mut asked = Vec::new();
+                while !asked.ends_with(b"{}") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    asked.push(byte[0]);
+                }
+                let elsewhere = "Location: http://127.0.0.1:1/\r\nConnection: close";
+                let head = format!("HTTP/1.1 {status} So\r\n{elsewhere}\r\nContent-Length: 0");
+                stream.write_all(format!("{head}\r\n\r\n").as_bytes()).unwrap();
+            }
+        });
+        for (status, is_taken) in taken {
+            assert_eq!(send(&url, &client, "{}".to_owned()).is_ok(), is_taken, "{status}");
+        }
+        server.join().unwrap();
     }
 
     #[test]

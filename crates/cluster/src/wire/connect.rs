@@ -10,6 +10,7 @@ use super::driver::{Driver, KeepAlive};
 use super::hello::{self, Hello, VERSION_MAX, Window};
 use super::link::{Authenticated, Link, Stream};
 use super::peer::{Peer, PeerInfo, PeerShared};
+use super::refused;
 use super::service::Service;
 use crate::limits::HANDSHAKE;
 
@@ -151,7 +152,7 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
     let checked = terms.check(&hello, &peer, false);
     if let Err(error) = &checked {
         if terms.agree(&hello, false).is_err() {
-            tracing::warn!(address = %peer.address, %error, "refused");
+            refused::log(terms.node, &peer, error);
         }
         answer.refused = Some(copy(error));
     }

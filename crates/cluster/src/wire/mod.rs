@@ -21,6 +21,7 @@ mod outbox;
 mod peer;
 mod reconnect;
 mod refusal;
+mod refused;
 mod serve;
 mod service;
 mod slots;

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::hello::{Hello, VERSION_MAX, VERSION_MIN, Window, release};
 use super::link::Link;
+use super::refused;
 use crate::limits::HANDSHAKE;
 
 /// The most that is read from a refused node, so that the answer arrives, bytes.
@@ -30,7 +31,7 @@ pub(super) async fn refuse(
     let error = Error::Invalid(format!(
         "node {them} asks for {said}, node {own} ({release}) speaks {text}: upgrade node {older}"
     ));
-    tracing::warn!(address = %peer.address, %error, "refused");
+    refused::log(own, &peer, &error);
     let answer = match spoken.starts_with(b"cairn-wire/") {
         true => hello(cluster, own, &error),
         false => response(&error),

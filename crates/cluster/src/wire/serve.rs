@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Result, waits};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
@@ -42,7 +42,7 @@ pub async fn serve<S: Service>(
             Err(error) => {
                 // Out of descriptors, most likely: others must end first.
                 tracing::warn!(%error, "accepting connections");
-                sleep(Duration::from_millis(100)).await;
+                sleep(waits::ACCEPT_RETRY).await;
             }
         }
     }

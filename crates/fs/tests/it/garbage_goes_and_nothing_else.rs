@@ -5,23 +5,29 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_auth::Caller;
+use cairn_auth::{Caller, Visibility};
 use cairn_base::rng::SeededRng;
-use cairn_base::{BlockId, BodyId, Clock, Owner, SessionId, Timestamp};
+use cairn_base::{BlockId, BodyId, Clock, Ino, Owner, SessionId, Timestamp};
 use cairn_blocks::Wish;
-use cairn_fs::ops::sessions::{EndSession, ListSessions, OpenRemoteSession};
-use cairn_fs::rows::SessionState;
+use cairn_fs::ops::buckets::CreateBucket;
+use cairn_fs::ops::for_call::{CallId, ForCall};
+use cairn_fs::ops::lookup::Lookup;
+use cairn_fs::ops::mkdir::Mkdir;
+use cairn_fs::ops::sessions::{EndSession, Format, ListSessions, OpenRemoteSession};
+use cairn_fs::rows::{BucketKind, SessionState};
 use cairn_fs::{Config, Fs, PutRequest};
+use cairn_meta::Master;
+use cairn_meta::engine::{Engine, Memory};
 
 use crate::world::{BUCKET, World, data, root, run};
 
-/// A clock whose monotonic time is set, seconds.
+/// A clock that is set, seconds.
 #[derive(Default)]
 struct SetClock(AtomicU64);
 
 impl Clock for SetClock {
     fn now(&self) -> Timestamp {
-        Timestamp(0)
+        Timestamp::from_secs(self.0.load(Ordering::Relaxed) as i64)
     }
 
     fn monotonic(&self) -> Duration {
@@ -72,6 +78,37 @@ fn what_comes_after_the_end_of_a_session_goes_too() {
         }
         assert_eq!(state_of_remote(&fs).await, SessionState::Reaped);
         assert!(!fs.has_sessions_to_reap(&system).await.unwrap());
+    });
+}
+
+/// All of them are looked at for it: not in each pass.
+#[test]
+fn calls_of_long_ago_are_forgotten_by_whole_passes() {
+    run(async {
+        let world = World::new(6).await;
+        let (engine, clock) = (Arc::new(Memory::new()), Arc::new(SetClock::default()));
+        let master = Master::start(engine.clone(), clock.clone(), Default::default()).unwrap();
+        master.run(&Caller::system(), Format { cluster: 1 }).await.unwrap();
+        let (blocks, rng) = (Arc::clone(world.fs.blocks()), SeededRng::new(6));
+        let fs = Fs::start(master, blocks, clock.clone(), &rng, Config::default()).await.unwrap();
+        let (name, kind) = (BUCKET.into(), BucketKind::Posix);
+        let bucket = CreateBucket { name, kind, visibility: Visibility::Private };
+        fs.run(&root(), bucket).await.unwrap();
+        let lookup = Lookup { parent: Ino::ROOT, name: BUCKET.into() };
+        let (parent, _) = fs.read(&root(), lookup).await.unwrap();
+        let call = CallId { client: [1; 16], checksum: [2; 16], step: 0 };
+        let verb = Mkdir { parent, name: b"directory".to_vec(), mode: 0o755, umask: 0 };
+        fs.run(&root(), ForCall { call, verb }).await.unwrap();
+        let calls = || engine.snapshot().unwrap().scan(b"a", b"b", 10).unwrap().len();
+        let system = Caller::system();
+        fs.collect_garbage(&system, false).await.unwrap();
+        assert_eq!(calls(), 1, "it is of late");
+        clock.0.store(1_000, Ordering::Relaxed);
+        fs.collect_garbage(&system, true).await.unwrap();
+        fs.collect_known_garbage(&system).await.unwrap();
+        assert_eq!(calls(), 1, "it is not looked at");
+        fs.collect_garbage(&system, false).await.unwrap();
+        assert_eq!(calls(), 0);
     });
 }
 

@@ -67,6 +67,24 @@ fn a_call_is_kept_for_a_while_and_then_forgotten() {
     assert!(matches!(store.run(remove()), Err(Error::NotFound(_))));
 }
 
+/// Also where nobody has collected garbage since.
+#[test]
+fn a_call_of_long_ago_is_not_taken_for_done() {
+    let mut store = Store::new(4);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let make = || ForCall { call: call(9, 0), verb: mkdir(top, "made") };
+    assert!(matches!(store.run(make()).unwrap(), Once::Done(_)));
+    let done = store.now;
+    store.now = done + KEPT_NS - 1_000;
+    assert!(matches!(store.run(make()).unwrap(), Once::Before(_)));
+    assert!(store.run(FindCall { call: call(9, 0) }).unwrap());
+    // Time goes on a little with each operation.
+    store.now = done + KEPT_NS;
+    assert!(!store.run(FindCall { call: call(9, 0) }).unwrap());
+    assert!(matches!(store.run(make()), Err(Error::Exists(_))), "it is done anew");
+    assert_eq!(rows(&store), 1, "nobody has forgotten it");
+}
+
 #[test]
 fn what_is_kept_of_a_client_is_bounded_and_forgotten_page_by_page() {
     let mut store = Store::new(3);

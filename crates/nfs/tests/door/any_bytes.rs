@@ -14,6 +14,7 @@ use crate::world::{World, export, run};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 const SEEDS: u64 = 60;
+const PORTMAP: u32 = 100_000;
 /// Calls of one seed.
 const CALLS: u64 = 40;
 
@@ -40,13 +41,49 @@ fn arguments(rng: &SeededRng, handle: &[u8]) -> Args {
     args
 }
 
+/// Arguments that a procedure of NFS takes.
+fn arguments_of(rng: &SeededRng, procedure: u32, handle: &[u8]) -> Args {
+    let number = || rng.next_u64() as u32 >> below(rng, 32);
+    let (handle, name) = (Args::new().bytes(handle), b"name");
+    let named = |args: Args| args.bytes(name);
+    match procedure {
+        2 => handle.mode(Some(number())).number(1).number(number()).number(number()),
+        4 => handle.number(number()),
+        6 => handle.long(rng.next_u64()).number(number()),
+        7 => {
+            let data = bytes(rng, 300);
+            let len = if below(rng, 4) == 0 { number() } else { data.len() as u32 };
+            handle.long(rng.next_u64()).number(len).number(below(rng, 4) as u32).bytes(&data)
+        }
+        8 if below(rng, 2) == 0 => named(handle).number(2).long(rng.next_u64()),
+        8 => named(handle).number(below(rng, 2) as u32).size(rng.next_u64()),
+        9 => named(handle).mode(Some(number())),
+        10 => named(handle).mode(None).bytes(&bytes(rng, 100)),
+        11 => named(handle).number(below(rng, 9) as u32).mode(Some(number())),
+        3 | 12 | 13 => named(handle),
+        14 => Args([named(handle.clone()).0, named(handle).0].concat()),
+        15 => Args([handle.clone().0, named(handle).0].concat()),
+        16 | 17 => {
+            let args = handle.long(rng.next_u64() >> below(rng, 64)).long(0).number(number());
+            if procedure == 17 { args.number(number()) } else { args }
+        }
+        21 => handle.long(rng.next_u64()).number(number()),
+        _ => handle,
+    }
+}
+
 /// A call, with some bytes changed, missing or added.
 fn nearly_a_call(rng: &SeededRng, handle: &[u8]) -> Vec<u8> {
-    let of = match below(rng, 4) {
-        0 => (MOUNT, 3, below(rng, 7) as u32),
+    let of = match below(rng, 8) {
+        0 | 1 => (MOUNT, 3, below(rng, 7) as u32),
+        2 => (PORTMAP, 2, below(rng, 6) as u32),
         _ => (NFS, 3, below(rng, 23) as u32),
     };
-    let mut call = call(rng.next_u64() as u32, of, (0, 0), &arguments(rng, handle));
+    let arguments = match of {
+        (NFS, _, procedure) if below(rng, 2) == 0 => arguments_of(rng, procedure, handle),
+        _ => arguments(rng, handle),
+    };
+    let mut call = call(rng.next_u64() as u32, of, (0, 0), &arguments);
     for _ in 0..below(rng, 3) {
         let at = below(rng, call.len() as u64) as usize;
         match below(rng, 3) {
@@ -84,9 +121,7 @@ async fn names(client: &mut Client, top: &[u8]) -> Vec<String> {
 #[test]
 fn any_bytes_change_nothing_and_disturb_nobody() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
         let file = client.create(&top, "name").await.unwrap();
         client.write(&file, 0, b"kept", 2).await.unwrap();
         let before = names(&mut client, &top).await;
@@ -116,9 +151,8 @@ fn a_client_that_reads_no_replies_is_not_asked_for_more_calls() {
     /// What is at work, what is kept, and what sockets may hold.
     const MOST: u64 = 64 + 8 + 64;
     run(async {
-        let world = World::new().await;
-        let (mut client, mut silent) = (world.client().await, world.client().await);
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
+        let mut silent = world.client().await;
         let file = client.create(&top, "file").await.unwrap();
         client.write(&file, 0, &vec![7; BYTES], 2).await.unwrap();
         let args = Args::new().bytes(&file).long(0).number(BYTES as u32);

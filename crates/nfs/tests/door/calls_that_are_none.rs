@@ -50,9 +50,7 @@ fn other_programs_versions_and_procedures_are_told_apart() {
 #[test]
 fn arguments_that_end_early_or_late_are_garbage() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         let handle = || Args::new().bytes(&top);
         let name = || handle().bytes(b"name");
         let whole = [
@@ -104,9 +102,7 @@ fn arguments_that_end_early_or_late_are_garbage() {
 #[test]
 fn handles_that_were_not_given_open_nothing() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         for at in 0..top.len() {
             let mut forged = top.clone();
             forged[at] ^= 1;
@@ -151,9 +147,7 @@ fn a_stream_that_means_nothing_is_closed_and_others_go_on() {
 #[test]
 fn mount_is_answered_to_datagrams_and_nfs_is_not() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, _, top) = World::mounted().await;
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         socket.connect(world.door.address).await.unwrap();
         let mut buffer = [0; 1000];

@@ -1,6 +1,8 @@
 //! A call that comes twice acts once, on whatever connection, and at whatever door.
 
 use cairn_fs::ops::for_call::ForgetCalls;
+use cairn_meta::engine::CommitFault;
+use tokio::io::AsyncReadExt;
 
 use crate::client::{Args, NFS, Res, call};
 use crate::world::{World, run};
@@ -11,9 +13,8 @@ const EXIST: u32 = 17;
 #[test]
 fn a_call_that_comes_twice_acts_once() {
     run(async {
-        let world = World::new().await;
-        let (mut one, mut other) = (world.client().await, world.client().await);
-        let top = one.mount("/bucket").await.unwrap();
+        let (world, mut one, top) = World::mounted().await;
+        let mut other = world.client().await;
         one.create(&top, "file").await.unwrap();
         let name = |name: &str| Args::new().bytes(&top).bytes(name.as_bytes());
         let moved = {
@@ -59,10 +60,9 @@ fn both(one: &Args, other: &Args) -> Args {
 #[test]
 fn a_call_that_comes_again_to_another_door_acts_once() {
     run(async {
-        let world = World::new().await;
+        let (world, mut one, top) = World::mounted().await;
         let another = world.another_door().await;
-        let (mut one, mut other) = (world.client().await, another.client().await);
-        let top = one.mount("/bucket").await.unwrap();
+        let mut other = another.client().await;
         let file = one.create(&top, "file").await.unwrap();
         let name = |name: &str| Args::new().bytes(&top).bytes(name.as_bytes());
         let made = [
@@ -98,10 +98,9 @@ fn a_call_that_comes_again_to_another_door_acts_once() {
 #[test]
 fn a_call_that_comes_again_later_undoes_nothing() {
     run(async {
-        let world = World::new().await;
+        let (world, mut one, top) = World::mounted().await;
         let another = world.another_door().await;
-        let (mut one, mut other) = (world.client().await, another.client().await);
-        let top = one.mount("/bucket").await.unwrap();
+        let mut other = another.client().await;
         let name = |name: &str| Args::new().bytes(&top).bytes(name.as_bytes());
         for file in ["removed", "moved", "cut"] {
             one.create(&top, file).await.unwrap();
@@ -140,13 +139,35 @@ fn a_call_that_comes_again_later_undoes_nothing() {
     });
 }
 
+/// What is told to try later takes another number, and finds done what it has asked for.
+#[test]
+fn a_call_of_which_nothing_is_known_has_no_reply_and_is_done_anew() {
+    /// Attempts of one call.
+    const ATTEMPTS: u64 = 3;
+    run(async {
+        let (world, mut client, top) = World::mounted().await;
+        client.create(&top, "file").await.unwrap();
+        let args = Args::new().bytes(&top).bytes(b"file");
+        let remove = call(800, (NFS, 3, 12), (0, 0), &args);
+        for attempt in 0..ATTEMPTS {
+            world.rows.memory.fail_commit(attempt, CommitFault::Failed);
+        }
+        client.send(&remove).await;
+        assert!(client.stream.read_u32().await.is_err(), "the connection ends");
+        let mut client = world.client().await;
+        for _ in 0..2 {
+            fine(client.ask(&remove).await, "again");
+        }
+        assert_eq!(client.lookup(&top, "file").await, Err(NOENT));
+    });
+}
+
 #[test]
 fn a_guard_that_the_call_itself_has_broken_does_not_refuse_it() {
     run(async {
-        let world = World::new().await;
+        let (world, mut one, top) = World::mounted().await;
         let another = world.another_door().await;
-        let (mut one, mut other) = (world.client().await, another.client().await);
-        let top = one.mount("/bucket").await.unwrap();
+        let mut other = another.client().await;
         let file = one.create(&top, "file").await.unwrap();
         let (secs, nanos) = one.getattr(&file).await.unwrap().times[2];
         let guard = Args::new().number(1).number(secs).number(nanos);

@@ -126,9 +126,7 @@ fn files_are_made_in_three_ways() {
 #[test]
 fn other_things_are_made() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         let target = Args::new().mode(Some(0o777)).bytes(b"some/where");
         let (link, shown) = client.make(10, (&top, "link"), target).await.unwrap();
         assert_eq!(shown.kind, 5);
@@ -159,9 +157,7 @@ fn other_things_are_made() {
 #[test]
 fn names_are_looked_up_and_nothing_is_above_the_top() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         let below = client.mkdir(&top, "below").await.unwrap();
         let file = client.create(&below, "file").await.unwrap();
         assert_eq!(client.lookup(&top, "below").await.unwrap().0, below);
@@ -183,9 +179,7 @@ fn names_are_looked_up_and_nothing_is_above_the_top() {
 #[test]
 fn rights_are_told_and_hold() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         client.setattr(&top, Args::new().mode(Some(0o755)), None).await.unwrap();
         let file = client.create(&top, "file").await.unwrap();
         client.write(&file, 0, b"bytes", 2).await.unwrap();
@@ -216,9 +210,7 @@ fn rights_are_told_and_hold() {
 #[test]
 fn the_owner_goes_on_whatever_the_mode() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         client.setattr(&top, Args::new().mode(Some(0o777)), None).await.unwrap();
         client.uid = 7;
         let mode = Args::new().number(1).mode(Some(0));
@@ -242,9 +234,7 @@ fn the_owner_goes_on_whatever_the_mode() {
 #[test]
 fn attributes_are_set_and_guarded() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         let file = client.create(&top, "file").await.unwrap();
         let before = client.getattr(&file).await.unwrap();
         let all = Args::new().number(1).number(0o4711).number(1).number(7).number(1).number(8);
@@ -269,9 +259,7 @@ fn attributes_are_set_and_guarded() {
 #[test]
 fn bytes_are_written_and_read() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         let file = client.create(&top, "file").await.unwrap();
         let data: Vec<u8> = (0..300_000u32).map(|at| (at * 7) as u8).collect();
         for (at, part) in data.chunks(100_001).enumerate() {
@@ -296,9 +284,7 @@ fn bytes_are_written_and_read() {
 #[test]
 fn names_go_and_move() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         let (one, other) =
             (client.mkdir(&top, "one").await.unwrap(), client.mkdir(&top, "other").await.unwrap());
         let file = client.create(&one, "file").await.unwrap();

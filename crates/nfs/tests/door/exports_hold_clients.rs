@@ -16,9 +16,7 @@ const STALE: u32 = 70;
 #[test]
 fn nothing_leads_from_one_export_to_another() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         let other = client.mount("/other").await.unwrap();
         let file = client.create(&top, "file").await.unwrap();
         assert_eq!(client.rename((&top, "file"), (&other, "file")).await, Err(XDEV));
@@ -36,9 +34,7 @@ fn nothing_leads_from_one_export_to_another() {
 #[test]
 fn an_export_that_has_ended_is_stale_also_if_there_is_another_one() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
         world.unexport("bucket").await;
         assert_eq!(client.getattr(&top).await, Err(STALE));
         assert_eq!(client.create(&top, "x").await, Err(STALE));
@@ -52,9 +48,7 @@ fn an_export_that_has_ended_is_stale_also_if_there_is_another_one() {
 #[test]
 fn handles_outlive_the_door() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
         let file = client.create(&top, "file").await.unwrap();
         let another = world.another_door().await;
         let mut client = another.client().await;
@@ -67,9 +61,7 @@ fn handles_outlive_the_door() {
 #[test]
 fn who_is_disabled_exports_nothing() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
         world.disable("alice", true).await;
         assert_eq!(client.getattr(&top).await, Err(STALE));
         assert_eq!(client.mount("/bucket").await, Err(ACCES));
@@ -81,9 +73,7 @@ fn who_is_disabled_exports_nothing() {
 #[test]
 fn only_clients_of_its_networks_get_in() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
         let clients = vec![Network::parse("10.0.0.0/8").unwrap()];
         world.export_again(AddExport { clients, ..export("other", "alice") }).await;
         assert_eq!(client.mount("/other").await, Err(ACCES));
@@ -96,9 +86,7 @@ fn only_clients_of_its_networks_get_in() {
 #[test]
 fn one_that_is_read_only_is_not_changed() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
         let file = client.create(&top, "file").await.unwrap();
         client.write(&file, 0, b"bytes", 2).await.unwrap();
         let read_only = true;
@@ -151,9 +139,7 @@ fn the_rights_of_its_user_decide() {
 #[test]
 fn clients_are_squashed() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
         client.setattr(&top, Args::new().mode(Some(0o777)), None).await.unwrap();
         for (squash, uid, owner) in [
             (Squash::None, 0, 0),

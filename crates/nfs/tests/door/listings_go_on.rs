@@ -10,10 +10,9 @@ const BAD_COOKIE: u32 = 10_003;
 #[test]
 fn each_name_that_stays_is_listed_once() {
     run(async {
-        let world = World::new().await;
+        let (world, mut one, top) = World::mounted().await;
         let another = world.another_door().await;
-        let (mut one, mut other) = (world.client().await, another.client().await);
-        let top = one.mount("/bucket").await.unwrap();
+        let mut other = another.client().await;
         for number in 0..300 {
             one.create(&top, &format!("file {number}")).await.unwrap();
         }
@@ -52,9 +51,7 @@ fn each_name_that_stays_is_listed_once() {
 #[test]
 fn what_does_not_fit_is_said() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         for plus in [false, true] {
             assert_eq!(client.list(&top, 0, 0, plus).await, Err(TOOSMALL));
             assert_eq!(client.list(&top, 0, 130, plus).await, Err(TOOSMALL));

@@ -8,6 +8,7 @@ mod world;
 
 mod any_bytes;
 mod calls_that_are_none;
+mod calls_that_wait;
 mod clients_ask_again;
 mod each_procedure;
 mod exports_hold_clients;

@@ -11,9 +11,7 @@ const BYTES: usize = 1 << 20;
 #[test]
 fn replies_wait_for_a_client_that_reads_late() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
         let file = client.create(&top, "file").await.unwrap();
         let data: Vec<u8> = (0..BYTES as u32).map(|at| ((at * 7) >> 3) as u8).collect();
         client.write(&file, 0, &data, 2).await.unwrap();
@@ -40,9 +38,7 @@ fn replies_wait_for_a_client_that_reads_late() {
 #[test]
 fn records_in_fragments_are_calls() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (_world, mut client, top) = World::mounted().await;
         let whole = call(7, (NFS, 3, 1), (0, 0), &Args::new().bytes(&top));
         let mut stream = Vec::new();
         for (at, fragment) in whole.chunks(10).enumerate() {

@@ -11,10 +11,9 @@ const NOSPC: u32 = 28;
 #[test]
 fn bytes_are_seen_here_at_once_and_elsewhere_after_commit() {
     run(async {
-        let world = World::new().await;
+        let (world, mut one, top) = World::mounted().await;
         let another = world.another_door().await;
-        let (mut one, mut other) = (world.client().await, another.client().await);
-        let top = one.mount("/bucket").await.unwrap();
+        let mut other = another.client().await;
         let file = one.create(&top, "file").await.unwrap();
         let (how, verifier) = one.write(&file, 0, b"unstable", 0).await.unwrap();
         assert_eq!(how, 0);
@@ -34,10 +33,9 @@ fn bytes_are_seen_here_at_once_and_elsewhere_after_commit() {
 #[test]
 fn what_was_not_committed_is_durable_when_the_door_stops() {
     run(async {
-        let world = World::new().await;
+        let (world, mut one, top) = World::mounted().await;
         let another = world.another_door().await;
-        let (mut one, mut other) = (world.client().await, another.client().await);
-        let top = one.mount("/bucket").await.unwrap();
+        let mut other = another.client().await;
         let file = one.create(&top, "file").await.unwrap();
         other.write(&file, 0, b"unstable", 0).await.unwrap();
         another.stop().await;
@@ -48,9 +46,7 @@ fn what_was_not_committed_is_durable_when_the_door_stops() {
 #[test]
 fn a_full_bucket_is_said_at_commit_and_the_verifier_changes_when_bytes_are_dropped() {
     run(async {
-        let world = World::new().await;
-        let mut client = world.client().await;
-        let top = client.mount("/bucket").await.unwrap();
+        let (world, mut client, top) = World::mounted().await;
         let (full, fine) = (
             client.create(&top, "full").await.unwrap(),
             client.create(&top, "fine").await.unwrap(),

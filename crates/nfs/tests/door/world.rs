@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_auth::{Caller, HandleKey, Network, Visibility};
@@ -20,7 +20,7 @@ use cairn_fs::ops::sessions::Format;
 use cairn_fs::rows::{BucketKind, Squash};
 use cairn_fs::{Config, Fs, WireVerb};
 use cairn_meta::Master;
-use cairn_meta::engine::Memory;
+use cairn_meta::engine::{Change, CommitError, Engine, Fence, Memory, Snapshot};
 use cairn_meta::master::host::Sessions;
 use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Sockets, Watch};
 use cairn_sim::SimDisk;
@@ -35,7 +35,36 @@ pub struct World {
     sessions: Arc<Sessions>,
     store: Store,
     clock: Arc<dyn Clock>,
+    pub rows: Arc<Gated>,
     pub door: Door,
+}
+
+/// Metadata in memory; nothing is committed while it is held.
+#[derive(Default)]
+pub struct Gated {
+    pub memory: Memory,
+    pub is_held: AtomicBool,
+}
+
+impl Engine for Gated {
+    fn fence(&self) -> cairn_base::Result<Fence> {
+        self.memory.fence()
+    }
+
+    fn take_over_at(&self, batch: u64) -> cairn_base::Result<Fence> {
+        self.memory.take_over_at(batch)
+    }
+
+    fn snapshot(&self) -> cairn_base::Result<Box<dyn Snapshot>> {
+        self.memory.snapshot()
+    }
+
+    fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
+        while self.is_held.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.memory.commit(expected, changes)
+    }
 }
 
 /// An NFS door, as one of several gateways has it.
@@ -86,7 +115,8 @@ impl World {
     /// With the users root and alice, and alice's buckets `bucket` and `other`, both exported.
     pub async fn new() -> World {
         let clock: Arc<dyn Clock> = Arc::new(RealClock::default());
-        let (engine, disk) = (Arc::new(Memory::new()), SimDisk::new(1));
+        let (rows, disk) = (Arc::new(Gated::default()), SimDisk::new(1));
+        let engine = Arc::clone(&rows);
         let master = Master::start(engine, Arc::clone(&clock), Default::default()).unwrap();
         master.run(&Caller::system(), Format { cluster: 1 }).await.unwrap();
         let hour = Duration::from_secs(3600);
@@ -102,7 +132,7 @@ impl World {
             master.run(&Caller::system(), verb).await.unwrap();
         }
         let door = open(&master, &sessions, &store, &clock).await;
-        let world = World { master, sessions, store, clock, door };
+        let world = World { master, sessions, store, clock, rows, door };
         for name in ["bucket", "other"] {
             let (name, kind) = (name.to_owned(), BucketKind::Posix);
             let bucket = CreateBucket { name, kind, visibility: Visibility::Private };
@@ -112,6 +142,14 @@ impl World {
             world.run(export(bucket, "alice")).await;
         }
         world
+    }
+
+    /// With a client that has mounted the first bucket.
+    pub async fn mounted() -> (World, Client, Vec<u8>) {
+        let world = World::new().await;
+        let mut client = world.client().await;
+        let top = client.mount("/bucket").await.unwrap();
+        (world, client, top)
     }
 
     /// Another door to the same store.
@@ -213,7 +251,7 @@ async fn open(
         key,
         &rng,
         tokio::runtime::Handle::current(),
-        (address.port(), Some(watch)),
+        (address.port(), watch),
     );
     let (stop, stopped) = watch::channel(false);
     let clients = [Network::parse("127.0.0.0/8").unwrap()].into();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod before_and_after_are_exact;
+mod calls_that_come_late;
 mod files_that_are_open;
 mod listings_go_on_whatever_changes;
 mod locks_hold_between_sessions;

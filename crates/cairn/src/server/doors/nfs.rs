@@ -95,7 +95,7 @@ fn serve(listener: TcpListener, behind: &mut Behind<'_>, offered: Offered) -> Re
     let key = behind.offers.handles.take().ok_or_else(missing)?;
     let watch = counting(&behind.metrics.door(DOOR.name));
     let runtime = tokio::runtime::Handle::current();
-    let desk = Desk::new(behind.fs.clone(), key, &RealRng, runtime, (port, Some(watch)));
+    let desk = Desk::new(behind.fs.clone(), key, &RealRng, runtime, (port, watch));
     let connections = behind.serving.limits.connections.min(CONNECTIONS);
     let options = Options { clients, connections };
     Ok(Box::pin(cairn_nfs::serve(sockets, desk, options, behind.stopped.clone())))

@@ -1,6 +1,7 @@
 //! Clients: they put, append, delete and read objects through gateways, and note what happened.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use cairn_fs::ops::mkdir::Mkdir;
 use cairn_fs::rows::ObjectAttributes;
 use cairn_fs::{Fs, Piece, PutRequest};
 use parking_lot::Mutex;
+use tokio::io::DuplexStream;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -164,6 +166,8 @@ pub struct Waiting(Mutex<BTreeMap<u64, oneshot::Sender<Outcome>>>);
 #[derive(Clone)]
 pub struct Door {
     pub requests: UnboundedSender<Request>,
+    /// Connections of clients of NFS, and where they are from.
+    pub streams: UnboundedSender<(DuplexStream, IpAddr)>,
     pub waiting: Arc<Waiting>,
 }
 
@@ -446,7 +450,7 @@ impl Client {
         slow: Duration,
         patience: Duration,
     ) -> Option<Outcome> {
-        let Some(Door { requests, waiting }) = self.doors[door].lock().clone() else {
+        let Some(Door { requests, waiting, .. }) = self.doors[door].lock().clone() else {
             sleep(Duration::from_millis(200)).await;
             return None;
         };

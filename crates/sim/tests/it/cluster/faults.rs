@@ -60,6 +60,9 @@ impl Fault {
     }
 }
 
+/// The kind of fault that a clock jumps.
+const JUMP: u64 = 13;
+
 /// Draws faults for one seed.
 pub struct Plan<'a> {
     pub layout: &'a Layout,
@@ -81,6 +84,11 @@ impl<'a> Plan<'a> {
         };
         let victim = layout.chunkservers[rng.below(layout.chunkservers.len() as u64) as usize];
         Plan { layout, rng, kinds, victim, wipes: rng.below(2) == 0, wiped: false }
+    }
+
+    /// Clocks do not jump: for what is kept for a time.
+    pub fn keep_clocks(&mut self) {
+        self.kinds &= !(1 << JUMP);
     }
 
     /// Whether anything goes wrong at all.
@@ -159,7 +167,7 @@ impl<'a> Plan<'a> {
                 _ => (Fault::Flaky(4 + rng.below(40)), long),
             },
             12 => (Fault::Commits(20 + rng.below(200)), short),
-            13 => (Fault::Jump(self.any(), rng.below(7_200) as i64 - 3_600), 1),
+            JUMP => (Fault::Jump(self.any(), rng.below(7_200) as i64 - 3_600), 1),
             14 => (Fault::Slow(self.any(), 2 + rng.below(30)), long),
             15 => match rng.below(2) {
                 0 => (Fault::DiskError(self.store(), rng.below(40)), long),

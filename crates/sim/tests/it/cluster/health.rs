@@ -28,7 +28,7 @@ pub fn await_health(world: &mut World, secs: u64, clean: bool) -> Vec<String> {
     loop {
         (0..LOOK_TURNS).for_each(|_| world.turn());
         reads.begin(world);
-        let ill = match reads.unread() {
+        let ill = match reads.unread().or_else(|| world.unfinished()) {
             Some(ill) => Some(ill),
             None => look(world, clean).err(),
         };

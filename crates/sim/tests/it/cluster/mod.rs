@@ -13,10 +13,12 @@
 //! process has a runtime of its own, whose time the world sets forward: so it can be stopped,
 //! killed and started.
 
+mod calls;
 mod client;
 mod database;
 mod digest;
 mod faults;
+mod files;
 mod health;
 mod history;
 mod host;
@@ -33,12 +35,13 @@ use std::thread;
 
 use cairn_base::planted::Bug;
 use parking_lot::Mutex;
-use world::{HOSTILE, MAKING, Report, run};
+use world::{HOSTILE, MAKING, Report, SERVING, run};
 
 /// Seeds of the test command.
 const SEEDS: u64 = 40;
 const MAKING_SEEDS: u64 = 10;
 const HOSTILE_SEEDS: u64 = 4;
+const SERVING_SEEDS: u64 = 4;
 /// Of so many seeds one is run twice.
 const TWICE: u64 = 10;
 /// Seeds in which a bug must be found.
@@ -168,6 +171,15 @@ fn mounts_that_do_as_they_like_hold_nobody_up() {
     check_all(&(first..first + count).collect::<Vec<_>>());
 }
 
+/// From `SERVING + CAIRN_SEED` on: clients of NFS send calls again, twice, and late, to any gateway.
+/// Each acts once, and what is acknowledged stays.
+#[test]
+fn calls_of_nfs_act_once_and_what_they_did_stays() {
+    let first = SERVING + number("CAIRN_SEED", 1);
+    let count = number("CAIRN_SEEDS", SERVING_SEEDS * cairn_sim::scale());
+    check_all(&(first..first + count).collect::<Vec<_>>());
+}
+
 mod what_was_found_once_is_not_found_again {
     use super::{REGRESSIONS, check_all};
 
@@ -203,6 +215,10 @@ const FOUND: [(Bug, u64); 17] = [
     (Bug::DelegationIgnored, MAKING + 10),
 ];
 
+/// The same, of clients of NFS.
+const FOUND_OF_NFS: [(Bug, u64); 2] =
+    [(Bug::CallsForgotten, SERVING + 1), (Bug::UnknownAnswered, SERVING + 79)];
+
 fn find_all(bugs: &[(Bug, u64)], from: u64) {
     trace();
     let missed = Mutex::new(Vec::new());
@@ -223,7 +239,7 @@ fn find_all(bugs: &[(Bug, u64)], from: u64) {
 }
 
 mod planted_bugs_are_found {
-    use super::{FOUND, find_all};
+    use super::{FOUND, FOUND_OF_NFS, find_all};
 
     fn third(number: usize) {
         let third = FOUND.len().div_ceil(3);
@@ -243,6 +259,11 @@ mod planted_bugs_are_found {
     #[test]
     fn last_third() {
         third(2);
+    }
+
+    #[test]
+    fn of_nfs() {
+        find_all(&FOUND_OF_NFS, super::SERVING);
     }
 }
 

@@ -3,13 +3,18 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cairn_auth::HandleKey;
 use cairn_base::rng::SeededRng;
-use cairn_base::{ClusterId, Disk, Error, NodeId, Result, Rng, Role, Threads, Timestamp};
+use cairn_base::trace::Traces;
+use cairn_base::{
+    ClusterId, Disk, Error, NodeId, Result, Rng, Role, Secret, Stages, Threads, Timestamp,
+};
 use cairn_blocks::Store;
 use cairn_cluster::control::messages::Secrets;
 use cairn_cluster::control::{Agent, ControlService, Edit, NodeView, Settings};
@@ -17,15 +22,18 @@ use cairn_cluster::data::Chunkserver;
 use cairn_cluster::identity::{Ca, Desk, Pins};
 use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::wire::Terms;
+use cairn_fs::Fs;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
 use cairn_meta::session::client;
+use cairn_nfs::{Watch, converse};
 use cairn_roles::chunkserver::ChunkserverNode;
 use cairn_roles::master::{MasterNode, Source};
 use cairn_roles::{Node, Pace, beat_of, duties, gateway, master};
 use cairn_sim::SimDisk;
 use parking_lot::Mutex;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{Instrument, Span};
@@ -76,6 +84,8 @@ pub struct Tuning {
     pub leases: usize,
     pub cache_bytes: u64,
     pub segment_bytes: u64,
+    /// Gateways have a door for NFS.
+    pub files: bool,
     /// Which gateways are told that operations are done when they have run, by bits.
     pub hasty: u64,
 }
@@ -268,12 +278,14 @@ pub fn gateway(all: &Surroundings, node: NodeId, door: &Slot<Door>, given: Given
     let Process { all, node: own, .. } = Process::new(all, node, Role::Gateway, given);
     own.beat(|| beat_of(String::new()));
     let (sender, mut requests) = unbounded_channel();
-    *door.lock() = Some(Door { requests: sender, waiting: Arc::default() });
+    let (streams, connections) = unbounded_channel();
+    *door.lock() = Some(Door { requests: sender, streams, waiting: Arc::default() });
     for _ in 0..if all.hostile.load(Ordering::Relaxed) { HOSTILE_MOUNTS } else { 0 } {
         let agent = Arc::clone(&own.agent);
         tokio::spawn(hostile::mounts(agent, Arc::clone(&all.rng), all.tuning.lease));
     }
-    let hasty = all.tuning.is_hasty(node);
+    let files = all.tuning.files.then(|| (Arc::clone(&all.rng), connections));
+    let hasty = !all.tuning.files && all.tuning.is_hasty(node);
     let cache_bytes = all.tuning.cache_bytes;
     let config = gateway::Config {
         session: client::Config { alone: ALONE, hasty, ..client::Config::default() },
@@ -286,8 +298,41 @@ pub fn gateway(all: &Surroundings, node: NodeId, door: &Slot<Door>, given: Given
             Err(never) => match never {},
         };
         tokio::spawn(duties::drop_abandoned(fs.clone(), PACE));
+        if let Some((rng, connections)) = files {
+            tokio::spawn(serve_files(fs.clone(), rng, connections));
+        }
         while let Some(request) = requests.recv().await {
             tokio::spawn(request.answer(fs.clone()));
         }
     });
+}
+
+/// The key of handles: one for all gateways.
+pub fn handles() -> HandleKey {
+    HandleKey::derive(&Secret::new([7; 32]))
+}
+
+/// The door for NFS: the product's, over connections in memory.
+async fn serve_files(
+    fs: Fs,
+    rng: Arc<SeededRng>,
+    mut connections: UnboundedReceiver<(DuplexStream, IpAddr)>,
+) {
+    const PORT: u16 = 2049;
+    let traces = Traces::new([1, 2], 0.0);
+    let begin = Arc::new(move || Stages::start(traces.next(None)));
+    let told = Watch { begin, end: Arc::new(drop) };
+    let runtime = tokio::runtime::Handle::current();
+    let desk = cairn_nfs::Desk::new(fs, handles(), &*rng, runtime, (PORT, told));
+    tokio::spawn(cairn_nfs::Desk::sweep(Arc::downgrade(&desk)));
+    let (_stop, stopped) = watch::channel(false);
+    while let Some((stream, address)) = connections.recv().await {
+        let both = tokio::io::split(stream);
+        let served = converse(both, address, Arc::clone(&desk), stopped.clone());
+        tokio::spawn(async move {
+            if let Err(error) = served.await {
+                tracing::debug!(%address, %error, "a connection ended");
+            }
+        });
+    }
 }

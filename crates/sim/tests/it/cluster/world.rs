@@ -25,6 +25,7 @@ use super::client::{BUCKET, Client, Door, FILES};
 use super::database::{DATABASE, Database, SharedDatabase};
 use super::digest::Digest;
 use super::faults::{Fault, Plan};
+use super::files;
 use super::health;
 use super::history::History;
 use super::host::Host;
@@ -42,6 +43,9 @@ pub const MAKING: u64 = 1 << 32;
 const MAKERS: usize = 2;
 /// In seeds from this one on, there are hostile mounts as well.
 pub const HOSTILE: u64 = 1 << 33;
+/// In seeds from this one on, gateways serve NFS: clients of it work, and only so many others.
+pub const SERVING: u64 = 1 << 34;
+const BESIDE: usize = 2;
 /// How often streams break while they break again and again, and how often it is looked at
 /// whether members have what they should, microseconds.
 const FLAKY_US: u64 = 100_000;
@@ -112,6 +116,8 @@ pub struct World {
     reads: u64,
     /// And whether they fill directories.
     makes: bool,
+    /// Clients of NFS, where there are any.
+    files: Option<files::Shared>,
     /// One in so many streams breaks from time to time.
     flaky: Option<u64>,
 }
@@ -148,7 +154,8 @@ pub fn run(seed: u64, bug: Option<Bug>) -> Report {
 
 impl World {
     fn new(seed: u64) -> World {
-        let makes = seed >= MAKING;
+        let serves = seed >= SERVING;
+        let makes = seed >= MAKING && !serves;
         let rng = Arc::new(SeededRng::new(seed));
         let layout = Layout::draw(&rng);
         let net = Net::new(Arc::clone(&rng));
@@ -159,11 +166,12 @@ impl World {
             leases: [1 << 20, 20, 5][rng.below(3) as usize],
             cache_bytes: [0, 64 << 20][rng.below(2) as usize],
             segment_bytes: [256 << 10, 1 << 20][rng.below(2) as usize],
+            files: serves,
             hasty: if makes { 0 } else { SeededRng::new(!seed).next_u64() },
         };
         let (masters, orders) = (layout.masters.clone(), Arc::default());
         let reads = [50, 80][rng.below(2) as usize];
-        let hostile = Arc::new(AtomicBool::new(seed >= HOSTILE));
+        let hostile = Arc::new(AtomicBool::new(seed >= HOSTILE && !serves));
         let all =
             Surroundings { net, rng: Arc::clone(&rng), database, masters, orders, hostile, tuning };
         let skew = || rng.below(20_000) as i64 - 10_000;
@@ -190,6 +198,7 @@ impl World {
             faults: 0,
             reads,
             makes,
+            files: serves.then(files::Shared::default),
             flaky: None,
         };
         world.fill();
@@ -226,7 +235,7 @@ impl World {
         let database = Arc::clone(&self.all.database);
         let done = Arc::new(Mutex::new(false));
         let told = Arc::clone(&done);
-        let (first, makes) = (NodeId(3000), self.makes);
+        let (first, makes, serves) = (NodeId(3000), self.makes, self.files.is_some());
         let mut host = Host::new(0);
         host.start(0, &self.all.rng, |given| {
             tokio::spawn(async move {
@@ -245,6 +254,9 @@ impl World {
                     let (name, kind) = (FILES.to_owned(), BucketKind::Posix);
                     let bucket = CreateBucket { name, kind, visibility: Visibility::Private };
                     master.run(&Caller::verified(UserId::ROOT), bucket).await.unwrap();
+                }
+                if serves {
+                    files::fill(&master).await;
                 }
                 *told.lock() = true;
             });
@@ -275,11 +287,29 @@ impl World {
 
     fn start_clients(&mut self) {
         let (client, makes) = (self.client(), self.makes);
+        let (history, rng) = (Arc::clone(&self.history), Arc::clone(&self.all.rng));
+        let files = self.files.as_mut().map(|shared| {
+            shared.history = history;
+            let (shared, doors) = (shared.clone(), &self.doors);
+            let client = move |number| {
+                files::Client::new(number, shared.clone(), doors.clone(), Arc::clone(&rng))
+            };
+            (1..=files::CLIENTS).map(client).collect::<Vec<_>>()
+        });
         if let Some(host) = self.hosts.get_mut(&CLIENT_HOST) {
             host.start(self.now_us, &self.all.rng, |_| {
                 for _ in 0..if makes { MAKERS } else { 0 } {
                     tokio::spawn(client.clone().make());
                     tokio::spawn(client.clone().interfere());
+                }
+                if let Some(files) = files {
+                    for client in files {
+                        tokio::spawn(client.work());
+                    }
+                    for _ in 0..BESIDE {
+                        tokio::spawn(client.clone().work());
+                    }
+                    return;
                 }
                 for _ in 0..CLIENTS {
                     tokio::spawn(client.clone().work());
@@ -294,6 +324,12 @@ impl World {
     pub fn client(&self) -> Client {
         let (history, rng) = (Arc::clone(&self.history), Arc::clone(&self.all.rng));
         Client { doors: self.doors.clone(), history, rng, reads: self.reads }
+    }
+
+    /// A client of NFS that has not come to its end.
+    pub fn unfinished(&self) -> Option<String> {
+        let unfinished = self.files.as_ref()?.unfinished.lock().first().copied()?;
+        Some(format!("client {unfinished} of NFS waits"))
     }
 
     /// Runs something on a host.
@@ -350,6 +386,9 @@ impl World {
     fn misbehave(&mut self, rng: &SeededRng) -> Vec<String> {
         let layout = self.layout.clone();
         let mut plan = Plan::new(&layout, rng);
+        if self.files.is_some() {
+            plan.keep_clocks();
+        }
         let begin_us = 6_000_000;
         let end_us = begin_us + 10_000_000 + rng.below(20_000_000);
         let mean_ms = 300 + rng.below(3_000);
