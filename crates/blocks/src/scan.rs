@@ -58,7 +58,8 @@ pub(crate) fn scan(
         scan.end = end;
     }
     if unsynced {
-        // Not written again: acknowledged bytes are never overwritten, not even with the same bytes.
+        // Not written again: acknowledged bytes are never overwritten, not even with the same
+        // ones.
         file.sync_data()?;
     }
     Ok(scan)

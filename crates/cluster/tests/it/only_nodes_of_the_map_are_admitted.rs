@@ -231,7 +231,10 @@ async fn a_role_that_the_map_does_not_give_is_refused() {
     let (cluster, address) = world().await;
     let mut gateway = cluster.node(GATEWAY, Role::Gateway);
     gateway.role = Role::Chunkserver;
-    denied(gateway.dial_and_call(&address).await, "node 2 is no chunkserver but gateway");
+    denied(
+        gateway.dial_and_call(&address).await,
+        "node 2 says that it is a chunkserver, but joined as gateway",
+    );
     let mut terms = cluster.node(NodeId(4), Role::Gateway).terms();
     terms.expects = Some(Role::Chunkserver);
     let other = cluster.node(NodeId(4), Role::Gateway);

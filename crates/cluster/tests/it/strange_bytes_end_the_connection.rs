@@ -180,6 +180,8 @@ async fn who_is_refused_is_told_why() {
     terms.expects = Some(Role::Master);
     let to = link(ends.near, MASTER, Role::Master);
     let refused = connect(to, &terms, echo).await.unwrap_err();
-    assert!(matches!(&refused, Error::Denied(text) if text.contains("is no chunkserver")));
+    assert!(
+        matches!(&refused, Error::Denied(text) if text.contains("says that it is a chunkserver"))
+    );
     assert!(matches!(far.await.unwrap(), Err(Error::Denied(_))));
 }

@@ -52,7 +52,7 @@ impl Tokens for Map {
 
     async fn redeem(&self, id: TokenId, applicant: Applicant, now: Timestamp) -> Result<NodeId> {
         let mut inner = self.0.lock();
-        let unknown = || Error::Denied(format!("join token {id} is not known"));
+        let unknown = || Error::Denied("join token: this cluster did not issue it".into());
         let grant = inner.tokens.get(&id).ok_or_else(unknown)?;
         if let Some(node) = grant.decide(&applicant, now)? {
             return Ok(node);
