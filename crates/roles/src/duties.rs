@@ -29,8 +29,8 @@ pub struct Pace {
     pub garbage: Duration,
     /// Every so many looks a pass is made in any case: uploads that were given up leave no row.
     pub garbage_looks: u64,
-    /// A pass that comes at one in so many looks forgets calls that were done long ago: all of those
-    /// that are known are looked at for it.
+    /// A pass at one in so many looks forgets calls that were done long ago: all that are known
+    /// are looked at for it.
     pub forget_looks: u64,
     /// Whether a full disk needs compaction.
     pub compact: Duration,
