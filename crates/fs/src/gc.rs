@@ -53,16 +53,21 @@ impl Fs {
     /// One pass of the garbage collector. Only root may. A dry run changes nothing and counts
     /// what is garbage now; draining may bring up more.
     pub async fn collect_garbage(&self, caller: &Caller, dry_run: bool) -> Result<GcReport> {
-        self.collect(caller, dry_run, true).await
+        self.collect(caller, dry_run, (true, true)).await
     }
 
-    /// As [`Fs::collect_garbage`], without a look at all blocks for those nobody knows, or at all
-    /// calls for those that were done long ago.
-    pub async fn collect_known_garbage(&self, caller: &Caller) -> Result<GcReport> {
-        self.collect(caller, false, false).await
+    /// As [`Fs::collect_garbage`], without a look at all blocks for those nobody knows; and, unless
+    /// `forgets`, without one at all calls for those that were done long ago.
+    pub async fn collect_known_garbage(&self, caller: &Caller, forgets: bool) -> Result<GcReport> {
+        self.collect(caller, false, (false, forgets)).await
     }
 
-    async fn collect(&self, caller: &Caller, dry_run: bool, all: bool) -> Result<GcReport> {
+    async fn collect(
+        &self,
+        caller: &Caller,
+        dry_run: bool,
+        (all, forgets): (bool, bool),
+    ) -> Result<GcReport> {
         let context = caller.context(self.inner.clock.now());
         authorize(caller, Action::CollectGarbage, Resource::Store, &context)?;
         if let (Meta::Remote(_), false) = (&self.inner.meta, dry_run) {
@@ -76,7 +81,7 @@ impl Fs {
         if all {
             self.count_unknown(caller, &mut report).await?;
         }
-        if all && !dry_run {
+        if forgets && !dry_run {
             self.forget_calls(caller).await?;
         }
         if !dry_run {

@@ -29,6 +29,9 @@ pub struct Pace {
     pub garbage: Duration,
     /// Every so many looks a pass is made in any case: uploads that were given up leave no row.
     pub garbage_looks: u64,
+    /// A pass at one in so many looks forgets calls that were done long ago: all that are known
+    /// are looked at for it.
+    pub forget_looks: u64,
     /// Whether a full disk needs compaction.
     pub compact: Duration,
     /// Every so many looks all segments are looked at, however much is free.
@@ -42,6 +45,7 @@ impl Default for Pace {
         Pace {
             garbage: Duration::from_secs(10),
             garbage_looks: 60,
+            forget_looks: 60,
             compact: Duration::from_secs(5),
             compact_looks: 12,
             abandoned: Duration::from_secs(10),
@@ -93,11 +97,12 @@ pub async fn collect_garbage(fs: Fs, pace: Pace) {
     for look in 0u64.. {
         timer.tick().await;
         let caller = Caller::system();
+        let forgets = look.is_multiple_of(pace.forget_looks);
         let collected = match look.is_multiple_of(pace.garbage_looks) {
             true => fs.collect_garbage(&caller, false).await,
             false => match has_garbage(&fs).await {
                 Ok(false) => continue,
-                Ok(true) => fs.collect_known_garbage(&caller).await,
+                Ok(true) => fs.collect_known_garbage(&caller, forgets).await,
                 Err(error) => Err(error),
             },
         };

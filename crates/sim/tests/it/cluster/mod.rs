@@ -171,8 +171,8 @@ fn mounts_that_do_as_they_like_hold_nobody_up() {
     check_all(&(first..first + count).collect::<Vec<_>>());
 }
 
-/// From `SERVING + CAIRN_SEED` on: clients of NFS send calls again, twice, and late, to any gateway.
-/// Each acts once, and what is acknowledged stays.
+/// From `SERVING + CAIRN_SEED` on: clients of NFS send calls again, twice, and late, to any
+/// gateway. Each acts once, and what is acknowledged stays.
 #[test]
 fn calls_of_nfs_act_once_and_what_they_did_stays() {
     let first = SERVING + number("CAIRN_SEED", 1);

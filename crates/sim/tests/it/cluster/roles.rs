@@ -53,6 +53,7 @@ const LATE: Duration = Duration::from_secs(40);
 const PACE: Pace = Pace {
     garbage: Duration::from_secs(1),
     garbage_looks: 5,
+    forget_looks: 1,
     compact: Duration::from_secs(1),
     compact_looks: 3,
     abandoned: Duration::from_secs(2),
