@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use http::Method;
+
 /// What a path is, of those that are none of Cairn's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogPath<'a> {
@@ -34,6 +36,16 @@ const PRESENT: [&str; 5] =
     ["_index_template", "_template", "_component_template", "_ilm/policy", "_data_stream"];
 
 impl<'a> LogPath<'a> {
+    /// Whether a request with this method brings records.
+    pub fn is_push(&self, method: &Method) -> bool {
+        match self {
+            LogPath::Probe(_) => false,
+            // Some clients of Elasticsearch PUT.
+            LogPath::Bulk(_) => matches!(*method, Method::POST | Method::PUT),
+            _ => *method == Method::POST,
+        }
+    }
+
     /// `decode` takes percent-encoding off.
     ///
     /// # Errors

@@ -13,8 +13,9 @@ use super::{Body, json_of};
 
 /// Methods of a path that clients only ask.
 pub const PROBE: &str = "GET, HEAD, OPTIONS";
-/// Methods of a path that takes records.
+/// Methods of a path that takes records, and of `_bulk`.
 pub const PUSH: &str = "POST, OPTIONS";
+pub const BULK: &str = "POST, PUT, OPTIONS";
 
 const X_ELASTIC_PRODUCT: HeaderName = HeaderName::from_static("x-elastic-product");
 /// The version of Elasticsearch whose `_bulk` this is.

@@ -72,7 +72,7 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
         (Target::Object { .. }, "GET" | "HEAD") if !is_list => OBJECT,
         (Target::Object { .. } | Target::Prefix { .. }, "GET" | "HEAD") => LISTING,
         (Target::Object { .. }, "POST") => &[APPEND, MOVE_TO],
-        (Target::Logs(LogPath::Bulk(_)), "POST") => BULK,
+        (Target::Logs(LogPath::Bulk(_)), "POST" | "PUT") => BULK,
         (Target::Logs(LogPath::Probe(_)), "GET" | "HEAD") => PROBE,
         (Target::Bucket(_), "GET" | "HEAD") => match is_list {
             true => LISTING,

@@ -119,11 +119,12 @@ async fn ship(
         }
         LogPath::Probe(probe) if is_read(request) => Ok(log_replies::probe(probe)),
         LogPath::Probe(_) => other(request, log_replies::PROBE),
-        path if request.parts.method == Method::POST => {
+        path if path.is_push(&request.parts.method) => {
             let room = Room::of(&door.log_memory, party(request));
             let Request { parts, caller, stats, .. } = *request;
             logs::push(door, &Asked { parts, caller, stats }, path, room, upload).await
         }
+        LogPath::Bulk(_) => other(request, log_replies::BULK),
         _ => other(request, log_replies::PUSH),
     }
 }

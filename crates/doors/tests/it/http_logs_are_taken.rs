@@ -127,10 +127,15 @@ fn bulk_answers_for_each_document() {
     let lines = self::lines(&alice);
     assert_eq!(lines["nginx"][0]["event"], json!({"@timestamp": "t", "message": "one"}));
     assert_eq!(lines["path"].len(), 1);
+    alice
+        .call("PUT", "/_bulk?refresh", &[kind], b"{\"create\":{\"_index\":\"put\"}}\n{}\n")
+        .expect(200);
+    assert_eq!(self::lines(&alice)["put"].len(), 1);
+    alice.call("GET", "/_bulk", &[], b"").expect(405);
     alice.call("POST", "/_bulk", &[kind], b"no action\n{}\n").expect(400);
     alice.call("POST", "/_bulk?pipeline=x", &[kind], b"").expect(400);
     let counts = ["accepted", "refused"].map(|outcome| counted(&server, "bulk", outcome));
-    assert_eq!(counts, [2, 1]);
+    assert_eq!(counts, [3, 1]);
 }
 
 #[test]

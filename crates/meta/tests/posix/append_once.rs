@@ -21,7 +21,7 @@ fn request(number: u16, set: u16) -> CallId {
 
 fn append(store: &mut Store, ino: Ino, call: CallId) -> AppendOnce {
     let data = Data::Inline(Bytes::from_static(b"a line\n"));
-    let spare = store.body();
+    let spare = store.next_body();
     AppendOnce {
         call,
         append: Append { ino, session: SESSION, opened: true, spare, chunk: 0, data },
