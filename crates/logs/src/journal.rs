@@ -50,8 +50,7 @@ fn field(bytes: &[u8]) -> Result<Field<'_>> {
 /// The bytes of the first entry, with the line behind it; `None` if it has not come whole.
 fn entry_len(bytes: &[u8]) -> Result<Option<usize>> {
     let mut rest = bytes;
-    loop {
-        let Some((found, after)) = field(rest)? else { break };
+    while let Some((found, after)) = field(rest)? {
         rest = after;
         if found.is_none() {
             return Ok(Some(bytes.len() - rest.len()));
