@@ -27,7 +27,8 @@ pub const LINGER: Duration = Duration::from_secs(5);
 /// the last quarter of it.
 pub const APPEND_BYTES: u64 = 64 << 20;
 pub const XML_BYTES: u64 = 64 << 20;
-/// The same for records of logs, and how long a shipper waits for it before it is told to come later.
+/// The same for records of logs, and how long a shipper waits for it before it is told to come
+/// later.
 pub const LOGS_BYTES: u64 = 128 << 20;
 pub const LOGS_PATIENCE: Duration = Duration::from_secs(5);
 /// An `Idempotency-Key`, bytes.

@@ -196,12 +196,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..80), text in ".{0,60}") {
+        fn any_bytes_are_taken(
+            bytes in prop::collection::vec(any::<u8>(), 0..80),
+            text in ".{0,60}",
+        ) {
             let _ = frame(&bytes);
-            for bytes in [&bytes, text.as_bytes(), format!("<1>1 a b c d e {text}").as_bytes()] {
+            let with_header = format!("<1>1 a b c d e {text}");
+            for bytes in [&bytes, text.as_bytes(), with_header.as_bytes()] {
                 let mut batch = Batch::new(Timestamp(0));
                 message(bytes, "x", &mut batch);
-                prop_assert_eq!(batch.lines[0].bytes.iter().filter(|byte| **byte == b'\n').count(), 1);
+                let ends = batch.lines[0].bytes.iter().filter(|byte| **byte == b'\n');
+                prop_assert_eq!(ends.count(), 1);
             }
         }
     }
