@@ -52,6 +52,7 @@ class Server:
         self.process = None
         self.s3 = self.http = None  # "http://127.0.0.1:PORT" once started
         self.nfs = ""  # "127.0.0.1:PORT" with --nfs
+        self.syslog = ""  # the same with --syslog
         self.start_seconds = None
 
     def start(self):
@@ -72,10 +73,11 @@ class Server:
         os.set_blocking(self.process.stdout.fileno(), False)
         text = b""
         while True:
-            found = dict(re.findall(rb"^(s3|http|nfs) (\S+)$", text, re.M))
-            if len(found) == 2 + ("--nfs" in self.args):
+            found = dict(re.findall(rb"^(s3|http|nfs|syslog) (\S+)$", text, re.M))
+            if len(found) == 2 + ("--nfs" in self.args) + ("--syslog" in self.args):
                 self.s3, self.http = found[b"s3"].decode(), found[b"http"].decode()
                 self.nfs = found.get(b"nfs", b"").decode()
+                self.syslog = found.get(b"syslog", b"").decode()
                 return
             if self.process.poll() is not None:
                 raise ServerFailed(f"exit {self.process.returncode}: {self.tail()}")

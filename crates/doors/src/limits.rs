@@ -27,6 +27,12 @@ pub const LINGER: Duration = Duration::from_secs(5);
 /// the last quarter of it.
 pub const APPEND_BYTES: u64 = 64 << 20;
 pub const XML_BYTES: u64 = 64 << 20;
+/// The same for records of logs, and how long a shipper waits for it before it is told to come
+/// later.
+pub const LOGS_BYTES: u64 = 128 << 20;
+pub const LOGS_PATIENCE: Duration = Duration::from_secs(5);
+/// An `Idempotency-Key`, bytes.
+pub const IDEMPOTENCY_KEY_BYTES: usize = 256;
 /// It is taken as bytes come: as much again as there is, but no less and no more at once, bytes.
 pub const BODY_STEP_MIN: usize = 16 << 10;
 pub const BODY_STEP_MAX: usize = 256 << 10;

@@ -11,10 +11,12 @@ use tokio::time::sleep;
 use crate::Fs;
 use crate::garbage::Abandoned;
 use crate::ops::append::{Append, Appended};
+use crate::ops::append_once::{AppendOnce, AppendedOnce};
 use crate::ops::body::Data;
 use crate::ops::coalesce::{Coalesce, ReadChunk};
 use crate::ops::conditions::{Conditions, EtagMatch};
 use crate::ops::edit::COALESCE_BYTES;
+use crate::ops::for_call::CallId;
 use crate::ops::statfs::Replicas;
 use crate::rows::{Content, Extent, Inode, ObjectAttributes, Place};
 use crate::write::PutRequest;
@@ -32,6 +34,31 @@ impl Fs {
         key: &str,
         record: Bytes,
     ) -> Result<(u64, Ino, Inode)> {
+        match self.append_for(caller, None, (bucket, key), record).await? {
+            (ino, AppendedOnce::Done(appended)) => Ok((appended.offset, ino, appended.inode)),
+            (_, AppendedOnce::Before(_)) => unreachable!("it is for no call"),
+        }
+    }
+
+    /// As [`Fs::append`], for a request that its user may send again: once, however often that is.
+    /// Says where the record begins.
+    pub async fn append_once(
+        &self,
+        caller: &Caller,
+        call: CallId,
+        place: (&str, &str),
+        record: Bytes,
+    ) -> Result<(Ino, AppendedOnce)> {
+        self.append_for(caller, Some(call), place, record).await
+    }
+
+    async fn append_for(
+        &self,
+        caller: &Caller,
+        call: Option<CallId>,
+        (bucket, key): (&str, &str),
+        record: Bytes,
+    ) -> Result<(Ino, AppendedOnce)> {
         if record.len() > limits::BLOCK_BYTES {
             let most = limits::BLOCK_BYTES;
             let what =
@@ -49,17 +76,19 @@ impl Fs {
                 }
                 Err(error) => return Err(error),
             };
-            let ino = object.ino();
-            match self.append_to(caller, ino, (object.inode(), false), &record, use_spare).await {
+            let (ino, file) = (object.ino(), (object.inode(), false));
+            match self.append_to_for(caller, call, (ino, file), &record, use_spare).await {
                 // The end moved on, or the body became shared, or the object was replaced.
                 Err(Error::Conflict(_)) => use_spare = !use_spare,
                 Err(Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
-                Ok(appended) => {
-                    if appended.inline_bytes >= COALESCE_BYTES as u64 {
+                Ok(outcome) => {
+                    if let AppendedOnce::Done(appended) = &outcome
+                        && appended.inline_bytes >= COALESCE_BYTES as u64
+                    {
                         self.coalesce(caller, ino, appended.offset).await;
                     }
-                    return Ok((appended.offset, ino, appended.inode));
+                    return Ok((ino, outcome));
                 }
             }
         }
@@ -86,17 +115,31 @@ impl Fs {
         &self,
         caller: &Caller,
         ino: Ino,
-        (inode, opened): (&Inode, bool),
+        file: (&Inode, bool),
         record: &Bytes,
         use_spare: bool,
     ) -> Result<Appended> {
+        match self.append_to_for(caller, None, (ino, file), record, use_spare).await? {
+            AppendedOnce::Done(appended) => Ok(appended),
+            AppendedOnce::Before(_) => unreachable!("it is for no call"),
+        }
+    }
+
+    async fn append_to_for(
+        &self,
+        caller: &Caller,
+        call: Option<CallId>,
+        (ino, (inode, opened)): (Ino, (&Inode, bool)),
+        record: &Bytes,
+        use_spare: bool,
+    ) -> Result<AppendedOnce> {
         let spare = self.inner.new_body();
         let chunk = (inode.size / limits::CHUNK_BYTES) as u32;
         let session = self.inner.meta.session();
         if record.len() <= limits::INLINE_BYTES {
             let data = Data::Inline(record.clone());
             let verb = Append { ino, session, opened, spare, chunk, data };
-            return self.run(caller, verb).await;
+            return self.run_append(caller, call, verb).await;
         }
         let body = match inode.content {
             Content::Body(body) if !use_spare => body,
@@ -106,11 +149,23 @@ impl Fs {
         let given_up = extent.place.clone();
         let data = Data::Blocks { body, extents: vec![extent] };
         let verb = Append { ino, session, opened, spare, chunk, data };
-        let outcome = self.run(caller, verb).await;
-        if !matches!(outcome, Ok(_) | Err(Error::Unavailable(_))) {
+        let outcome = self.run_append(caller, call, verb).await;
+        if !matches!(outcome, Ok(AppendedOnce::Done(_)) | Err(Error::Unavailable(_))) {
             self.abandon(&given_up);
         }
         outcome
+    }
+
+    async fn run_append(
+        &self,
+        caller: &Caller,
+        call: Option<CallId>,
+        append: Append,
+    ) -> Result<AppendedOnce> {
+        match call {
+            Some(call) => self.run(caller, AppendOnce { call, append }).await,
+            None => self.run(caller, append).await.map(AppendedOnce::Done),
+        }
     }
 
     /// Writes one block of a file, with as many replicas as its bucket asks for, and returns the

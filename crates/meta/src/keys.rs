@@ -279,6 +279,11 @@ pub fn calls_after(after: Option<&Bytes>) -> (Bytes, Bytes) {
     (start, Bytes::from_static(b"b"))
 }
 
+/// Whose calls a row has.
+pub fn client_of_calls(calls_key: &[u8]) -> Option<[u8; 16]> {
+    calls_key.get(1..17)?.try_into().ok()
+}
+
 /// Whether a key is of calls of a client.
 pub fn is_of_calls(calls_key: &[u8]) -> bool {
     calls_key.len() == 1 + 16 + 2

@@ -187,6 +187,7 @@ mounted! {
 }
 
 never! {
+    append_once::AppendOnce,
     buckets::CreateBucket,
     buckets::CreateTaggedBucket,
     buckets::Decide,

@@ -200,6 +200,7 @@ verbs! {
     208 => tags::GetTags, all(&[GetObjectTagging]);
     209 => tags::PutTags, some(&[PutObjectTagging, DeleteObjectTagging]);
     1224 => append::Append, all(&[PutObject]);
+    1225 => append_once::AppendOnce, all(&[PutObject]).or_done_before();
     1240 => multipart::CreateUpload, all(&[PutObject]);
     1241 => multipart::GetUpload, all(&[PutObject]);
     1242 => multipart::PutPart, all(&[PutObject]);
@@ -455,7 +456,7 @@ mod tests {
             let needs = match needs {
                 Needs::Store(action) => format!("{action}, of the store"),
                 Needs::Nothing(why) => format!("nothing: {why}"),
-                Needs::Once(_) => unreachable!("verbs for calls are in no list"),
+                Needs::Once(actions) => format!("{actions}, or nothing where it was done before"),
                 Needs::All(actions) => actions.to_string(),
                 Needs::Some(all) if *all == ActionSet::of(Action::ALL) => {
                     "what it asks about".to_owned()

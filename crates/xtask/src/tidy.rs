@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::files::rust_files;
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 17] = [
+const DIRECTIONS: [(&str, &[&str]); 18] = [
     ("base", &[]),
     ("tls", &[]),
     ("auth", &["base"]),
@@ -15,7 +15,8 @@ const DIRECTIONS: [(&str, &[&str]); 17] = [
     ("fs", &["base", "auth", "meta", "blocks"]),
     ("cluster", &["base", "auth", "meta", "blocks", "tls"]),
     ("roles", &["base", "auth", "meta", "blocks", "fs", "cluster"]),
-    ("doors", &["base", "auth", "fs"]),
+    ("logs", &["base", "auth", "fs"]),
+    ("doors", &["base", "auth", "fs", "logs"]),
     ("posix", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs", "posix"]),
     ("nfs", &["base", "auth", "fs", "posix"]),
@@ -25,7 +26,7 @@ const DIRECTIONS: [(&str, &[&str]); 17] = [
         "cairn",
         &[
             "base", "auth", "meta", "blocks", "fs", "fuse", "nfs", "cluster", "roles", "doors",
-            "bench", "doctor", "tls",
+            "logs", "bench", "doctor", "tls",
         ],
     ),
     ("sim", &["base"]),
@@ -33,7 +34,7 @@ const DIRECTIONS: [(&str, &[&str]); 17] = [
 ];
 
 /// The packages that a crate must never depend on, and why.
-const ABSENCES: [(&str, &[&str], &str); 11] = [
+const ABSENCES: [(&str, &[&str], &str); 12] = [
     ("base", &["tokio", "hyper"], "base has no async runtime"),
     ("auth", &["tokio", "hyper", "rustix"], "auth does no input or output"),
     ("meta", &["hyper", "s3s", "http"], "meta knows no protocol"),
@@ -42,6 +43,7 @@ const ABSENCES: [(&str, &[&str], &str); 11] = [
     ("cluster", &["s3s", "quick-xml", "fuser"], "cluster knows no door"),
     ("roles", &["rustix", "rustls", "hyper", "http", "fuser", "clap"], "roles know no machine"),
     ("doors", &["redb", "cairn-meta", "cairn-blocks"], "doors build no keys and see no blocks"),
+    ("logs", &["hyper", "http", "cairn-meta", "cairn-blocks"], "logs know no door"),
     ("posix", &["fuser", "rustix", "hyper", "http"], "posix knows no kernel and no protocol"),
     ("nfs", &["hyper", "http", "fuser", "cairn-meta", "cairn-blocks"], "nfs builds no keys"),
     ("fuse", &["hyper", "http", "cairn-meta", "cairn-blocks"], "a mount knows no network"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cairn_auth::Caller;
 use cairn_base::inflight::{self, About, Request as InFlight};
 use cairn_base::{Scope, Shares, Stage, Stages, stage};
+use cairn_logs::Intake;
 use http::header::{CONNECTION, EXPECT};
 use http::{HeaderValue, Method, Request, Response, Version};
 
@@ -38,8 +39,21 @@ impl HttpDoor {
         let stats = Kind::NAMES.map(|verb| metrics.verb(verb));
         let ids = RequestIds::new(admit.rng().next_u64());
         let append_memory = Shares::new(limits::APPEND_BYTES);
+        let log_memory = Shares::new(limits::LOGS_BYTES);
+        let intake = Intake::new(admit.fs().clone());
         let (metrics, mounts) = (Arc::clone(metrics.all()), None);
-        let inner = Inner { admit, metrics, stats, ids, append_memory, redirects, mounts };
+        metrics.count_logs(Arc::clone(intake.counts()));
+        let inner = Inner {
+            admit,
+            metrics,
+            stats,
+            ids,
+            append_memory,
+            intake,
+            log_memory,
+            redirects,
+            mounts,
+        };
         HttpDoor { inner: Arc::new(inner) }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cairn_base::Shares;
 use cairn_fs::Fs;
+use cairn_logs::Intake;
 
 use super::error::RequestIds;
 use super::kind::Kind;
@@ -21,6 +22,9 @@ pub struct Inner {
     /// Memory for bodies that are read whole: records on their way to the end of an object, and
     /// JSON.
     pub append_memory: Arc<Shares>,
+    /// Takes records of logs, and the memory for them.
+    pub intake: Intake,
+    pub log_memory: Arc<Shares>,
     /// Where clients may be sent; none where all is here.
     pub redirects: Option<Redirects>,
     /// Takes mounts; none where they cannot be served.

@@ -17,12 +17,15 @@ pub enum Kind {
     List,
     Bucket,
     Admin,
+    Logs,
     Other,
 }
 
 impl Kind {
-    pub const NAMES: [&str; 10] =
-        ["get", "head", "put", "append", "move", "delete", "list", "bucket", "admin", "other"];
+    pub const NAMES: [&str; 11] = [
+        "get", "head", "put", "append", "move", "delete", "list", "bucket", "admin", "logs",
+        "other",
+    ];
 
     pub fn of(parts: &Parts, target: &Target<'_>) -> Kind {
         let moves = parts.uri.query().is_some_and(|query| query.contains(MOVE_TO));
@@ -36,6 +39,7 @@ impl Kind {
             (Target::Prefix { .. }, "GET" | "HEAD") => Kind::List,
             (Target::Prefix { .. } | Target::Bucket(_) | Target::Buckets, _) => Kind::Bucket,
             (Target::Admin(_), _) => Kind::Admin,
+            (Target::Logs(_), _) => Kind::Logs,
             _ => Kind::Other,
         }
     }

@@ -9,6 +9,7 @@
 
 mod admin;
 mod append;
+mod append_lines;
 mod body;
 mod buckets;
 mod conditions;
@@ -29,6 +30,9 @@ mod inner;
 mod kind;
 mod link;
 mod list;
+mod log_path;
+mod log_replies;
+mod logs;
 mod mount;
 mod move_object;
 mod parameters;

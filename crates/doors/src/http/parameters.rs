@@ -4,16 +4,44 @@
 use cairn_base::{Error, Result};
 use http::Method;
 
+use super::log_path::LogPath;
 use super::target::{Query, Target};
 
 /// The query parameter by which an object gets another key.
 pub const MOVE_TO: &str = "move-to";
+/// The query parameter by which a body is lines.
+pub const APPEND: &str = "append";
 
 const NONE: &[&str] = &[];
 const OBJECT: &[&str] =
     &["download", "download-info", "expires", "format", "list", "no-redirect", "redirect"];
 const LISTING: &[&str] = &["after", "delimiter", "limit", "list", "prefix", "recursive"];
 const BUCKETS: &[&str] = &["after", "limit", "prefix"];
+/// Those of `_bulk` that change nothing here: what is stored is seen at once.
+const BULK: &[&str] = &[
+    "_source",
+    "error_trace",
+    "filter_path",
+    "human",
+    "pretty",
+    "refresh",
+    "require_alias",
+    "require_data_stream",
+    "timeout",
+    "wait_for_active_shards",
+];
+const PROBE: &[&str] = &[
+    "accept_enterprise",
+    "filter_path",
+    "format",
+    "h",
+    "human",
+    "local",
+    "pretty",
+    "timeout",
+    "v",
+    "wait_for_status",
+];
 const SETTINGS: &[&str] = &[
     "cache_control",
     "grant",
@@ -43,7 +71,9 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
     match (target, method.as_str()) {
         (Target::Object { .. }, "GET" | "HEAD") if !is_list => OBJECT,
         (Target::Object { .. } | Target::Prefix { .. }, "GET" | "HEAD") => LISTING,
-        (Target::Object { .. }, "POST") => &[MOVE_TO],
+        (Target::Object { .. }, "POST") => &[APPEND, MOVE_TO],
+        (Target::Logs(LogPath::Bulk(_)), "POST" | "PUT") => BULK,
+        (Target::Logs(LogPath::Probe(_)), "GET" | "HEAD") => PROBE,
         (Target::Bucket(_), "GET" | "HEAD") => match is_list {
             true => LISTING,
             false => &["list"],

@@ -6,15 +6,19 @@ use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 
+use super::append_lines::append_lines;
 use super::error::Failure;
 use super::get::{self, Read};
 use super::inner::Inner;
+use super::log_path::LogPath;
+use super::logs::Asked;
 use super::move_object::move_object;
 use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
-    Body, admin, append, buckets, delete, health, info, list, no_content, parameters, put, site,
+    Body, admin, append, buckets, delete, health, info, list, log_replies, logs, no_content,
+    parameters, put, site,
 };
 use crate::limits;
 use crate::metrics::VerbStats;
@@ -40,11 +44,14 @@ type Outcome = Result<Response<Body>, Failure>;
 impl Inner {
     /// Room for the body of a request that is read whole.
     fn room(&self, request: &Request<'_>) -> Room {
-        let party = match request.caller.principal() {
-            Principal::User(user) => Party::User(user),
-            _ => Party::at(request.peer.address.ip()),
-        };
-        Room::of(&self.append_memory, party)
+        Room::of(&self.append_memory, party(request))
+    }
+}
+
+fn party(request: &Request<'_>) -> Party {
+    match request.caller.principal() {
+        Principal::User(user) => Party::User(user),
+        _ => Party::at(request.peer.address.ip()),
     }
 }
 
@@ -93,9 +100,34 @@ pub async fn route(
         Target::Buckets | Target::Health | Target::Ready | Target::Metrics => {
             other(request, READ_ONLY)
         }
+        Target::Logs(path) => ship(door, request, path, upload).await,
         Target::Unknown => {
             Err(Error::NotFound("this path: objects are below /storage/".into()).into())
         }
+    }
+}
+
+/// What shippers of logs send, and what they ask before.
+async fn ship(
+    door: &Inner,
+    request: &Request<'_>,
+    path: LogPath<'_>,
+    upload: &mut Upload,
+) -> Outcome {
+    match path {
+        // Nobody but clients of Elasticsearch has credentials for it.
+        LogPath::Probe(_) if request.caller.is_anonymous() => {
+            Err(Error::NotFound("this path; try /storage/".into()).into())
+        }
+        LogPath::Probe(probe) if is_read(request) => Ok(log_replies::probe(probe)),
+        LogPath::Probe(_) => other(request, log_replies::PROBE),
+        path if path.is_push(&request.parts.method) => {
+            let room = Room::of(&door.log_memory, party(request));
+            let Request { parts, caller, stats, .. } = *request;
+            logs::push(door, &Asked { parts, caller, stats }, path, room, upload).await
+        }
+        LogPath::Bulk(_) => other(request, log_replies::BULK),
+        _ => other(request, log_replies::PUSH),
     }
 }
 
@@ -125,8 +157,16 @@ async fn object(
     Ok(match parts.method.as_str() {
         "GET" | "HEAD" => read(door, request, place, query).await?,
         "PUT" => put::put(fs, caller, place, headers, upload, stats).await?,
+        "POST" if query.is_set(parameters::APPEND) && query.get(parameters::MOVE_TO).is_some() => {
+            let what = "append and move-to: use one of them";
+            return Err(Error::Invalid(what.into()).into());
+        }
         "POST" if let Some(target) = query.get(parameters::MOVE_TO) => {
             move_object(fs, caller, place, target, headers).await?
+        }
+        "POST" if query.is_set(parameters::APPEND) => {
+            let (room, body) = (door.room(request), (upload, stats));
+            append_lines(&door.intake, room, caller, place, headers, body).await?
         }
         "POST" => {
             let room = door.room(request);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use cairn_base::{Error, Result, limits};
 
+use super::log_path::LogPath;
 use crate::limits::QUERY_PARAMETERS;
 
 /// The thing that a path names. Text is percent-decoded, once.
@@ -30,6 +31,8 @@ pub enum Target<'a> {
     Health,
     Ready,
     Metrics,
+    /// A path of a shipper of logs.
+    Logs(LogPath<'a>),
     Unknown,
 }
 
@@ -52,7 +55,7 @@ impl Target<'_> {
             "/metrics" => Target::Metrics,
             _ => match path.strip_prefix("/admin/") {
                 Some(rest) => Target::Admin(decode(rest)?),
-                None => Target::Unknown,
+                None => LogPath::parse(path, decode)?.map_or(Target::Unknown, Target::Logs),
             },
         })
     }
@@ -164,6 +167,7 @@ impl Query {
 
 #[cfg(test)]
 mod tests {
+    use super::super::log_path::Probe;
     use super::*;
     use proptest::prelude::*;
 
@@ -197,7 +201,8 @@ mod tests {
             ("/storage/../admin/keys", object("..", "admin/keys")),
             ("/admin/keys", Target::Admin("keys".into())),
             ("/storagex/b", Target::Unknown),
-            ("/", Target::Unknown),
+            ("/", Target::Logs(LogPath::Probe(Probe::Version))),
+            ("/a%2Fb/_bulk", Target::Logs(LogPath::Bulk("a/b".into()))),
             ("//storage/b/x", Target::Unknown),
             ("*", Target::Unknown),
         ];

@@ -4,6 +4,7 @@
 //! relaxed additions and no lock.
 
 mod form;
+mod logs;
 mod number;
 mod peers;
 mod process;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use cairn_base::inflight::{self, Request};
 use cairn_base::{Stage, Stages};
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats};
+use cairn_logs::Counts;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -207,6 +209,8 @@ pub struct Metrics {
     connections: Arc<Connections>,
     observer: Arc<Observer>,
     verbs: Mutex<Vec<Arc<VerbStats>>>,
+    /// Of records of logs.
+    logs: Mutex<Vec<Arc<Counts>>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -246,7 +250,7 @@ impl Metrics {
 
     fn behind(fs: Option<Fs>, connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
         let (observer, verbs) = (Arc::new(observer), Mutex::new(Vec::new()));
-        Arc::new(Metrics { fs, connections, observer, verbs })
+        Arc::new(Metrics { fs, connections, observer, verbs, logs: Mutex::default() })
     }
 
     /// The observer, which begins the traces of requests.
@@ -257,6 +261,11 @@ impl Metrics {
     /// Those of a door. Its name is in metrics, in traces and in the log of slow requests.
     pub fn door(self: &Arc<Metrics>, name: &'static str) -> DoorMetrics {
         DoorMetrics { all: Arc::clone(self), door: name }
+    }
+
+    /// Shows counts of records of logs, too.
+    pub fn count_logs(&self, counts: Arc<Counts>) {
+        self.logs.lock().push(counts);
     }
 
     fn verb(&self, door: &'static str, verb: &'static str) -> Arc<VerbStats> {
@@ -299,6 +308,7 @@ impl Metrics {
         registry.register_collector(Box::new(Numbers(numbers)));
         registry.register_collector(Box::new(process::Build));
         registry.register_collector(Box::new(throttled::Throttled));
+        registry.register_collector(Box::new(logs::Records(self.logs.lock().clone())));
         let mut bare = Registry::default();
         bare.register_collector(Box::new(process::Process));
         let mut text = String::new();

@@ -101,7 +101,7 @@ fn bad_requests_get_errors() {
     let root = server.root();
     root.put("/storage/bucket", b"").expect(201);
     let table = [
-        ("GET", "/", 404),
+        ("GET", "/storages", 404),
         ("GET", "/nothing", 404),
         ("GET", "/storage/none/a", 404),
         ("GET", "/storage/none/", 404),

@@ -9,6 +9,8 @@ mod http_buckets_and_listings;
 mod http_connections_are_kept_and_bounded;
 mod http_harness;
 mod http_health_and_metrics;
+mod http_lines_are_appended_once;
+mod http_logs_are_taken;
 mod http_logs_have_no_secrets;
 mod http_names_are_only_names;
 mod http_objects_are_what_was_put;

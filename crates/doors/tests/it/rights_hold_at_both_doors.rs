@@ -159,7 +159,16 @@ const HTTP: &[Operation] = &[
     ("OPTIONS", "/storage/marked/K", &[]),
     ("PUT", "/storage/marked/T", &[]),
     ("POST", "/storage/marked/T", &[]),
+    ("POST", "/storage/marked/T?append", &[("body", "x")]),
+    ("POST", "/storage/marked/T?append", &[("body", "x"), ("idempotency-key", "1")]),
     ("POST", "/storage/marked/T?move-to=U", &[]),
+    ("GET", "/", &[]),
+    ("GET", "/_license", &[]),
+    ("POST", "/_bulk", &[("body", "{\"index\":{\"_index\":\"marked\"}}\n{}\n")]),
+    ("POST", "/marked/_bulk", &[]),
+    ("POST", "/loki/api/v1/push", &[("content-type", "application/json")]),
+    ("POST", "/v1/logs", &[("content-type", "application/json")]),
+    ("POST", "/upload", &[("content-type", "application/vnd.fdo.journal")]),
     ("DELETE", "/storage/marked/T", &[]),
     ("GET", "/storage/marked/none", &[]),
     ("GET", "/admin/keys", &[]),
@@ -304,7 +313,10 @@ fn of_http() {
             for (method, path, headers) in HTTP {
                 owner.put("/storage/marked/target", b"x");
                 let asked = named(path);
-                let reply = client.call(method, &asked, headers, b"");
+                let (body, headers): (Vec<_>, Vec<_>) =
+                    headers.iter().copied().partition(|(name, _)| *name == "body");
+                let body = body.first().map_or("", |(_, body)| body);
+                let reply = client.call(method, &asked, &headers, body.as_bytes());
                 let got = format!("{:?} {}", reply.headers, reply.text());
                 let reads = who.reads(visibility);
                 findings.look(who, reads, &format!("{method} {path}"), found(&asked, &got));

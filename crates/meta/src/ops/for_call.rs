@@ -3,8 +3,8 @@
 //! is not done again.
 
 use bytes::Bytes;
-use cairn_base::Ino;
 use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Ino, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::create::{Create, Mknod};
@@ -25,18 +25,26 @@ use crate::{Context, Needs, Stop, Verb, View, erased, keys};
 /// others, nanoseconds.
 pub const KEPT_NS: i64 = 180_000_000_000;
 
+/// The same for requests of users.
+pub const USER_KEPT_NS: i64 = 3_600_000_000_000;
+
 /// Rows looked at in one [`ForgetCalls`].
 const PAGE: usize = 500;
 
-/// Calls from before are forgotten.
-fn since(context: &Context) -> i64 {
-    context.now.0.saturating_sub(KEPT_NS)
+/// How the names of users begin, where clients have addresses: nothing is ever sent from these
+/// addresses of IPv6 (RFC 6666).
+const USERS: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+
+/// Calls of a client from before are forgotten.
+fn since(client: &[u8; 16], context: &Context) -> i64 {
+    let kept = if client.starts_with(&USERS) { USER_KEPT_NS } else { KEPT_NS };
+    context.now.0.saturating_sub(kept)
 }
 
 /// A call of a client, and a step of what is done for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CallId {
-    /// Its address, as one of IPv6.
+    /// Its address, as one of IPv6; or a user, see [`CallId::of_user`].
     pub client: [u8; 16],
     /// Over all of the call, its number and the credentials included.
     pub checksum: [u8; 16],
@@ -45,14 +53,27 @@ pub struct CallId {
 }
 
 impl CallId {
+    /// A request of a user, who may send it again from any address.
+    pub fn of_user(user: UserId, checksum: [u8; 16]) -> CallId {
+        let mut client = [0; 16];
+        client[..8].copy_from_slice(&USERS);
+        client[8..].copy_from_slice(&user.0.to_be_bytes());
+        CallId { client, checksum, step: 0 }
+    }
+
+    /// From when on it is known at least that such a call was done.
+    pub(super) fn since(&self, context: &Context) -> i64 {
+        since(&self.client, context)
+    }
+
     /// The row that says whether it was done.
-    fn key(&self) -> Bytes {
+    pub(super) fn key(&self) -> Bytes {
         let [first, second, ..] = self.checksum;
         keys::calls(self.client, u16::from_be_bytes([first, second]) % Calls::SETS)
     }
 
-    fn find<'a>(&self, calls: &'a Calls, context: &Context) -> Option<&'a DoneCall> {
-        let since = since(context);
+    pub(super) fn find<'a>(&self, calls: &'a Calls, context: &Context) -> Option<&'a DoneCall> {
+        let since = self.since(context);
         calls.done.iter().find(|done| done.checksum == self.checksum && done.time.0 >= since)
     }
 }
@@ -128,15 +149,15 @@ impl<V: Callable> Verb for ForCall<V> {
         let mut calls = calls?.unwrap_or_default();
         let before = self.call.find(&calls, context).copied();
         if let Some(done) = before.filter(|done| done.step >= self.call.step) {
-            return Ok(Once::Before(done.ino));
+            return Ok(Once::Before(Ino(done.result)));
         }
         let reply = erased::apply(&self.verb, view, context)?;
         if let Some(ino) = self.verb.done(&reply) {
             let CallId { checksum, step, .. } = self.call;
             // The inode that was made stays the one that the call is about.
-            let ino = before.map_or(ino, |before| before.ino);
-            let done = DoneCall { checksum, time: context.now, step, ino };
-            calls.add(done, since(context));
+            let result = before.map_or(ino.0, |before| before.result);
+            let done = DoneCall { checksum, time: context.now, step, result };
+            calls.add(done, self.call.since(context), Calls::WAYS);
             if !is_planted(Bug::CallsForgotten) {
                 store(view, key, &calls);
             }
@@ -178,11 +199,11 @@ impl Verb for ForgetCalls {
         let (start, end) = keys::calls_after(self.after.as_ref());
         let rows = view.scan(&start, &end, PAGE)?;
         let next = (rows.len() == PAGE).then(|| rows.last().map(|(key, _)| key.clone())).flatten();
-        let since = since(context);
         for (key, row) in rows {
+            let since = keys::client_of_calls(&key).map(|client| since(&client, context));
+            let is_kept = |done: &DoneCall| since.is_some_and(|since| done.time.0 >= since);
             // A row that is damaged tells nothing.
-            let is_wanted = Calls::decode(&row)
-                .is_ok_and(|calls| calls.done.iter().any(|done| done.time.0 >= since));
+            let is_wanted = Calls::decode(&row).is_ok_and(|calls| calls.done.iter().any(is_kept));
             if !is_wanted {
                 view.delete(key);
             }

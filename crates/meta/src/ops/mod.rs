@@ -1,6 +1,7 @@
 //! The operations, one verb a file.
 
 pub mod append;
+pub mod append_once;
 pub mod body;
 pub mod buckets;
 pub mod clone;

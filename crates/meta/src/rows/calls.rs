@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
-use cairn_base::{Ino, Result, Timestamp};
+use cairn_base::{Result, Timestamp};
 
 use super::{FORMAT, Row, array, unexpected};
 
@@ -16,8 +16,9 @@ pub struct DoneCall {
     pub time: Timestamp,
     /// The last of its steps that was done.
     pub step: u8,
-    /// The inode that was made for it, or else changed.
-    pub ino: Ino,
+    /// The value from which a reply is made: the number of the inode that was made for the call, or
+    /// else changed; of an append, the offset.
+    pub result: u64,
 }
 
 /// Some calls of a client, by their checksums: the row `a <address> <set>`. So what is kept of a
@@ -32,15 +33,17 @@ pub struct Calls {
 impl Calls {
     /// Rows of a client, at most.
     pub const SETS: u16 = 4096;
-    /// Calls in a row, at most.
+    /// Calls in a row of a client of NFS, at most.
     pub const WAYS: usize = 8;
+    /// Calls in a row of a user, at most.
+    pub const USER_WAYS: usize = 64;
 
     /// Adds a call, or its next step. Calls from before `since` go, and the oldest ones where there
-    /// are too many.
-    pub fn add(&mut self, done: DoneCall, since: i64) {
+    /// are more than `most`.
+    pub fn add(&mut self, done: DoneCall, since: i64, most: usize) {
         self.done.retain(|other| other.checksum != done.checksum && other.time.0 >= since);
         self.done.push(done);
-        self.done.drain(..self.done.len().saturating_sub(Self::WAYS));
+        self.done.drain(..self.done.len().saturating_sub(most));
     }
 }
 
@@ -52,7 +55,7 @@ impl Row for Calls {
             bytes.extend(done.checksum);
             bytes.extend(done.time.0.to_be_bytes());
             bytes.push(done.step);
-            bytes.extend(done.ino.0.to_be_bytes());
+            bytes.extend(done.result.to_be_bytes());
             writer.bytes(1, &bytes);
         }
         writer.raw(&self.unknown);
@@ -76,9 +79,10 @@ fn decode_done(bytes: &[u8; DONE_BYTES]) -> Result<DoneCall> {
     let parts = || {
         let (checksum, rest) = bytes.split_first_chunk()?;
         let (time, rest) = rest.split_first_chunk()?;
-        let (step, ino) = rest.split_first()?;
-        let (time, ino) = (i64::from_be_bytes(*time), u64::from_be_bytes(ino.try_into().ok()?));
-        Some(DoneCall { checksum: *checksum, time: Timestamp(time), step: *step, ino: Ino(ino) })
+        let (step, result) = rest.split_first()?;
+        let time = Timestamp(i64::from_be_bytes(*time));
+        let result = u64::from_be_bytes(result.try_into().ok()?);
+        Some(DoneCall { checksum: *checksum, time, step: *step, result })
     };
     parts().ok_or_else(|| unexpected("call", "too few bytes"))
 }
@@ -88,14 +92,15 @@ mod tests {
     use super::*;
 
     fn call(number: u8, time: i64) -> DoneCall {
-        DoneCall { checksum: [number; 16], time: Timestamp(time), step: 1, ino: Ino(9) }
+        DoneCall { checksum: [number; 16], time: Timestamp(time), step: 1, result: 9 }
     }
 
     #[test]
     fn a_row_is_what_was_written() {
         let mut calls = Calls::default();
-        calls.add(call(1, -5), i64::MIN);
-        calls.add(DoneCall { step: 255, ino: Ino(u64::MAX), ..call(2, i64::MAX) }, i64::MIN);
+        calls.add(call(1, -5), i64::MIN, Calls::WAYS);
+        let last = DoneCall { step: 255, result: u64::MAX, ..call(2, i64::MAX) };
+        calls.add(last, i64::MIN, Calls::WAYS);
         assert_eq!(Calls::decode(&calls.encode()).unwrap(), calls);
         let mut writer = Writer::new(FORMAT);
         writer.bytes(1, &[0; DONE_BYTES - 1]);
@@ -106,11 +111,11 @@ mod tests {
     fn old_calls_go_and_a_row_is_bounded() {
         let mut calls = Calls::default();
         for number in 0..20 {
-            calls.add(call(number, number.into()), 0);
+            calls.add(call(number, number.into()), 0, Calls::WAYS);
         }
         let kept: Vec<u8> = calls.done.iter().map(|done| done.checksum[0]).collect();
         assert_eq!(kept, [12, 13, 14, 15, 16, 17, 18, 19]);
-        calls.add(DoneCall { step: 2, ..call(17, 21) }, 15);
+        calls.add(DoneCall { step: 2, ..call(17, 21) }, 15, Calls::WAYS);
         let kept: Vec<(u8, u8)> =
             calls.done.iter().map(|done| (done.checksum[0], done.step)).collect();
         assert_eq!(kept, [(15, 1), (16, 1), (18, 1), (19, 1), (17, 2)]);

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
+mod append_once;
 mod attributes;
 mod body_sharing;
 mod contents;

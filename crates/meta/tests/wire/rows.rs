@@ -122,12 +122,7 @@ samples! {
 }
 
 fn done_call(step: u8) -> DoneCall {
-    DoneCall {
-        checksum: [step; 16],
-        time: Timestamp(1_700_000_000_000_000_000),
-        step,
-        ino: Ino(300),
-    }
+    DoneCall { checksum: [step; 16], time: Timestamp(1_700_000_000_000_000_000), step, result: 300 }
 }
 
 fn body(counter: u64) -> BodyId {

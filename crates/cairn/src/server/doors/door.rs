@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
 use super::nfs_args::NfsArgs;
+use super::syslog_args::SyslogArgs;
 use crate::failure::{Failure, Result};
 
 /// Where the doors are, and how they are protected.
@@ -39,6 +40,8 @@ pub struct DoorArgs {
     pub(super) domain: Vec<String>,
     #[command(flatten)]
     pub(super) nfs: NfsArgs,
+    #[command(flatten)]
+    pub(super) syslog: SyslogArgs,
     /// Refuse S3 storage classes other than STANDARD, or accept them and store as STANDARD
     #[arg(long, value_name = "refuse|standard", value_parser = storage_classes)]
     #[arg(default_value = "refuse")]

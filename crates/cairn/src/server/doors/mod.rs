@@ -1,12 +1,14 @@
 //! The doors of a server or gateway: sockets, TLS, and what answers on them.
 
 mod nfs_args;
+mod syslog_args;
 
 mod door;
 
 pub mod http;
 pub mod nfs;
 pub mod s3;
+pub mod syslog;
 
 pub use door::{Door, DoorArgs, Offers};
 
@@ -33,7 +35,7 @@ use door::{Behind, Bound};
 
 /// All doors, in the order in which they are bound, opened and announced. A further door is an
 /// entry here, and a file beside this one; its options are in [`DoorArgs`].
-pub const DOORS: [Door; 3] = [s3::DOOR, http::DOOR, nfs::DOOR];
+pub const DOORS: [Door; 4] = [s3::DOOR, http::DOOR, nfs::DOOR, syslog::DOOR];
 
 /// The sockets of a server, bound before anything else is done.
 pub struct Sockets {

@@ -1,0 +1,118 @@
+//! POST with `append`: lines at the end of an object, whole, in one durable append with those of
+//! other requests.
+
+use bytes::{Bytes, BytesMut};
+use cairn_auth::Caller;
+use cairn_base::{Error, Result, limits as store_limits};
+use cairn_fs::ops::append_once::AppendedOnce;
+use cairn_fs::ops::put_object::MayWrite;
+use cairn_logs::{Coding, Intake, call_of, key_of};
+use http::header::{CONTENT_ENCODING, HeaderName, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use serde::Serialize;
+
+use super::append::{X_CAIRN_OFFSET, collect};
+use super::digest::Expected;
+use super::error::Failure;
+use super::target::check_new;
+use super::{Body, json_of};
+use crate::limits::IDEMPOTENCY_KEY_BYTES;
+use crate::metrics::VerbStats;
+use crate::room::Room;
+use crate::upload::Upload;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+#[derive(Serialize)]
+struct Appended {
+    /// Where the lines begin.
+    offset: u64,
+    /// Their bytes.
+    length: u64,
+    /// Whether an earlier request with the same key appended them.
+    repeated: bool,
+}
+
+pub async fn append_lines(
+    intake: &Intake,
+    mut room: Room,
+    caller: &Caller,
+    (bucket, key): (&str, &str),
+    headers: &HeaderMap,
+    (upload, stats): (&mut Upload, &VerbStats),
+) -> Result<Response<Body>, Failure> {
+    check_new(key)?;
+    if [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
+    {
+        return Err(Error::NotImplemented("conditions on an append".into()).into());
+    }
+    let (expected, coding) = (Expected::parse(headers)?, coding(headers)?);
+    let request = idempotency_key(headers)?;
+    intake.gather().fs().read(caller, MayWrite { bucket: bucket.to_owned() }).await?;
+    let most = store_limits::BLOCK_BYTES;
+    let packed = collect(upload, most, &mut room).await?;
+    stats.received(packed.len() as u64);
+    if let Some(mut digester) = expected.digester() {
+        digester.update(&packed);
+        expected.check(&digester.finish())?;
+    }
+    let held = packed.len();
+    let lines = whole(coding.unpack(packed, most)?, most)?;
+    room.hold(held + lines.len()).await;
+    let length = lines.len() as u64;
+    let place = (bucket, key);
+    let (offset, repeated) = match request {
+        None => (intake.gather().append(caller, place, lines).await?, false),
+        Some(request) => {
+            let key = key_of(&[b"lines", bucket.as_bytes(), key.as_bytes(), request, &lines]);
+            let call = call_of(caller.user(), &key);
+            match intake.gather().fs().append_once(caller, call, place, lines).await? {
+                (_, AppendedOnce::Done(appended)) => (appended.offset, false),
+                (_, AppendedOnce::Before(offset)) => (offset, true),
+            }
+        }
+    };
+    let mut reply = json_of(StatusCode::OK, &Appended { offset, length, repeated });
+    reply.headers_mut().insert(X_CAIRN_OFFSET, HeaderValue::from(offset));
+    Ok(reply)
+}
+
+/// Lines, of which the last one ends, too.
+fn whole(lines: Bytes, most: usize) -> Result<Bytes> {
+    match lines.last() {
+        None => Err(Error::Invalid("there are no lines to append".into())),
+        Some(b'\n') => Ok(lines),
+        Some(_) if lines.len() == most => {
+            Err(Error::TooLarge(format!("lines: at most {most} bytes here")))
+        }
+        Some(_) => {
+            let mut more = BytesMut::from(lines);
+            more.extend_from_slice(b"\n");
+            Ok(more.freeze())
+        }
+    }
+}
+
+/// How the body of a request is packed.
+pub fn coding(headers: &HeaderMap) -> Result<Coding> {
+    let mut values = headers.get_all(CONTENT_ENCODING).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(Coding::Plain),
+        (Some(value), None) => Coding::parse(value.to_str().unwrap_or("?")),
+        _ => Err(Error::Invalid("more than one Content-Encoding".into())),
+    }
+}
+
+/// What makes a request that is sent again the same request.
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let is_good = (1..=IDEMPOTENCY_KEY_BYTES).contains(&value.len()) && values.next().is_none();
+    match is_good {
+        true => Ok(Some(value.as_bytes())),
+        false => {
+            let what = format!("Idempotency-Key: one, of 1 to {IDEMPOTENCY_KEY_BYTES} bytes");
+            Err(Error::Invalid(what))
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Records of logs, by the protocols of stock shippers.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use cairn_auth::Caller;
+use cairn_base::{Error, Result};
+use cairn_logs::limits::{BODY_BYTES, RECORD_BYTES};
+use cairn_logs::{
+    Batch, Coding, Key, Outcome, Protocol, bulk, journal, key_of, loki, otlp, otlp_json,
+};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt;
+use tokio::time::timeout;
+
+use super::append::collect;
+use super::append_lines::{coding, idempotency_key};
+use super::error::Failure;
+use super::inner::Inner;
+use super::log_path::LogPath;
+use super::log_replies;
+use super::{Body, no_content};
+use crate::limits::LOGS_PATIENCE;
+use crate::metrics::VerbStats;
+use crate::room::Room;
+use crate::upload::Upload;
+
+/// A request whose caller is known.
+pub struct Asked<'a> {
+    pub parts: &'a Parts,
+    pub caller: &'a Caller,
+    pub stats: &'a VerbStats,
+}
+
+type Answer = Result<Response<Body>, Failure>;
+
+/// A POST to one of the paths of shippers.
+pub async fn push(
+    door: &Inner,
+    request: &Asked<'_>,
+    path: LogPath<'_>,
+    room: Room,
+    upload: &mut Upload,
+) -> Answer {
+    if request.caller.is_anonymous() {
+        let what = "records of logs belong to a user: send credentials";
+        return Err(Error::Denied(what.into()).into());
+    }
+    match path {
+        LogPath::Loki => loki_push(door, request, room, upload).await,
+        LogPath::Bulk(index) => bulk_push(door, request, &index, room, upload).await,
+        LogPath::Otlp => otlp_push(door, request, room, upload).await,
+        LogPath::Journal => journal_push(door, request, room, upload).await,
+        LogPath::Probe(_) => Err(Failure::Method { allow: log_replies::PROBE }),
+    }
+}
+
+/// Whether the type of the body is one of these, whatever its parameters.
+fn is_of(headers: &HeaderMap, types: &[&str]) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    types.iter().any(|expected| kind.eq_ignore_ascii_case(expected))
+}
+
+/// The body, unpacked, and the checksum of a request that may come again.
+async fn body(
+    request: &Asked<'_>,
+    coding: Coding,
+    room: &mut Room,
+    upload: &mut Upload,
+) -> Result<(Bytes, Option<Key>), Failure> {
+    let packed = collect(upload, BODY_BYTES, room).await?;
+    request.stats.received(packed.len() as u64);
+    let held = packed.len();
+    let body = coding.unpack(packed, BODY_BYTES)?;
+    // For the body, and the lines that it becomes.
+    hold(room, held + 2 * body.len()).await?;
+    let key = idempotency_key(&request.parts.headers)?;
+    let path = request.parts.uri.path().as_bytes();
+    Ok((body.clone(), key.map(|key| key_of(&[path, key, &body]))))
+}
+
+/// Waits for room, but no longer than a shipper should wait before it hears so.
+async fn hold(room: &mut Room, bytes: usize) -> Result<(), Failure> {
+    let full = |_| Error::Unavailable("too many records at once: send fewer, or later".into());
+    Ok(timeout(LOGS_PATIENCE, room.hold(bytes)).await.map_err(full)?)
+}
+
+async fn store(
+    door: &Inner,
+    request: &Asked<'_>,
+    protocol: Protocol,
+    (batch, key): (Batch, Option<Key>),
+) -> Result<Outcome> {
+    door.intake.push(request.caller, protocol, batch, key).await
+}
+
+async fn loki_push(
+    door: &Inner,
+    request: &Asked<'_>,
+    mut room: Room,
+    upload: &mut Upload,
+) -> Answer {
+    let headers = &request.parts.headers;
+    let is_json = is_of(headers, &["application/json"]);
+    if !is_json && !is_of(headers, &["application/x-protobuf"]) {
+        let what = "Content-Type: use application/json or application/x-protobuf";
+        return Err(Error::Invalid(what.into()).into());
+    }
+    let coding = match coding(headers)? {
+        Coding::Plain if !is_json => Coding::Snappy,
+        other => other,
+    };
+    let (body, key) = body(request, coding, &mut room, upload).await?;
+    let mut batch = door.intake.batch();
+    match is_json {
+        true => loki::json(&body, &mut batch)?,
+        false => loki::protobuf(&body, &mut batch)?,
+    }
+    drop(body);
+    let outcome = store(door, request, Protocol::Loki, (batch, key)).await?;
+    refuse(outcome)?;
+    Ok(no_content())
+}
+
+/// Of a protocol that knows no status of single records: all that could be kept was kept.
+fn refuse(outcome: Outcome) -> Result<()> {
+    let Outcome { records, refused, failed } = outcome;
+    if let Some((_, error)) = failed.into_iter().next() {
+        return Err(error);
+    }
+    match refused.first() {
+        None => Ok(()),
+        Some((number, error)) => Err(Error::Invalid(format!(
+            "{} of {records} records were refused and the others stored; record {number}: {error}",
+            refused.len()
+        ))),
+    }
+}
+
+async fn bulk_push(
+    door: &Inner,
+    request: &Asked<'_>,
+    index: &str,
+    mut room: Room,
+    upload: &mut Upload,
+) -> Answer {
+    let began = door.fs().clock().monotonic();
+    let coding = coding(&request.parts.headers)?;
+    let (body, key) = body(request, coding, &mut room, upload).await?;
+    let mut batch = door.intake.batch();
+    let items = bulk::parse(&body, index, &mut batch)?;
+    drop(body);
+    let outcome = store(door, request, Protocol::Bulk, (batch, key)).await?;
+    let took: Duration = door.fs().clock().monotonic().saturating_sub(began);
+    let mut reply = log_replies::bulk(&items, &outcome, took);
+    if !outcome.failed.is_empty() {
+        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    Ok(reply)
+}
+
+async fn otlp_push(
+    door: &Inner,
+    request: &Asked<'_>,
+    mut room: Room,
+    upload: &mut Upload,
+) -> Answer {
+    let headers = &request.parts.headers;
+    let is_json = is_of(headers, &["application/json"]);
+    if !is_json && !is_of(headers, &["application/x-protobuf", "application/protobuf"]) {
+        let what = "Content-Type: use application/json or application/x-protobuf";
+        return Err(Error::Invalid(what.into()).into());
+    }
+    let (body, key) = body(request, coding(headers)?, &mut room, upload).await?;
+    let mut batch = door.intake.batch();
+    match is_json {
+        true => otlp_json::parse(&body, &mut batch)?,
+        false => otlp::protobuf(&body, &mut batch)?,
+    }
+    drop(body);
+    let outcome = store(door, request, Protocol::Otlp, (batch, key)).await?;
+    let Outcome { records, refused, failed } = outcome;
+    if let Some((_, error)) = failed.into_iter().next() {
+        return Err(error.into());
+    }
+    let why = refused.first().map(|(number, error)| {
+        format!("{} of {records} records were refused; record {number}: {error}", refused.len())
+    });
+    Ok(log_replies::otlp(is_json, refused.len(), why.as_deref()))
+}
+
+/// Entries as they come: a journal may be sent for as long as there is one.
+async fn journal_push(
+    door: &Inner,
+    request: &Asked<'_>,
+    mut room: Room,
+    upload: &mut Upload,
+) -> Answer {
+    let headers = &request.parts.headers;
+    if !is_of(headers, &["application/vnd.fdo.journal"]) {
+        let what = "Content-Type: use application/vnd.fdo.journal";
+        return Err(Error::Invalid(what.into()).into());
+    }
+    if coding(headers)? != Coding::Plain {
+        let what = "a Content-Encoding of a journal: send it as it is";
+        return Err(Error::NotImplemented(what.into()).into());
+    }
+    // Twice what may wait here, and the lines that it becomes.
+    hold(&mut room, 6 * RECORD_BYTES).await?;
+    upload.shares(room.all(), room.party());
+    let mut waiting = BytesMut::new();
+    while let Some(frame) = upload.frame().await {
+        let Ok(bytes) = frame?.into_data() else { continue };
+        request.stats.received(bytes.len() as u64);
+        waiting.extend_from_slice(&bytes);
+        if waiting.len() >= RECORD_BYTES {
+            entries(door, request, &mut waiting, false).await?;
+        }
+    }
+    entries(door, request, &mut waiting, true).await?;
+    Ok(log_replies::text(StatusCode::ACCEPTED, "OK.\n"))
+}
+
+/// Stores those that have come whole.
+async fn entries(
+    door: &Inner,
+    request: &Asked<'_>,
+    waiting: &mut BytesMut,
+    is_end: bool,
+) -> Result<()> {
+    let mut batch = door.intake.batch();
+    let taken = journal::parse(waiting, is_end, &mut batch);
+    if batch.records > 0 {
+        refuse(store(door, request, Protocol::Journal, (batch, None)).await?)?;
+    }
+    waiting.advance(taken?);
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! Records of one request, on their way to lines of files.
+
+use std::collections::HashMap;
+
+use cairn_base::{Error, Result, Timestamp};
+
+use crate::limits::{LINES_BYTES, RECORD_BYTES};
+use crate::{day, json, source};
+
+/// The lines for one source.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// As a component of a path.
+    pub source: String,
+    pub bytes: Vec<u8>,
+    /// Of each line, where it ends, and which record of the request it is.
+    pub ends: Vec<(usize, usize)>,
+}
+
+/// What one request brought.
+#[derive(Debug)]
+pub struct Batch {
+    pub received: Timestamp,
+    /// `{"received":"…"`, as each line begins.
+    head: Vec<u8>,
+    sources: HashMap<String, usize>,
+    pub lines: Vec<Lines>,
+    /// Records so far, also those that are refused.
+    pub records: usize,
+    /// Those that cannot be taken, by their number, and why.
+    pub refused: Vec<(usize, Error)>,
+    bytes: usize,
+}
+
+impl Batch {
+    pub fn new(received: Timestamp) -> Batch {
+        let mut head = Vec::from(b"{");
+        json::name(&mut head, "received");
+        json::text(&mut head, &day::rfc3339(received));
+        Batch {
+            received,
+            head,
+            sources: HashMap::new(),
+            lines: Vec::new(),
+            records: 0,
+            refused: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a record: `write` adds further members to the object that the line is. One that cannot
+    /// be taken is noted, and the others stay.
+    pub fn record(&mut self, source: &str, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) {
+        let number = self.records;
+        self.records += 1;
+        if let Err(why) = self.add(number, source, write) {
+            self.refused.push((number, why));
+        }
+    }
+
+    /// Notes a record that cannot be taken.
+    pub fn refuse(&mut self, why: Error) {
+        self.refused.push((self.records, why));
+        self.records += 1;
+    }
+
+    fn add(
+        &mut self,
+        number: usize,
+        source: &str,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let at = match self.sources.get(source) {
+            Some(at) => *at,
+            None => {
+                let component = source::encode(source)?;
+                self.sources.insert(source.to_owned(), self.lines.len());
+                self.lines.push(Lines { source: component, ..Lines::default() });
+                self.lines.len() - 1
+            }
+        };
+        let Some(Lines { bytes, ends, .. }) = self.lines.get_mut(at) else { return Ok(()) };
+        let start = bytes.len();
+        bytes.extend_from_slice(&self.head);
+        let outcome = write(bytes);
+        bytes.extend_from_slice(b"}\n");
+        let len = bytes.len() - start;
+        let outcome = outcome.and_then(|()| match () {
+            () if len > RECORD_BYTES => {
+                let what =
+                    format!("a record becomes a line of {len} bytes; at most {RECORD_BYTES}");
+                Err(Error::TooLarge(what))
+            }
+            () if self.bytes + len > LINES_BYTES => {
+                let what = format!("the records become more than {LINES_BYTES} bytes: send fewer");
+                Err(Error::TooLarge(what))
+            }
+            () => Ok(()),
+        });
+        match outcome {
+            Ok(()) => {
+                self.bytes += len;
+                ends.push((bytes.len(), number));
+            }
+            Err(_) => bytes.truncate(start),
+        }
+        outcome
+    }
+
+    /// The text of the lines of a source, for tests.
+    #[cfg(test)]
+    pub fn text(&self, source: &str) -> String {
+        let lines = self.lines.iter().find(|lines| lines.source == source);
+        let bytes = lines.map_or(&[][..], |lines| &lines.bytes);
+        // Without when it was received.
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        text.replace(std::str::from_utf8(&self.head[1..]).unwrap(), "").replace("{,", "{")
+    }
+}
+
+/// Writes the time of an event, nanoseconds since 1970; 0 is no time.
+pub fn time(out: &mut Vec<u8>, ns: i64) {
+    if ns != 0 {
+        json::name(out, "time");
+        json::text(out, &day::rfc3339(Timestamp(ns)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(text: &str) -> impl FnOnce(&mut Vec<u8>) -> Result<()> {
+        let text = text.to_owned();
+        move |out| {
+            json::name(out, "line");
+            json::text(out, &text);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_taken_leaves_the_others() {
+        let mut batch = Batch::new(Timestamp(0));
+        batch.record("a", write("one"));
+        batch.record("", write("two"));
+        batch.record("a", |out| {
+            out.extend_from_slice(b"half of a record");
+            Err(Error::Invalid("x".into()))
+        });
+        batch.record("a", write(&"x".repeat(RECORD_BYTES)));
+        batch.refuse(Error::Invalid("y".into()));
+        batch.record("b/c", write("three"));
+        batch.record("a", write("four"));
+        assert_eq!(batch.text("a"), "{\"line\":\"one\"}\n{\"line\":\"four\"}\n");
+        assert_eq!(batch.text("b%2Fc"), "{\"line\":\"three\"}\n");
+        assert_eq!(batch.lines[0].ends.last(), Some(&(batch.lines[0].bytes.len(), 6)));
+        let refused: Vec<usize> = batch.refused.iter().map(|(number, _)| *number).collect();
+        assert_eq!((batch.records, refused), (7, vec![1, 2, 3, 4]));
+        let line = batch.lines[0].bytes.split(|byte| *byte == b'\n').next().unwrap();
+        let line: serde_json::Value = serde_json::from_slice(line).unwrap();
+        assert_eq!(line["received"], "1970-01-01T00:00:00.000000000Z");
+    }
+
+    #[test]
+    fn what_records_become_is_bounded() {
+        let mut batch = Batch::new(Timestamp(0));
+        for _ in 0..40 {
+            batch.record("a", write(&"x".repeat(RECORD_BYTES - 100)));
+        }
+        assert!(batch.lines[0].bytes.len() <= LINES_BYTES);
+        assert_eq!(batch.refused.len(), 8);
+    }
+}

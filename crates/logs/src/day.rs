@@ -1,0 +1,54 @@
+//! Times as text.
+
+use cairn_base::Timestamp;
+
+const NS: i64 = 1_000_000_000;
+const DAY_S: i64 = 86_400;
+
+/// Year, month and day of a number of days since 1970 (Howard Hinnant's `civil_from_days`).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// The day of a time in UTC: `2026-11-26`.
+pub fn day(time: Timestamp) -> String {
+    let (year, month, day) = civil(time.0.div_euclid(NS * DAY_S));
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// A time in UTC to the nanosecond: `2026-11-26T13:31:57.000000001Z`.
+pub fn rfc3339(time: Timestamp) -> String {
+    let (seconds, ns) = (time.0.div_euclid(NS), time.0.rem_euclid(NS));
+    let of_day = seconds.rem_euclid(DAY_S);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z", day(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_in_rfc_3339() {
+        for (ns, text) in [
+            (0, "1970-01-01T00:00:00.000000000Z"),
+            (-1, "1969-12-31T23:59:59.999999999Z"),
+            (951_782_400 * NS, "2000-02-29T00:00:00.000000000Z"),
+            (1_795_699_917 * NS + 5, "2026-11-26T13:31:57.000000005Z"),
+            (4_107_542_399 * NS, "2100-02-28T23:59:59.000000000Z"),
+            (4_107_542_400 * NS, "2100-03-01T00:00:00.000000000Z"),
+        ] {
+            assert_eq!(rfc3339(Timestamp(ns)), text);
+        }
+        let _ = (rfc3339(Timestamp(i64::MAX)), rfc3339(Timestamp(i64::MIN)));
+    }
+}

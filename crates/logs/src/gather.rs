@@ -1,0 +1,163 @@
+//! Appends of many requests to one file become one append while another is under way.
+//!
+//! ```text
+//!   append ──► queue of the file ──► a task for each file that is appended to: all that waits,
+//!              ▲                     up to a block, in one append; then the next
+//!   append ────┘
+//! ```
+//!
+//! Files do not wait for each other: the store makes what is done to all of them durable together.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use cairn_auth::{Caller, Principal};
+use cairn_base::{Error, Result, limits};
+use cairn_fs::Fs;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// A file that a user appends to.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct File {
+    principal: Principal,
+    bucket: String,
+    key: String,
+}
+
+/// Lines that wait for their turn.
+struct Waiting {
+    caller: Caller,
+    lines: Bytes,
+    reply: oneshot::Sender<Result<u64>>,
+}
+
+/// Appends to files, and what waits for it.
+pub struct Gather {
+    fs: Fs,
+    files: Mutex<HashMap<File, Vec<Waiting>>>,
+}
+
+/// Forgets a file when its task ends in the midst of its work.
+struct Working {
+    gather: Arc<Gather>,
+    file: File,
+    has_ended: bool,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.gather.files.lock().remove(&self.file);
+        }
+    }
+}
+
+impl Gather {
+    pub fn new(fs: Fs) -> Arc<Gather> {
+        Arc::new(Gather { fs, files: Mutex::new(HashMap::new()) })
+    }
+
+    pub fn fs(&self) -> &Fs {
+        &self.fs
+    }
+
+    /// Appends lines, at most a block of them, as one record. Durable when it returns; says where
+    /// they begin.
+    pub async fn append(
+        self: &Arc<Self>,
+        caller: &Caller,
+        (bucket, key): (&str, &str),
+        lines: Bytes,
+    ) -> Result<u64> {
+        if lines.len() > limits::BLOCK_BYTES {
+            let (len, most) = (lines.len(), limits::BLOCK_BYTES);
+            return Err(Error::TooLarge(format!("lines of {len} bytes; at most {most} at once")));
+        }
+        let (reply, answer) = oneshot::channel();
+        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        let file = File { principal: caller.principal(), bucket, key };
+        let waiting = Waiting { caller: caller.clone(), lines, reply };
+        match self.files.lock().entry(file.clone()) {
+            Entry::Occupied(mut queue) => queue.get_mut().push(waiting),
+            Entry::Vacant(queue) => {
+                queue.insert(vec![waiting]);
+                let working = Working { gather: Arc::clone(self), file, has_ended: false };
+                tokio::spawn(work(working));
+            }
+        }
+        let lost = |_| Error::Unavailable("an append was given up: outcome unknown".into());
+        answer.await.map_err(lost)?
+    }
+
+    /// What is to be appended next: the eldest, as many as make a block. Nothing: the task ends.
+    fn next(&self, file: &File) -> Vec<Waiting> {
+        let mut files = self.files.lock();
+        let Some(queue) = files.get_mut(file) else { return Vec::new() };
+        let mut bytes = 0;
+        let fits = |waiting: &&Waiting| {
+            bytes += waiting.lines.len();
+            bytes <= limits::BLOCK_BYTES
+        };
+        let count = queue.iter().take_while(fits).count();
+        let rest = queue.split_off(count);
+        let next = std::mem::replace(queue, rest);
+        if next.is_empty() {
+            // Under the same lock, so that nobody waits for a task that has ended.
+            files.remove(file);
+        }
+        next
+    }
+}
+
+async fn work(mut working: Working) {
+    loop {
+        let Working { gather, file, .. } = &working;
+        let waiting = gather.next(file);
+        let Some(first) = waiting.first() else {
+            working.has_ended = true;
+            return;
+        };
+        let lines = match waiting.len() {
+            1 => first.lines.clone(),
+            _ => {
+                let bytes = waiting.iter().map(|waiting| waiting.lines.len()).sum();
+                let mut all = BytesMut::with_capacity(bytes);
+                waiting.iter().for_each(|waiting| all.extend_from_slice(&waiting.lines));
+                all.freeze()
+            }
+        };
+        let appended = gather.fs.append(&first.caller, &file.bucket, &file.key, lines).await;
+        let mut appended = appended.map(|(offset, ..)| offset);
+        for Waiting { lines, reply, .. } in waiting {
+            let outcome = match &mut appended {
+                Ok(offset) => {
+                    let at = *offset;
+                    *offset += lines.len() as u64;
+                    Ok(at)
+                }
+                Err(error) => Err(same(error)),
+            };
+            // Who has gone does not hear it.
+            let _ = reply.send(outcome);
+        }
+    }
+}
+
+/// The same error for several.
+pub fn same(error: &Error) -> Error {
+    match error {
+        Error::NotFound(what) => Error::NotFound(what.clone()),
+        Error::Denied(what) => Error::Denied(what.clone()),
+        Error::Full(what) => Error::Full(what.clone()),
+        Error::Invalid(what) => Error::Invalid(what.clone()),
+        Error::TooLarge(what) => Error::TooLarge(what.clone()),
+        Error::IsDirectory(what) => Error::IsDirectory(what.clone()),
+        Error::NotDirectory(what) => Error::NotDirectory(what.clone()),
+        Error::Unavailable(what) => Error::Unavailable(what.clone()),
+        Error::Corrupt { what, got, expected } => Error::corrupt(what, got, expected),
+        other => Error::Io(std::io::Error::other(other.to_string())),
+    }
+}

@@ -1,0 +1,335 @@
+//! From records to lines in the day files of their sources.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use cairn_auth::{Caller, Principal, Visibility};
+use cairn_base::{Error, Result, UserId, limits as store_limits};
+use cairn_fs::Fs;
+use cairn_fs::ops::append_once::AppendedOnce;
+use cairn_fs::ops::buckets::CreateBucket;
+use cairn_fs::ops::credentials::UserName;
+use cairn_fs::ops::for_call::CallId;
+use cairn_fs::ops::list_objects::ListObjects;
+use cairn_fs::rows::BucketKind;
+use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
+
+use crate::batch::{Batch, Lines};
+use crate::counts::{Counts, Protocol, add};
+use crate::day;
+use crate::gather::{Gather, same};
+use crate::limits::{FILES_AT_ONCE, REMEMBERED, SOURCES, SOURCES_FRESH};
+
+/// Takes records for users, into buckets of theirs.
+pub struct Intake {
+    gather: Arc<Gather>,
+    names: Mutex<HashMap<UserId, String>>,
+    sources: Mutex<HashMap<String, Sources>>,
+    counts: Arc<Counts>,
+}
+
+/// Sources that a bucket has.
+struct Sources {
+    names: HashSet<String>,
+    /// When they were listed.
+    since: Duration,
+}
+
+/// What became of the records of a request. All that are not here are durable.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Records, by their number.
+    pub records: usize,
+    /// Those that would be refused again, and why.
+    pub refused: Vec<(usize, Error)>,
+    /// Those that could not be stored now, and why.
+    pub failed: Vec<(usize, Error)>,
+}
+
+/// The checksum of a request that its user may send again, of which parts are told apart.
+pub type Key = [u8; 32];
+
+/// The checksum of a request, of the parts that make it this one.
+pub fn key_of(parts: &[&[u8]]) -> Key {
+    let mut all = Vec::new();
+    for part in parts {
+        all.extend((part.len() as u64).to_be_bytes());
+        all.extend_from_slice(digest(&SHA256, part).as_ref());
+    }
+    let mut key = [0; 32];
+    key.copy_from_slice(digest(&SHA256, &all).as_ref());
+    key
+}
+
+/// A request of a user, by its checksum.
+pub fn call_of(user: UserId, key: &Key) -> CallId {
+    let mut checksum = [0; 16];
+    checksum.copy_from_slice(&key[..16]);
+    CallId::of_user(user, checksum)
+}
+
+/// What is to be appended to one file, and which records that is.
+struct Piece {
+    lines: Bytes,
+    records: Vec<usize>,
+}
+
+impl Intake {
+    pub fn new(fs: Fs) -> Intake {
+        let (names, sources) = (Mutex::default(), Mutex::default());
+        Intake { gather: Gather::new(fs), names, sources, counts: Arc::default() }
+    }
+
+    pub fn gather(&self) -> &Arc<Gather> {
+        &self.gather
+    }
+
+    fn fs(&self) -> &Fs {
+        self.gather.fs()
+    }
+
+    pub fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
+    /// A batch for records that come now.
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.fs().clock().now())
+    }
+
+    /// Stores records; what is not in the outcome is durable then. With a `key`, records that were
+    /// stored for the same request before are not stored again.
+    ///
+    /// # Errors
+    /// Where none can be stored: nobody can be found who they are of.
+    pub async fn push(
+        &self,
+        caller: &Caller,
+        protocol: Protocol,
+        batch: Batch,
+        key: Option<Key>,
+    ) -> Result<Outcome> {
+        let count = self.counts.of(protocol);
+        let records = batch.records;
+        let bucket = match self.bucket(caller).await {
+            Ok(bucket) => bucket,
+            Err(error) => {
+                add(&count.failed, records);
+                return Err(error);
+            }
+        };
+        let Batch { received, lines, refused, .. } = batch;
+        let mut outcome = Outcome { records, refused, failed: Vec::new() };
+        let day = day::day(received);
+        let mut all = Vec::new();
+        for lines in lines {
+            match self.check_source(&bucket, &lines.source).await {
+                Ok(()) => all.push(lines),
+                Err(error) => {
+                    let numbers = lines.ends.iter().map(|(_, number)| *number);
+                    outcome.refused.extend(numbers.map(|number| (number, same(&error))));
+                }
+            }
+        }
+        let each = stream::iter(all).map(|lines| {
+            let (bucket, day) = (&bucket, &day);
+            async move { self.store(caller, bucket, day, lines, key.as_ref()).await }
+        });
+        let mut each = each.buffer_unordered(FILES_AT_ONCE);
+        while let Some(failed) = each.next().await {
+            outcome.failed.extend(failed);
+        }
+        outcome.failed.sort_by_key(|(number, _)| *number);
+        outcome.refused.sort_by_key(|(number, _)| *number);
+        add(&count.accepted, records - outcome.refused.len() - outcome.failed.len());
+        add(&count.refused, outcome.refused.len());
+        add(&count.failed, outcome.failed.len());
+        Ok(outcome)
+    }
+
+    /// Appends the lines of one source, and returns what failed.
+    async fn store(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        day: &str,
+        lines: Lines,
+        key: Option<&Key>,
+    ) -> Vec<(usize, Error)> {
+        let file = format!("{}/{day}.jsonl", lines.source);
+        let source = lines.source.clone();
+        let mut failed = Vec::new();
+        for (at, Piece { lines, records }) in pieces(lines).into_iter().enumerate() {
+            let key = key.map(|key| key_of(&[key, source.as_bytes(), &at.to_be_bytes()]));
+            let place = (bucket, file.as_str());
+            let mut stored = self.append(caller, place, lines.clone(), key.as_ref()).await;
+            if let Err(Error::NotFound(_)) = stored {
+                stored = match self.create(caller, bucket).await {
+                    Ok(()) => self.append(caller, place, lines, key.as_ref()).await,
+                    Err(error) => Err(error),
+                };
+            }
+            if let Err(error) = stored {
+                tracing::warn!(bucket, file, %error, records = records.len(), "records not stored");
+                failed.extend(records.into_iter().map(|number| (number, same(&error))));
+            }
+        }
+        failed
+    }
+
+    async fn append(
+        &self,
+        caller: &Caller,
+        place: (&str, &str),
+        lines: Bytes,
+        key: Option<&Key>,
+    ) -> Result<()> {
+        match key {
+            None => self.gather.append(caller, place, lines).await.map(|_| ()),
+            Some(key) => {
+                let call = call_of(caller.user(), key);
+                let (_, appended) = self.fs().append_once(caller, call, place, lines).await?;
+                if let AppendedOnce::Before(offset) = appended {
+                    tracing::debug!(offset, "records that were stored before");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn create(&self, caller: &Caller, bucket: &str) -> Result<()> {
+        let (name, kind) = (bucket.to_owned(), BucketKind::Posix);
+        let verb = CreateBucket { name, kind, visibility: Visibility::Private };
+        match self.fs().run(caller, verb).await {
+            Ok(_) => {
+                tracing::info!(bucket, "a bucket for records of logs was made");
+                Ok(())
+            }
+            // By another request: whether this one may write in it is decided there.
+            Err(Error::Exists(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The bucket for records of a user.
+    async fn bucket(&self, caller: &Caller) -> Result<String> {
+        let Principal::User(user) = caller.principal() else {
+            return Err(Error::Denied("records of logs belong to a user: send credentials".into()));
+        };
+        if let Some(name) = self.names.lock().get(&user) {
+            return Ok(format!("logs-{name}"));
+        }
+        let name = self.fs().read(&Caller::system(), UserName { user }).await?;
+        let missing = || Error::Denied("the user of these credentials is not known".into());
+        let name = name.ok_or_else(missing)?;
+        let mut names = self.names.lock();
+        if names.len() >= REMEMBERED {
+            names.clear();
+        }
+        let bucket = format!("logs-{name}");
+        names.insert(user, name);
+        Ok(bucket)
+    }
+
+    /// Whether there may be such a source.
+    async fn check_source(&self, bucket: &str, source: &str) -> Result<()> {
+        let now = self.fs().clock().monotonic();
+        let add = |known: &mut Sources| {
+            let is_new = !known.names.contains(source);
+            if is_new && known.names.len() >= SOURCES {
+                return false;
+            }
+            if is_new {
+                known.names.insert(source.to_owned());
+            }
+            true
+        };
+        if let Some(known) = self.sources.lock().get_mut(bucket) {
+            if add(known) {
+                return Ok(());
+            }
+            if now.saturating_sub(known.since) < SOURCES_FRESH {
+                return Err(too_many(source));
+            }
+        }
+        let verb = ListObjects {
+            bucket: bucket.to_owned(),
+            prefix: String::new(),
+            delimiter: "/".to_owned(),
+            after: String::new(),
+            max_keys: store_limits::LIST_KEYS,
+        };
+        let listed = match self.fs().read(&Caller::system(), verb).await {
+            Ok(page) => page.prefixes,
+            Err(Error::NotFound(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let names = listed.iter().map(|prefix| prefix.trim_end_matches('/').to_owned()).collect();
+        let mut known = Sources { names, since: now };
+        let is_fine = add(&mut known);
+        let mut all = self.sources.lock();
+        if all.len() >= REMEMBERED {
+            all.clear();
+        }
+        all.insert(bucket.to_owned(), known);
+        if is_fine { Ok(()) } else { Err(too_many(source)) }
+    }
+}
+
+fn too_many(source: &str) -> Error {
+    let what = format!("source {source}: there are {SOURCES} sources already, delete some first");
+    Error::TooLarge(what)
+}
+
+/// Parts lines where they end, into as few pieces as may be appended at once.
+fn pieces(lines: Lines) -> Vec<Piece> {
+    let Lines { bytes, ends, .. } = lines;
+    let mut bytes = Bytes::from(bytes);
+    let (mut all, mut records) = (Vec::new(), Vec::new());
+    let (mut start, mut end_before) = (0, 0);
+    for (end, number) in ends {
+        if end - start > store_limits::BLOCK_BYTES {
+            let records = std::mem::take(&mut records);
+            all.push(Piece { lines: bytes.split_to(end_before - start), records });
+            start = end_before;
+        }
+        records.push(number);
+        end_before = end;
+    }
+    if !records.is_empty() {
+        all.push(Piece { lines: bytes, records });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_parted_where_they_end() {
+        let line = vec![b'x'; 1 << 20];
+        let mut lines = Lines::default();
+        for number in 0..9 {
+            lines.bytes.extend(&line);
+            lines.bytes.push(b'\n');
+            lines.ends.push((lines.bytes.len(), number));
+        }
+        let pieces = pieces(lines);
+        let records: Vec<Vec<usize>> = pieces.iter().map(|piece| piece.records.clone()).collect();
+        assert_eq!(records, [vec![0, 1, 2], vec![3, 4, 5], vec![6, 7, 8]]);
+        for Piece { lines, .. } in pieces {
+            assert_eq!((lines.len(), lines.last()), (3 * ((1 << 20) + 1), Some(&b'\n')));
+        }
+    }
+
+    #[test]
+    fn requests_differ_in_each_of_their_parts() {
+        let keys = [key_of(&[b"ab", b"c"]), key_of(&[b"a", b"bc"]), key_of(&[b"abc"])];
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
+    }
+}

@@ -1,0 +1,47 @@
+//! Records of logs as stock shippers send them, made lines of files that are appended to durably.
+//!
+//! It is not: a door (it knows no HTTP), nor does it decide on rights (the operations of the store
+//! do, for the user who sends).
+//!
+//! ```text
+//!   loki, bulk, otlp, journal ──► Batch: a line for each record, by source
+//!                                   │
+//!                     Intake::push ─┴─► <bucket>/<source>/<day>.jsonl
+//!                                   │     Gather: one append for all that wait for a file
+//!                                   └─► Outcome: what was refused, and what failed
+//! ```
+//!
+//! Bytes of clients are read where they lie. What they may become is bounded in `limits`.
+
+pub mod limits;
+
+mod day;
+pub mod json;
+mod protobuf;
+mod source;
+mod unpack;
+
+mod counts;
+mod gather;
+
+mod batch;
+
+pub mod bulk;
+pub mod journal;
+pub mod loki;
+pub mod otlp;
+mod syslog;
+
+pub mod otlp_json;
+
+mod intake;
+
+mod listen;
+
+pub use batch::Batch;
+pub use bulk::Item;
+pub use counts::{Counts, Protocol};
+pub use gather::Gather;
+pub use intake::{Intake, Key, Outcome, call_of, key_of};
+pub use listen::{Options, serve};
+pub use unpack::Coding;

@@ -1,0 +1,168 @@
+//! Bodies that came compressed. What one unpacks to is bounded before it is unpacked.
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use cairn_base::{Error, Result};
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+
+use crate::limits::ZSTD_WINDOW_BYTES;
+
+/// How a body is packed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coding {
+    Plain,
+    Gzip,
+    Zstd,
+    /// A block of snappy, without framing.
+    Snappy,
+}
+
+impl Coding {
+    /// By a `Content-Encoding`.
+    ///
+    /// # Errors
+    /// `Invalid` for any other.
+    pub fn parse(name: &str) -> Result<Coding> {
+        match name.trim().to_ascii_lowercase().as_str() {
+            "" | "identity" => Ok(Coding::Plain),
+            "gzip" | "x-gzip" => Ok(Coding::Gzip),
+            "zstd" => Ok(Coding::Zstd),
+            "snappy" => Ok(Coding::Snappy),
+            _ => {
+                let what = format!("Content-Encoding {name:?}: use gzip, zstd, snappy or none");
+                Err(Error::Invalid(what))
+            }
+        }
+    }
+
+    /// Unpacks a body to at most `most` bytes.
+    ///
+    /// # Errors
+    /// `TooLarge` for one that is longer, `Invalid` for one that is not packed like this.
+    pub fn unpack(self, body: Bytes, most: usize) -> Result<Bytes> {
+        match self {
+            Coding::Plain if body.len() > most => Err(too_large(most)),
+            Coding::Plain => Ok(body),
+            Coding::Gzip => {
+                let mut out = Vec::new();
+                read(flate2::bufread::MultiGzDecoder::new(&body[..]), &mut out, most)?;
+                Ok(out.into())
+            }
+            Coding::Zstd => unzstd(&body, most),
+            Coding::Snappy => unsnap(&body, most),
+        }
+    }
+}
+
+fn too_large(most: usize) -> Error {
+    Error::TooLarge(format!("the body, unpacked: at most {most} bytes here"))
+}
+
+fn bad(error: impl std::fmt::Display) -> Error {
+    Error::Invalid(format!("the body cannot be unpacked: {error}"))
+}
+
+/// Reads to the end, but no more than `most` bytes in all.
+fn read(source: impl Read, out: &mut Vec<u8>, most: usize) -> Result<()> {
+    let room = (most - out.len()) as u64;
+    source.take(room + 1).read_to_end(out).map_err(bad)?;
+    if out.len() > most { Err(too_large(most)) } else { Ok(()) }
+}
+
+fn unzstd(body: &[u8], most: usize) -> Result<Bytes> {
+    let (mut rest, mut out) = (body, Vec::new());
+    // One frame after another.
+    while !rest.is_empty() {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(ZSTD_WINDOW_BYTES);
+        let frame = StreamingDecoder::new_with_decoder(&mut rest, decoder).map_err(bad)?;
+        read(frame, &mut out, most)?;
+    }
+    Ok(out.into())
+}
+
+fn unsnap(body: &[u8], most: usize) -> Result<Bytes> {
+    let len = snap::raw::decompress_len(body).map_err(bad)?;
+    if len > most {
+        return Err(too_large(most));
+    }
+    // No byte of snappy becomes more than 64 bytes or so: a length that lies takes no memory.
+    if len / 64 > body.len() {
+        return Err(bad(io::Error::other("it says that it is longer than it can be")));
+    }
+    let out = snap::raw::Decoder::new().decompress_vec(body).map_err(bad)?;
+    Ok(out.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    const PACKED: [Coding; 3] = [Coding::Gzip, Coding::Zstd, Coding::Snappy];
+
+    fn pack(coding: Coding, body: &[u8]) -> Bytes {
+        match coding {
+            Coding::Plain => body.to_vec().into(),
+            Coding::Gzip => {
+                let mut writer = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+                writer.write_all(body).unwrap();
+                writer.finish().unwrap().into()
+            }
+            Coding::Zstd => {
+                use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+                compress_to_vec(body, CompressionLevel::Fastest).into()
+            }
+            Coding::Snappy => snap::raw::Encoder::new().compress_vec(body).unwrap().into(),
+        }
+    }
+
+    #[test]
+    fn what_was_packed_is_unpacked() {
+        let body: Vec<u8> = (0..100_000_u32).flat_map(|at| (at / 7).to_le_bytes()).collect();
+        for coding in PACKED {
+            let packed = pack(coding, &body);
+            assert_eq!(coding.unpack(packed.clone(), body.len()).unwrap(), body, "{coding:?}");
+            let one_less = coding.unpack(packed, body.len() - 1).unwrap_err();
+            assert_eq!(one_less.kind(), "too_large", "{coding:?}");
+        }
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            let twice = [pack(coding, b"one "), pack(coding, b"two")].concat();
+            assert_eq!(coding.unpack(twice.into(), 100).unwrap(), &b"one two"[..], "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let zeros = vec![0; 64 << 20];
+        for coding in PACKED {
+            let bomb = pack(coding, &zeros);
+            assert_eq!(coding.unpack(bomb, 1 << 20).unwrap_err().kind(), "too_large", "{coding:?}");
+        }
+        // A length that lies, and a window of a gigabyte.
+        let lies = Bytes::from_static(&[0x80, 0x80, 0x80, 0x04, 0, 1]);
+        assert_eq!(Coding::Snappy.unpack(lies, 1 << 30).unwrap_err().kind(), "invalid");
+        let window = Bytes::from_static(&[0x28, 0xb5, 0x2f, 0xfd, 0, 0xa0, 1, 0, 0]);
+        assert_eq!(Coding::Zstd.unpack(window, 1 << 20).unwrap_err().kind(), "invalid");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_unpacked_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            at in 0_usize..200,
+        ) {
+            for coding in PACKED {
+                let _ = coding.unpack(bytes.clone().into(), 10_000);
+                let mut packed = pack(coding, &bytes).to_vec();
+                if let Some(byte) = packed.get_mut(at) {
+                    *byte ^= 1;
+                }
+                let _ = coding.unpack(packed.into(), 10_000);
+            }
+        }
+    }
+}

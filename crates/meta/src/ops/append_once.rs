@@ -1,0 +1,67 @@
+//! Appending for a request that its user may send again: perhaps after a crash, perhaps to another
+//! gateway. What was appended for it is not appended again.
+
+use bytes::Bytes;
+use cairn_base::Error;
+use serde::{Deserialize, Serialize};
+
+use super::append::{Append, Appended};
+use super::for_call::CallId;
+use super::namespace::{load, store};
+use crate::rows::{Calls, DoneCall};
+use crate::{Context, Stop, Verb, View, erased};
+
+/// A request is known for this long at least, however many others its user sends, nanoseconds.
+pub const KEPT_ALWAYS_NS: i64 = 60_000_000_000;
+
+/// Appends, unless that was done before for the same request of its user.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AppendOnce {
+    pub call: CallId,
+    pub append: Append,
+}
+
+/// What came of a request to append.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum AppendedOnce {
+    Done(Appended),
+    /// It was done before: the bytes are at this offset.
+    Before(u64),
+}
+
+impl Verb for AppendOnce {
+    type Reply = AppendedOnce;
+    const NAME: &'static str = "append_once";
+
+    fn changes(&self) -> Vec<Bytes> {
+        self.append.changes()
+    }
+
+    /// As [`Append`]; `Unavailable` if that would make the store forget a request of late.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<AppendedOnce, Stop> {
+        let key = self.call.key();
+        let calls = load::<Calls>(view, &key);
+        if let Err(Stop::Miss) = calls {
+            // So that all rows that are missing are fetched together.
+            let _ = erased::apply(&self.append, view, context);
+            return Err(Stop::Miss);
+        }
+        let mut calls = calls?.unwrap_or_default();
+        if let Some(done) = self.call.find(&calls, context) {
+            return Ok(AppendedOnce::Before(done.result));
+        }
+        let youngest = context.now.0.saturating_sub(KEPT_ALWAYS_NS);
+        let is_full = calls.done.len() >= Calls::USER_WAYS;
+        if is_full && calls.done.first().is_some_and(|done| done.time.0 > youngest) {
+            let what =
+                "too many requests with an Idempotency-Key within a minute: send larger ones";
+            return Err(Error::Unavailable(what.into()).into());
+        }
+        let appended = erased::apply(&self.append, view, context)?;
+        let CallId { checksum, step, .. } = self.call;
+        let done = DoneCall { checksum, time: context.now, step, result: appended.offset };
+        calls.add(done, self.call.since(context), Calls::USER_WAYS);
+        store(view, key, &calls);
+        Ok(AppendedOnce::Done(appended))
+    }
+}

@@ -1,0 +1,67 @@
+"""Syslog over TCP: both framings, a stock sender, and a server that is stopped."""
+
+import socket
+import subprocess
+
+import pytest
+from harness.server import Server
+from harness.wait import eventually
+
+from logs import sink
+
+
+@pytest.fixture
+def server():
+    args = ["--syslog", "127.0.0.1:0", "--syslog-user", "root"]
+    with Server(args=args) as running:
+        yield running
+
+
+def connect(server):
+    host, port = server.syslog.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def messages(server, source):
+    try:
+        return [line["message"] for line in sink.lines(server).get(source, [])]
+    except AssertionError:  # there is no bucket yet
+        return []
+
+
+def test_both_framings_are_taken_in_order(server):
+    expected = [f"message {n}" for n in range(500)]
+    with connect(server) as sender:
+        for n, text in enumerate(expected):
+            line = f"<165>1 2026-11-26T13:31:57Z box app {n} - - {text}".encode()
+            sender.sendall(line + b"\n" if n % 2 else b"%d %s" % (len(line), line))
+        sender.sendall(b"<13>of former times")
+    eventually(lambda: len(messages(server, "box")) == 500, "all come")
+    assert messages(server, "box") == expected
+    eventually(lambda: messages(server, "127.0.0.1") == ["of former times"], "the last comes, too")
+
+
+def test_what_is_no_syslog_ends_its_connection_only(server):
+    with connect(server) as bad, connect(server) as good:
+        bad.sendall(b"<13>1 - box - - - - first\n99999999 x")
+        assert bad.recv(1) == b""
+        good.sendall(b"<13>1 - box - - - - second\n")
+        eventually(lambda: sorted(messages(server, "box")) == ["first", "second"], "both come")
+
+
+def test_a_stop_stores_what_has_come_whole(server):
+    with connect(server) as sender:
+        sender.sendall(b"<13>1 - box - - - - whole\n<13>1 - box - - - - half")
+        eventually(lambda: messages(server, "box") == ["whole"], "it comes")
+        assert server.stop() == 0
+    server.start()
+    assert messages(server, "box") == ["whole"]
+
+
+def test_logger_sends(server):
+    host, port = server.syslog.rsplit(":", 1)
+    command = ["logger", "--server", host, "--port", port, "--tcp", "--rfc5424=notime", "--octet-count"]
+    subprocess.run([*command, "it works"], check=True, timeout=60)
+    found = lambda: [line for lines in sink.lines(server).values() for line in lines]  # noqa: E731
+    eventually(lambda: any(messages(server, source) for source in [socket.gethostname()]), "it comes")
+    assert [line["message"] for line in found()] == ["it works"]
