@@ -13,16 +13,18 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use cairn_auth::{Caller, Principal};
+use cairn_auth::{Caller, Origin, Principal};
 use cairn_base::{Error, Result, limits};
 use cairn_fs::Fs;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// A file that a user appends to.
+/// A file that a user appends to. Rights may depend on where a request came from, so one append is
+/// of requests from one place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct File {
     principal: Principal,
+    origin: Origin,
     bucket: String,
     key: String,
 }
@@ -78,7 +80,7 @@ impl Gather {
         }
         let (reply, answer) = oneshot::channel();
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        let file = File { principal: caller.principal(), bucket, key };
+        let file = File { principal: caller.principal(), origin: *caller.origin(), bucket, key };
         let waiting = Waiting { caller: caller.clone(), lines, reply };
         match self.files.lock().entry(file.clone()) {
             Entry::Occupied(mut queue) => queue.get_mut().push(waiting),
