@@ -459,7 +459,7 @@ mod tests {
             let error = map.check().unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         };
-        check(|map| drop(map.nodes.remove(&NodeId(2))), "unknown");
+        check(|map| drop(map.nodes.remove(&NodeId(2))), "not in the map");
         check(|map| map.minimum = 4, "replicas");
         check(|map| map.next_node = 3, "not been assigned");
         check(|map| map.groups.get_mut(&GroupId(1)).unwrap().members[0].node = NodeId(1), "twice");
