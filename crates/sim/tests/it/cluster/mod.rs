@@ -180,9 +180,10 @@ fn calls_of_nfs_act_once_and_what_they_did_stays() {
     check_all(&(first..first + count).collect::<Vec<_>>());
 }
 
-/// A name stands for something else than it should after calls that were sent again.
+/// A call is refused at one gateway, and a copy of it acts later at another one, which its client
+/// had given up.
 #[test]
-#[ignore = "found, and not mended yet"]
+#[ignore = "refusals are not kept in the store"]
 fn names_are_what_calls_that_came_again_have_made_of_them() {
     check_all(&[SERVING + 2]);
 }
