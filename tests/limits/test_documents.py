@@ -22,6 +22,7 @@ NOT_RUN = {
     "cairn bench reports": "starts clusters and measures for minutes, and tests/bench runs it",
     "cairn mount https://g1.example.org": "needs two gateways with names and certificates",
     "grpcurl": "is not installed, and tests/cluster/test_grpc.py asks the same with another client",
+    "systemd-journal-upload": "may not be installed, and tests/logs runs it",
     "mount -t nfs": "needs the kernel's client of NFS, and tests/nfs has it where there is one",
 }
 # Measurements that are long enough to be believed are too long to be a test.
@@ -40,6 +41,7 @@ GIVEN = {
     "docs/bench.md": [*PUBLIC, "cairn bucket create bench", *MOUNT[-1:]],
     "docs/doctor.md": STORE,
     "docs/inflight.md": MOUNT,
+    "docs/logs.md": STORE,
     "docs/mount.md": OBJECT,
     "docs/timing.md": MOUNT,
 }
@@ -136,6 +138,9 @@ class Reader:
             self.serve(words)
         else:
             self.env["CAIRN_SERVER"] = f"http://{self.address('127.0.0.1:8080')}"
+            if words[:3] == ["cairn", "cluster", "status"]:
+                # It fails until each node has said that it is there.
+                eventually(lambda: self.is_done(words), f"{command} finds all nodes up")
             self.answer(command)
 
     def expanded(self, command):
