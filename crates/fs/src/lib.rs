@@ -12,6 +12,7 @@
 //! ```
 
 mod cache;
+mod changed;
 mod digest;
 mod garbage;
 mod opened;
@@ -26,7 +27,6 @@ mod object;
 mod write;
 
 mod append;
-mod changed;
 mod file;
 mod layout;
 mod multipart;

@@ -8,11 +8,11 @@ use std::time::SystemTime;
 use cairn_base::Ino;
 use cairn_posix::{Changes, LockSpace, Mode, Wanted};
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, RenameFlags,
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
 
 use crate::asked::Asked;
@@ -21,11 +21,6 @@ use crate::desk::{Desk, open};
 use crate::flags;
 use crate::turns::{MANY_BYTES, Turns};
 use crate::who::who;
-
-/// The longest request, bytes.
-const REQUEST_BYTES: u32 = 1 << 20;
-/// Requests that the kernel has outstanding on its own: reading ahead, mostly.
-const BACKGROUND: u16 = 64;
 
 /// The other side of the kernel.
 pub struct Door {
@@ -45,15 +40,7 @@ fn inode(number: INodeNo) -> Ino {
 
 impl Filesystem for Door {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for wanted in flags::CAPABILITIES {
-            let _ = config.add_capabilities(wanted);
-        }
-        if !self.desk.opens_nothing {
-            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_LOCKS);
-            let _ = config.add_capabilities(InitFlags::FUSE_FLOCK_LOCKS);
-        }
-        let _ = config.set_max_write(REQUEST_BYTES);
-        let _ = config.set_max_background(BACKGROUND);
+        flags::agree(config, !self.desk.opens_nothing);
         Ok(())
     }
 

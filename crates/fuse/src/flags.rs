@@ -1,7 +1,7 @@
 //! Flags and numbers of the kernel, and what they mean.
 
 use cairn_posix::{Allocation, Intent, Kind, LockKind, RenameMode, Sought, XattrMode};
-use fuser::{Errno, FopenFlags, InitFlags, OpenAccMode, OpenFlags, RenameFlags};
+use fuser::{Errno, FopenFlags, InitFlags, KernelConfig, OpenAccMode, OpenFlags, RenameFlags};
 use rustix::fs::OFlags;
 
 /// How the kernel says that a file is opened to be executed.
@@ -24,8 +24,13 @@ const LOCK_READ: i32 = 0;
 const LOCK_WRITE: i32 = 1;
 pub const LOCK_UNLOCK: i32 = 2;
 
+/// The longest request, bytes.
+const REQUEST_BYTES: u32 = 1 << 20;
+/// Requests that the kernel has outstanding on its own: reading ahead, mostly.
+const BACKGROUND: u16 = 64;
+
 /// Abilities that are wanted of the kernel. An older one does without those that it lacks.
-pub const CAPABILITIES: [InitFlags; 11] = [
+const CAPABILITIES: [InitFlags; 11] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_AUTO_INVAL_DATA,
     InitFlags::FUSE_PARALLEL_DIROPS,
@@ -39,6 +44,19 @@ pub const CAPABILITIES: [InitFlags; 11] = [
     // A directory's default list comes before the umask.
     InitFlags::FUSE_DONT_MASK,
 ];
+
+/// Asks the kernel for all that a mount makes use of. Where `has_locks`, it sends locks, too.
+pub fn agree(config: &mut KernelConfig, has_locks: bool) {
+    for wanted in CAPABILITIES {
+        let _ = config.add_capabilities(wanted);
+    }
+    if has_locks {
+        let _ = config.add_capabilities(InitFlags::FUSE_POSIX_LOCKS);
+        let _ = config.add_capabilities(InitFlags::FUSE_FLOCK_LOCKS);
+    }
+    let _ = config.set_max_write(REQUEST_BYTES);
+    let _ = config.set_max_background(BACKGROUND);
+}
 
 fn bits(flags: OpenFlags) -> OFlags {
     OFlags::from_bits_retain(flags.0 as u32)

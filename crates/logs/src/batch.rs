@@ -19,7 +19,7 @@ pub struct Lines {
 
 /// What one request brought.
 #[derive(Debug)]
-pub struct Batch {
+pub struct RecordBatch {
     pub received: Timestamp,
     /// `{"received":"…"`, as each line begins.
     head: Vec<u8>,
@@ -32,12 +32,12 @@ pub struct Batch {
     bytes: usize,
 }
 
-impl Batch {
-    pub fn new(received: Timestamp) -> Batch {
+impl RecordBatch {
+    pub fn new(received: Timestamp) -> RecordBatch {
         let mut head = Vec::from(b"{");
         json::name(&mut head, "received");
         json::text(&mut head, &day::rfc3339(received));
-        Batch {
+        RecordBatch {
             received,
             head,
             sources: HashMap::new(),
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_record_that_cannot_be_taken_leaves_the_others() {
-        let mut batch = Batch::new(Timestamp(0));
+        let mut batch = RecordBatch::new(Timestamp(0));
         batch.record("a", write("one"));
         batch.record("", write("two"));
         batch.record("a", |out| {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_records_become_is_bounded() {
-        let mut batch = Batch::new(Timestamp(0));
+        let mut batch = RecordBatch::new(Timestamp(0));
         for _ in 0..40 {
             batch.record("a", write(&"x".repeat(RECORD_BYTES - 100)));
         }

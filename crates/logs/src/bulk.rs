@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use cairn_base::{Error, Result};
 
-use crate::batch::Batch;
+use crate::batch::RecordBatch;
 use crate::json::{self, Cursor};
 
 /// What is asked for in a line of an action.
@@ -23,7 +23,7 @@ pub struct Item {
 ///
 /// # Errors
 /// `Invalid` if a line that should be an action is none; then nothing of the body counts.
-pub fn parse(body: &[u8], index: &str, batch: &mut Batch) -> Result<Vec<Item>> {
+pub fn parse(body: &[u8], index: &str, batch: &mut RecordBatch) -> Result<Vec<Item>> {
     let mut lines = body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let mut items = Vec::new();
     while let Some(line) = lines.next() {
@@ -99,7 +99,7 @@ mod tests {
                      {\"delete\":{\"_id\":7}}\n\
                      {\"update\":{}}\n{\"doc\":{}}\n\n\
                      {\"index\":{\"_id\":null}}\n{\"m\":\"\xc3\xa9\"}";
-        let mut batch = Batch::new(Timestamp(0));
+        let mut batch = RecordBatch::new(Timestamp(0));
         let items = parse(body, "path", &mut batch).unwrap();
         let seen: Vec<(&str, &str, &str, usize)> = items
             .iter()
@@ -122,9 +122,12 @@ mod tests {
     #[test]
     fn a_line_that_is_no_action_is_an_error() {
         for bad in ["{}", "x", "{\"m\":1}\n", "[]", "{\"create\":1}"] {
-            assert!(parse(bad.as_bytes(), "i", &mut Batch::new(Timestamp(0))).is_err(), "{bad}");
+            assert!(
+                parse(bad.as_bytes(), "i", &mut RecordBatch::new(Timestamp(0))).is_err(),
+                "{bad}"
+            );
         }
-        let nothing = parse(b"\n \n", "i", &mut Batch::new(Timestamp(0)));
+        let nothing = parse(b"\n \n", "i", &mut RecordBatch::new(Timestamp(0)));
         assert!(nothing.unwrap().is_empty());
     }
 
@@ -132,7 +135,7 @@ mod tests {
         #[test]
         fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let body = [b"{\"index\":{}}\n", &bytes[..]].concat();
-            let mut batch = Batch::new(Timestamp(0));
+            let mut batch = RecordBatch::new(Timestamp(0));
             if let Ok(items) = parse(&body, "i", &mut batch) {
                 prop_assert_eq!(items.len(), batch.records);
             }

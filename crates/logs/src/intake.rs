@@ -18,7 +18,7 @@ use cairn_fs::rows::BucketKind;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 
-use crate::batch::{Batch, Lines};
+use crate::batch::{Lines, RecordBatch};
 use crate::counts::{Counts, Protocol, add};
 use crate::day;
 use crate::gather::{Gather, same};
@@ -97,8 +97,8 @@ impl Intake {
     }
 
     /// A batch for records that come now.
-    pub fn batch(&self) -> Batch {
-        Batch::new(self.fs().clock().now())
+    pub fn batch(&self) -> RecordBatch {
+        RecordBatch::new(self.fs().clock().now())
     }
 
     /// Stores records; what is not in the outcome is durable then. With a `key`, records that were
@@ -110,7 +110,7 @@ impl Intake {
         &self,
         caller: &Caller,
         protocol: Protocol,
-        batch: Batch,
+        batch: RecordBatch,
         key: Option<Key>,
     ) -> Result<Outcome> {
         let count = self.counts.of(protocol);
@@ -122,7 +122,7 @@ impl Intake {
                 return Err(error);
             }
         };
-        let Batch { received, lines, refused, .. } = batch;
+        let RecordBatch { received, lines, refused, .. } = batch;
         let mut outcome = Outcome { records, refused, failed: Vec::new() };
         let day = day::day(received);
         let mut all = Vec::new();

@@ -2,7 +2,7 @@
 
 use cairn_base::{Error, Result};
 
-use crate::batch::{self, Batch};
+use crate::batch::{self, RecordBatch};
 use crate::json;
 use crate::limits::RECORD_BYTES;
 
@@ -67,7 +67,7 @@ fn entry_len(bytes: &[u8]) -> Result<Option<usize>> {
 ///
 /// # Errors
 /// `Invalid` or `TooLarge` for bytes that are no entries; those before them were taken.
-pub fn parse(bytes: &[u8], is_end: bool, batch: &mut Batch) -> Result<usize> {
+pub fn parse(bytes: &[u8], is_end: bool, batch: &mut RecordBatch) -> Result<usize> {
     let mut taken = 0;
     while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty()) {
         match entry_len(rest)? {
@@ -89,7 +89,7 @@ pub fn parse(bytes: &[u8], is_end: bool, batch: &mut Batch) -> Result<usize> {
     Ok(taken)
 }
 
-fn entry(bytes: &[u8], batch: &mut Batch) -> Result<()> {
+fn entry(bytes: &[u8], batch: &mut RecordBatch) -> Result<()> {
     let (mut rest, mut fields, mut time) = (bytes, b"{".to_vec(), 0);
     let mut source = DEFAULT.to_owned();
     while let Some((Some((name, value)), after)) = field(rest)? {
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn entries_become_lines() {
-        let mut batch = Batch::new(Timestamp(0));
+        let mut batch = RecordBatch::new(Timestamp(0));
         let bytes = entries();
         assert_eq!(parse(&bytes, true, &mut batch).unwrap(), bytes.len());
         let expected = "{\"time\":\"1970-01-01T00:00:01.000001000Z\",\"event\":{\
@@ -159,7 +159,7 @@ mod tests {
     fn entries_are_the_same_wherever_their_bytes_are_parted() {
         let bytes = entries();
         for at in 0..bytes.len() {
-            let mut batch = Batch::new(Timestamp(0));
+            let mut batch = RecordBatch::new(Timestamp(0));
             let taken = parse(&bytes[..at], false, &mut batch).unwrap();
             assert!(taken <= at);
             parse(&bytes[taken..], true, &mut batch).unwrap();
@@ -171,20 +171,20 @@ mod tests {
     fn what_is_too_long_or_cut_off_is_refused() {
         let long = [b"A\n", &u64::MAX.to_le_bytes()[..]].concat();
         assert_eq!(
-            parse(&long, false, &mut Batch::new(Timestamp(0))).unwrap_err().kind(),
+            parse(&long, false, &mut RecordBatch::new(Timestamp(0))).unwrap_err().kind(),
             "too_large"
         );
         let wide = vec![b'x'; RECORD_BYTES + 1];
-        assert!(parse(&wide, false, &mut Batch::new(Timestamp(0))).is_err());
+        assert!(parse(&wide, false, &mut RecordBatch::new(Timestamp(0))).is_err());
         for cut in [&b"MESSAGE=x"[..], b"MESSAGE\n\x05\0\0\0\0\0\0\0ab"] {
-            assert!(parse(cut, true, &mut Batch::new(Timestamp(0))).is_err());
+            assert!(parse(cut, true, &mut RecordBatch::new(Timestamp(0))).is_err());
         }
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            let _ = parse(&bytes, true, &mut Batch::new(Timestamp(0)));
+            let _ = parse(&bytes, true, &mut RecordBatch::new(Timestamp(0)));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! do, for the user who sends).
 //!
 //! ```text
-//!   loki, bulk, otlp, journal ──► Batch: a line for each record, by source
+//!   loki, bulk, otlp, journal ──► RecordBatch: a line for each record, by source
 //!                                   │
 //!                     Intake::push ─┴─► <bucket>/<source>/<day>.jsonl
 //!                                   │     Gather: one append for all that wait for a file
@@ -38,7 +38,7 @@ mod intake;
 
 mod listen;
 
-pub use batch::Batch;
+pub use batch::RecordBatch;
 pub use bulk::Item;
 pub use counts::{Counts, Protocol};
 pub use gather::Gather;

@@ -2,7 +2,7 @@
 
 use cairn_base::{Error, Result};
 
-use crate::batch::{self, Batch};
+use crate::batch::{self, RecordBatch};
 use crate::json::{self, Cursor};
 use crate::limits::LABELS_BYTES;
 use crate::protobuf::Message;
@@ -121,7 +121,7 @@ fn unquote(quoted: &str) -> Option<String> {
 }
 
 /// One line of a stream; `metadata` is an object of JSON, or nothing.
-fn entry(batch: &mut Batch, labels: &Labels, ns: i64, line: &[u8], metadata: &[u8]) {
+fn entry(batch: &mut RecordBatch, labels: &Labels, ns: i64, line: &[u8], metadata: &[u8]) {
     batch.record(&labels.source, |out| {
         batch::time(out, ns);
         json::name(out, "labels");
@@ -140,7 +140,7 @@ fn entry(batch: &mut Batch, labels: &Labels, ns: i64, line: &[u8], metadata: &[u
 ///
 /// # Errors
 /// `Invalid` if it is none; then nothing of it counts.
-pub fn protobuf(body: &[u8], batch: &mut Batch) -> Result<()> {
+pub fn protobuf(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
     for field in Message(body) {
         if let (1, stream) = field? {
             protobuf_stream(stream.bytes()?, batch)?;
@@ -149,7 +149,7 @@ pub fn protobuf(body: &[u8], batch: &mut Batch) -> Result<()> {
     Ok(())
 }
 
-fn protobuf_stream(stream: &[u8], batch: &mut Batch) -> Result<()> {
+fn protobuf_stream(stream: &[u8], batch: &mut RecordBatch) -> Result<()> {
     let mut labels = String::new();
     for field in Message(stream) {
         if let (1, text) = field? {
@@ -165,7 +165,7 @@ fn protobuf_stream(stream: &[u8], batch: &mut Batch) -> Result<()> {
     Ok(())
 }
 
-fn protobuf_entry(bytes: &[u8], labels: &Labels, batch: &mut Batch) -> Result<()> {
+fn protobuf_entry(bytes: &[u8], labels: &Labels, batch: &mut RecordBatch) -> Result<()> {
     let (mut ns, mut line, mut metadata) = (0_i64, &[][..], Labels::new());
     for field in Message(bytes) {
         match field? {
@@ -204,7 +204,7 @@ fn protobuf_entry(bytes: &[u8], labels: &Labels, batch: &mut Batch) -> Result<()
 ///
 /// # Errors
 /// `Invalid` if it is none; then nothing of it counts.
-pub fn json(body: &[u8], batch: &mut Batch) -> Result<()> {
+pub fn json(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
     let mut has_streams = false;
     Cursor::new(body)?.object(|cursor, name| match name {
         "streams" => {
@@ -219,7 +219,7 @@ pub fn json(body: &[u8], batch: &mut Batch) -> Result<()> {
     }
 }
 
-fn json_stream(cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<()> {
+fn json_stream(cursor: &mut Cursor<'_>, batch: &mut RecordBatch) -> Result<()> {
     let (mut labels, mut values) = (Labels::new(), None);
     cursor.object(|cursor, name| match name {
         "stream" => cursor.object(|cursor, name| {
@@ -237,7 +237,7 @@ fn json_stream(cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<()> {
     values.ok_or_else(missing)?.list(|cursor| json_entry(cursor, &labels, batch))
 }
 
-fn json_entry(cursor: &mut Cursor<'_>, labels: &Labels, batch: &mut Batch) -> Result<()> {
+fn json_entry(cursor: &mut Cursor<'_>, labels: &Labels, batch: &mut RecordBatch) -> Result<()> {
     let (mut at, mut ns, mut line, mut metadata) = (0, None, None, Labels::new());
     cursor.list(|cursor| {
         at += 1;
@@ -270,8 +270,8 @@ mod tests {
     use super::*;
     use crate::protobuf::write::{bytes, number};
 
-    fn batch() -> Batch {
-        Batch::new(Timestamp(0))
+    fn batch() -> RecordBatch {
+        RecordBatch::new(Timestamp(0))
     }
 
     #[test]

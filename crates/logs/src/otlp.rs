@@ -3,7 +3,7 @@
 
 use cairn_base::{Error, Result};
 
-use crate::batch::{self, Batch};
+use crate::batch::{self, RecordBatch};
 use crate::json;
 use crate::limits::{DEPTH, LABELS_BYTES};
 use crate::protobuf::{Message, Value};
@@ -62,7 +62,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// `Invalid` if it is none; then nothing of it counts.
-pub fn protobuf(body: &[u8], batch: &mut Batch) -> Result<()> {
+pub fn protobuf(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
     for field in Message(body) {
         if let (1, logs) = field? {
             resource_logs(logs.bytes()?, batch)?;
@@ -71,7 +71,7 @@ pub fn protobuf(body: &[u8], batch: &mut Batch) -> Result<()> {
     Ok(())
 }
 
-fn resource_logs(logs: &[u8], batch: &mut Batch) -> Result<()> {
+fn resource_logs(logs: &[u8], batch: &mut RecordBatch) -> Result<()> {
     let mut resource = Resource::new();
     for field in Message(logs) {
         if let (1, message) = field? {
@@ -96,7 +96,7 @@ fn resource_logs(logs: &[u8], batch: &mut Batch) -> Result<()> {
     Ok(())
 }
 
-fn scope_logs(logs: &[u8], resource: &Resource, batch: &mut Batch) -> Result<()> {
+fn scope_logs(logs: &[u8], resource: &Resource, batch: &mut RecordBatch) -> Result<()> {
     let mut scope = String::new();
     for field in Message(logs) {
         if let (1, message) = field? {
@@ -292,7 +292,7 @@ mod tests {
         .concat();
         let scope = [bytes(2, &record), bytes(1, &bytes(1, b"lib"))].concat();
         let body = bytes(1, &[bytes(2, &scope), bytes(1, &name)].concat());
-        let mut batch = Batch::new(Timestamp(0));
+        let mut batch = RecordBatch::new(Timestamp(0));
         protobuf(&body, &mut batch).unwrap();
         let expected = "{\"time\":\"1970-01-01T00:00:00.000000005Z\",\"severity_number\":9,\
              \"severity\":\"INFO\",\"body\":\"it \\\"works\\\"\\n\",\
@@ -309,7 +309,7 @@ mod tests {
             deep = bytes(5, &bytes(1, &deep));
         }
         let records = [bytes(2, &bytes(5, &deep)), bytes(2, &bytes(5, &bytes(1, b"y")))].concat();
-        let mut batch = Batch::new(Timestamp(0));
+        let mut batch = RecordBatch::new(Timestamp(0));
         protobuf(&bytes(1, &bytes(2, &records)), &mut batch).unwrap();
         assert_eq!(batch.text("otlp"), "{\"body\":\"y\"}\n");
         assert_eq!((batch.refused.len(), batch.records), (1, 2));
@@ -318,7 +318,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_taken_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            let _ = protobuf(&bytes, &mut Batch::new(Timestamp(0)));
+            let _ = protobuf(&bytes, &mut RecordBatch::new(Timestamp(0)));
             let mut out = Vec::new();
             if any_value(&bytes, DEPTH, &mut out).is_ok() {
                 prop_assert!(serde_json::from_slice::<serde_json::Value>(&out).is_ok());

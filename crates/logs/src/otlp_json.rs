@@ -2,7 +2,7 @@
 
 use cairn_base::{Error, Result};
 
-use crate::batch::{self, Batch};
+use crate::batch::{self, RecordBatch};
 use crate::json::{self, Cursor};
 use crate::otlp::{Resource, double, member};
 
@@ -10,7 +10,7 @@ use crate::otlp::{Resource, double, member};
 ///
 /// # Errors
 /// `Invalid` if it is none; then nothing of it counts.
-pub fn parse(body: &[u8], batch: &mut Batch) -> Result<()> {
+pub fn parse(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
     let mut has_logs = false;
     Cursor::new(body)?.object(|cursor, name| match name {
         "resourceLogs" => {
@@ -25,7 +25,7 @@ pub fn parse(body: &[u8], batch: &mut Batch) -> Result<()> {
     }
 }
 
-fn resource_logs(cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<()> {
+fn resource_logs(cursor: &mut Cursor<'_>, batch: &mut RecordBatch) -> Result<()> {
     let (mut resource, mut scopes) = (Resource::new(), None);
     cursor.object(|cursor, name| match name {
         "resource" => cursor.object(|cursor, name| match name {
@@ -55,7 +55,7 @@ fn resource_logs(cursor: &mut Cursor<'_>, batch: &mut Batch) -> Result<()> {
     }
 }
 
-fn scope_logs(cursor: &mut Cursor<'_>, resource: &Resource, batch: &mut Batch) -> Result<()> {
+fn scope_logs(cursor: &mut Cursor<'_>, resource: &Resource, batch: &mut RecordBatch) -> Result<()> {
     let (mut scope, mut records) = (String::new(), None);
     cursor.object(|cursor, name| match name {
         "scope" => cursor.object(|cursor, name| match name {
@@ -280,7 +280,7 @@ mod tests {
             }},
             {"observedTimeUnixNano":7}],"scope":{"name":"lib"}}],
             "resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]}}]}"#;
-        let mut batch = Batch::new(Timestamp(0));
+        let mut batch = RecordBatch::new(Timestamp(0));
         parse(body, &mut batch).unwrap();
         let end = "\"scope\":\"lib\",\"resource\":{\"service.name\":\"shop\"}}\n";
         let expected = format!(
@@ -293,7 +293,7 @@ mod tests {
         let refused: Vec<usize> = batch.refused.iter().map(|(number, _)| *number).collect();
         assert_eq!((batch.records, refused), (4, vec![1, 2]));
         for bad in [&b"{}"[..], b"[]", br#"{"resourceLogs":[1]}"#] {
-            assert!(parse(bad, &mut Batch::new(Timestamp(0))).is_err());
+            assert!(parse(bad, &mut RecordBatch::new(Timestamp(0))).is_err());
         }
     }
 

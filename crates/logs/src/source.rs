@@ -1,4 +1,4 @@
-//! Names of sources. They come from clients, and each becomes one component of a path.
+//! Names of log sources. They come from clients, and each becomes one component of a path.
 
 use std::fmt::Write as _;
 

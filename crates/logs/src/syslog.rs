@@ -2,7 +2,7 @@
 
 use cairn_base::{Error, Result};
 
-use crate::batch::Batch;
+use crate::batch::RecordBatch;
 use crate::json;
 use crate::limits::RECORD_BYTES;
 
@@ -50,7 +50,7 @@ pub fn frame(bytes: &[u8]) -> Result<Option<(&[u8], usize)>> {
 }
 
 /// Takes a message. One that is not of RFC 5424 is a line of its `sender`, as it is.
-pub fn message(bytes: &[u8], sender: &str, batch: &mut Batch) {
+pub fn message(bytes: &[u8], sender: &str, batch: &mut RecordBatch) {
     let text = String::from_utf8_lossy(bytes);
     let (pri, rest) = priority(&text);
     let parsed = rest.strip_prefix("1 ").and_then(Header::parse);
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn line(message: &str) -> (String, String) {
-        let mut batch = Batch::new(Timestamp(0));
+        let mut batch = RecordBatch::new(Timestamp(0));
         super::message(message.as_bytes(), "10.0.0.1", &mut batch);
         let source = batch.lines[0].source.clone();
         (batch.text(&source), source)
@@ -203,7 +203,7 @@ mod tests {
             let _ = frame(&bytes);
             let with_header = format!("<1>1 a b c d e {text}");
             for bytes in [&bytes, text.as_bytes(), with_header.as_bytes()] {
-                let mut batch = Batch::new(Timestamp(0));
+                let mut batch = RecordBatch::new(Timestamp(0));
                 message(bytes, "x", &mut batch);
                 let ends = batch.lines[0].bytes.iter().filter(|byte| **byte == b'\n');
                 prop_assert_eq!(ends.count(), 1);

@@ -7,7 +7,7 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Result};
 use cairn_logs::limits::{BODY_BYTES, RECORD_BYTES};
 use cairn_logs::{
-    Batch, Coding, Key, Outcome, Protocol, bulk, journal, key_of, loki, otlp, otlp_json,
+    Coding, Key, Outcome, Protocol, RecordBatch, bulk, journal, key_of, loki, otlp, otlp_json,
 };
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
@@ -92,7 +92,7 @@ async fn store(
     door: &Inner,
     request: &Asked<'_>,
     protocol: Protocol,
-    (batch, key): (Batch, Option<Key>),
+    (batch, key): (RecordBatch, Option<Key>),
 ) -> Result<Outcome> {
     door.intake.push(request.caller, protocol, batch, key).await
 }
