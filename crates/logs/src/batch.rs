@@ -30,6 +30,10 @@ pub struct RecordBatch {
     /// Those that cannot be taken, by their number, and why.
     pub refused: Vec<(usize, Error)>,
     bytes: usize,
+    /// A record found no room: those after it are refused before they are written.
+    is_full: bool,
+    /// Records after so many are counted and nothing else.
+    most: usize,
 }
 
 impl RecordBatch {
@@ -45,6 +49,24 @@ impl RecordBatch {
             records: 0,
             refused: Vec::new(),
             bytes: 0,
+            is_full: false,
+            most: usize::MAX,
+        }
+    }
+
+    /// The batch of a request that is refused where it has more than `most` records.
+    pub fn at_most(self, most: usize) -> RecordBatch {
+        RecordBatch { most, ..self }
+    }
+
+    /// `TooLarge` if there were more records than may be.
+    pub fn check_records(&self) -> Result<()> {
+        match self.records > self.most {
+            true => {
+                let (records, most) = (self.records, self.most);
+                Err(Error::TooLarge(format!("{records} records in one request; at most {most}")))
+            }
+            false => Ok(()),
         }
     }
 
@@ -53,14 +75,18 @@ impl RecordBatch {
     pub fn record(&mut self, source: &str, write: impl FnOnce(&mut Vec<u8>) -> Result<()>) {
         let number = self.records;
         self.records += 1;
-        if let Err(why) = self.add(number, source, write) {
+        if number < self.most
+            && let Err(why) = self.add(number, source, write)
+        {
             self.refused.push((number, why));
         }
     }
 
     /// Notes a record that cannot be taken.
     pub fn refuse(&mut self, why: Error) {
-        self.refused.push((self.records, why));
+        if self.records < self.most {
+            self.refused.push((self.records, why));
+        }
         self.records += 1;
     }
 
@@ -70,6 +96,9 @@ impl RecordBatch {
         source: &str,
         write: impl FnOnce(&mut Vec<u8>) -> Result<()>,
     ) -> Result<()> {
+        if self.is_full {
+            return Err(too_many_bytes());
+        }
         let at = match self.sources.get(source) {
             Some(at) => *at,
             None => {
@@ -92,8 +121,8 @@ impl RecordBatch {
                 Err(Error::TooLarge(what))
             }
             () if self.bytes + len > LINES_BYTES => {
-                let what = format!("the records become more than {LINES_BYTES} bytes: send fewer");
-                Err(Error::TooLarge(what))
+                self.is_full = true;
+                Err(too_many_bytes())
             }
             () => Ok(()),
         });
@@ -115,6 +144,19 @@ impl RecordBatch {
         // Without when it was received.
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         text.replace(std::str::from_utf8(&self.head[1..]).unwrap(), "").replace("{,", "{")
+    }
+}
+
+fn too_many_bytes() -> Error {
+    let what = format!("the records become more than {LINES_BYTES} bytes: send fewer");
+    Error::TooLarge(what)
+}
+
+/// Checks, while a record is written, that it does not become many times what it was.
+pub fn check_room(out: &[u8]) -> Result<()> {
+    match out.len() > LINES_BYTES + RECORD_BYTES {
+        true => Err(too_many_bytes()),
+        false => Ok(()),
     }
 }
 
@@ -170,5 +212,21 @@ mod tests {
         }
         assert!(batch.lines[0].bytes.len() <= LINES_BYTES);
         assert_eq!(batch.refused.len(), 8);
+    }
+
+    #[test]
+    fn too_many_records_cost_nothing() {
+        let mut batch = RecordBatch::new(Timestamp(0)).at_most(3);
+        for _ in 0..3 {
+            batch.record("a", write("x"));
+        }
+        batch.check_records().unwrap();
+        let held = batch.lines[0].bytes.len();
+        for _ in 0..10 {
+            batch.record("a", write("x"));
+            batch.refuse(Error::Invalid("y".into()));
+        }
+        assert_eq!((batch.lines[0].bytes.len(), batch.refused.len()), (held, 0));
+        assert_eq!(batch.check_records().unwrap_err().kind(), "too_large");
     }
 }

@@ -22,7 +22,8 @@ pub struct Item {
 /// item for each action, in their order.
 ///
 /// # Errors
-/// `Invalid` if a line that should be an action is none; then nothing of the body counts.
+/// `Invalid` if a line that should be an action is none, and `TooLarge` for too many; then nothing
+/// of the body counts.
 pub fn parse(body: &[u8], index: &str, batch: &mut RecordBatch) -> Result<Vec<Item>> {
     let mut lines = body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let mut items = Vec::new();
@@ -39,6 +40,7 @@ pub fn parse(body: &[u8], index: &str, batch: &mut RecordBatch) -> Result<Vec<It
                 batch.refuse(Error::Invalid(what));
             }
         }
+        batch.check_records()?;
         items.push(item);
     }
     Ok(items)

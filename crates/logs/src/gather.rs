@@ -8,6 +8,7 @@
 //!
 //! Files do not wait for each other: the store makes what is done to all of them durable together.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -29,10 +30,14 @@ struct File {
     key: String,
 }
 
+/// The room that lines take: until they are appended, although their sender may have gone.
+pub type Held = Arc<dyn Any + Send + Sync>;
+
 /// Lines that wait for their turn.
 struct Waiting {
     caller: Caller,
     lines: Bytes,
+    _held: Held,
     reply: oneshot::Sender<Result<u64>>,
 }
 
@@ -73,6 +78,7 @@ impl Gather {
         caller: &Caller,
         (bucket, key): (&str, &str),
         lines: Bytes,
+        held: Held,
     ) -> Result<u64> {
         if lines.len() > limits::BLOCK_BYTES {
             let (len, most) = (lines.len(), limits::BLOCK_BYTES);
@@ -81,7 +87,7 @@ impl Gather {
         let (reply, answer) = oneshot::channel();
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
         let file = File { principal: caller.principal(), origin: *caller.origin(), bucket, key };
-        let waiting = Waiting { caller: caller.clone(), lines, reply };
+        let waiting = Waiting { caller: caller.clone(), lines, _held: held, reply };
         match self.files.lock().entry(file.clone()) {
             Entry::Occupied(mut queue) => queue.get_mut().push(waiting),
             Entry::Vacant(queue) => {

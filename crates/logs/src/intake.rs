@@ -10,7 +10,7 @@ use cairn_auth::{Caller, Principal, Visibility};
 use cairn_base::{Error, Result, UserId, limits as store_limits};
 use cairn_fs::Fs;
 use cairn_fs::ops::append_once::AppendedOnce;
-use cairn_fs::ops::buckets::CreateBucket;
+use cairn_fs::ops::buckets::{CreateBucket, GetBucket};
 use cairn_fs::ops::credentials::UserName;
 use cairn_fs::ops::for_call::CallId;
 use cairn_fs::ops::list_objects::ListObjects;
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::batch::{Lines, RecordBatch};
 use crate::counts::{Counts, Protocol, add};
 use crate::day;
-use crate::gather::{Gather, same};
+use crate::gather::{Gather, Held, same};
 use crate::limits::{FILES_AT_ONCE, REMEMBERED, SOURCES, SOURCES_FRESH};
 
 /// Takes records for users, into buckets of theirs.
@@ -110,8 +110,8 @@ impl Intake {
         &self,
         caller: &Caller,
         protocol: Protocol,
-        batch: RecordBatch,
-        key: Option<Key>,
+        (batch, key): (RecordBatch, Option<Key>),
+        held: Held,
     ) -> Result<Outcome> {
         let count = self.counts.of(protocol);
         let records = batch.records;
@@ -130,14 +130,16 @@ impl Intake {
             match self.check_source(&bucket, &lines.source).await {
                 Ok(()) => all.push(lines),
                 Err(error) => {
+                    let is_final = matches!(error, Error::TooLarge(_));
+                    let told = if is_final { &mut outcome.refused } else { &mut outcome.failed };
                     let numbers = lines.ends.iter().map(|(_, number)| *number);
-                    outcome.refused.extend(numbers.map(|number| (number, same(&error))));
+                    told.extend(numbers.map(|number| (number, same(&error))));
                 }
             }
         }
         let each = stream::iter(all).map(|lines| {
-            let (bucket, day) = (&bucket, &day);
-            async move { self.store(caller, bucket, day, lines, key.as_ref()).await }
+            let (bucket, day, held) = (&bucket, &day, &held);
+            async move { self.store(caller, (bucket, day), lines, key.as_ref(), held).await }
         });
         let mut each = each.buffer_unordered(FILES_AT_ONCE);
         while let Some(failed) = each.next().await {
@@ -155,10 +157,10 @@ impl Intake {
     async fn store(
         &self,
         caller: &Caller,
-        bucket: &str,
-        day: &str,
+        (bucket, day): (&str, &str),
         lines: Lines,
         key: Option<&Key>,
+        held: &Held,
     ) -> Vec<(usize, Error)> {
         let file = format!("{}/{day}.jsonl", lines.source);
         let source = lines.source.clone();
@@ -166,10 +168,10 @@ impl Intake {
         for (at, Piece { lines, records }) in pieces(lines).into_iter().enumerate() {
             let key = key.map(|key| key_of(&[key, source.as_bytes(), &at.to_be_bytes()]));
             let place = (bucket, file.as_str());
-            let mut stored = self.append(caller, place, lines.clone(), key.as_ref()).await;
+            let mut stored = self.append(caller, place, (lines.clone(), held), key.as_ref()).await;
             if let Err(Error::NotFound(_)) = stored {
                 stored = match self.create(caller, bucket).await {
-                    Ok(()) => self.append(caller, place, lines, key.as_ref()).await,
+                    Ok(()) => self.append(caller, place, (lines, held), key.as_ref()).await,
                     Err(error) => Err(error),
                 };
             }
@@ -185,11 +187,11 @@ impl Intake {
         &self,
         caller: &Caller,
         place: (&str, &str),
-        lines: Bytes,
+        (lines, held): (Bytes, &Held),
         key: Option<&Key>,
     ) -> Result<()> {
         match key {
-            None => self.gather.append(caller, place, lines).await.map(|_| ()),
+            None => self.gather.append(caller, place, lines, Arc::clone(held)).await.map(|_| ()),
             Some(key) => {
                 let call = call_of(caller.user(), key);
                 let (_, appended) = self.fs().append_once(caller, call, place, lines).await?;
@@ -209,8 +211,20 @@ impl Intake {
                 tracing::info!(bucket, "a bucket for records of logs was made");
                 Ok(())
             }
-            // By another request: whether this one may write in it is decided there.
-            Err(Error::Exists(_)) => Ok(()),
+            // By another request.
+            Err(Error::Exists(_)) => self.check_owner(caller.user(), bucket).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The bucket must be of the user: records would go to whoever made one of that name.
+    async fn check_owner(&self, user: UserId, bucket: &str) -> Result<()> {
+        let verb = GetBucket { name: bucket.to_owned() };
+        match self.fs().read(&Caller::system(), verb).await {
+            Ok((opened, _)) if opened.bucket.owner != user => Err(Error::Denied(format!(
+                "bucket {bucket} belongs to another user: an administrator must give its name free"
+            ))),
+            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -220,6 +234,12 @@ impl Intake {
         let Principal::User(user) = caller.principal() else {
             return Err(Error::Denied("records of logs belong to a user: send credentials".into()));
         };
+        let bucket = self.bucket_of(user).await?;
+        self.check_owner(user, &bucket).await?;
+        Ok(bucket)
+    }
+
+    async fn bucket_of(&self, user: UserId) -> Result<String> {
         if let Some(name) = self.names.lock().get(&user) {
             return Ok(format!("logs-{name}"));
         }

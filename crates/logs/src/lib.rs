@@ -41,7 +41,7 @@ mod listen;
 pub use batch::RecordBatch;
 pub use bulk::Item;
 pub use counts::{Counts, Protocol};
-pub use gather::Gather;
+pub use gather::{Gather, Held};
 pub use intake::{Intake, Key, Outcome, call_of, key_of};
 pub use listen::{Options, serve};
 pub use unpack::Coding;

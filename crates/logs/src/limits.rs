@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const BODY_BYTES: usize = 16 << 20;
 /// The lines that one request may become, bytes: labels are repeated in each of them.
 pub const LINES_BYTES: usize = 32 << 20;
+/// Records of one request: each that is refused is named in the answer.
+pub const RECORDS: usize = 1 << 16;
 /// One line, bytes.
 pub const RECORD_BYTES: usize = 1 << 20;
 /// Memory that a zstd stream may ask for to look back at, bytes: the most that RFC 8878 recommends.

@@ -199,7 +199,9 @@ impl Connection {
             let mut batch = self.intake.batch();
             wanted.iter().for_each(|message| syslog::message(message, &sender, &mut batch));
             let pushed = match self.caller().await {
-                Ok(caller) => self.intake.push(&caller, Protocol::Syslog, batch, None).await,
+                Ok(caller) => {
+                    self.intake.push(&caller, Protocol::Syslog, (batch, None), Arc::new(())).await
+                }
                 Err(error) => Err(error),
             };
             match pushed {

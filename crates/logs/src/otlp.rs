@@ -220,6 +220,7 @@ fn key_value(pair: &[u8]) -> Result<(String, Option<(u64, Value<'_>)>)> {
 }
 
 fn any_value(value: &[u8], depth: u32, out: &mut Vec<u8>) -> Result<()> {
+    batch::check_room(out)?;
     let deeper = || {
         let what = format!("values within values: {DEPTH} deep at most");
         depth.checked_sub(1).ok_or(Error::TooLarge(what))

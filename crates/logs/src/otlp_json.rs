@@ -196,6 +196,7 @@ fn string_value(cursor: &mut Cursor<'_>) -> Option<String> {
 
 /// It is no deeper than the body, which was found not to be too deep.
 fn any_value(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<()> {
+    batch::check_room(out)?;
     let start = out.len();
     if cursor.kind() != Some(b'{') {
         out.extend_from_slice(b"null");

@@ -36,10 +36,30 @@ impl Coding {
         }
     }
 
-    /// Unpacks a body to at most `most` bytes.
+    /// How many bytes a body is unpacked, at most `most`. It takes the time of unpacking and no
+    /// memory, so that room can be waited for.
     ///
     /// # Errors
     /// `TooLarge` for one that is longer, `Invalid` for one that is not packed like this.
+    pub fn unpacked_len(self, body: &Bytes, most: usize) -> Result<usize> {
+        match self {
+            Coding::Plain => check_len(body.len(), most),
+            Coding::Gzip => count(flate2::bufread::MultiGzDecoder::new(&body[..]), most),
+            Coding::Zstd => {
+                let (mut rest, mut len) = (&body[..], 0);
+                while !rest.is_empty() {
+                    len += count(frame(&mut rest)?, most - len)?;
+                }
+                Ok(len)
+            }
+            Coding::Snappy => snappy_len(body, most),
+        }
+    }
+
+    /// Unpacks a body to at most `most` bytes.
+    ///
+    /// # Errors
+    /// As [`Coding::unpacked_len`].
     pub fn unpack(self, body: Bytes, most: usize) -> Result<Bytes> {
         match self {
             Coding::Plain if body.len() > most => Err(too_large(most)),
@@ -63,34 +83,51 @@ fn bad(error: impl std::fmt::Display) -> Error {
     Error::Invalid(format!("the body cannot be unpacked: {error}"))
 }
 
+fn check_len(len: usize, most: usize) -> Result<usize> {
+    if len > most { Err(too_large(most)) } else { Ok(len) }
+}
+
+/// Reads to the end and counts, but no more than `most` bytes.
+fn count(source: impl Read, most: usize) -> Result<usize> {
+    let len = io::copy(&mut source.take(most as u64 + 1), &mut io::sink()).map_err(bad)?;
+    check_len(len as usize, most)
+}
+
 /// Reads to the end, but no more than `most` bytes in all.
 fn read(source: impl Read, out: &mut Vec<u8>, most: usize) -> Result<()> {
     let room = (most - out.len()) as u64;
     source.take(room + 1).read_to_end(out).map_err(bad)?;
-    if out.len() > most { Err(too_large(most)) } else { Ok(()) }
+    check_len(out.len(), most).map(|_| ())
+}
+
+/// The next frame of zstd: a body may have several.
+fn frame<'a, 'b>(
+    rest: &'a mut &'b [u8],
+) -> Result<StreamingDecoder<&'a mut &'b [u8], FrameDecoder>> {
+    let mut decoder = FrameDecoder::new();
+    decoder.set_max_window_size(ZSTD_WINDOW_BYTES);
+    StreamingDecoder::new_with_decoder(rest, decoder).map_err(bad)
 }
 
 fn unzstd(body: &[u8], most: usize) -> Result<Bytes> {
     let (mut rest, mut out) = (body, Vec::new());
-    // One frame after another.
     while !rest.is_empty() {
-        let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(ZSTD_WINDOW_BYTES);
-        let frame = StreamingDecoder::new_with_decoder(&mut rest, decoder).map_err(bad)?;
-        read(frame, &mut out, most)?;
+        read(frame(&mut rest)?, &mut out, most)?;
     }
     Ok(out.into())
 }
 
-fn unsnap(body: &[u8], most: usize) -> Result<Bytes> {
-    let len = snap::raw::decompress_len(body).map_err(bad)?;
-    if len > most {
-        return Err(too_large(most));
-    }
+fn snappy_len(body: &[u8], most: usize) -> Result<usize> {
+    let len = check_len(snap::raw::decompress_len(body).map_err(bad)?, most)?;
     // No byte of snappy becomes more than 64 bytes or so: a length that lies takes no memory.
     if len / 64 > body.len() {
         return Err(bad(io::Error::other("it says that it is longer than it can be")));
     }
+    Ok(len)
+}
+
+fn unsnap(body: &[u8], most: usize) -> Result<Bytes> {
+    snappy_len(body, most)?;
     let out = snap::raw::Decoder::new().decompress_vec(body).map_err(bad)?;
     Ok(out.into())
 }
@@ -125,7 +162,11 @@ mod tests {
         let body: Vec<u8> = (0..100_000_u32).flat_map(|at| (at / 7).to_le_bytes()).collect();
         for coding in PACKED {
             let packed = pack(coding, &body);
+            let len = coding.unpacked_len(&packed, body.len()).unwrap();
+            assert_eq!(len, body.len(), "{coding:?}");
             assert_eq!(coding.unpack(packed.clone(), body.len()).unwrap(), body, "{coding:?}");
+            let one_less = coding.unpacked_len(&packed, body.len() - 1).unwrap_err();
+            assert_eq!(one_less.kind(), "too_large", "{coding:?}");
             let one_less = coding.unpack(packed, body.len() - 1).unwrap_err();
             assert_eq!(one_less.kind(), "too_large", "{coding:?}");
         }

@@ -1,6 +1,8 @@
 //! POST with `append`: lines at the end of an object, whole, in one durable append with those of
 //! other requests.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::{Error, Result, limits as store_limits};
@@ -57,12 +59,12 @@ pub async fn append_lines(
         expected.check(&digester.finish())?;
     }
     let held = packed.len();
+    room.hold(held + coding.unpacked_len(&packed, most)?).await;
     let lines = whole(coding.unpack(packed, most)?, most)?;
-    room.hold(held + lines.len()).await;
     let length = lines.len() as u64;
     let place = (bucket, key);
     let (offset, repeated) = match request {
-        None => (intake.gather().append(caller, place, lines).await?, false),
+        None => (intake.gather().append(caller, place, lines, Arc::new(room)).await?, false),
         Some(request) => {
             let key = key_of(&[b"lines", bucket.as_bytes(), key.as_bytes(), request, &lines]);
             let call = call_of(caller.user(), &key);

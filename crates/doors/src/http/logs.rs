@@ -1,13 +1,14 @@
 //! Records of logs, by the protocols of stock shippers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use cairn_auth::Caller;
 use cairn_base::{Error, Result};
-use cairn_logs::limits::{BODY_BYTES, RECORD_BYTES};
+use cairn_logs::limits::{BODY_BYTES, RECORD_BYTES, RECORDS};
 use cairn_logs::{
-    Coding, Key, Outcome, Protocol, RecordBatch, bulk, journal, key_of, loki, otlp, otlp_json,
+    Coding, Held, Key, Outcome, Protocol, RecordBatch, bulk, journal, key_of, loki, otlp, otlp_json,
 };
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
@@ -74,9 +75,9 @@ async fn body(
     let packed = collect(upload, BODY_BYTES, room).await?;
     request.stats.received(packed.len() as u64);
     let held = packed.len();
-    let body = coding.unpack(packed, BODY_BYTES)?;
     // For the body, and the lines that it becomes.
-    hold(room, held + 2 * body.len()).await?;
+    hold(room, held + 2 * coding.unpacked_len(&packed, BODY_BYTES)?).await?;
+    let body = coding.unpack(packed, BODY_BYTES)?;
     let key = idempotency_key(&request.parts.headers)?;
     let path = request.parts.uri.path().as_bytes();
     Ok((body.clone(), key.map(|key| key_of(&[path, key, &body]))))
@@ -92,9 +93,11 @@ async fn store(
     door: &Inner,
     request: &Asked<'_>,
     protocol: Protocol,
-    (batch, key): (RecordBatch, Option<Key>),
+    records: (RecordBatch, Option<Key>),
+    held: Held,
 ) -> Result<Outcome> {
-    door.intake.push(request.caller, protocol, batch, key).await
+    records.0.check_records()?;
+    door.intake.push(request.caller, protocol, records, held).await
 }
 
 async fn loki_push(
@@ -114,13 +117,13 @@ async fn loki_push(
         other => other,
     };
     let (body, key) = body(request, coding, &mut room, upload).await?;
-    let mut batch = door.intake.batch();
+    let mut batch = door.intake.batch().at_most(RECORDS);
     match is_json {
         true => loki::json(&body, &mut batch)?,
         false => loki::protobuf(&body, &mut batch)?,
     }
     drop(body);
-    let outcome = store(door, request, Protocol::Loki, (batch, key)).await?;
+    let outcome = store(door, request, Protocol::Loki, (batch, key), Arc::new(room)).await?;
     refuse(outcome)?;
     Ok(no_content())
 }
@@ -150,10 +153,10 @@ async fn bulk_push(
     let began = door.fs().clock().monotonic();
     let coding = coding(&request.parts.headers)?;
     let (body, key) = body(request, coding, &mut room, upload).await?;
-    let mut batch = door.intake.batch();
+    let mut batch = door.intake.batch().at_most(RECORDS);
     let items = bulk::parse(&body, index, &mut batch)?;
     drop(body);
-    let outcome = store(door, request, Protocol::Bulk, (batch, key)).await?;
+    let outcome = store(door, request, Protocol::Bulk, (batch, key), Arc::new(room)).await?;
     let took: Duration = door.fs().clock().monotonic().saturating_sub(began);
     let mut reply = log_replies::bulk(&items, &outcome, took);
     if !outcome.failed.is_empty() {
@@ -175,16 +178,18 @@ async fn otlp_push(
         return Err(Error::Invalid(what.into()).into());
     }
     let (body, key) = body(request, coding(headers)?, &mut room, upload).await?;
-    let mut batch = door.intake.batch();
+    let mut batch = door.intake.batch().at_most(RECORDS);
     match is_json {
         true => otlp_json::parse(&body, &mut batch)?,
         false => otlp::protobuf(&body, &mut batch)?,
     }
     drop(body);
-    let outcome = store(door, request, Protocol::Otlp, (batch, key)).await?;
+    let outcome = store(door, request, Protocol::Otlp, (batch, key), Arc::new(room)).await?;
     let Outcome { records, refused, failed } = outcome;
     if let Some((_, error)) = failed.into_iter().next() {
-        return Err(error.into());
+        // Exporters send again after 503, and after few others.
+        let what = format!("records were not stored: {error}");
+        return Err(Error::Unavailable(what).into());
     }
     let why = refused.first().map(|(number, error)| {
         format!("{} of {records} records were refused; record {number}: {error}", refused.len())
@@ -211,16 +216,17 @@ async fn journal_push(
     // Twice what may wait here, and the lines that it becomes.
     hold(&mut room, 6 * RECORD_BYTES).await?;
     upload.shares(room.all(), room.party());
+    let room: Held = Arc::new(room);
     let mut waiting = BytesMut::new();
     while let Some(frame) = upload.frame().await {
         let Ok(bytes) = frame?.into_data() else { continue };
         request.stats.received(bytes.len() as u64);
         waiting.extend_from_slice(&bytes);
         if waiting.len() >= RECORD_BYTES {
-            entries(door, request, &mut waiting, false).await?;
+            entries(door, request, (&mut waiting, &room), false).await?;
         }
     }
-    entries(door, request, &mut waiting, true).await?;
+    entries(door, request, (&mut waiting, &room), true).await?;
     Ok(log_replies::text(StatusCode::ACCEPTED, "OK.\n"))
 }
 
@@ -228,13 +234,20 @@ async fn journal_push(
 async fn entries(
     door: &Inner,
     request: &Asked<'_>,
-    waiting: &mut BytesMut,
+    (waiting, room): (&mut BytesMut, &Held),
     is_end: bool,
 ) -> Result<()> {
     let mut batch = door.intake.batch();
     let taken = journal::parse(waiting, is_end, &mut batch);
     if batch.records > 0 {
-        refuse(store(door, request, Protocol::Journal, (batch, None)).await?)?;
+        let held = Arc::clone(room);
+        let outcome = store(door, request, Protocol::Journal, (batch, None), held).await?;
+        // Its uploader has no way to pass over an entry: it would send it again without end.
+        if let Some((number, error)) = outcome.refused.first() {
+            let refused = outcome.refused.len();
+            tracing::warn!(refused, number, %error, "entries of a journal are not kept");
+        }
+        refuse(Outcome { refused: Vec::new(), ..outcome })?;
     }
     waiting.advance(taken?);
     Ok(())

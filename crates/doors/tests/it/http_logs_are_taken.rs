@@ -176,7 +176,7 @@ fn otlp_is_taken_in_both_forms() {
 
 #[test]
 fn a_journal_is_taken_as_it_comes() {
-    let (_server, alice) = store();
+    let (server, alice) = store();
     let mut body = Vec::new();
     // More than is read before entries are stored.
     for number in 0..3000 {
@@ -192,6 +192,12 @@ fn a_journal_is_taken_as_it_comes() {
     let expected: Vec<String> = (0..3000).map(|number| format!("\"{number}\"")).collect();
     assert_eq!(messages, expected);
     alice.call("POST", "/upload", &[JOURNAL], b"MESSAGE=cut off").expect(400);
+    // An entry whose line would be too long is passed over and counted.
+    let long = [b"_HOSTNAME=box\nLONG\n".as_slice(), &(400_000_u64).to_le_bytes()].concat();
+    let body = [&long, &[0xff; 400_000][..], b"\n\n_HOSTNAME=box\nMESSAGE=last\n\n"].concat();
+    alice.call("POST", "/upload", &[JOURNAL], &body).expect(202);
+    assert_eq!(counted(&server, "journal", "refused"), 1);
+    assert_eq!(self::lines(&alice)["box"].last().unwrap()["event"]["MESSAGE"], "last");
     alice.call("POST", "/upload", &[], b"").expect(400);
 }
 
@@ -216,10 +222,18 @@ fn sources_and_buckets_are_kept_apart_and_bounded() {
     let keys = bob.get("/storage/logs-bob/?recursive").expect(200).json();
     let key = keys["objects"][0]["key"].as_str().unwrap();
     assert!(key.starts_with("%2E.%2F..%2Fother%2F%C3%A9/"), "{key}");
-    // Somebody else has the bucket.
-    server.user("carol").put("/storage/logs-dave", b"").expect(201);
-    let json = bulk(&server.user("dave"), &["x".to_owned()]);
-    assert_eq!(json["items"][0]["create"]["status"], 403);
+    // Somebody else has the bucket, and lets the user write there.
+    let (carol, dave) = (server.user("carol"), server.user("dave"));
+    carol.put("/storage/logs-dave", b"").expect(201);
+    carol.call("PATCH", "/storage/logs-dave?grant=dave:read,write", &[], b"").expect(204);
+    dave.call("POST", "/_bulk", &[], b"{\"create\":{\"_index\":\"x\"}}\n{}\n").expect(403);
+    // More records than one request may have: none is kept.
+    let many = vec!["s1".to_owned(); (1 << 16) + 1];
+    let line = |index: &String| format!("{{\"create\":{{\"_index\":\"{index}\"}}}}\n{{}}\n");
+    let body: String = many.iter().map(line).collect();
+    let before = counted(&server, "bulk", "accepted");
+    alice.call("POST", "/_bulk", &[], body.as_bytes()).expect(413);
+    assert_eq!(counted(&server, "bulk", "accepted"), before);
     // No bucket can have this name.
     let reply = server.user("Erin_X").call("POST", "/_bulk", &[], b"{\"create\":{}}\n{}\n");
     assert_eq!(reply.expect(200).json()["items"][0]["create"]["status"], 400);
