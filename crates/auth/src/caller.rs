@@ -26,7 +26,7 @@ pub struct Posix {
 }
 
 /// The caller of a request, as established by this crate. Every operation of the store takes one.
-/// There is no way to make one but the functions below, each named after what was verified before.
+/// Only the functions below make a caller. Each has the name of the proof that was verified before.
 ///
 /// Callers are compared by [`Caller::acts_as`]: the same user may come from elsewhere.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Whoever takes connections goes on, whatever fails.
+//! A loop that accepts connections goes on after every error.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;

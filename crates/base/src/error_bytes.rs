@@ -56,6 +56,11 @@ impl Error {
         out.finish()
     }
 
+    /// The same error for another receiver: an error of the system cannot be cloned.
+    pub fn copy(&self) -> Error {
+        Error::from_bytes(&self.to_bytes()).unwrap_or_else(|error| error)
+    }
+
     /// Reads what [`Error::to_bytes`] wrote. A kind of a newer version becomes `NotImplemented`,
     /// with its text.
     ///

@@ -73,7 +73,7 @@ pub const DATABASE_RETRY: Duration = Duration::from_millis(100);
 
 /// An S3 client, for a reply without a sign of life; then it gets white space.
 pub const S3_SILENCE: Duration = Duration::from_secs(5);
-/// Whoever takes connections, after none could be taken: for others to end.
+/// A loop that accepts connections, after an accept failed: other connections end meanwhile.
 pub const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// A node that is refused for its version, between two lines of the log that say the same.
 pub const REFUSED_AGAIN: Duration = Duration::from_mins(1);

@@ -172,15 +172,7 @@ impl Asking {
 
     pub fn work(&self, target: &Target, keep_alive: bool) -> Result<Fixed> {
         let mut headers = HeaderMap::new();
-        let host = HeaderValue::from_str(&target.authority());
-        headers.insert(
-            HOST,
-            host.map_err(|_| {
-                Error::usage(
-                    "the host of the target cannot be sent as a Host header: check the target",
-                )
-            })?,
-        );
+        headers.insert(HOST, target.host_header()?);
         headers.insert(USER_AGENT, HeaderValue::from_static("cairn-bench"));
         if !keep_alive {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

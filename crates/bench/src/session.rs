@@ -92,7 +92,7 @@ impl Session {
         self.report.absent.push(Named { name: name.to_owned(), target: why.to_string() });
     }
 
-    /// Says what is being done, for people who wait.
+    /// Shows the current step to a person at the terminal.
     pub fn say(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }

@@ -2,7 +2,7 @@
 //! another into segment files, found by an index in memory.
 //!
 //! It is not: a file system (blocks have no names but ids); a cache in memory (every read is of the
-//! file and verified; [`KeptBlocks`] keeps on a disk what was read elsewhere); replication (that is
+//! file and verified; [`KeptBlocks`] keeps remote blocks on a local disk); replication (that is
 //! the crate `cluster`). It has no timers of its own: the owner of a [`Store`] calls
 //! [`Store::compact`] and [`Store::scrub`] when it sees fit.
 //!

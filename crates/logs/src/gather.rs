@@ -146,26 +146,10 @@ async fn work(mut working: Working) {
                     *offset += lines.len() as u64;
                     Ok(at)
                 }
-                Err(error) => Err(same(error)),
+                Err(error) => Err(error.copy()),
             };
             // Who has gone does not hear it.
             let _ = reply.send(outcome);
         }
-    }
-}
-
-/// The same error for several.
-pub fn same(error: &Error) -> Error {
-    match error {
-        Error::NotFound(what) => Error::NotFound(what.clone()),
-        Error::Denied(what) => Error::Denied(what.clone()),
-        Error::Full(what) => Error::Full(what.clone()),
-        Error::Invalid(what) => Error::Invalid(what.clone()),
-        Error::TooLarge(what) => Error::TooLarge(what.clone()),
-        Error::IsDirectory(what) => Error::IsDirectory(what.clone()),
-        Error::NotDirectory(what) => Error::NotDirectory(what.clone()),
-        Error::Unavailable(what) => Error::Unavailable(what.clone()),
-        Error::Corrupt { what, got, expected } => Error::corrupt(what, got, expected),
-        other => Error::Io(std::io::Error::other(other.to_string())),
     }
 }

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::batch::{Lines, RecordBatch};
 use crate::counts::{Counts, Protocol, add};
 use crate::day;
-use crate::gather::{Gather, Held, same};
+use crate::gather::{Gather, Held};
 use crate::limits::{FILES_AT_ONCE, REMEMBERED, SOURCES, SOURCES_FRESH};
 
 /// Takes records for users, into buckets of theirs.
@@ -133,7 +133,7 @@ impl Intake {
                     let is_final = matches!(error, Error::TooLarge(_));
                     let told = if is_final { &mut outcome.refused } else { &mut outcome.failed };
                     let numbers = lines.ends.iter().map(|(_, number)| *number);
-                    told.extend(numbers.map(|number| (number, same(&error))));
+                    told.extend(numbers.map(|number| (number, error.copy())));
                 }
             }
         }
@@ -177,7 +177,7 @@ impl Intake {
             }
             if let Err(error) = stored {
                 tracing::warn!(bucket, file, %error, records = records.len(), "records not stored");
-                failed.extend(records.into_iter().map(|number| (number, same(&error))));
+                failed.extend(records.into_iter().map(|number| (number, error.copy())));
             }
         }
         failed

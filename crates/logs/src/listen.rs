@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use cairn_auth::{Caller, Network};
+use cairn_base::accept::pause_after;
 use cairn_base::{Error, Result};
 use cairn_fs::ops::credentials::{FindAccessKey, FindToken, ListCredentials};
 use tokio::io::AsyncReadExt;
@@ -49,7 +50,9 @@ pub async fn serve(
             Ok((stream, address)) => (stream, address.ip().to_canonical()),
             Err(error) => {
                 tracing::warn!(%error, "accepting connections of syslog");
-                sleep(Duration::from_millis(100)).await;
+                if let Some(pause) = pause_after(&error) {
+                    sleep(pause).await;
+                }
                 continue;
             }
         };

@@ -75,6 +75,15 @@ impl Target {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority())
     }
 
+    /// # Errors
+    /// The host cannot be sent in a header.
+    pub fn host_header(&self) -> Result<HeaderValue> {
+        HeaderValue::from_str(&self.authority()).map_err(|_| {
+            let why = "the host of the target cannot be sent as a Host header: check the target";
+            Error::usage(why)
+        })
+    }
+
     /// The header for a server that asks for a password.
     pub fn basic(&self) -> Option<HeaderValue> {
         let (user, password) = self.credentials.as_ref()?;

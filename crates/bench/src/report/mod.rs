@@ -54,7 +54,7 @@ pub struct Report {
 pub struct Scenario {
     pub name: String,
     pub title: String,
-    /// The finding of the report, and what is measured here.
+    /// The finding of the report, and the measurement that answers it.
     pub about: String,
     /// How long it took.
     pub seconds: f64,

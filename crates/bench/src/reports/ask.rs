@@ -42,15 +42,7 @@ pub struct Asked {
 impl Asked {
     pub fn new(target: &Target, method: Method, paths: Paths) -> Result<Asked> {
         let mut headers = HeaderMap::new();
-        let host = HeaderValue::from_str(&target.authority());
-        headers.insert(
-            HOST,
-            host.map_err(|_| {
-                Error::usage(
-                    "the host of the target cannot be sent as a Host header: check the target",
-                )
-            })?,
-        );
+        headers.insert(HOST, target.host_header()?);
         Ok(Asked { method, paths, headers, body: Bytes::new() })
     }
 

@@ -108,7 +108,7 @@ fn run(role: Role, of: &str, listener: Option<&UnixListener>, ended: &AtomicBool
 fn answer(accepted: io::Result<UnixStream>, report: impl FnOnce() -> Report) -> Option<Duration> {
     match accepted {
         Ok(stream) => {
-            // Who goes away before it has heard all does not want to know.
+            // A command that was interrupted wants no more of the report.
             let _ = tell(stream, &report());
             None
         }

@@ -301,7 +301,7 @@ pub async fn heal(server: &Chunkserver, group: GroupId, block: BlockId) -> Resul
     Ok(healed)
 }
 
-/// Fetches a block and puts it here, in the place of what was found here of it. A block that its
+/// Fetches a block and replaces the copy that was found here. A block that its
 /// writer has brought since is not touched: it may be acknowledged. `false`: it was deleted
 /// meanwhile.
 ///

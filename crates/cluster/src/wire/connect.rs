@@ -154,7 +154,7 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
         if terms.agree(&hello, false).is_err() {
             refused::log(terms.node, &peer, error);
         }
-        answer.refused = Some(copy(error));
+        answer.refused = Some(error.copy());
     }
     within_time(hello::write(&mut stream, &answer)).await?;
     let (role, version) = checked?;
@@ -166,10 +166,6 @@ pub async fn accept<S: Service>(link: Link, terms: &Terms, service: S) -> Result
 fn next() -> u64 {
     static COUNTER: AtomicU64 = AtomicU64::new(1);
     COUNTER.fetch_add(1, Ordering::Relaxed)
-}
-
-fn copy(error: &Error) -> Error {
-    Error::from_bytes(&error.to_bytes()).unwrap_or_else(|same| same)
 }
 
 async fn within_time<T>(shake: impl Future<Output = Result<T>>) -> Result<T> {
