@@ -75,7 +75,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
         session.target(GLUSTER, volume.path().display());
         places.push(place(GLUSTER, volume));
     }
-    session.absent(NFS, "door not there");
+    session.absent(NFS, "not measured yet");
     let others = beside(lab, session)?;
     places.extend(others.iter().map(|(name, scratch)| MeasuredPlace {
         name: name.clone(),
