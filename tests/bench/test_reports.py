@@ -173,7 +173,7 @@ def test_files():
     assert len(found) == 4
     for title, table in found.items():
         [nfs] = [row for row in table["rows"] if row[0] == "Cairn NFS"]
-        assert nfs[1] == "door not there"
+        assert nfs[1] == "not measured yet"
         for name in ("local", "Cairn mount", "Cairn HTTP"):
             average, least, *_ = measured(table, name)
             assert average > 0 and least > 0, table
