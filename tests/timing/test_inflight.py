@@ -142,12 +142,13 @@ def test_a_change_that_waits_for_a_recall_names_the_session(store, mount):
             pass
 
     with running(create):
-        one = found(mount.path, lambda one: one["operation"] == "create")
-        assert one["object"] == "/bucket/dir/made"
-        assert waits_for(one, f"server {store.http}")
+        asking = found(mount.path, lambda one: one["operation"] == "create")
+        assert asking["object"] == "/bucket/dir/made"
+        assert waits_for(asking, f"server {store.http}")
         one = found(store.directory, lambda one: waits_for(one, "recall not acknowledged"))
         assert waits_for(one, "session 1001 (a mount of user")
         assert one["door"] == "session" and one["client"].startswith("a mount at")
+        assert one["trace"] == asking["trace"] is not None
         raw.close()
 
 
@@ -172,3 +173,47 @@ def test_a_put_whose_chunkserver_is_stopped_names_it():
             assert report(cluster["m1"].directory)["role"] == "master"
         putting.join()
         assert done == [200]
+
+
+def test_the_trace_of_a_request_reaches_the_master_and_the_chunkservers():
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-00"}
+
+    def is_traced(one):
+        return one["trace"] == trace
+
+    with Cluster(chunkservers=2, gateways=1, replicas=2) as cluster:
+        gateway, master = cluster["g1"], cluster["m1"]
+        first, second = cluster["c1"], cluster["c2"]
+        S3(gateway.s3).create_bucket("bucket")
+
+        def put(key, length):
+            body = os.urandom(length)
+            reply = S3(gateway.s3).object("PUT", "bucket", key, body=body, headers=headers)
+            assert reply.status == 200, reply
+
+        put("key", 100)
+        # The master waits for a session that does not acknowledge a recall.
+        raw = RawMount(gateway.http, (KEY, SECRET))
+        raw.attach(0x1001)
+        for inode in range(1, 20):
+            raw.list(inode)
+            raw.attributes(inode)
+        with running(put, "key", 100):
+            one = found(master.directory, lambda one: is_traced(one) and one["age_ms"] > 1000)
+            assert (one["door"], one["operation"], one["stage"]) == ("session", "put_object", "meta")
+            assert one["client"].endswith(f"node {gateway.id}")
+            assert waits_for(one, "recall not acknowledged by session 1001")
+            found(gateway.directory, is_traced)
+            raw.close()
+        log = master.tail(1 << 20).splitlines()
+        slow = [line for line in log if "slow request of a session" in line and trace in line]
+        assert any("put_object" in line for line in slow), log[-20:]
+        # One chunkserver waits for the other: either may be the first of a chain.
+        with contextlib.ExitStack() as puts:
+            with stopped(second.process):
+                for number in range(16):
+                    puts.enter_context(running(put, f"long/{number}", 1 << 20))
+                one = found(first.directory, is_traced)
+                assert (one["door"], one["operation"]) == ("blocks", "PUT")
+                assert waits_for(one, f"chunkserver node {second.id}")

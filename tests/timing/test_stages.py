@@ -219,3 +219,36 @@ def test_traces_are_exported():
     assert span["name"] == "s3 PutObject"
     assert int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"])
     assert "cairn.stage.sync_us" in {entry["key"] for entry in span["attributes"]}
+
+
+def test_spans_of_the_master_are_below_those_of_the_gateway():
+    collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    collector.taken = []
+    threading.Thread(target=collector.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{collector.server_port}"
+
+    def spans():
+        scopes = [message["resourceSpans"][0]["scopeSpans"][0] for *_, message in list(collector.taken)]
+        return [span for scope in scopes for span in scope["spans"]]
+
+    with Cluster(chunkservers=1, gateways=1, replicas=1) as cluster:
+        for name in ("m1", "g1"):
+            cluster[name].kill()
+            cluster[name].arguments += ["--otlp", url]
+            cluster[name].start()
+        cluster["g1"].wait_ready()
+        s3 = S3(cluster["g1"].s3)
+        s3.create_bucket("bucket")
+        headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+        reply = s3.object("PUT", "bucket", "a", body=b"x", headers=headers)
+        assert reply.status == 200, reply
+
+        def traced():
+            named = {span["name"]: span for span in spans() if span["traceId"] == TRACE}
+            return named.get("s3 PutObject"), named.get("session put_object")
+
+        eventually(lambda: all(traced()), "both are exported")
+        asked, ran = traced()
+        assert asked["parentSpanId"] == "00f067aa0ba902b7"
+        assert ran["parentSpanId"] == asked["spanId"] != ran["spanId"]
+    collector.shutdown()

@@ -174,6 +174,11 @@ impl Request {
         Request(Arc::new(entry))
     }
 
+    /// The name of its operation, once that is known.
+    pub fn operation(&self) -> Option<&'static str> {
+        self.0.operation.get().copied()
+    }
+
     /// It waits, in this stage since then.
     pub fn wait_in(&self, stage: Option<Stage>, since: Instant) {
         let since = since.saturating_duration_since(self.0.began);
@@ -347,7 +352,7 @@ pub async fn waiting<F: Future>(what: impl FnOnce() -> Awaited, future: F) -> F:
     .await
 }
 
-/// Works on a request that is not timed.
+/// Works on a request. It is timed only as a part of the one that is being worked on, if at all.
 pub async fn within<F: Future>(request: Request, future: F) -> F::Output {
     let (mut future, began) = (pin!(future), request.0.began);
     let mut request = Some(request);
@@ -356,7 +361,8 @@ pub async fn within<F: Future>(request: Request, future: F) -> F::Output {
         if polled.is_pending()
             && let Some(request) = &request
         {
-            request.wait_in(None, began);
+            let (stage, since) = stage::rests().unwrap_or((None, began));
+            request.wait_in(stage, since);
         }
         polled
     })

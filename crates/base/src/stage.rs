@@ -14,6 +14,8 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 use crate::trace::Trace;
@@ -259,9 +261,28 @@ pub fn deepest() -> Option<Stage> {
     with(|stages| stages.deepest()).flatten()
 }
 
+/// As [`Stages::rests`], of the request that is being worked on.
+pub fn rests() -> Option<(Option<Stage>, Instant)> {
+    with(|stages| stages.rests())
+}
+
 /// For a task that works on a part of the same request: a time of its own.
 pub fn of_task() -> Option<Stages> {
     trace().map(Stages::start)
+}
+
+/// A part of the request that is being worked on, for a task of its own: what it asks of other
+/// nodes has the trace of the request.
+pub fn part<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let mut stages = of_task();
+    async move {
+        let mut future = pin!(future);
+        let poll = |context: &mut Context<'_>| match &mut stages {
+            Some(stages) => during(stages, || future.as_mut().poll(context)),
+            None => future.as_mut().poll(context),
+        };
+        std::future::poll_fn(poll).await
+    }
 }
 
 /// Makes `stages` the ones that are worked on while `poll` runs.

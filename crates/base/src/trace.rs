@@ -19,6 +19,8 @@ pub struct Trace {
 
 /// Bytes of a `traceparent`.
 pub const TRACEPARENT_BYTES: usize = 55;
+/// Bytes of a trace in a frame between nodes.
+pub const TRACE_BYTES: usize = 25;
 
 impl Trace {
     /// `00-<trace>-<span>-<flags>`, to be handed to whoever works on the same request.
@@ -43,6 +45,27 @@ impl Trace {
         let (id, span) = (number(text.get(3..35)?)?, number(text.get(36..52)?)? as u64);
         let flags = number(text.get(53..55)?)?;
         (id != 0 && span != 0).then_some((id, span, flags & 1 == 1))
+    }
+}
+
+impl Trace {
+    /// For a frame to a node that works on the same request: trace and span, little-endian, and
+    /// whether it is sampled.
+    pub fn to_bytes(&self) -> [u8; TRACE_BYTES] {
+        let mut bytes = [0; TRACE_BYTES];
+        bytes[..16].copy_from_slice(&self.id.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.span.to_le_bytes());
+        bytes[24] = self.sampled.into();
+        bytes
+    }
+
+    /// As [`Trace::to_bytes`] made it, with the span of the node that asks; `None` if it is none.
+    pub fn from_bytes(bytes: &[u8; TRACE_BYTES]) -> Option<Trace> {
+        let (id, rest) = bytes.split_first_chunk::<16>()?;
+        let (span, flags) = rest.split_first_chunk::<8>()?;
+        let (id, span) = (u128::from_le_bytes(*id), u64::from_le_bytes(*span));
+        let sampled = flags.first().is_some_and(|flags| flags & 1 == 1);
+        (id != 0 && span != 0).then_some(Trace { id, span, parent: 0, sampled })
     }
 }
 
@@ -85,6 +108,11 @@ impl Traces {
     pub fn new(start: [u64; 2], ratio: f64) -> Traces {
         let sampled = (ratio.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64;
         Traces { start, sampled }
+    }
+
+    /// A further part of the same request, which `trace` asked for.
+    pub fn below(&self, trace: &Trace) -> Trace {
+        Trace { span: self.next(None).span, parent: trace.span, ..*trace }
     }
 
     /// Goes on with what a `traceparent` says, or begins a trace.
@@ -144,6 +172,21 @@ mod tests {
         let told = trace.traceparent();
         assert_eq!(Trace::parse(&told), Some((trace.id, trace.span, true)));
         assert_ne!(trace.span, trace.parent);
+        let below = traces.below(&trace);
+        assert_eq!((below.id, below.parent, below.sampled), (trace.id, trace.span, true));
+        assert_ne!(below.span, trace.span);
+    }
+
+    #[test]
+    fn a_trace_in_a_frame_is_that_of_the_node_that_asks() {
+        for sampled in [false, true] {
+            let trace = Trace { id: u128::MAX - 5, span: 7 << 40, parent: 3, sampled };
+            let told = Trace { parent: 0, ..trace };
+            assert_eq!(Trace::from_bytes(&trace.to_bytes()), Some(told));
+        }
+        let mut bytes = [0; TRACE_BYTES];
+        bytes[0] = 1;
+        assert_eq!(Trace::from_bytes(&bytes), None, "it has no span");
     }
 
     #[test]

@@ -207,7 +207,7 @@ fn print(report: &Report, seen: bool) -> Result<()> {
     if seen {
         output::line(format!("{requests:.0} requests in {seconds:.0} s"))?;
     } else {
-        output::line("NO SERVER COULD BE LOOKED AT: what follows is of this machine alone")?;
+        output::line("NO SERVER COULD BE LOOKED AT: the rest is of this machine alone")?;
         blind.iter().try_for_each(|what| output::line(format!("not seen: {what}")))?;
     }
     for (number, finding) in findings.iter().enumerate() {

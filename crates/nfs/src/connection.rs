@@ -159,7 +159,7 @@ impl Connection {
         while self.has_room() {
             let record = self.records.next().map_err(|_| bad("a record is too long"))?;
             let Some(record) = record else { return Ok(()) };
-            match read(record.clone()).map_err(|_| bad("what came is no call"))? {
+            match read(record.clone()).map_err(|_| bad("the record is no call"))? {
                 Incoming::Refused(reply) => self.reply(reply),
                 Incoming::Call(call) => {
                     let bytes = record.len() + reply_bytes(&call);

@@ -95,7 +95,7 @@ impl Posix {
             node.flush_later(|bytes| self.dirt.less(bytes)).await;
         }
         if let Err(error) = self.fs.meta().flush().await {
-            tracing::error!(%error, "what was done last may not be durable");
+            tracing::error!(%error, "the last changes may not be durable");
         }
     }
 }

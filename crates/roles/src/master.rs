@@ -13,7 +13,7 @@ use cairn_cluster::identity::Desk;
 use cairn_cluster::limits::NODE_REQUESTS;
 use cairn_cluster::wire::{Listen, serve};
 use cairn_fs::Fs;
-use cairn_meta::master::host::Sessions;
+use cairn_meta::master::host::{Export, Sessions};
 use cairn_meta::ops::sessions::Format;
 use cairn_meta::session::LEASE;
 use cairn_meta::{Master, Meta};
@@ -72,6 +72,8 @@ pub struct MasterNode {
     pub desk: Arc<Desk>,
     pub secrets: Secrets,
     pub config: Config,
+    /// Takes spans.
+    pub export: Option<Export>,
 }
 
 impl MasterNode {
@@ -127,6 +129,7 @@ impl MasterNode {
         master.run(&Caller::system(), format).await?;
         let lease = self.config.lease;
         let sessions = Sessions::start(master.clone(), Arc::clone(&clock), lease).await?;
+        self.export.iter().for_each(|export| sessions.export_to(Arc::clone(export)));
         let keeper = MapKeeper::start(master.clone(), Arc::clone(&node.view)).await?;
         Ok(Arc::new(Controller::new(
             node.id(),

@@ -12,8 +12,8 @@ use crate::values;
 ///
 /// Each scenario starts the systems that it measures on this machine, in a directory of its own
 /// below --dir, and removes them: clusters of Cairn, and nginx, lighttpd, GlusterFS and PostgreSQL
-/// where they are installed. Mounts and CPU quotas need root; what cannot be had is named in the
-/// tables.
+/// where they are installed. Mounts and CPU quotas need root; the tables name what is
+/// missing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn bench reports --dir /var/tmp --html reports.html --markdown reports.md

@@ -22,12 +22,11 @@ use crate::server::{doors, log, process, signals, welcome};
 
 static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
-/// Cairn's doors alone: a server whose metadata is in memory and whose blocks are nowhere
+/// Cairn's doors alone: a server that has its metadata in memory and keeps no blocks
 ///
-/// It answers as `cairn server` does, so that any client can measure what the doors cost. It
-/// forgets the objects that are put, and answers a GET with as many zeros. Only contents of up to
-/// 16 KiB are kept, in memory. Everything is gone when it ends. Its memory grows with what is
-/// created.
+/// It answers as `cairn server` does, so that any client can measure the cost of the doors. It
+/// forgets the contents of objects, and answers a GET with as many zeros. Only contents of up to
+/// 16 KiB are kept, in memory. Everything is gone when it ends. Its memory grows with each object.
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:

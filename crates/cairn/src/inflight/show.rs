@@ -6,7 +6,7 @@ use super::form::{Flight, Report};
 use crate::failure::Result;
 use crate::output;
 
-const HEADER: [&str; 7] = ["OPERATION", "OBJECT", "WHO", "STAGE", "AGE", "WAITS", "FOR"];
+const HEADER: [&str; 8] = ["OPERATION", "OBJECT", "WHO", "STAGE", "AGE", "WAITS", "TRACE", "FOR"];
 
 pub fn table(report: &Report) -> Result<()> {
     if report.requests.is_empty() {
@@ -25,11 +25,16 @@ fn row(flight: &Flight) -> Vec<String> {
         format!("{} {}", flight.door, flight.operation),
         own(&flight.object),
         own(&flight.who()),
-        flight.stage.clone().unwrap_or_else(|| "-".to_owned()),
+        or_dash(&flight.stage),
         time(flight.age_ms),
         time(flight.stage_ms),
+        or_dash(&flight.trace),
         own(&flight.awaited()),
     ]
+}
+
+fn or_dash(text: &Option<String>) -> String {
+    text.clone().unwrap_or_else(|| "-".to_owned())
 }
 
 fn time(ms: u64) -> String {

@@ -60,10 +60,11 @@ const WORKERS: usize = 4;
 #[derive(clap::Args)]
 #[command(args_override_self = true)]
 #[command(after_help = "Environment:
-  CAIRN_KEY, CAIRN_SECRET, CAIRN_TOKEN   as for other commands: who mounts
+  CAIRN_KEY, CAIRN_SECRET, CAIRN_TOKEN   as for other commands: the user who mounts
 
-What is written is kept here for some seconds, at most --dirty-mib: fsync and close write it back,
-and other mounts and doors see it then. docs/mount.md says what holds when, and what is not there.
+Written data is kept here for some seconds, at most --dirty-mib: fsync and close write it back, and
+other mounts and doors see it then. docs/mount.md says which promises hold when, and which features
+are not there.
 
 Examples:
   cairn mount http://127.0.0.1:8080 /mnt/cairn

@@ -15,7 +15,7 @@ const STATS_BYTES: usize = 64 << 10;
 /// Show what a mount on this machine has done
 ///
 /// Requests of the kernel by operation, with the mean and percentiles of their latencies in
-/// microseconds (upper ends of buckets that double); bytes; what was asked of the server.
+/// microseconds (upper ends of buckets that double); bytes; requests to the server.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   cairn stats /mnt/cairn")]

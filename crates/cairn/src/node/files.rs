@@ -88,7 +88,7 @@ impl FilesArgs {
         if tls.is_none() && !local.ip().is_loopback() {
             tracing::warn!(
                 address = %local,
-                "clients fetch objects WITHOUT TLS here: who listens on the way reads them"
+                "clients fetch objects WITHOUT TLS here: anyone on the way can read them"
             );
         }
         Ok(Some(Files { listener, url, tls, shown: Arc::default() }))

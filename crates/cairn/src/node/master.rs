@@ -26,7 +26,7 @@ use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::metadata::{MetaArgs, Metadata};
-use crate::server::{log, open::require_opened, process, signals::Signals};
+use crate::server::{log, open::require_opened, otlp, process, signals::Signals};
 
 /// Serve the metadata of a cluster, or stand by for the master that does
 ///
@@ -53,6 +53,10 @@ pub struct MasterArgs {
     /// Seconds that a chunkserver may be away until its blocks are copied to others
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     repair_after: u64,
+    /// Send traces to this OpenTelemetry collector, by OTLP over HTTP: the part of the master in
+    /// those requests that gateways with --otlp send
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     #[command(flatten)]
     log: log::LogArgs,
 }
@@ -64,6 +68,7 @@ pub fn run(args: &MasterArgs) -> Result<ExitCode> {
 async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let node = ThisNode::open(&args.dir, Role::Master)?;
+    let export = args.otlp.as_deref().map(|url| otlp::of_sessions(url, &*node.rng)).transpose()?;
     let cluster = node.loaded.identity.cluster();
     let dir = DataDir::of_node(&args.dir, cluster, args.meta.place(), &*node.rng)?;
     let _inflight = inflight::Serving::start(inflight::Role::Master, &args.dir);
@@ -90,7 +95,7 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     let settings = Settings { patience, is_alone, ..Settings::default() };
     let config = Config { settings, ..Config::default() };
     let stored = Stored { args, node: &node, dir: &dir, seal: secrets.seal };
-    let master = MasterNode { node: node.running()?, service, desk, secrets, config };
+    let master = MasterNode { node: node.running()?, service, desk, secrets, config, export };
     let (stop, stopped) = watch::channel(false);
     let served = master.answer(listener, stopped);
     let ended = tokio::select! {

@@ -5,7 +5,7 @@ pub mod doors;
 pub mod log;
 pub mod mounts;
 pub mod open;
-mod otlp;
+pub mod otlp;
 pub mod process;
 pub mod scrub;
 pub mod signals;

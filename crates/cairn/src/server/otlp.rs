@@ -2,12 +2,14 @@
 //! (docs/decisions/0013-timing.md). A collector that is slow or away costs spans, never requests.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cairn_base::Stage;
-use cairn_base::waits;
+use cairn_base::trace::Traces;
+use cairn_base::{Rng, Stage, waits};
 use cairn_doors::observe::{Ended, Export};
+use cairn_meta::master::host;
 use cairn_tls::Trust;
 use hyper::Request;
 use serde_json::{Value, json};
@@ -26,6 +28,8 @@ const REPLY_BYTES: u64 = 1 << 20;
 /// Of numbers in OTLP: a span of a server; a failure.
 const KIND_SERVER: u32 = 2;
 const STATUS_ERROR: u32 = 2;
+/// Of a message of a session, whose outcome is a matter of the node that asked.
+const NO_STATUS: u16 = 0;
 
 /// An exporter that gives requests to a thread, which sends them to the collector at `url`.
 pub fn export(url: &str) -> Result<Export> {
@@ -35,6 +39,16 @@ pub fn export(url: &str) -> Result<Export> {
     let thread = std::thread::Builder::new().name("otlp".to_owned());
     thread.spawn(move || run(&url, &client, &receiver))?;
     Ok(Box::new(move |ended| offer(&sender, ended)))
+}
+
+/// As [`export`], of operations at a master. Each is a span below that of the node that asked.
+pub fn of_sessions(url: &str, rng: &dyn Rng) -> Result<host::Export> {
+    let export = export(url)?;
+    let traces = Traces::new([rng.next_u64(), rng.next_u64()], 0.0);
+    Ok(Arc::new(move |verb, mut stages| {
+        stages.trace = traces.below(&stages.trace);
+        export(Ended { door: "session", verb, status: NO_STATUS, stages });
+    }))
 }
 
 fn offer(sender: &SyncSender<(Ended, SystemTime)>, ended: Ended) {
@@ -116,11 +130,11 @@ fn message(spans: &[(Ended, SystemTime)]) -> Value {
 fn span(Ended { door, verb, status, stages }: &Ended, at: SystemTime) -> Value {
     let end = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let start = end.saturating_sub(stages.total().as_nanos());
-    let mut attributes = vec![
-        text("cairn.door", door),
-        text("cairn.verb", verb),
-        json!({ "key": "http.response.status_code", "value": { "intValue": status.to_string() } }),
-    ];
+    let mut attributes = vec![text("cairn.door", door), text("cairn.verb", verb)];
+    if *status != NO_STATUS {
+        let value = json!({ "intValue": status.to_string() });
+        attributes.push(json!({ "key": "http.response.status_code", "value": value }));
+    }
     for stage in Stage::ALL.into_iter().filter(|stage| !stages.spent(*stage).is_zero()) {
         let us = stages.spent(stage).as_nanos() as f64 / 1e3;
         let key = format!("cairn.stage.{}_us", stage.name());

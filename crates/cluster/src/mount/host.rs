@@ -17,7 +17,7 @@ use bytes::Bytes;
 use cairn_auth::{Caller, Principal};
 use cairn_base::inflight::{About, Request as InFlight, within};
 use cairn_base::{
-    BlockId, BodyId, BucketId, Error, Party, Result, SessionId, Share, Shares, UserId,
+    BlockId, BodyId, BucketId, Error, Party, Result, SessionId, Share, Shares, UserId, stage,
 };
 use cairn_blocks::Blocks;
 use cairn_meta::master::host::Sessions;
@@ -264,7 +264,7 @@ impl MountService {
             user,
             ..About::default()
         };
-        InFlight::new(None, about)
+        InFlight::new(stage::trace(), about)
     }
 
     /// Room for what a request holds until it is answered.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::inflight::{About, Request, within};
 use cairn_base::waits;
-use cairn_base::{Error, Party, Result, Share, Shares, UserId};
+use cairn_base::{Error, Party, Result, Share, Shares, UserId, stage};
 use cairn_meta::master::host::{self, Answer, Sessions};
 use cairn_meta::session::SessionMethod;
 use tokio::sync::OnceCell;
@@ -118,7 +118,7 @@ impl Way {
                     let method = messages::ControlMethod::VouchedFrom as u16;
                     Ok(master.attempt(method, vouched, waits::SLOW_SERVER).await?)
                 };
-                within(Request::new(None, about), asking).await
+                within(Request::new(stage::trace(), about), asking).await
             }
         }
     }

@@ -42,6 +42,7 @@ impl Terms {
             window: self.window,
             refused: None,
             release: hello::release(),
+            reads_traces: true,
         }
     }
 
@@ -185,7 +186,7 @@ fn start<S: Service>(
         calls: hello.window.calls.min(terms.window.calls),
         bytes: hello.window.bytes.min(terms.window.bytes),
     };
-    let shared = Arc::new(PeerShared::new(info, theirs));
+    let shared = Arc::new(PeerShared::new(info, theirs, hello.reads_traces));
     let peer = Peer::new(&shared, dialed);
     let driver = Driver::new(stream, shared, service, terms.window, terms.keep_alive);
     tokio::spawn(driver.run());

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cairn_base::stage::{self, Stages};
 use cairn_base::{Error, Result};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -102,6 +103,7 @@ struct PulseCount {
 struct Running<F> {
     id: u64,
     cost: usize,
+    stages: Option<Stages>,
     future: Option<Pin<Box<Option<F>>>>,
 }
 
@@ -109,22 +111,27 @@ impl<F: Future<Output = Result<Bytes>>> Future for Running<F> {
     type Output = (u64, usize, Result<Bytes>, Option<Pin<Box<Option<F>>>>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (id, cost) = (self.id, self.cost);
-        match self.future.as_mut().map(|future| poll_boxed(future, context)) {
+        let Running { id, cost, ref mut stages, ref mut future } = *self;
+        match future.as_mut().map(|future| poll_boxed(future, stages, context)) {
             Some(Poll::Pending) => Poll::Pending,
-            Some(Poll::Ready(reply)) => Poll::Ready((id, cost, reply, self.future.take())),
+            Some(Poll::Ready(reply)) => Poll::Ready((id, cost, reply, future.take())),
             None => unreachable!("polled after its end"),
         }
     }
 }
 
-/// Polls what is in the box; empties the box when that is done.
+/// Polls what is in the box, as a part of the request that it serves if that has a trace; empties
+/// the box when that is done.
 fn poll_boxed<F: Future<Output = Result<Bytes>>>(
     boxed: &mut Pin<Box<Option<F>>>,
+    stages: &mut Option<Stages>,
     context: &mut Context<'_>,
 ) -> Poll<Result<Bytes>> {
     let future = boxed.as_mut().as_pin_mut().expect("a call is in the box");
-    let polled = future.poll(context);
+    let polled = match stages {
+        Some(stages) => stage::during(stages, || future.poll(context)),
+        None => future.poll(context),
+    };
     if polled.is_ready() {
         boxed.set(None);
     }
@@ -290,15 +297,16 @@ impl<S: Service> Driver<S> {
     /// Begins a call of the service; it is answered at once if it is ready.
     fn begin(&mut self, frame: Frame, context: &mut Context<'_>) {
         let (id, cost) = (frame.id, HEADER_BYTES + frame.payload.len());
+        let mut stages = frame.trace.map(Stages::start);
         let future = self.service.call(&self.peer, frame.method, frame.payload);
         let mut boxed = self.spare.take().unwrap_or_else(|| Box::pin(None));
         boxed.set(Some(future));
-        match poll_boxed(&mut boxed, context) {
+        match poll_boxed(&mut boxed, &mut stages, context) {
             Poll::Ready(reply) => {
                 self.spare = Some(boxed);
                 self.answer(id, cost, reply);
             }
-            Poll::Pending => self.running.push(Running { id, cost, future: Some(boxed) }),
+            Poll::Pending => self.running.push(Running { id, cost, stages, future: Some(boxed) }),
         }
     }
 

@@ -6,11 +6,14 @@
 #![deny(clippy::indexing_slicing)]
 
 use bytes::{Buf, Bytes, BytesMut};
+use cairn_base::trace::{TRACE_BYTES, Trace};
 use cairn_base::{Error, Result};
 
 use crate::limits::{COPY_BYTES, READ_BYTES};
 
 pub const HEADER_BYTES: usize = 32;
+/// The flag of a request with a trace, which is between its header and its payload.
+const TRACED: u8 = 1;
 
 /// How far memory for a frame may exceed what has come of it. Received bytes are moved each time
 /// that there are more, so the fewer that are here, the better.
@@ -56,6 +59,8 @@ pub struct Frame {
     /// The method of a request; 0 in other frames.
     pub method: u16,
     pub id: u64,
+    /// The trace that a request belongs to, if its sender said so.
+    pub trace: Option<Trace>,
     pub payload: Bytes,
 }
 
@@ -68,6 +73,19 @@ pub fn header(kind: Kind, method: u16, id: u64, length: u32) -> [u8; HEADER_BYTE
     *low = word.to_le_bytes();
     *high = id.to_le_bytes();
     out
+}
+
+/// As [`header`], of a request that belongs to `trace`, with the trace behind it.
+pub fn traced(
+    method: u16,
+    id: u64,
+    length: u32,
+    trace: &Trace,
+) -> ([u8; HEADER_BYTES], [u8; TRACE_BYTES]) {
+    let mut out = header(Kind::Request, method, id, length);
+    let [_, _, _, _, _, flags, ..] = &mut out;
+    *flags = TRACED;
+    (out, trace.to_bytes())
 }
 
 /// Turns bytes as they come into frames.
@@ -111,19 +129,25 @@ impl Parser {
             self.missing = HEADER_BYTES - self.buf.len();
             return Ok(None);
         };
-        let (kind, method, id, length) = read_header(head)?;
+        let (kind, is_traced, method, id, length) = read_header(head)?;
         if length > self.limit {
             return Err(Error::Invalid(format!(
                 "a frame of {length} bytes: at most {} are taken",
                 self.limit
             )));
         }
-        let total = HEADER_BYTES + length;
+        let head = HEADER_BYTES + if is_traced { TRACE_BYTES } else { 0 };
+        let total = head + length;
         if self.buf.len() < total {
             self.missing = total - self.buf.len();
             return Ok(None);
         }
-        self.buf.advance(HEADER_BYTES);
+        let trace = match is_traced {
+            true => self.buf.get(HEADER_BYTES..head).and_then(<[u8]>::first_chunk),
+            false => None,
+        };
+        let trace = trace.and_then(Trace::from_bytes);
+        self.buf.advance(head);
         let payload = match self.buf.get(..length) {
             Some(payload) if length <= COPY_BYTES => {
                 let payload = Bytes::copy_from_slice(payload);
@@ -132,7 +156,7 @@ impl Parser {
             }
             _ => self.buf.split_to(length).freeze(),
         };
-        Ok(Some(Frame { kind, method, id, payload }))
+        Ok(Some(Frame { kind, method, id, trace, payload }))
     }
 
     /// Whether a frame has begun and not ended.
@@ -141,7 +165,7 @@ impl Parser {
     }
 }
 
-fn read_header(head: &[u8; HEADER_BYTES]) -> Result<(Kind, u16, u64, usize)> {
+fn read_header(head: &[u8; HEADER_BYTES]) -> Result<(Kind, bool, u16, u64, usize)> {
     let [low, high, ..] = head.as_chunks::<8>().0 else {
         return Err(Error::Invalid("a frame without a header".to_owned()));
     };
@@ -150,10 +174,11 @@ fn read_header(head: &[u8; HEADER_BYTES]) -> Result<(Kind, u16, u64, usize)> {
     let (flags, method) = ((word >> 40) as u8, (word >> 48) as u16);
     let kind = Kind::from_number(number)
         .ok_or_else(|| Error::Invalid(format!("a frame of unknown kind {number}")))?;
-    if flags != 0 {
+    let is_traced = kind == Kind::Request && flags == TRACED;
+    if flags != 0 && !is_traced {
         return Err(Error::Invalid(format!("a frame with unknown flags {flags:#04x}")));
     }
-    Ok((kind, method, u64::from_le_bytes(*high), length as usize))
+    Ok((kind, is_traced, method, u64::from_le_bytes(*high), length as usize))
 }
 
 #[cfg(test)]

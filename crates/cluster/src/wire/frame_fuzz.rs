@@ -9,17 +9,31 @@ use super::*;
 const LIMIT: usize = 300;
 
 fn encode(frame: &Frame) -> Vec<u8> {
-    let mut out = header(frame.kind, frame.method, frame.id, frame.payload.len() as u32).to_vec();
-    out.extend_from_slice(&frame.payload);
-    out
+    let Frame { kind, method, id, ref trace, ref payload } = *frame;
+    let length = payload.len() as u32;
+    match trace {
+        Some(trace) => {
+            let (head, trace) = traced(method, id, length, trace);
+            [&head[..], &trace, payload].concat()
+        }
+        None => [&header(kind, method, id, length)[..], payload].concat(),
+    }
+}
+
+fn any_trace() -> impl Strategy<Value = Trace> {
+    let (id, span) = (1..=u128::MAX, 1..=u64::MAX);
+    (id, span, any::<bool>()).prop_map(|(id, span, sampled)| Trace { id, span, parent: 0, sampled })
 }
 
 fn any_frame() -> impl Strategy<Value = Frame> {
     let numbers = prop_oneof![Just(1u8), Just(2), Just(3), Just(5), Just(6), Just(7)];
     let payload = prop::collection::vec(any::<u8>(), 0..=LIMIT);
-    (numbers, any::<u16>(), any::<u64>(), payload).prop_map(|(number, method, id, payload)| {
+    let trace = prop::option::of(any_trace());
+    let parts = (numbers, any::<u16>(), any::<u64>(), trace, payload);
+    parts.prop_map(|(number, method, id, trace, payload)| {
         let kind = Kind::from_number(number).unwrap();
-        Frame { kind, method, id, payload: payload.into() }
+        let trace = trace.filter(|_| kind == Kind::Request);
+        Frame { kind, method, id, trace, payload: payload.into() }
     })
 }
 
@@ -54,7 +68,7 @@ fn parse(pieces: &[&[u8]]) -> (Vec<Frame>, Option<String>) {
                 Err(error) => return (frames, Some(error.to_string())),
             }
         }
-        assert!(parser.buf.len() < HEADER_BYTES + LIMIT, "whole frames do not stay");
+        assert!(parser.buf.len() < HEADER_BYTES + TRACE_BYTES + LIMIT, "whole frames do not stay");
         assert!(parser.buf.capacity() <= 4 * READ_BYTES, "memory is bounded");
     }
     (frames, None)
@@ -73,7 +87,7 @@ fn any_bytes_cut_anywhere_parse_alike() {
             let (whole, cut) = (parse(&[&bytes]), parse(&pieces));
             prop_assert_eq!(&whole, &cut);
             let encoded: Vec<u8> = whole.0.iter().flat_map(encode).collect();
-            // The reserved bytes of a header are the only ones that may differ.
+            // Reserved bytes may differ, and a trace may be none.
             prop_assert!(encoded.len() <= bytes.len());
             Ok(())
         })
@@ -95,17 +109,19 @@ fn frames_read_back_byte_by_byte() {
 
 #[test]
 fn what_no_peer_sends_is_refused_by_its_header() {
-    let check = |at: usize, value: u8, expect: &str| {
-        let mut bytes = header(Kind::Request, 1, 2, 3).to_vec();
+    let check_kind = |kind: Kind, at: usize, value: u8, expect: &str| {
+        let mut bytes = header(kind, 1, 2, 3).to_vec();
         bytes[at] = value;
         let (frames, error) = parse(&[&bytes]);
         assert!(frames.is_empty());
         assert!(error.as_ref().is_some_and(|e| e.contains(expect)), "{error:?}, not {expect}");
     };
+    let check = |at, value, expect: &str| check_kind(Kind::Request, at, value, expect);
     for kind in [0, 4, 8, 255] {
         check(4, kind, &format!("unknown kind {kind}"));
     }
-    check(5, 1, "unknown flags 0x01");
+    check_kind(Kind::Reply, 5, 1, "unknown flags 0x01");
+    check(5, 3, "unknown flags 0x03");
     check(5, 0x80, "unknown flags 0x80");
     check(1, 0x02, "at most 300");
     check(3, 0xff, "at most 300");

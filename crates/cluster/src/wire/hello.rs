@@ -33,6 +33,7 @@ const CALLS: u32 = 4;
 const BYTES: u32 = 5;
 const REFUSED: u32 = 6;
 const RELEASE: u32 = 7;
+const READS_TRACES: u32 = 8;
 
 /// How much a side takes before it has answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +61,8 @@ pub struct Hello {
     pub refused: Option<Error>,
     /// The speaker's name for itself, to be shown; empty for releases that say nothing.
     pub release: String,
+    /// Requests to the speaker may have traces.
+    pub reads_traces: bool,
 }
 
 /// The lowest version that a connection between these two must have.
@@ -90,7 +93,7 @@ impl Hello {
         if let Some(error) = &self.refused {
             body.bytes(REFUSED, &error.to_bytes());
         }
-        body.text(RELEASE, &self.release);
+        body.text(RELEASE, &self.release).number(READS_TRACES, self.reads_traces.into());
         let body = body.finish();
         let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
         out.extend_from_slice(&MAGIC);
@@ -110,6 +113,7 @@ impl Hello {
             window: Window { calls: 0, bytes: 0 },
             refused: None,
             release: String::new(),
+            reads_traces: false,
         };
         let number = |field: cairn_base::codec::Field| {
             u32::try_from(field.number()?).map_err(|_| Error::Invalid("a hello's window".into()))
@@ -126,6 +130,7 @@ impl Hello {
                 ROLE => hello.role = u8::try_from(field.number()?).ok().and_then(Role::from_number),
                 CALLS => hello.window.calls = number(field)?,
                 BYTES => hello.window.bytes = number(field)?,
+                READS_TRACES => hello.reads_traces = field.number()? != 0,
                 RELEASE => hello.release = shown(&field.value),
                 REFUSED => hello.refused = Some(Error::from_bytes(&field.value)?),
                 _ => {}
@@ -180,8 +185,8 @@ mod tests {
         let window = Window::default();
         let role = Some(Role::Gateway);
         let cluster = ClusterId(u128::MAX - 5);
-        let (node, release) = (NodeId(7), "cairn 9".to_owned());
-        Hello { versions, cluster, node, role, window, refused: None, release }
+        let (node, release, reads_traces) = (NodeId(7), "cairn 9".to_owned(), true);
+        Hello { versions, cluster, node, role, window, refused: None, release, reads_traces }
     }
 
     async fn send(bytes: &[u8]) -> Result<Hello> {

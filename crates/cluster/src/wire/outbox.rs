@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::Bytes;
+use cairn_base::trace::{TRACE_BYTES, Trace};
 
-use super::frame::{HEADER_BYTES, Kind, header};
+use super::frame::{HEADER_BYTES, Kind, header, traced};
 use crate::limits::COPY_BYTES;
 
 /// Slices in one write.
@@ -43,6 +44,10 @@ impl From<Bytes> for Payload {
     }
 }
 
+fn length(payload: &Payload) -> u32 {
+    u32::try_from(payload.len()).expect("a payload within the limit of frames")
+}
+
 #[derive(Debug)]
 enum Part {
     Own(Vec<u8>),
@@ -72,9 +77,28 @@ impl Outbox {
     /// If the payload is longer than a frame can say: it was checked by whoever took it.
     pub fn push(&mut self, kind: Kind, method: u16, id: u64, payload: impl Into<Payload>) {
         let payload = payload.into();
-        let length = u32::try_from(payload.len()).expect("a payload within the limit of frames");
-        self.bytes += HEADER_BYTES + payload.len();
-        self.own().extend_from_slice(&header(kind, method, id, length));
+        self.bytes += HEADER_BYTES;
+        let head = header(kind, method, id, length(&payload));
+        self.own().extend_from_slice(&head);
+        self.push_payload(payload);
+    }
+
+    /// A request, with the trace that it belongs to if the peer reads that.
+    ///
+    /// # Panics
+    /// As [`Outbox::push`].
+    pub fn push_request(&mut self, method: u16, id: u64, trace: Option<&Trace>, payload: Payload) {
+        let Some(trace) = trace else { return self.push(Kind::Request, method, id, payload) };
+        self.bytes += HEADER_BYTES + TRACE_BYTES;
+        let (head, trace) = traced(method, id, length(&payload), trace);
+        let own = self.own();
+        own.extend_from_slice(&head);
+        own.extend_from_slice(&trace);
+        self.push_payload(payload);
+    }
+
+    fn push_payload(&mut self, payload: Payload) {
+        self.bytes += payload.len();
         for bytes in [payload.head, payload.rest] {
             if bytes.is_empty() {
                 continue;
@@ -148,6 +172,8 @@ mod tests {
     use super::*;
     use crate::wire::frame::Parser;
 
+    const TRACE: Trace = Trace { id: 7 << 99, span: 5, parent: 0, sampled: true };
+
     /// Writes `step` bytes at a time and parses what was written.
     fn check(lengths: &[usize], step: usize) {
         let mut first = Outbox::default();
@@ -156,7 +182,10 @@ mod tests {
             let outbox = if at % 2 == 0 { &mut first } else { &mut second };
             let mut rest = Bytes::from(vec![at as u8; *length]);
             let head = rest.split_to(if at % 3 == 0 { 0 } else { length / 2 });
-            outbox.push(Kind::Reply, 0, at as u64, Payload { head, rest });
+            match at % 2 {
+                0 => outbox.push(Kind::Reply, 0, at as u64, Payload { head, rest }),
+                _ => outbox.push_request(0, at as u64, Some(&TRACE), Payload { head, rest }),
+            }
         }
         let odd = lengths.len() / 2;
         first.take(&mut second);
@@ -171,6 +200,7 @@ mod tests {
             parser.room().extend_from_slice(now);
             first.advance(now.len());
             while let Some(frame) = parser.next_frame().unwrap() {
+                assert_eq!(frame.trace, (frame.id % 2 == 1).then_some(TRACE));
                 found.push((frame.id as usize, frame.payload.len()));
             }
         }

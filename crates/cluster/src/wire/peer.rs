@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cairn_base::{Error, Result, Role};
+use cairn_base::{Error, Result, Role, stage};
 use cairn_meta::Watched;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -93,7 +93,8 @@ impl Peer {
     }
 
     /// Asks the peer and waits for its reply. Waits for room first while as much is asked as the
-    /// peer allows. Dropping the future does not take the request back.
+    /// peer allows. Dropping the future does not take the request back. The peer is told the trace
+    /// of the request that is being worked on here, if there is one ([`stage::trace`]).
     ///
     /// # Errors
     /// The answer of the peer. `Unavailable` if no answer came in time or the connection ended: its
@@ -162,6 +163,8 @@ pub(super) struct PeerShared {
     pub info: PeerInfo,
     /// The most that the peer allows to be outstanding.
     window: Window,
+    /// Requests to it may have traces.
+    reads_traces: bool,
     calls: Semaphore,
     bytes: Semaphore,
     pub state: Mutex<PeerState>,
@@ -183,12 +186,13 @@ pub(super) struct PeerState {
 }
 
 impl PeerShared {
-    pub fn new(info: PeerInfo, window: Window) -> PeerShared {
+    pub fn new(info: PeerInfo, window: Window, reads_traces: bool) -> PeerShared {
         // A window of nothing would stop everything; a single request may exceed it.
         let window = Window { calls: window.calls.max(1), bytes: window.bytes.max(1) };
         PeerShared {
             info,
             window,
+            reads_traces,
             calls: Semaphore::new(window.calls as usize),
             bytes: Semaphore::new(window.bytes as usize),
             state: Mutex::default(),
@@ -249,6 +253,7 @@ impl PeerShared {
         deadline: Instant,
         timeout: Duration,
     ) -> Result<u64, Failed> {
+        let trace = stage::trace().filter(|_| self.reads_traces);
         let mut state = self.state.lock();
         if state.ended.is_some() || state.leaving.is_some() || state.end_asked {
             drop(state);
@@ -256,7 +261,7 @@ impl PeerShared {
             return Err(Failed::NotSent(self.why_not_sent()));
         }
         let id = state.slots.begin(cost, deadline, timeout);
-        state.out.push(Kind::Request, method, id, payload);
+        state.out.push_request(method, id, trace.as_ref(), payload);
         let driver = state.driver.take();
         drop(state);
         driver.into_iter().for_each(Waker::wake);

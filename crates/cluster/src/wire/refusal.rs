@@ -70,6 +70,7 @@ fn hello(cluster: ClusterId, own: NodeId, error: &Error) -> Vec<u8> {
         window: Window::default(),
         refused: Error::from_bytes(&error.to_bytes()).ok(),
         release: release(),
+        reads_traces: false,
     }
     .encode()
 }

@@ -11,7 +11,8 @@ use super::peer::Peer;
 ///
 /// A call is polled where the connection is driven, and answered at once if it is ready then. It
 /// must not block, and what takes long to compute belongs into a task of its own. A call is
-/// dropped, wherever it is, when its connection ends.
+/// dropped, wherever it is, when its connection ends. If the peer says to which trace the call
+/// belongs, that is the one that is being worked on ([`cairn_base::stage::trace`]).
 pub trait Service: Clone + Send + Sync + 'static {
     type Reply: Future<Output = Result<Bytes>> + Send + 'static;
 

@@ -105,7 +105,7 @@ impl OpenCalls {
 
     /// The result of the call `id`, for its waiting caller; a slot whose answer was taken is free.
     pub fn poll(&mut self, id: u64, waker: &Waker) -> Poll<Result<Bytes>> {
-        let (index, slot) = self.slot(id).expect("who waits has a slot");
+        let (index, slot) = self.slot(id).expect("a call that waits has a slot");
         match std::mem::replace(&mut slot.phase, Phase::Free) {
             Phase::Answered(answer) => {
                 self.free.push(index);

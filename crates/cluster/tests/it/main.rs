@@ -11,6 +11,7 @@ mod a_silent_peer_is_dropped;
 mod blocks_go_to_all_members;
 mod calls_are_answered;
 mod calls_have_limits;
+mod calls_have_the_trace_of_their_request;
 mod identities_survive_on_disk;
 mod masters_are_administered;
 mod messages_stay_what_they_are;

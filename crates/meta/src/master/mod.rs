@@ -131,6 +131,12 @@ impl Master {
 
     async fn run_any(&self, caller: &Caller, verb: Box<dyn AnyVerb>) -> Result<AnyReply> {
         let (job, answer) = op::accept(caller, verb);
+        self.execute(job, answer).await?
+    }
+
+    /// Has an operation run, and waits for its answer. As much of that time as the last commit took
+    /// counts as spent on the disk.
+    async fn execute<T>(&self, job: Job, answer: oneshot::Receiver<T>) -> Result<T> {
         let counters = &self.owner.shared.counters;
         let batches = counters.batches.get();
         self.accept(job).await?;
@@ -139,7 +145,7 @@ impl Master {
             let commit = Duration::from_micros(counters.last_commit_us.load(Ordering::Relaxed));
             stage::shift(Stage::Meta, Stage::Sync, commit);
         }
-        answered?
+        answered
     }
 
     /// Gives an operation to the executor, when there are not too many.

@@ -99,11 +99,8 @@ impl Master {
             return Executed::failed(error);
         }
         let (sender, answer) = oneshot::channel();
-        let ran = async {
-            self.accept(Job::new(once.op(verb, sender))).await?;
-            self.answered(answer).await
-        };
-        ran.await.unwrap_or_else(Executed::failed)
+        let ran = self.execute(Job::new(once.op(verb, sender)), answer).await;
+        ran.unwrap_or_else(Executed::failed)
     }
 
     /// Takes an operation that its session has run on its own: it runs after those that were taken
@@ -167,7 +164,6 @@ impl Master {
         op: impl FnOnce(oneshot::Sender<T>) -> O,
     ) -> Result<T> {
         let (sender, answer) = oneshot::channel();
-        self.accept(Job::new(Box::new(op(sender)))).await?;
-        self.answered(answer).await
+        self.execute(Job::new(Box::new(op(sender))), answer).await
     }
 }

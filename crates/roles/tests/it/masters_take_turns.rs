@@ -119,7 +119,8 @@ fn master(is_alone: bool) -> MasterNode {
     let secrets = Secrets { seal: None, authority: None, links: None };
     let settings = Settings { is_alone, ..Settings::default() };
     let node = Node { terms, view, agent, clock, rng, blocks: dialer };
-    MasterNode { node, service, desk, secrets, config: Config { settings, ..Config::default() } }
+    let config = Config { settings, ..Config::default() };
+    MasterNode { node, service, desk, secrets, config, export: None }
 }
 
 /// Of simulated time, which goes on when nothing else can.

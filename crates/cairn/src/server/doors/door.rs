@@ -137,8 +137,8 @@ impl DoorArgs {
         if self.tls_cert.is_none() && !bound.ip().is_loopback() {
             tracing::warn!(
                 address = %bound,
-                "the {title} door is reachable from other machines WITHOUT TLS: who listens on the \
-                 way reads all that is sent; use --tls-cert and --tls-key, or a proxy with TLS"
+                "the {title} door is reachable from other machines WITHOUT TLS: anyone on the way \
+                 can read all that is sent; use --tls-cert and --tls-key, or a proxy with TLS"
             );
         }
         Ok(Bound { socket, shown: format!("{}://{bound}", self.scheme()), serve })

@@ -51,7 +51,7 @@ impl NfsArgs {
             tracing::warn!(
                 %address,
                 "the NFS door is reachable from other machines: it has neither passwords nor \
-                 encryption, and who is in a network of --nfs-client may be whom it likes there"
+                 encryption, and any machine in a network of --nfs-client may claim any uid"
             );
         }
         let offered = Offered { datagrams, portmap, port: address.port(), clients };

@@ -33,7 +33,7 @@ impl SyslogArgs {
             tracing::warn!(
                 address = %bound,
                 "the syslog door is reachable from other machines: it has neither passwords nor \
-                 encryption, and who is in a network of --syslog-client may write any record"
+                 encryption, and any machine in a network of --syslog-client may write any record"
             );
         }
         let user = user.clone();

@@ -5,10 +5,11 @@ mod peer;
 mod sessions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::inflight::{About, Request, within};
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Result, Stage, stage};
 use serde::Serialize;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -18,7 +19,10 @@ use crate::session::{Attached, Change, Executed, ReadReply, Recall, Reply, Sessi
 use crate::wire;
 
 pub use peer::{Owner, Sender};
-pub use sessions::{SESSIONS_OF_A_USER, Sessions};
+pub use sessions::{Export, SESSIONS_OF_A_USER, Sessions};
+
+/// From when on a message is logged as slow.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// The answer to a message.
 pub enum Answer {
@@ -28,7 +32,7 @@ pub enum Answer {
 }
 
 impl Sessions {
-    /// Answers one message of a peer.
+    /// Answers one message of a peer, as a part of the request that is being worked on.
     pub async fn handle(
         self: &Arc<Self>,
         peer: &Sender,
@@ -43,7 +47,32 @@ impl Sessions {
             waits_for: sessions.upgrade().map(|sessions| sessions.name_awaited()),
             ..About::default()
         };
-        within(Request::new(None, about), self.answer(peer, method, message)).await
+        let request = Request::new(stage::trace(), about);
+        let answering = stage::time(Stage::Meta, self.answer(peer, method, message));
+        let answer = within(request.clone(), answering).await;
+        self.note(peer, method, &request);
+        answer
+    }
+
+    /// Tells of a message that is a part of a request: in the log, if it took long, and as a span.
+    fn note(&self, peer: &Sender, method: SessionMethod, request: &Request) {
+        let Some(stages) = stage::snapshot() else { return };
+        if stages.total() >= SLOW {
+            tracing::warn!(
+                trace = %stages.trace,
+                client = %peer,
+                method = ?method,
+                operation = request.operation(),
+                elapsed_us = stages.total().as_micros() as u64,
+                stages_ms = %stages,
+                "slow request of a session"
+            );
+        }
+        if stages.trace.sampled
+            && let (Some(export), Some(operation)) = (self.export.get(), request.operation())
+        {
+            export(operation, stages);
+        }
     }
 
     async fn answer(&self, peer: &Sender, method: SessionMethod, message: &[u8]) -> Result<Answer> {

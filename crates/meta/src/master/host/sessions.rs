@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::inflight::Awaited;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Clock, Error, Result, SessionId};
+use cairn_base::{Clock, Error, Result, SessionId, Stages};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
@@ -30,6 +30,10 @@ const LOOK: Duration = Duration::from_millis(250);
 /// given back to the disk.
 const LAG: Duration = Duration::from_secs(120);
 
+/// Takes an operation of a session that is over, by its name, and where its time went. The trace is
+/// that of the request, with the span of the node that asked. Must not wait.
+pub type Export = Arc<dyn Fn(&'static str, Stages) + Send + Sync>;
+
 /// The sessions of a master.
 pub struct Sessions {
     pub(super) master: Master,
@@ -39,6 +43,8 @@ pub struct Sessions {
     /// Whether sessions are answered: not before every session that an earlier master may have
     /// given leases to is attached here and has sent again what it kept, or has lapsed.
     open: Watched<bool>,
+    /// Takes operations of requests that are sampled.
+    pub(super) export: OnceLock<Export>,
 }
 
 #[derive(Default)]
@@ -119,7 +125,13 @@ impl Sessions {
         let forgotten = is_planted(Bug::InheritedLeasesForgotten);
         let open = Watched::new(inherited.is_empty() || forgotten);
         let state = Mutex::new(SessionsState { inherited, ..SessionsState::default() });
-        Ok(Arc::new(Sessions { master, clock, lease, state, open }))
+        let export = OnceLock::new();
+        Ok(Arc::new(Sessions { master, clock, lease, state, open, export }))
+    }
+
+    /// From now on operations of requests that are sampled go there. The first one stays.
+    pub fn export_to(&self, export: Export) {
+        let _ = self.export.set(export);
     }
 
     pub(super) async fn attach(
@@ -167,8 +179,8 @@ impl Sessions {
         }
         if peer.user.is_some() && state.others_of(peer.owner, session) >= SESSIONS_OF_A_USER {
             let text = format!(
-                "this user has {SESSIONS_OF_A_USER} mounts, which is the most: unmount one; one \
-                 that is gone counts until its lease is over",
+                "this user has {SESSIONS_OF_A_USER} mounts, the most that a user may have: \
+                 unmount one; a mount that is gone counts until its lease is over",
             );
             return Err(Error::Unavailable(text));
         }

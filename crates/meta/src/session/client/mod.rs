@@ -239,7 +239,7 @@ impl Client {
     /// lapses. Nothing is done with it after.
     pub async fn close(&self) {
         if let Err(error) = self.flush().await {
-            tracing::error!(%error, "what was done last may be LOST");
+            tracing::error!(%error, "the last changes may be LOST");
         }
         // A session that ends holds nothing that it would have to give back.
         self.inner.posts.begin();

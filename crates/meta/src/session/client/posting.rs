@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{Error, Ino, Result, SessionId};
+use cairn_base::{Error, Ino, Result, SessionId, stage};
 use tokio::time::timeout;
 
 use super::inner::{Forgotten, Inner};
@@ -82,7 +82,8 @@ impl Inner {
             && self.posts.may_ask(&self.rows, directory).is_some()
         {
             let inner = Arc::clone(self);
-            let asking = tokio::spawn(async move { inner.ask_in_turn(directory).await });
+            let asking = async move { inner.ask_in_turn(directory).await };
+            let asking = tokio::spawn(stage::part(asking));
             // The answer hangs on the disk there. An operation of others in the directory ends it
             // meanwhile.
             if timeout(ASKED, asking).await.is_err() {

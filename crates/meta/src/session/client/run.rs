@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Result, stage};
 use tokio::time::Instant;
 
 use super::inner::{Forgotten, Inner};
@@ -42,7 +42,7 @@ impl Inner {
             };
         }
         // Once sent, it goes on until it is known what became of it, whether somebody waits or not.
-        let mut running = tokio::spawn(run);
+        let mut running = tokio::spawn(stage::part(run));
         let ran = match self.connection.in_time(began, &mut running).await {
             Ok(ran) => ran,
             Err(why) if operation.step().give_up() => return Err(unanswered(false, &why)),
