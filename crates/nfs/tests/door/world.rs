@@ -269,5 +269,9 @@ fn counting(reads: &Arc<AtomicU64>) -> Watch {
         }
     };
     let traces = Traces::new([1, 2], 0.0);
-    Watch { begin: Arc::new(move || Stages::start(traces.next(None))), end: Arc::new(end) }
+    Watch {
+        begin: Arc::new(move || Stages::start(traces.next(None))),
+        end: Arc::new(end),
+        audit: None,
+    }
 }

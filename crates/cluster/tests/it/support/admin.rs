@@ -153,7 +153,7 @@ fn map(cluster: &Cluster) -> ClusterMap {
 
 /// Accepts connections as a master does, indefinitely.
 async fn listen(node: &Node, control: &ControlService) -> (Arc<AdminServer>, String) {
-    let server = AdminServer::new(control.clone());
+    let server = AdminServer::new(control.clone(), None);
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let takers = Takers { admin: Some(server.taker()), ..Takers::default() };
     let listener = TlsListener::with_takers(tcp, node.trust.clone(), None, takers).unwrap();

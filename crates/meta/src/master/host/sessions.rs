@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use cairn_audit::LineLog;
 use cairn_auth::Caller;
 use cairn_base::inflight::Awaited;
 use cairn_base::planted::{Bug, is_planted};
@@ -39,6 +40,8 @@ pub struct Sessions {
     /// Whether sessions are answered: not before every session that an earlier master may have
     /// given leases to is attached here and has sent again what it kept, or has lapsed.
     open: Watched<bool>,
+    /// Takes records of what mounts ask for, if anybody does.
+    pub(super) audit: OnceLock<LineLog>,
 }
 
 #[derive(Default)]
@@ -119,7 +122,13 @@ impl Sessions {
         let forgotten = is_planted(Bug::InheritedLeasesForgotten);
         let open = Watched::new(inherited.is_empty() || forgotten);
         let state = Mutex::new(SessionsState { inherited, ..SessionsState::default() });
-        Ok(Arc::new(Sessions { master, clock, lease, state, open }))
+        let audit = OnceLock::new();
+        Ok(Arc::new(Sessions { master, clock, lease, state, open, audit }))
+    }
+
+    /// Records what mounts ask for. Once, before there are mounts.
+    pub fn audit_to(&self, log: LineLog) {
+        let _ = self.audit.set(log);
     }
 
     pub(super) async fn attach(
