@@ -18,7 +18,7 @@ use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
 
 /// Parameters of a query with one of these in their name are secrets, or might be.
-const SECRETS: [&str; 6] = ["signature", "token", "secret", "password", "authorization", "sig"];
+const SECRETS: [&str; 5] = ["sig", "token", "secret", "password", "authorization"];
 
 /// Where the records of a door go.
 #[derive(Clone, Debug, Default)]
