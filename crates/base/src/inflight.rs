@@ -186,6 +186,11 @@ impl Request {
         self.list();
     }
 
+    /// Its user, if somebody has said it.
+    pub fn user(&self) -> Option<UserId> {
+        self.0.user.load(Ordering::Relaxed).checked_sub(1).map(UserId)
+    }
+
     fn list(&self) {
         let own = &self.0.number;
         if own.load(Ordering::Relaxed) != 0 {
@@ -213,8 +218,7 @@ impl Request {
         if let Some(operation) = entry.operation.get() {
             about.operation = Cow::Borrowed(operation);
         }
-        let user = entry.user.load(Ordering::Relaxed).checked_sub(1);
-        about.user = user.map(UserId).or(about.user);
+        about.user = self.user().or(about.user);
         let (own, since) = unpack(entry.stage.load(Ordering::Relaxed));
         // The owner of a name may take locks of its own when it is asked.
         let waits: Vec<_> = locked(&entry.waits)

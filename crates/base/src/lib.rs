@@ -27,6 +27,7 @@ pub mod waits;
 
 pub mod accept;
 pub mod codec;
+mod date;
 mod node;
 pub mod shares;
 pub mod stage;
@@ -39,6 +40,7 @@ pub mod map;
 mod scope;
 
 pub use clock::{Clock, Timestamp};
+pub use date::{day, rfc3339};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{Error, Result};
 pub use id::{

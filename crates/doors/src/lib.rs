@@ -18,8 +18,10 @@ pub mod tls;
 pub mod observe;
 mod room;
 mod upload;
+mod witness;
 
 pub mod metrics;
+mod records;
 
 pub mod serve;
 
@@ -28,4 +30,5 @@ pub mod admit;
 pub mod http;
 pub mod s3;
 
+pub use records::{RecordedBody, Records};
 pub use upload::{Upload, UploadError};

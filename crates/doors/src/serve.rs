@@ -35,6 +35,7 @@ use tokio_rustls::server::TlsStream;
 use crate::limits::{self, Limits};
 use crate::metrics::{Connections, Handshake};
 use crate::pulse::{Pulse, PulsedStream};
+use crate::records::{self, Records};
 use crate::tls::Tls;
 use crate::upload::Upload;
 
@@ -50,7 +51,7 @@ pub struct Remote {
 /// The trait for doors, which answer requests. Also any
 /// `Fn(Remote, Request<Upload>) -> impl Future<Output = Response>`.
 pub trait Door: Clone + Send + Sync + 'static {
-    type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+    type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static;
     type Reply: Future<Output = Response<Self::Body>> + Send + 'static;
 
     fn call(&self, peer: Remote, request: Request<Upload>) -> Self::Reply;
@@ -60,7 +61,7 @@ impl<F, R, B> Door for F
 where
     F: Fn(Remote, Request<Upload>) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Response<B>> + Send + 'static,
-    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     type Body = B;
     type Reply = R;
@@ -76,6 +77,8 @@ pub struct Serving {
     pub tls: Option<Arc<Tls>>,
     pub limits: Limits,
     pub connections: Arc<Connections>,
+    /// Of each request.
+    pub records: Records,
 }
 
 /// Listens on `address` (port 0: any that is free).
@@ -261,12 +264,14 @@ impl<D: Door> ServeShared<D> {
         let pulse = Arc::new(Pulse::default());
         let io = PulsedStream::new(TokioIo::new(stream), Arc::clone(&pulse));
         let (door, limits) = (self.door.clone(), self.serving.limits.clone());
+        let records = self.serving.records.clone();
         let beats = Arc::clone(&pulse);
         let service = service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(|incoming| Upload::new(incoming, &limits));
             let waits = !is_http2 && request.headers().contains_key(EXPECT);
             let continued = waits.then(|| request.body_mut().watch_continue());
             let in_progress = Pulse::begin(&beats);
+            let recorded = records.begin(peer, &mut request);
             door.call(peer, request).map(move |mut response| {
                 drop(in_progress);
                 // Clients that got an answer in place of `100 Continue` are confused by what
@@ -275,7 +280,7 @@ impl<D: Door> ServeShared<D> {
                     let close = HeaderValue::from_static("close");
                     response.headers_mut().insert(CONNECTION, close);
                 }
-                Ok::<_, Infallible>(response)
+                Ok::<_, Infallible>(records::of_reply(response, recorded))
             })
         });
         if is_http2 {

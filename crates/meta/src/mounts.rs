@@ -2,7 +2,7 @@
 //! the mount's own, and what its reply shows. There is no default: a verb of the wire that is in
 //! no list here does not compile.
 
-use cairn_base::{BodyId, Error, Result, SessionId};
+use cairn_base::{BodyId, Error, Ino, Result, SessionId};
 
 use crate::ops::for_call::{Callable, ForCall};
 use crate::ops::*;
@@ -32,6 +32,10 @@ pub trait Mounted: Verb {
     const USE: Use;
 
     fn own(&self) -> Own;
+
+    /// What it is about, for its record in the audit: an inode, or a name in a directory. `None`
+    /// where nobody but the mount itself can see what it does.
+    fn subject(&self) -> Option<String>;
 
     /// Takes out of a reply what its caller may not see.
     fn show(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut Self::Reply) -> Result<(), Stop>;
@@ -66,6 +70,10 @@ impl<V: Callable> Mounted for ForCall<V> {
         Own::default()
     }
 
+    fn subject(&self) -> Option<String> {
+        Some(String::new())
+    }
+
     fn show(&self, _: &mut ShownToMount<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
         Err(Error::Denied(format!("operation {} for a call is not for a mount", Self::NAME)).into())
     }
@@ -81,6 +89,10 @@ macro_rules! never {
                 Own::default()
             }
 
+            fn subject(&self) -> Option<String> {
+                Some(String::new())
+            }
+
             fn show(&self, _: &mut ShownToMount<'_, '_>, _: &mut Self::Reply) -> Result<(), Stop> {
                 Err(Error::Denied(format!("operation {} is not for a mount", Self::NAME)).into())
             }
@@ -88,15 +100,20 @@ macro_rules! never {
     };
 }
 
-/// Verbs for mounts: how they are used, what they name, and what is shown.
+/// Verbs for mounts: how they are used, what they name, what they are about, and what is shown.
 macro_rules! mounted {
-    ($($module:ident::$verb:ident $use:ident, $own:expr, $show:expr;)*) => {
+    ($($module:ident::$verb:ident $use:ident, $own:expr, $subject:expr, $show:expr;)*) => {
         $(impl Mounted for $module::$verb {
             const USE: Use = Use::$use;
 
             fn own(&self) -> Own {
                 let own: fn(&Self) -> Own = $own;
                 own(self)
+            }
+
+            fn subject(&self) -> Option<String> {
+                let subject: fn(&Self) -> Option<String> = $subject;
+                subject(self)
             }
 
             fn show(
@@ -117,6 +134,22 @@ fn none<V>(_: &V) -> Own {
     Own::default()
 }
 
+fn inode(ino: Ino) -> Option<String> {
+    Some(format!("(inode {ino})"))
+}
+
+fn below(parent: Ino, name: &[u8]) -> Option<String> {
+    Some(format!("(inode {parent})/{}", name.escape_ascii()))
+}
+
+fn both(first: Option<String>, second: Option<String>) -> Option<String> {
+    Some(format!("{} to {}", first?, second?))
+}
+
+fn unseen<V>(_: &V) -> Option<String> {
+    None
+}
+
 /// The reply tells nothing of what is in the bucket, or the verb has decided on the right to read.
 fn all<V: Verb>(_: &V, _: &mut ShownToMount<'_, '_>, _: &mut V::Reply) -> Result<(), Stop> {
     Ok(())
@@ -131,59 +164,66 @@ fn with_spare(session: SessionId, spare: BodyId) -> Own {
 }
 
 mounted! {
-    append::Append Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(&mut r.inode);
-    clone::CloneFile Run, |v| in_session(v.session), |_, s, r| s.inode(r);
-    coalesce::Coalesce Run, |v| in_session(v.session), all;
-    coalesce::ReadChunk Read, none, |_, s, r| {
+    append::Append Run, |v| with_spare(v.session, v.spare), |v| inode(v.ino),
+        |_, s, r| s.inode(&mut r.inode);
+    clone::CloneFile Run, |v| in_session(v.session), |v| both(inode(v.source), inode(v.ino)),
+        |_, s, r| s.inode(r);
+    coalesce::Coalesce Run, |v| in_session(v.session), unseen, all;
+    coalesce::ReadChunk Read, none, |v| inode(v.ino), |_, s, r| {
         if let Some((body, _)) = r {
             s.reads(*body);
         }
         Ok(())
     };
-    copy_range::CopyRange Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(&mut r.inode);
-    create::Create Run, none, |_, s, r| s.inode(&mut r.1);
-    create::Mknod Run, none, |_, s, r| s.inode(&mut r.1);
-    getattr::Access Read, none, |_, s, r| s.inode(&mut r.0);
-    getattr::Getattr Read, none, |_, s, r| s.inode(&mut r.0);
-    link::Link Run, none, |_, s, r| s.inode(r);
-    lock::ReleaseLock Run, |v| in_session(v.lock.session), all;
-    lock::TakeLock Run, |v| in_session(v.lock.session), all;
-    lock::TestLock Read, none, all;
-    lookup::Lookup Read, none, |_, s, r| s.inode(&mut r.1);
-    mkdir::Mkdir Run, none, |_, s, r| s.inode(&mut r.1);
-    open_object::OpenInode Read, none, |_, s, r| {
+    copy_range::CopyRange Run, |v| with_spare(v.session, v.spare),
+        |v| both(inode(v.source), inode(v.ino)), |_, s, r| s.inode(&mut r.inode);
+    create::Create Run, none, |v| below(v.parent, &v.name), |_, s, r| s.inode(&mut r.1);
+    create::Mknod Run, none, |v| below(v.parent, &v.name), |_, s, r| s.inode(&mut r.1);
+    getattr::Access Read, none, |v| inode(v.ino), |_, s, r| s.inode(&mut r.0);
+    getattr::Getattr Read, none, |v| inode(v.ino), |_, s, r| s.inode(&mut r.0);
+    link::Link Run, none, |v| both(inode(v.ino), below(v.parent, &v.name)), |_, s, r| s.inode(r);
+    lock::ReleaseLock Run, |v| in_session(v.lock.session), unseen, all;
+    lock::TakeLock Run, |v| in_session(v.lock.session), unseen, all;
+    lock::TestLock Read, none, |v| inode(v.ino), all;
+    lookup::Lookup Read, none, |v| below(v.parent, &v.name), |_, s, r| s.inode(&mut r.1);
+    mkdir::Mkdir Run, none, |v| below(v.parent, &v.name), |_, s, r| s.inode(&mut r.1);
+    open_object::OpenInode Read, none, |v| inode(v.ino), |_, s, r| {
         if let Content::Body(body) = r.inode.content {
             s.reads(body);
         }
         s.inode(&mut r.inode)?;
         s.bucket(r.opened.id, &mut r.opened.bucket)
     };
-    open_object::ReadExtents Read, none, |v, s, _| {
+    open_object::ReadExtents Read, none, |v| Some(format!("(bucket {})", v.bucket)), |v, s, _| {
         s.reads(v.body);
         Ok(())
     };
-    readdir::Readdir Read, none, |_, s, r| {
+    readdir::Readdir Read, none, |v| inode(v.ino), |_, s, r| {
         r.entries.iter_mut().filter_map(|e| e.inode.as_mut()).try_for_each(|i| s.inode(i))
     };
-    readlink::Readlink Read, none, all;
-    rename::Rename Run, none, all;
-    retain::LetGo Run, |v| in_session(v.session), all;
-    retain::Retain Run, |v| in_session(v.session), all;
-    rmdir::Rmdir Run, none, all;
-    sessions::ReserveInodes Run, |v| in_session(v.session), all;
-    setattr::Setattr Run, none, |_, s, r| s.inode(&mut r.0);
-    statfs::Replicas Read, none, all;
-    statfs::Statfs Read, none, all;
-    symlink::Symlink Run, none, |_, s, r| s.inode(&mut r.1);
-    truncate::Extend Run, |v| in_session(v.session), |_, s, r| s.inode(r);
-    truncate::PunchHole Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(&mut r.inode);
-    truncate::Truncate Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(&mut r.inode);
-    unlink::Unlink Run, none, all;
-    write::Write Run, |v| with_spare(v.session, v.spare), |_, s, r| s.inode(r);
-    xattr::GetXattr Read, none, all;
-    xattr::ListXattrs Read, none, all;
-    xattr::RemoveXattr Run, none, all;
-    xattr::SetXattr Run, none, all;
+    readlink::Readlink Read, none, |v| inode(v.ino), all;
+    rename::Rename Run, none, |v| {
+        both(below(v.source_parent, &v.source_name), below(v.target_parent, &v.target_name))
+    }, all;
+    retain::LetGo Run, |v| in_session(v.session), unseen, all;
+    retain::Retain Run, |v| in_session(v.session), unseen, all;
+    rmdir::Rmdir Run, none, |v| below(v.parent, &v.name), all;
+    sessions::ReserveInodes Run, |v| in_session(v.session), unseen, all;
+    setattr::Setattr Run, none, |v| inode(v.ino), |_, s, r| s.inode(&mut r.0);
+    statfs::Replicas Read, none, |v| inode(v.ino), all;
+    statfs::Statfs Read, none, |v| inode(v.ino), all;
+    symlink::Symlink Run, none, |v| below(v.parent, &v.name), |_, s, r| s.inode(&mut r.1);
+    truncate::Extend Run, |v| in_session(v.session), |v| inode(v.ino), |_, s, r| s.inode(r);
+    truncate::PunchHole Run, |v| with_spare(v.session, v.spare), |v| inode(v.ino),
+        |_, s, r| s.inode(&mut r.inode);
+    truncate::Truncate Run, |v| with_spare(v.session, v.spare), |v| inode(v.ino),
+        |_, s, r| s.inode(&mut r.inode);
+    unlink::Unlink Run, none, |v| below(v.parent, &v.name), all;
+    write::Write Run, |v| with_spare(v.session, v.spare), |v| inode(v.ino), |_, s, r| s.inode(r);
+    xattr::GetXattr Read, none, |v| inode(v.ino), all;
+    xattr::ListXattrs Read, none, |v| inode(v.ino), all;
+    xattr::RemoveXattr Run, none, |v| inode(v.ino), all;
+    xattr::SetXattr Run, none, |v| inode(v.ino), all;
 }
 
 never! {

@@ -38,6 +38,9 @@ pub trait ReceivedVerb: AnyVerb {
     /// As [`mounts::check`].
     fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()>;
 
+    /// As [`Mounted::subject`].
+    fn subject(&self) -> Option<String>;
+
     /// As [`Mounted::show`].
     fn show_any(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop>;
 
@@ -67,6 +70,10 @@ impl<V: WireVerb> ReceivedVerb for V {
 
     fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()> {
         mounts::check(self, session, wanted)
+    }
+
+    fn subject(&self) -> Option<String> {
+        Mounted::subject(self)
     }
 
     fn show_any(&self, shown: &mut ShownToMount<'_, '_>, reply: &mut AnyReply) -> Result<(), Stop> {

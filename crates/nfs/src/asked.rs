@@ -35,7 +35,7 @@ pub fn in_flight(
 }
 
 /// The inode, or the name below it, or the path to be mounted. No path is known of an inode.
-fn object(desk: &Desk, of: (u32, u32), mut arguments: Reader) -> Result<String, Garbage> {
+pub fn object(desk: &Desk, of: (u32, u32), mut arguments: Reader) -> Result<String, Garbage> {
     // LOOKUP; CREATE to RENAME.
     let has_name = matches!(of, (NFS, 3 | 8..=14));
     match of {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_base::Scope;
 use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Scope, inflight, stage};
 
-use crate::asked::in_flight;
+use crate::asked::{in_flight, object};
 use crate::desk::{Client, Desk};
 use crate::limits::{MOUNT, NFS, VERSION};
 use crate::replies::checksum;
 use crate::rpc::{self, Call, Reply};
-use crate::status::Done;
-use crate::watch::{self, Ended, Outcome};
+use crate::status::{Done, Status};
+use crate::watch::{self, Ended, Outcome, Ran};
 use crate::xdr::{Reader, Writer};
 use crate::{files, inodes, listing, mount, names, portmap, removes, space};
 
@@ -23,6 +23,7 @@ const PORTMAP_VERSION: u32 = 2;
 const REPLY_BYTES: usize = 512;
 
 const READ: u32 = 6;
+const WRITE: u32 = 7;
 const READDIR: u32 = 16;
 const READDIRPLUS: u32 = 17;
 
@@ -47,6 +48,51 @@ pub fn is_for_datagrams(call: &Call) -> bool {
 fn acts(procedure: u32) -> bool {
     // SETATTR; CREATE to LINK.
     matches!(procedure, 2 | 8..=15)
+}
+
+/// A procedure that runs, of which the audit is told: also if it is given up.
+struct Running<'a> {
+    desk: &'a Desk,
+    client: &'a Client,
+    call: &'a Call,
+    procedure: usize,
+    reply: Option<(Option<u32>, Outcome)>,
+}
+
+impl<'a> Running<'a> {
+    fn new(desk: &'a Desk, client: &'a Client, call: &'a Call, procedure: usize) -> Running<'a> {
+        Running { desk, client, call, procedure, reply: None }
+    }
+
+    fn end(mut self, reply: &Reply) {
+        let has_status = matches!((self.call.program, self.call.procedure), (NFS, 1..) | (_, 1));
+        self.reply = Some((reply.status(has_status), reply.outcome(has_status)));
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let Running { desk, client, call, procedure, reply } = self;
+        let Some(audit) = &desk.watch.audit else { return };
+        let (status, outcome) = reply.unwrap_or((None, Outcome::NotNow));
+        let is_refused = status.is_some_and(|status| Status(status).is_refusal());
+        let is_change = call.program == NFS && (acts(call.procedure) || call.procedure == WRITE);
+        if !is_change && !is_refused {
+            return;
+        }
+        let of = (call.program, call.procedure);
+        audit(Ran {
+            procedure: watch::PROCEDURES.get(*procedure).copied().unwrap_or_default(),
+            status,
+            outcome,
+            is_refused,
+            client: client.address,
+            uid: client.identity.as_ref().map(|identity| identity.uid),
+            user: inflight::current().and_then(|request| request.user()),
+            object: object(desk, of, call.arguments.clone()).unwrap_or_default(),
+            trace: stage::trace(),
+        });
+    }
 }
 
 /// Answers a call, of which `record` is all. There is no answer where it is not known what became
@@ -106,7 +152,15 @@ async fn look(desk: &Desk, client: &Client, call: &Call) -> Reply {
     }
 }
 
+/// The only way to a procedure of NFS.
 async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
+    let running = Running::new(desk, client, call, watch::of_nfs(call.procedure));
+    let reply = nfs_procedure(desk, client, call).await;
+    running.end(&reply);
+    reply
+}
+
+async fn nfs_procedure(desk: &Desk, client: &Client, call: &Call) -> Reply {
     let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
     // How it went, and how many optional fields a result of nothing but a status has.
     let (done, absent) = match call.procedure {
@@ -117,7 +171,7 @@ async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
         4 => (inodes::access(desk, client, arguments, result).await, 1),
         5 => (inodes::readlink(desk, client, arguments, result).await, 1),
         READ => (files::read(desk, client, arguments, result).await, 1),
-        7 => (files::write(desk, client, arguments, result).await, 2),
+        WRITE => (files::write(desk, client, arguments, result).await, 2),
         8 => (names::create(desk, client, arguments, result).await, 2),
         9 => (names::mkdir(desk, client, arguments, result).await, 2),
         10 => (names::symlink(desk, client, arguments, result).await, 2),
@@ -137,7 +191,15 @@ async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
     done.unwrap_or_else(|refusal| refusal.reply(call.xid, absent))
 }
 
+/// The only way to a procedure of MOUNT.
 async fn mount(desk: &Desk, client: &Client, call: &Call) -> Reply {
+    let running = Running::new(desk, client, call, watch::of_mount(call.procedure));
+    let reply = mount_procedure(desk, client, call).await;
+    running.end(&reply);
+    reply
+}
+
+async fn mount_procedure(desk: &Desk, client: &Client, call: &Call) -> Reply {
     let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
     let done = match call.procedure {
         0 => nothing(&arguments, result),

@@ -52,4 +52,4 @@ mod server;
 pub use connection::converse;
 pub use desk::Desk;
 pub use server::{Options, Sockets, serve};
-pub use watch::{Ended, Outcome, PROCEDURES, Watch};
+pub use watch::{Ended, Outcome, PROCEDURES, Ran, Watch};

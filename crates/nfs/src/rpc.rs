@@ -152,20 +152,25 @@ impl From<Writer> for Reply {
 impl Reply {
     /// How the call went, as the reply says. Not all results begin with a status.
     pub fn outcome(&self, has_status: bool) -> Outcome {
+        match self.status(has_status) {
+            Some(OK) => Outcome::Fine,
+            Some(NOT_NOW) => Outcome::NotNow,
+            Some(IO | NO_SPACE | FAULT) => Outcome::Failed,
+            Some(_) | None => Outcome::Refused,
+        }
+    }
+
+    /// The status of the result, `OK` where results have none; nothing if there is no result.
+    pub fn status(&self, has_status: bool) -> Option<u32> {
         let mut reader = Reader::new(self.head.clone());
         let mut number = || reader.number().ok();
         let (_xid, _reply, denied) = (number(), number(), number());
         let (_, _, accepted) = (number(), number(), number());
         if denied != Some(ACCEPTED) || accepted != Some(SUCCESS) {
-            return Outcome::Refused;
+            return None;
         }
         let status = if has_status { number() } else { None };
-        match status.unwrap_or(OK) {
-            OK => Outcome::Fine,
-            NOT_NOW => Outcome::NotNow,
-            IO | NO_SPACE | FAULT => Outcome::Failed,
-            _ => Outcome::Refused,
-        }
+        Some(status.unwrap_or(OK))
     }
 
     /// The record of a reply, in parts: bytes of a file are not copied.

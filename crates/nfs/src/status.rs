@@ -37,6 +37,12 @@ impl Status {
     /// Not now: the client tries again.
     pub const JUKEBOX: Status = Status(10_008);
 
+    /// Whether the client may not do what it asked for.
+    pub fn is_refusal(self) -> bool {
+        let refusals = [Status::PERM, Status::ACCES, Status::ROFS, Status::BADHANDLE];
+        refusals.contains(&self)
+    }
+
     /// Of what a name stands for, or is to.
     pub fn of_name(error: &Error) -> Status {
         match error {

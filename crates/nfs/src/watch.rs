@@ -1,8 +1,10 @@
 //! The outcome of calls, for counting.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use cairn_base::Stages;
+use cairn_base::trace::Trace;
+use cairn_base::{Stages, UserId};
 
 /// Procedures, each by its name, those of NFS first; the last one is whatever is none.
 pub const PROCEDURES: [&str; 30] = [
@@ -66,11 +68,33 @@ pub struct Ended {
     pub sent: u64,
 }
 
+/// A procedure that has run for a call that asks for a change, or was refused.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Of [`PROCEDURES`].
+    pub procedure: &'static str,
+    /// `nfsstat3` or `mountstat3`; none where nothing is known.
+    pub status: Option<u32>,
+    pub outcome: Outcome,
+    /// The client may not.
+    pub is_refused: bool,
+    pub client: IpAddr,
+    /// As the client says.
+    pub uid: Option<u32>,
+    /// As whom the export lets it act, if it came so far.
+    pub user: Option<UserId>,
+    /// The inode, or the name below it, or the path that it wanted to mount.
+    pub object: String,
+    pub trace: Option<Trace>,
+}
+
 /// Begins the time of a call, and is told of its end. Must not wait.
 #[derive(Clone)]
 pub struct Watch {
     pub begin: Arc<dyn Fn() -> Stages + Send + Sync>,
     pub end: Arc<dyn Fn(Ended) + Send + Sync>,
+    /// Is told of each run of a procedure that asks for a change or was refused, if anybody is.
+    pub audit: Option<Arc<dyn Fn(Ran) + Send + Sync>>,
 }
 
 /// The place of a procedure in [`PROCEDURES`].

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cairn_audit::LineLog;
 use cairn_auth::Caller;
 use cairn_base::{ClusterId, Result, SessionId, waits};
 use cairn_cluster::control::messages::Secrets;
@@ -51,6 +52,8 @@ pub struct Config {
     /// See [`cairn_fs::Config::late`].
     pub late: Duration,
     pub pace: Pace,
+    /// Takes records of what mounts ask for.
+    pub audit: Option<LineLog>,
 }
 
 impl Default for Config {
@@ -60,6 +63,7 @@ impl Default for Config {
             settings: Settings::default(),
             late: cairn_fs::Config::default().late,
             pace: Pace::default(),
+            audit: None,
         }
     }
 }
@@ -130,6 +134,9 @@ impl MasterNode {
         let lease = self.config.lease;
         let sessions = Sessions::start(master.clone(), Arc::clone(&clock), lease).await?;
         self.export.iter().for_each(|export| sessions.export_to(Arc::clone(export)));
+        if let Some(log) = &self.config.audit {
+            sessions.audit_to(log.clone());
+        }
         let keeper = MapKeeper::start(master.clone(), Arc::clone(&node.view)).await?;
         Ok(Arc::new(Controller::new(
             node.id(),

@@ -6,17 +6,18 @@ use std::path::Path;
 use crate::files::rust_files;
 
 /// Which of our crates each crate may depend on, outside of tests.
-const DIRECTIONS: [(&str, &[&str]); 18] = [
+const DIRECTIONS: [(&str, &[&str]); 19] = [
     ("base", &[]),
     ("tls", &[]),
     ("auth", &["base"]),
+    ("audit", &["base", "auth"]),
     ("blocks", &["base"]),
-    ("meta", &["base", "auth", "tls"]),
+    ("meta", &["base", "auth", "tls", "audit"]),
     ("fs", &["base", "auth", "meta", "blocks"]),
-    ("cluster", &["base", "auth", "meta", "blocks", "tls"]),
-    ("roles", &["base", "auth", "meta", "blocks", "fs", "cluster"]),
+    ("cluster", &["base", "auth", "meta", "blocks", "tls", "audit"]),
+    ("roles", &["base", "auth", "meta", "blocks", "fs", "cluster", "audit"]),
     ("logs", &["base", "auth", "fs"]),
-    ("doors", &["base", "auth", "fs", "logs"]),
+    ("doors", &["base", "auth", "fs", "logs", "audit"]),
     ("posix", &["base", "auth", "fs"]),
     ("fuse", &["base", "auth", "fs", "posix"]),
     ("nfs", &["base", "auth", "fs", "posix"]),
@@ -26,7 +27,7 @@ const DIRECTIONS: [(&str, &[&str]); 18] = [
         "cairn",
         &[
             "base", "auth", "meta", "blocks", "fs", "fuse", "nfs", "cluster", "roles", "doors",
-            "logs", "bench", "doctor", "tls",
+            "logs", "bench", "doctor", "tls", "audit",
         ],
     ),
     ("sim", &["base"]),

@@ -128,7 +128,7 @@ impl Files {
         // The other connections are those of nodes.
         let most = process::connections_of(2);
         let limits = Limits { connections: most, drain: DRAIN, ..Limits::default() };
-        let serving = Serving { tls: self.tls.clone(), limits, connections };
+        let serving = Serving { tls: self.tls.clone(), limits, connections, ..Serving::default() };
         tracing::info!(url = self.url, "serving clients");
         // Nobody else sets it.
         let _ = self.shown.set(self.url);

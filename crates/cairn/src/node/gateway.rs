@@ -78,6 +78,7 @@ pub struct Opened {
 }
 
 pub fn run(args: &GatewayArgs) -> Result<ExitCode> {
+    args.doors.records.keep_own_log();
     process::run(&args.log, run_gateway(args))
 }
 
@@ -104,7 +105,10 @@ async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let (agent, blocks) = (Arc::clone(&node.agent), Arc::clone(fs.blocks()));
     let mounts = mounts::take(MountHost::of_gateway(agent, fs.meta().clone(), blocks));
     let (redirects, mounts, handles) = (Some(redirects), Some(mounts), Some(handles));
-    let offers = doors::Offers { redirects, mounts, handles };
+    let source = format!("gateway-{}", node.loaded.identity.node());
+    let (records, sinks) = args.doors.records.start(&fs, &source)?;
+    let lines = sinks.queues().to_vec();
+    let offers = doors::Offers { redirects, mounts, handles, records, lines };
     let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
@@ -119,6 +123,7 @@ async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
         () = served.join() => {}
         () = signals.again() => tracing::warn!("stopping at once"),
     }
+    sinks.close().await;
     cairn_roles::gateway::close(&fs).await;
     tracing::info!("stopped");
     ended.map(|()| ExitCode::SUCCESS)

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cairn_audit::Names;
 use cairn_auth::{LinkKey, SealKey};
 use cairn_base::{Role, Secret};
 use cairn_cluster::admin::AdminServer;
@@ -27,6 +28,7 @@ use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::metadata::{MetaArgs, Metadata};
 use crate::server::{log, open::require_opened, otlp, process, signals::Signals};
+use crate::server::records::{AuditArgs, Sinks};
 
 /// Serve the metadata of a cluster, or stand by for the master that does
 ///
@@ -58,6 +60,8 @@ pub struct MasterArgs {
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
     #[command(flatten)]
+    audit: AuditArgs,
+    #[command(flatten)]
     log: log::LogArgs,
 }
 
@@ -86,14 +90,16 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
         clock: Arc::clone(&node.clock),
         rng: Arc::clone(&node.rng),
     });
-    let admin = AdminServer::new(service.clone());
+    let (mut sinks, names) = (Sinks::default(), Arc::new(|_| None) as Names);
+    let audit = args.audit.start(&mut sinks, (&node.clock, &names), Vec::new())?;
+    let admin = AdminServer::new(service.clone(), audit.clone());
     let takers = Takers { admin: Some(admin.taker()), ..Takers::default() };
     let known = Some(Arc::clone(&desk));
     let listener = Arc::new(TlsListener::with_takers(tcp, node.trust(), known, takers)?);
     let patience = Duration::from_secs(args.repair_after);
     let is_alone = args.meta.database().is_none();
     let settings = Settings { patience, is_alone, ..Settings::default() };
-    let config = Config { settings, ..Config::default() };
+    let config = Config { settings, audit, ..Config::default() };
     let stored = Stored { args, node: &node, dir: &dir, seal: secrets.seal };
     let master = MasterNode { node: node.running()?, service, desk, secrets, config, export };
     let (stop, stopped) = watch::channel(false);
@@ -107,6 +113,7 @@ async fn run_master(args: &MasterArgs) -> Result<ExitCode> {
     master.service.serve(None);
     let _ = stop.send(true);
     let _ = tokio::join!(tokio::time::timeout(DRAIN, served), admin.stop(DRAIN));
+    sinks.close().await;
     ended.map(|()| ExitCode::SUCCESS)
 }
 

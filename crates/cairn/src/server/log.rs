@@ -3,10 +3,13 @@
 use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use crate::failure::{Failure, Result};
+use crate::server::records::own::OwnLog;
 
 /// Options of the log.
 #[derive(clap::Args)]
@@ -44,15 +47,18 @@ fn start(filter: &str, format: Format) -> Result<()> {
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         Failure::usage(format!("--log {filter}: {error}: use a level such as info"))
     })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let shown = fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         // It would say on stderr that stderr takes nothing, and panic.
         .log_internal_errors(false);
+    let own = OwnLog.with_filter(
+        Targets::new().with_default(LevelFilter::INFO).with_target(module, LevelFilter::ERROR),
+    );
+    let all = tracing_subscriber::registry().with(own);
     let started = match format {
-        Format::Text => builder.finish().try_init(),
-        Format::Json => builder.json().flatten_event(true).finish().try_init(),
+        Format::Text => all.with(shown.with_filter(filter)).try_init(),
+        Format::Json => all.with(shown.json().flatten_event(true).with_filter(filter)).try_init(),
     };
     started.map_err(|error| Failure::new(format!("logging: {error}")))
 }

@@ -7,6 +7,7 @@ pub mod mounts;
 pub mod open;
 pub mod otlp;
 pub mod process;
+pub mod records;
 pub mod scrub;
 pub mod signals;
 pub mod welcome;
@@ -30,6 +31,7 @@ const FAILED_GRACE: Duration = Duration::from_secs(2);
 
 pub fn run(args: &ServerArgs) -> Result<ExitCode> {
     let preset = welcome::preset()?;
+    args.doors.records.keep_own_log();
     process::run(&args.log, serve(args, preset))
 }
 
@@ -47,9 +49,14 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
     cairn_roles::server::start(&mut duties, does, Pace::default(), &stopped);
     let named = scrub::OnDamage::Name(Arc::clone(&parts.engine));
     scrub::start(&mut duties, &parts.blocks, named, &parts.dir, args.scrub_days, &stopped);
+    let (records, sinks) = args.doors.records.start(&parts.fs, "server")?;
+    if let Some(log) = records.audit() {
+        parts.sessions.audit_to(log.clone());
+    }
     let mounts = Some(mounts::of_server(&parts));
     let handles = parts.dir.seal_bytes()?.as_ref().map(HandleKey::derive);
-    let offers = doors::Offers { mounts, handles, ..doors::Offers::default() };
+    let lines = sinks.queues().to_vec();
+    let offers = doors::Offers { mounts, handles, records, lines, ..doors::Offers::default() };
     let served = doors::start((&parts.fs, &parts.admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     match new {
@@ -79,6 +86,7 @@ async fn serve(args: &ServerArgs, preset: welcome::Preset) -> Result<ExitCode> {
         () = drained => {}
         () = signals.again() => tracing::warn!("stopping at once"),
     }
+    sinks.close().await;
     parts.close().await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,7 @@
 mod a_bad_directory_is_refused;
 mod a_flipped_bit_is_named;
 mod a_lock_is_not_a_file_that_can_be_removed;
+mod audits_are_written;
 mod benchmarks_run_and_clean_up;
 mod clusters_redirect_clients;
 mod gateways_let_nobody_wait;

@@ -1,10 +1,12 @@
 //! The master's side.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn_audit::{Actor, AuditRecord, LineLog, Noting};
 use cairn_base::{Error, GroupId, JoinGrant, NodeId, Result, Role, Timestamp, TokenHash, TokenId};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -34,6 +36,7 @@ pub struct AdminServer {
     slots: Arc<Semaphore>,
     open: Arc<Mutex<BTreeMap<NodeId, usize>>>,
     stop: watch::Sender<bool>,
+    audit: Option<LineLog>,
 }
 
 /// A connection of a node, among all and among its own: no node keeps the others out.
@@ -54,10 +57,11 @@ impl Drop for ConnectionSlot {
 }
 
 impl AdminServer {
-    pub fn new(control: ControlService) -> Arc<AdminServer> {
+    /// `audit`: where records go of what is asked for.
+    pub fn new(control: ControlService, audit: Option<LineLog>) -> Arc<AdminServer> {
         let slots = Arc::new(Semaphore::new(ADMIN_CONNECTIONS));
         let (open, stop) = (Arc::default(), watch::Sender::new(false));
-        Arc::new(AdminServer { control, slots, open, stop })
+        Arc::new(AdminServer { control, slots, open, stop, audit })
     }
 
     /// For [`crate::wire::tls::Takers`].
@@ -74,9 +78,10 @@ impl AdminServer {
             return;
         };
         let (control, stop) = (self.control.clone(), self.stop.subscribe());
+        let audit = self.audit.clone();
         tokio::spawn(async move {
             let _slot = slot;
-            if let Err(error) = converse(link, control, stop).await {
+            if let Err(error) = converse(link, control, audit, stop).await {
                 tracing::debug!(%address, %error, "connection of an administrator ended");
             }
         });
@@ -105,10 +110,11 @@ impl AdminServer {
 async fn converse(
     link: Link,
     control: ControlService,
+    audit: Option<LineLog>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<()> {
     let peer = Arc::new(link.peer);
-    let asked = Asked { control, peer: Arc::clone(&peer) };
+    let asked = Asked { control, audit, peer: Arc::clone(&peer) };
     let grpc = admin_server::AdminServer::new(asked)
         .max_decoding_message_size(ADMIN_REQUEST_BYTES)
         .max_encoding_message_size(ADMIN_ANSWER_BYTES);
@@ -160,6 +166,7 @@ type Answer<R> = Result<Response<R>, Status>;
 #[derive(Clone)]
 struct Asked {
     control: ControlService,
+    audit: Option<LineLog>,
     peer: Arc<Authenticated>,
 }
 
@@ -179,33 +186,57 @@ impl Asked {
     }
 
     fn reading(&self) -> Result<Arc<Controller>, Status> {
-        self.admit(&Role::ALL, "ask: it has no role").map_err(|error| to_status(&error))
-    }
-
-    fn changing(&self) -> Result<Arc<Controller>, Status> {
-        let admitted = self.admit(&[Role::Master], "change the cluster: only masters may");
+        let admitted = self.admit(&Role::ALL, "ask: it has no role");
+        if let Some(noting) = self.noting("get_status", None, false) {
+            noting.end(&admitted);
+        }
         admitted.map_err(|error| to_status(&error))
     }
 
+    fn changing(&self) -> Result<Arc<Controller>> {
+        self.admit(&[Role::Master], "change the cluster: only masters may")
+    }
+
     async fn edit<R: Default>(&self, edit: Result<Edit>) -> Answer<R> {
-        let controller = self.changing()?;
-        done(async { controller.edit(&edit?).await }.await)
+        let noting = self.noting("edit", edit.as_ref().ok().map(|edit| format!("{edit:?}")), true);
+        let edited = async { self.changing()?.edit(&edit?).await }.await;
+        answered(edited, noting)
+    }
+
+    fn noting(
+        &self,
+        operation: &'static str,
+        resource: Option<String>,
+        is_change: bool,
+    ) -> Option<Noting> {
+        let log = self.audit.clone()?;
+        let peer = &self.peer;
+        let source = peer.address.parse::<SocketAddr>().ok().map(|address| address.ip());
+        let actor = Actor { node: Some(peer.node.to_string()), source, ..Actor::default() };
+        let operation = operation.into();
+        let record =
+            AuditRecord { door: "admin", operation, actor, resource, ..Default::default() };
+        Some(Noting::new(log, record, is_change))
     }
 
     async fn issue(&self, asked: &proto::IssueTokenRequest) -> Answer<proto::IssueTokenResponse> {
-        let controller = self.changing()?;
+        let noting = self.noting("issue_token", Some(format!("token {}", asked.id)), true);
         let issued = async {
+            let controller = self.changing()?;
             let hash = TokenHash::from_bytes(form::hash(&asked.secret_sha256)?);
             let (roles, expires) = (form::roles(&asked.roles)?, Timestamp(asked.expires_unix_ns));
             let grant = JoinGrant { hash, roles, expires, used: None };
             controller.issue(TokenId(asked.id), grant).await
         };
-        done(issued.await)
+        answered(issued.await, noting)
     }
 }
 
 /// An answer that says no more than that it was done.
-fn done<R: Default>(done: Result<()>) -> Answer<R> {
+fn answered<R: Default>(done: Result<()>, noting: Option<Noting>) -> Answer<R> {
+    if let Some(noting) = noting {
+        noting.end(&done);
+    }
     done.map(|()| Response::new(R::default())).map_err(|error| to_status(&error))
 }
 

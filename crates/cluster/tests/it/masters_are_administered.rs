@@ -86,6 +86,45 @@ async fn a_master_changes_the_map() {
 }
 
 #[tokio::test]
+async fn changes_and_refusals_are_recorded() {
+    let office = Office::new().await;
+    let admin = office.client(&office.master);
+    admin.status().await.unwrap();
+    admin.edit(Edit::Drain(CHUNKSERVER)).await.unwrap();
+    admin.edit(Edit::Drain(NodeId(9))).await.unwrap_err();
+    office.client(&office.gateway).edit(Edit::Drain(CHUNKSERVER)).await.unwrap_err();
+    let (hash, roles) = (TokenHash::of(&[5; 32]), Roles::NONE);
+    let grant = JoinGrant {
+        hash,
+        roles: roles.with(Role::Gateway),
+        expires: Timestamp(i64::MAX),
+        used: None,
+    };
+    admin.issue(TokenId(7), &grant).await.unwrap();
+    office.audit.close();
+    let lines = office.audit.take(Duration::ZERO).unwrap().bytes;
+    let lines = String::from_utf8(lines).unwrap();
+    let records: Vec<&str> = lines.lines().collect();
+    let wanted = [
+        ("edit", "done", MASTER, "Drain"),
+        ("edit", "failed", MASTER, "Drain"),
+        ("edit", "refused", GATEWAY, "Drain"),
+        ("issue_token", "done", MASTER, "token 7"),
+    ];
+    assert_eq!(records.len(), wanted.len(), "{lines}");
+    for (record, (operation, outcome, node, resource)) in records.into_iter().zip(wanted) {
+        for part in [
+            "\"door\":\"admin\"".to_owned(),
+            format!("\"operation\":\"{operation}\",\"outcome\":\"{outcome}\""),
+            format!("\"node\":\"{node}\",\"source\":\"127.0.0.1\""),
+            resource.to_owned(),
+        ] {
+            assert!(record.contains(&part), "{part} is not in {record}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_the_master_says_against_it_arrives_as_it_is() {
     let office = Office::new().await;
     let admin = office.client(&office.master);

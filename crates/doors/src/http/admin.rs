@@ -72,6 +72,25 @@ pub async fn reply(
     }
 }
 
+/// What a change is about, for its record: its path, and members of its body that are no secrets.
+pub fn subject(path: &str, json: &[u8]) -> Option<String> {
+    const SHOWN: [&str; 9] = [
+        "user",
+        "id",
+        "disabled",
+        "bucket",
+        "path",
+        "clients",
+        "any_client",
+        "read_only",
+        "squash",
+    ];
+    let body: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).ok()?;
+    let shown = body.iter().filter(|(name, _)| SHOWN.contains(&name.as_str()));
+    let shown: Vec<String> = shown.map(|(name, value)| format!(" {name}={value}")).collect();
+    Some(format!("{path}{}", shown.concat()))
+}
+
 fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T> {
     // Not the parser's own words: they could repeat a secret.
     serde_json::from_slice(json)

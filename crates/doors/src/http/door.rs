@@ -26,6 +26,7 @@ use crate::limits;
 use crate::metrics::DoorMetrics;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
+use crate::witness::{Facts, Witness};
 
 /// The HTTP storage API.
 #[derive(Clone)]
@@ -91,6 +92,21 @@ impl Door for HttpDoor {
     }
 }
 
+/// What a request is about, for its record.
+fn tell(facts: &mut Facts, kind: Kind, target: Option<&Target<'_>>) {
+    facts.operation = Some(Kind::NAMES[kind as usize]);
+    let named = |text: &str| Some(text.to_owned());
+    match target {
+        Some(Target::Bucket(bucket)) => facts.bucket = named(bucket),
+        Some(Target::Object { bucket, key } | Target::Prefix { bucket, prefix: key }) => {
+            (facts.bucket, facts.key) = (named(bucket), named(key));
+        }
+        Some(Target::Admin(path)) => facts.resource = named(path),
+        Some(Target::Mount) => facts.operation = Some("mount"),
+        _ => {}
+    }
+}
+
 /// Says of the request in flight who asks.
 fn known(caller: &Caller) {
     if !caller.is_anonymous() {
@@ -122,8 +138,14 @@ impl Inner {
         let read = Read { method, headers, query: None, key: &key };
         let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));
         let is_anonymous = caller.is_anonymous();
-        let reply = reply
-            .unwrap_or_else(|error| error::reply(error.into(), is_anonymous, &self.ids.next()));
+        let reply = reply.unwrap_or_else(|error| {
+            let failure = Failure::from(error);
+            Witness::of(request.extensions()).note(|facts| {
+                (facts.bucket, facts.key) = (Some(bucket.to_string()), Some(key.to_string()));
+                facts.reason = Some(failure.reason());
+            });
+            error::reply(failure, is_anonymous, &self.ids.next())
+        });
         let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };
         stages.lap(Stage::Cache);
         let (path, stages) = (uri.path(), *stages);
@@ -135,9 +157,11 @@ impl Inner {
         let named = host::check(&request);
         let upgrade = mount::wanted(&mut request);
         let (parts, mut upload) = request.into_parts();
+        let witness = Witness::of(&parts.extensions);
         let parsed = Target::parse(parts.uri.path());
         let kind = parsed.as_ref().map_or(Kind::Other, |target| Kind::of(&parts, target));
         let stats = &self.stats[kind as usize];
+        witness.note(|facts| tell(facts, kind, parsed.as_ref().ok()));
         // Until it is known better: so a refusal says nothing of its time.
         let mut is_anonymous = true;
         let admitted = self.admit.caller(&parts.headers, peer);
@@ -147,6 +171,7 @@ impl Inner {
             Ok(caller) => {
                 is_anonymous = caller.is_anonymous();
                 known(&caller);
+                witness.by(&caller);
                 match named.and(parsed) {
                     Err(error) => Err(error.into()),
                     Ok(Target::Mount) if upgrade.is_some() => {
@@ -163,6 +188,7 @@ impl Inner {
             }
         };
         let reply = outcome.unwrap_or_else(|failure| {
+            witness.note(|facts| facts.reason = Some(failure.reason()));
             let goes_on = parts.headers.contains_key(EXPECT) || upload.linger();
             let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
             if !goes_on && parts.version < Version::HTTP_2 {

@@ -32,6 +32,22 @@ impl From<Error> for Failure {
     }
 }
 
+impl Failure {
+    /// For records: a refusal in its words, which say nothing of the client's, and another failure
+    /// by its kind.
+    pub fn reason(&self) -> String {
+        match self {
+            Failure::Store(error @ Error::Denied(_)) => error.to_string(),
+            Failure::Store(error) | Failure::Refused(Refused::Failed(error)) => {
+                error.kind().to_owned()
+            }
+            Failure::Refused(Refused::Credentials) => "bad_credentials".to_owned(),
+            Failure::Slow(_) => "too_slow".to_owned(),
+            Failure::Method { .. } => "method_not_allowed".to_owned(),
+        }
+    }
+}
+
 /// A body that did not come to its end is the client's doing.
 impl From<UploadError> for Failure {
     fn from(error: UploadError) -> Failure {

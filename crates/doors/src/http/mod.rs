@@ -14,7 +14,6 @@ mod body;
 mod buckets;
 mod conditions;
 mod content_type;
-mod date;
 mod delete;
 mod digest;
 mod door;
@@ -52,5 +51,5 @@ pub use mount::{MountStream, Mounted, Mounts, until_revoked};
 pub use redirect::Redirects;
 pub use reply::Reply;
 
-use date::rfc3339;
+use cairn_base::rfc3339;
 use reply::{json_of, no_content};

@@ -25,6 +25,7 @@ use crate::metrics::VerbStats;
 use crate::room::Room;
 use crate::serve::Remote;
 use crate::upload::Upload;
+use crate::witness::Witness;
 
 const OBJECT: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
 const PREFIX: &str = "GET, HEAD, DELETE, OPTIONS";
@@ -255,6 +256,9 @@ async fn administer(
     };
     let room = &mut door.room(request);
     let json = append::collect(upload, limits::JSON_BYTES, room).await?;
+    Witness::of(&request.parts.extensions).note(|facts| {
+        facts.resource = admin::subject(path, &json).or(facts.resource.take());
+    });
     let asked = admin::Request { method: &request.parts.method, path, query, json: &json };
     admin::reply(&door.admit, request.caller, asked).await
 }

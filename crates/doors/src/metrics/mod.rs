@@ -4,6 +4,7 @@
 //! relaxed additions and no lock.
 
 mod form;
+mod lines;
 mod logs;
 mod number;
 mod peers;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
+use cairn_audit::LineQueue;
 use cairn_base::inflight::{self, Request};
 use cairn_base::{Stage, Stages};
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats};
@@ -211,6 +213,8 @@ pub struct Metrics {
     verbs: Mutex<Vec<Arc<VerbStats>>>,
     /// Of records of logs.
     logs: Mutex<Vec<Arc<Counts>>>,
+    /// On their way to sinks.
+    lines: Mutex<Vec<Arc<LineQueue>>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -250,7 +254,8 @@ impl Metrics {
 
     fn behind(fs: Option<Fs>, connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
         let (observer, verbs) = (Arc::new(observer), Mutex::new(Vec::new()));
-        Arc::new(Metrics { fs, connections, observer, verbs, logs: Mutex::default() })
+        let (logs, lines) = (Mutex::default(), Mutex::default());
+        Arc::new(Metrics { fs, connections, observer, verbs, logs, lines })
     }
 
     /// The observer, which begins the traces of requests.
@@ -266,6 +271,11 @@ impl Metrics {
     /// Shows counts of records of logs, too.
     pub fn count_logs(&self, counts: Arc<Counts>) {
         self.logs.lock().push(counts);
+    }
+
+    /// Shows what becomes of lines on their way to sinks, too.
+    pub fn count_lines(&self, queues: &[Arc<LineQueue>]) {
+        self.lines.lock().extend_from_slice(queues);
     }
 
     fn verb(&self, door: &'static str, verb: &'static str) -> Arc<VerbStats> {
@@ -309,6 +319,7 @@ impl Metrics {
         registry.register_collector(Box::new(process::Build));
         registry.register_collector(Box::new(throttled::Throttled));
         registry.register_collector(Box::new(logs::Records(self.logs.lock().clone())));
+        registry.register_collector(Box::new(lines::Lines(self.lines.lock().clone())));
         let mut bare = Registry::default();
         bare.register_collector(Box::new(process::Process));
         let mut text = String::new();

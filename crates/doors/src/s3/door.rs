@@ -20,7 +20,7 @@ use super::body;
 use super::call::Call;
 use super::counted::counted;
 use super::document::{self, Told};
-use super::error::bad_request;
+use super::error::{bad_request, reason};
 use super::honoured::{self, Classes};
 use super::integrity::Integrity;
 use super::operation::{Input, Operation};
@@ -40,6 +40,7 @@ use crate::observe::Observer;
 use crate::room::Room;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
+use crate::witness::Witness;
 use crate::{host, limits, timing};
 
 /// How the door presents itself.
@@ -201,6 +202,11 @@ impl Inner {
             Ok((address, query)) => {
                 let (method, headers) = (head.method, head.headers);
                 let host_id = self.host_id.clone();
+                let witness = Witness::of(&head.extensions);
+                witness.note(|facts| {
+                    facts.bucket = address.bucket().map(str::to_owned);
+                    facts.key = address.key().map(str::to_owned);
+                });
                 let parts = Parts {
                     from: peer,
                     method,
@@ -211,6 +217,7 @@ impl Inner {
                     headers,
                     request_id,
                     host_id,
+                    witness,
                 };
                 Ok((parts, upload))
             }
@@ -292,8 +299,10 @@ impl Inner {
 
     /// Establishes the caller and the operation. The request gets its final form.
     async fn admit(&self, parts: &mut Parts, seen: &mut Seen) -> S3Result<Admitted> {
-        let verdict = stage::time(Stage::Admit, self.judge(parts)).await?;
+        let verdict = stage::time(Stage::Admit, self.judge(parts)).await;
+        let verdict = verdict.inspect_err(|error| not_admitted(&parts.witness, error))?;
         let Verdict { caller, mode, is_presigned } = verdict;
+        parts.witness.by(&caller);
         seen.is_anonymous = caller.is_anonymous();
         if is_presigned {
             sigv4::strip(&mut parts.query);
@@ -305,6 +314,7 @@ impl Inner {
             route::resolve(&parts.method, &parts.address, &mut parts.query, copies)?;
         seen.verb = place;
         inflight::is(operation.name);
+        parts.witness.note(|facts| facts.operation = Some(operation.name));
         if !caller.is_anonymous() {
             inflight::by(caller.user());
         }
@@ -379,7 +389,14 @@ impl Inner {
     }
 }
 
+/// Whatever the status is, unless it could not be decided.
+fn not_admitted(witness: &Witness, error: &S3Error) {
+    let is_ours = error.status_code().is_some_and(|status| status.is_server_error());
+    witness.note(|facts| facts.is_refused = !is_ours);
+}
+
 fn refused(parts: &Parts, error: &S3Error) -> Response<Body> {
+    parts.witness.note(|facts| facts.reason = Some(reason(error)));
     document::response(error, &parts.told())
 }
 

@@ -88,6 +88,16 @@ pub(super) fn translate(error: Error, codes: Codes) -> S3Error {
     }
 }
 
+/// For records: a refusal in its words, which say nothing of the client's, and another error by
+/// its code.
+pub(super) fn reason(error: &S3Error) -> String {
+    let code = error.code().as_str();
+    match (error.code(), error.message()) {
+        (S3ErrorCode::AccessDenied, Some(message)) => format!("{code}: {message}"),
+        _ => code.to_owned(),
+    }
+}
+
 /// Says nothing to the client but that it is the server's fault.
 pub(super) fn internal(error: &Error) -> S3Error {
     match error {

@@ -8,6 +8,7 @@ use super::document::Told;
 use super::query::Query;
 use super::sigv4;
 use crate::serve::Remote;
+use crate::witness::Witness;
 
 pub(super) struct Parts {
     pub(super) from: Remote,
@@ -19,6 +20,7 @@ pub(super) struct Parts {
     pub(super) headers: HeaderMap,
     pub(super) request_id: String,
     pub(super) host_id: String,
+    pub(super) witness: Witness,
 }
 
 impl Parts {

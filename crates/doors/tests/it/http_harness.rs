@@ -17,6 +17,7 @@ use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
 use cairn_base::{BlockId, Clock, GroupId, RealDisk, Result, Secret, Timestamp};
 use cairn_blocks::{Blocks, Store};
+use cairn_doors::Records;
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::http::{FilesDoor, HttpDoor, Redirects};
 use cairn_doors::limits::Limits;
@@ -126,6 +127,8 @@ pub struct Setup {
     pub tls: bool,
     /// Whether clients can be sent to a door for links, that of a chunkserver.
     pub redirects: bool,
+    /// Where records of requests go, if anywhere.
+    pub records: Records,
 }
 
 impl Server {
@@ -153,7 +156,9 @@ impl Server {
         if let Some(tls) = &tls {
             runtime.spawn(Arc::clone(tls).watch());
         }
-        let serving = Serving { tls, limits: setup.limits, connections: Arc::clone(&connections) };
+        let records = setup.records.of("http");
+        let (limits, connections) = (setup.limits, Arc::clone(&connections));
+        let serving = Serving { tls, limits, connections: Arc::clone(&connections), records };
         let (stop, stopped) = watch::channel(false);
         let (files, redirects) = match setup.redirects {
             true => runtime.block_on(files(&admit, &stopped)),

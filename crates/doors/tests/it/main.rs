@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
+mod audit_has_each_change_and_refusal;
 mod http_a_damaged_object_is_never_a_short_one;
 mod http_api_is_as_documented;
 mod http_buckets_and_listings;

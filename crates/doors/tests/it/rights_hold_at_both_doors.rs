@@ -12,7 +12,7 @@ const MARKERS: [&str; 5] = ["MARK-BYTES", "MARK-META", "MARK-TAG", "MARK-KEY", "
 
 /// A sort of caller and what it may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Who {
+pub enum Who {
     Anonymous,
     NoGrant,
     Reader,
@@ -27,7 +27,7 @@ enum Who {
     Expired,
 }
 
-const ALL: [Who; 10] = [
+pub const ALL: [Who; 10] = [
     Who::Anonymous,
     Who::NoGrant,
     Who::Reader,
@@ -42,7 +42,7 @@ const ALL: [Who; 10] = [
 
 impl Who {
     /// The grants, at first and then.
-    fn grants(self) -> Vec<Rights> {
+    pub fn grants(self) -> Vec<Rights> {
         match self {
             Who::Anonymous | Who::NoGrant | Who::Owner | Who::Root => Vec::new(),
             Who::Reader => vec![Rights::READ],
@@ -63,7 +63,7 @@ impl Who {
         }
     }
 
-    fn name(self) -> String {
+    pub fn name(self) -> String {
         match self {
             Who::Owner => "mark-owner".to_owned(),
             _ => format!("{self:?}").to_lowercase(),
@@ -75,10 +75,10 @@ const TAGS: &str = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></Ta
 const DELETE: &str = "<Delete><Object><Key>none</Key></Object></Delete>";
 const COPY: (&str, &str) = ("x-amz-copy-source", "/marked/dir/MARK-KEY");
 
-type Operation = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+pub type Operation = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// `K` is the object, `T` another one that the caller may replace.
-const S3: &[Operation] = &[
+pub const S3: &[Operation] = &[
     ("GET", "/", &[]),
     ("GET", "/?max-buckets=1", &[]),
     ("HEAD", "/marked", &[]),
@@ -135,7 +135,7 @@ const S3: &[Operation] = &[
     ("GET", "/marked/none", &[]),
 ];
 
-const HTTP: &[Operation] = &[
+pub const HTTP: &[Operation] = &[
     ("GET", "/storage/", &[]),
     ("GET", "/storage/?limit=1", &[]),
     ("GET", "/storage/marked", &[]),
@@ -235,7 +235,7 @@ fn show(run: &dyn Fn(UpdateBucket), visibility: Visibility) {
     run(UpdateBucket { name: "marked".into(), visibility, ..UpdateBucket::default() });
 }
 
-fn named(path: &str) -> String {
+pub fn named(path: &str) -> String {
     path.replace("/K", "/dir/MARK-KEY").replace("/T", "/target")
 }
 

@@ -12,6 +12,7 @@ use cairn_auth::{Caller, NewCredential, SealKey};
 use cairn_base::rng::SeededRng;
 use cairn_base::{Clock, RealDisk, Secret, Timestamp};
 use cairn_blocks::Store;
+use cairn_doors::Records;
 use cairn_doors::admit::{Admit, ensure_root};
 use cairn_doors::limits::Limits;
 use cairn_doors::metrics::Metrics;
@@ -59,20 +60,31 @@ impl Server {
     }
 
     pub fn with(limits: Limits) -> Server {
-        Server::build(limits, None, PublicAcl::Accept)
+        Server::build(limits, None, PublicAcl::Accept, Records::default())
     }
 
     /// A server that accepts no ACL which opens a bucket.
     pub fn with_closed_acls() -> Server {
-        Server::build(Limits::default(), None, PublicAcl::Refuse)
+        Server::build(Limits::default(), None, PublicAcl::Refuse, Records::default())
+    }
+
+    /// A server that has records made of requests.
+    pub fn with_records(records: Records) -> Server {
+        Server::build(Limits::default(), None, PublicAcl::Accept, records)
     }
 
     /// A server that answers every completion of an upload piecemeal.
     pub fn impatient() -> Server {
-        Server::build(Limits::default(), Some(Duration::ZERO), PublicAcl::Accept)
+        let patience = Some(Duration::ZERO);
+        Server::build(Limits::default(), patience, PublicAcl::Accept, Records::default())
     }
 
-    fn build(limits: Limits, patience: Option<Duration>, public_acl: PublicAcl) -> Server {
+    fn build(
+        limits: Limits,
+        patience: Option<Duration>,
+        public_acl: PublicAcl,
+        records: Records,
+    ) -> Server {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(StillClock(NOW.into()));
@@ -86,7 +98,7 @@ impl Server {
             None => service(fs, keys, &metrics, config),
             Some(patience) => S3Door::with_patience(fs, keys, &metrics, config, patience),
         };
-        let serving = Serving { limits, ..Serving::default() };
+        let serving = Serving { limits, records: records.of("s3"), ..Serving::default() };
         let (stop, stopped) = watch::channel(false);
         let address = runtime.block_on(async {
             let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();

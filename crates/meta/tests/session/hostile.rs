@@ -49,20 +49,20 @@ impl Clock for SetClock {
     }
 }
 
-struct Host {
+pub struct Host {
     clock: Arc<SetClock>,
-    master: Master,
-    sessions: Arc<Sessions>,
-    bucket: Ino,
+    pub master: Master,
+    pub sessions: Arc<Sessions>,
+    pub bucket: Ino,
     id: cairn_base::BucketId,
 }
 
-fn root() -> Caller {
+pub fn root() -> Caller {
     Caller::verified(UserId::ROOT)
 }
 
 impl Host {
-    async fn new() -> Host {
+    pub async fn new() -> Host {
         let clock = Arc::new(SetClock::default());
         let engine = Arc::new(Memory::new());
         let master = Master::start(engine, clock.clone(), Config::default()).unwrap();

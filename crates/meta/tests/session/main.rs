@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests run on this machine")]
 #![allow(clippy::unwrap_used)]
 
+mod audited;
 mod delegated;
 mod ends;
 mod executed;

@@ -1,8 +1,8 @@
 //! A store in memory, with doors to it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cairn_auth::{Caller, HandleKey, Network, Visibility};
@@ -22,7 +22,7 @@ use cairn_fs::{Config, Fs, WireVerb};
 use cairn_meta::Master;
 use cairn_meta::engine::{Change, CommitError, Engine, Fence, Memory, Snapshot};
 use cairn_meta::master::host::Sessions;
-use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Sockets, Watch};
+use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Ran, Sockets, Watch};
 use cairn_sim::SimDisk;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
@@ -72,6 +72,8 @@ pub struct Door {
     pub address: SocketAddr,
     /// Calls of READ that were answered.
     pub reads: Arc<AtomicU64>,
+    /// What the audit was told.
+    pub ran: Arc<Mutex<Vec<Ran>>>,
     stop: watch::Sender<bool>,
     served: JoinHandle<()>,
 }
@@ -244,7 +246,8 @@ async fn open(
     let (master, clock) = (master.clone(), Arc::clone(clock));
     let fs = Fs::start_beside(master, beside, blocks, clock, &rng, Config::default()).await;
     let reads = Arc::new(AtomicU64::new(0));
-    let watch = counting(&reads);
+    let ran: Arc<Mutex<Vec<Ran>>> = Arc::default();
+    let watch = counting(&reads, &ran);
     let key = HandleKey::derive(&Secret::new([7; 32]));
     let desk = Desk::new(
         fs.unwrap(),
@@ -258,10 +261,11 @@ async fn open(
     let options = Options { clients, connections: 64 };
     let sockets = Sockets { listeners: vec![listener], datagrams: vec![socket] };
     let serving = cairn_nfs::serve(sockets, desk, options, stopped);
-    Door { address, reads, stop, served: tokio::spawn(serving) }
+    Door { address, reads, ran, stop, served: tokio::spawn(serving) }
 }
 
-fn counting(reads: &Arc<AtomicU64>) -> Watch {
+fn counting(reads: &Arc<AtomicU64>, ran: &Arc<Mutex<Vec<Ran>>>) -> Watch {
+    let ran = Arc::clone(ran);
     let reads = Arc::clone(reads);
     let end = move |ended: Ended| {
         if PROCEDURES[ended.procedure] == "read" && ended.outcome == Outcome::Fine {
@@ -269,5 +273,9 @@ fn counting(reads: &Arc<AtomicU64>) -> Watch {
         }
     };
     let traces = Traces::new([1, 2], 0.0);
-    Watch { begin: Arc::new(move || Stages::start(traces.next(None))), end: Arc::new(end) }
+    Watch {
+        begin: Arc::new(move || Stages::start(traces.next(None))),
+        end: Arc::new(end),
+        audit: Some(Arc::new(move |one| ran.lock().unwrap().push(one))),
+    }
 }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use cairn_audit::LineQueue;
 use cairn_auth::HandleKey;
+use cairn_doors::Records;
 use cairn_doors::admit::Admit;
 use cairn_doors::http::{Mounts, Redirects};
 use cairn_doors::metrics::Metrics;
@@ -19,6 +21,7 @@ use tokio::sync::watch;
 use super::nfs_args::NfsArgs;
 use super::syslog_args::SyslogArgs;
 use crate::failure::{Failure, Result};
+use crate::server::records::RecordArgs;
 
 /// Where the doors are, and how they are protected.
 #[derive(clap::Args)]
@@ -42,6 +45,8 @@ pub struct DoorArgs {
     pub(super) nfs: NfsArgs,
     #[command(flatten)]
     pub(super) syslog: SyslogArgs,
+    #[command(flatten)]
+    pub records: RecordArgs,
     /// Refuse S3 storage classes other than STANDARD, or accept them and store as STANDARD
     #[arg(long, value_name = "refuse|standard", value_parser = storage_classes)]
     #[arg(default_value = "refuse")]
@@ -117,6 +122,16 @@ pub struct Offers {
     pub handles: Option<HandleKey>,
     pub redirects: Option<Redirects>,
     pub mounts: Option<Mounts>,
+    /// Where records of requests go, and the lines that metrics count.
+    pub records: Records,
+    pub lines: Vec<Arc<LineQueue>>,
+}
+
+impl Behind<'_> {
+    /// How a door of this name is served.
+    pub(super) fn serving(&self, door: &'static str) -> Serving {
+        Serving { records: self.offers.records.of(door), ..self.serving.clone() }
+    }
 }
 
 impl DoorArgs {

@@ -22,5 +22,5 @@ fn serve(listener: TcpListener, behind: &mut Behind<'_>) -> Served {
     if let Some(mounts) = behind.offers.mounts.take() {
         door = door.with_mounts(mounts);
     }
-    Box::pin(serve::serve(listener, door, behind.serving.clone(), behind.stopped.clone()))
+    Box::pin(serve::serve(listener, door, behind.serving(DOOR.name), behind.stopped.clone()))
 }

@@ -124,7 +124,8 @@ pub fn start(
     // They share the files that may be open.
     let most = process::connections_of(bound.len() as u64);
     let limits = Limits { connections: most, ..Limits::default() };
-    let serving = Serving { tls: tls.clone(), limits, connections };
+    metrics.count_lines(&offers.lines);
+    let serving = Serving { tls: tls.clone(), limits, connections, ..Serving::default() };
     let mut behind = Behind { fs, admit, offers, metrics, serving, stopped };
     let mut open = JoinSet::new();
     for Bound { socket, serve, .. } in bound {

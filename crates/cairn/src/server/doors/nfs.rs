@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use cairn_audit::{Actor, AuditOutcome, AuditRecord, LineLog};
 use cairn_auth::Network;
 use cairn_base::rng::RealRng;
 use cairn_doors::metrics::DoorMetrics;
 use cairn_doors::serve;
-use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Sockets, Watch};
+use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Ran, Sockets, Watch};
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
@@ -93,7 +94,7 @@ fn serve(listener: TcpListener, behind: &mut Behind<'_>, offered: Offered) -> Re
     }
     let missing = || Failure::new("the NFS door has no key for handles");
     let key = behind.offers.handles.take().ok_or_else(missing)?;
-    let watch = counting(&behind.metrics.door(DOOR.name));
+    let watch = counting(&behind.metrics.door(DOOR.name), behind.offers.records.audit().cloned());
     let runtime = tokio::runtime::Handle::current();
     let desk = Desk::new(behind.fs.clone(), key, &RealRng, runtime, (port, watch));
     let connections = behind.serving.limits.connections.min(CONNECTIONS);
@@ -110,8 +111,29 @@ fn bind_both(address: SocketAddr) -> Result<(TcpSocket, UdpSocket)> {
     Ok((socket, UdpSocket::from_std(datagrams)?))
 }
 
+/// A call for the audit.
+fn recorded(ran: Ran) -> AuditRecord {
+    let outcome = match ran.outcome {
+        _ if ran.is_refused => AuditOutcome::Refused,
+        Outcome::Fine => AuditOutcome::Done,
+        Outcome::Refused => AuditOutcome::Failed,
+        Outcome::NotNow | Outcome::Failed => AuditOutcome::Unknown,
+    };
+    let (uid, source) = (ran.uid, Some(ran.client.to_canonical()));
+    AuditRecord {
+        door: DOOR.name,
+        operation: ran.procedure.into(),
+        outcome,
+        actor: Actor { user: ran.user, uid, source, ..Actor::default() },
+        resource: Some(ran.object),
+        status: ran.status,
+        trace: ran.trace,
+        ..AuditRecord::default()
+    }
+}
+
 /// Has calls counted as requests of the other doors are.
-fn counting(metrics: &DoorMetrics) -> Watch {
+fn counting(metrics: &DoorMetrics, audit: Option<LineLog>) -> Watch {
     let verbs = PROCEDURES.map(|name| metrics.verb(name));
     let observer = Arc::clone(metrics.all().observer());
     let end = move |ended: Ended| {
@@ -125,7 +147,8 @@ fn counting(metrics: &DoorMetrics) -> Watch {
         stats.received(ended.received);
         stats.record(status, &ended.stages, ended.sent);
     };
-    Watch { begin: Arc::new(move || observer.begin_alone()), end: Arc::new(end) }
+    let audit = audit.map(|log| Arc::new(move |ran| log.note(recorded(ran))) as _);
+    Watch { begin: Arc::new(move || observer.begin_alone()), end: Arc::new(end), audit }
 }
 
 #[cfg(test)]

@@ -25,5 +25,5 @@ fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
 fn serve(listener: TcpListener, behind: &Behind<'_>, config: S3Config) -> Served {
     let (fs, admit) = (behind.fs.clone(), Arc::clone(behind.admit));
     let door = s3::service(fs, admit, &behind.metrics.door(DOOR.name), config);
-    Box::pin(serve::serve(listener, door, behind.serving.clone(), behind.stopped.clone()))
+    Box::pin(serve::serve(listener, door, behind.serving(DOOR.name), behind.stopped.clone()))
 }

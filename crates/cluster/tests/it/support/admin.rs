@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use cairn_audit::{LineLog, LineQueue};
 use cairn_auth::Caller;
 use cairn_base::clock::RealClock;
 use cairn_base::map::{Group, Member, Node as MapNode};
@@ -37,6 +38,8 @@ pub struct Office {
     pub control: ControlService,
     pub address: String,
     pub meta: Master,
+    /// Records of what was asked for.
+    pub audit: Arc<LineQueue>,
     server: Arc<AdminServer>,
 }
 
@@ -73,8 +76,9 @@ impl Office {
         ));
         let control = ControlService::default();
         control.serve(Some(controller));
-        let (server, address) = listen(&master, &control).await;
-        Office { cluster, master, gateway, chunkserver, control, address, meta, server }
+        let audit = Arc::new(LineQueue::new("audit", "test"));
+        let (server, address) = listen(&master, &control, &audit).await;
+        Office { cluster, master, gateway, chunkserver, control, address, meta, audit, server }
     }
 
     pub fn client(&self, node: &Node) -> AdminClient {
@@ -109,7 +113,7 @@ impl Office {
 
     /// Another master, which stands by: its address.
     pub async fn standby(&self) -> String {
-        listen(&self.master, &ControlService::default()).await.1
+        listen(&self.master, &ControlService::default(), &self.audit).await.1
     }
 
     /// The map as the metadata have it.
@@ -152,8 +156,14 @@ fn map(cluster: &Cluster) -> ClusterMap {
 }
 
 /// Accepts connections as a master does, indefinitely.
-async fn listen(node: &Node, control: &ControlService) -> (Arc<AdminServer>, String) {
-    let server = AdminServer::new(control.clone());
+async fn listen(
+    node: &Node,
+    control: &ControlService,
+    audit: &Arc<LineQueue>,
+) -> (Arc<AdminServer>, String) {
+    let clock = Arc::new(RealClock::default());
+    let log = LineLog::new(clock, Arc::new(|_| None), &[Arc::clone(audit)]);
+    let server = AdminServer::new(control.clone(), Some(log));
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let takers = Takers { admin: Some(server.taker()), ..Takers::default() };
     let listener = TlsListener::with_takers(tcp, node.trust.clone(), None, takers).unwrap();

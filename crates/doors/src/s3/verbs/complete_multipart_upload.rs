@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use cairn_audit::AuditOutcome;
 use cairn_auth::Caller;
 use cairn_base::{Error, limits};
 use cairn_fs::combine_checksums;
@@ -13,11 +14,12 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
 use super::super::call::Call;
 use super::super::checksums::{self, fill_checksums, type_of};
-use super::super::error::{Codes, bad_request, refuse, translate};
+use super::super::error::{Codes, bad_request, reason, refuse, translate};
 use super::super::headers::text;
 use super::super::store::Store;
 use super::super::{conditions, reply, upload_id, xml};
 use super::upload_part::part_number;
+use crate::witness::Witness;
 
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     let named: Option<CompletedMultipartUpload> = xml::parse_some(&call.xml)?;
@@ -39,11 +41,32 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     };
     match in_time {
         Some(done) => reply::xml(&joined(done)?),
-        None => Ok(reply::later(task.map(joined), call.parts.told())),
+        None => {
+            let witness = call.parts.witness.clone();
+            witness.note(|facts| facts.late = Some(AuditOutcome::Unknown));
+            let end = task.map(joined).inspect(move |done| note(&witness, done));
+            Ok(reply::later(end, call.parts.told()))
+        }
     }
 }
 
 type Output = S3Result<CompleteMultipartUploadOutput>;
+
+/// Notes the outcome of a request whose status was sent before.
+fn note(witness: &Witness, done: &Output) {
+    let outcome = match done {
+        Ok(_) => AuditOutcome::Done,
+        Err(error) => match error.status_code().map(|status| status.as_u16()) {
+            Some(403) => AuditOutcome::Refused,
+            Some(400..500) => AuditOutcome::Failed,
+            _ => AuditOutcome::Unknown,
+        },
+    };
+    witness.note(|facts| {
+        facts.late = Some(outcome);
+        facts.reason = done.as_ref().err().map(reason);
+    });
+}
 
 fn joined(done: Result<Output, tokio::task::JoinError>) -> Output {
     let gone = |error| translate(Error::Io(std::io::Error::other(error)), Codes::upload());

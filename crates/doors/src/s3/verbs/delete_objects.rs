@@ -34,6 +34,9 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
         let replies = call.run(Codes::bucket(), verb).await?;
         for ((key, _), reply) in step.iter().zip(replies) {
             let key = key.clone();
+            if reply.is_ok() {
+                call.parts.witness.note(|facts| facts.keys.push(key.clone()));
+            }
             match reply {
                 Ok(_) if is_quiet => {}
                 Ok(_) => deleted.push(DeletedObject { key: Some(key), ..Default::default() }),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_audit::{Actor, AuditRecord, Noting};
 use cairn_auth::{Caller, Principal};
 use cairn_base::{Error, Ino, Result, Timestamp, inflight};
 
@@ -68,7 +69,11 @@ impl Sessions {
         let reading = Reading { master: &self.master, caller, lease, hasty, mount };
         let verb = wire::receive(read.verb, &read.fields)?;
         inflight::is(verb.name());
+        let noting = self.noting(peer, &reading.caller, &*verb, String::new());
         let (reply, mut rows) = reading.run(verb).await;
+        if let Some(noting) = noting {
+            noting.end(&reply);
+        }
         if let Err(error @ Error::Unavailable(_)) = reply {
             self.master.check_serving()?;
             return Ok(Some(ReadReply { reply: Err(error), rows: Vec::new() }));
@@ -104,7 +109,37 @@ impl Sessions {
             self.opened().await;
         }
         let (verb, once) = self.once(peer, change, manner, None)?;
-        executed(self.master.run_once(once, verb).await).map(Some)
+        let noting = self.noting(peer, &once.caller, &*verb, number(&once));
+        let ran = executed(self.master.run_once(once, verb).await);
+        if let Some(noting) = noting {
+            noting.end(&ran);
+        }
+        ran.map(Some)
+    }
+
+    /// The record of what a mount asks for. It is made when this ends or is dropped: of a change,
+    /// and of a refusal.
+    fn noting(
+        &self,
+        peer: &Sender,
+        caller: &Caller,
+        verb: &dyn ReceivedVerb,
+        request: String,
+    ) -> Option<Noting> {
+        let log = self.audit.get().filter(|_| peer.user.is_some())?;
+        let is_change = !request.is_empty();
+        let subject = verb.subject();
+        // That is of the mount alone, unless it is refused.
+        let is_seen = subject.is_some();
+        let record = AuditRecord {
+            door: "mount",
+            operation: verb.name().into(),
+            actor: Actor::of(caller),
+            resource: subject.filter(|subject| !subject.is_empty()),
+            request: is_change.then_some(request),
+            ..AuditRecord::default()
+        };
+        Some(Noting::new(log.clone(), record, is_change && is_seen))
     }
 
     /// The verb of an operation, and what else there is to it.
@@ -184,15 +219,21 @@ impl Sessions {
             let lease = !is_replay && !change.released.is_empty();
             let manner = Manner { lease, is_replay, hasty: true, ino };
             let (verb, once) = self.once(peer, change, manner, Some(time))?;
-            self.master.take_posted(once, verb)
+            let noting = self.noting(peer, &once.caller, &*verb, number(&once));
+            Ok((self.master.take_posted(once, verb), noting))
         };
         let taken: Vec<_> = operations.into_iter().map(take).collect();
         let mut all = Vec::with_capacity(taken.len());
         for one in taken {
             let ran = match one {
-                Ok(answer) => executed(self.master.posted(answer).await),
-                Err(error) => Err(error),
+                Ok((Ok(answer), noting)) => (executed(self.master.posted(answer).await), noting),
+                Ok((Err(error), noting)) => (Err(error), noting),
+                Err(error) => (Err(error), None),
             };
+            let (ran, noting) = ran;
+            if let Some(noting) = noting {
+                noting.end(&ran);
+            }
             if let Err(Error::Unavailable(_)) = ran {
                 // It may run yet, elsewhere.
                 self.master.check_serving()?;
@@ -226,6 +267,11 @@ impl Sessions {
         self.master.sync(flush.serial).await?;
         Ok(Some(self.master.progress(flush.session)))
     }
+}
+
+/// Names an operation, however often it is sent.
+fn number(once: &Once<'_>) -> String {
+    format!("{}.{}.{}", once.session, once.slot, once.sequence)
 }
 
 /// The message about an operation that has run.

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use cairn_audit::LineLog;
 use cairn_auth::Caller;
 use cairn_base::inflight::Awaited;
 use cairn_base::planted::{Bug, is_planted};
@@ -45,6 +46,8 @@ pub struct Sessions {
     open: Watched<bool>,
     /// Takes operations of requests that are sampled.
     pub(super) export: OnceLock<Export>,
+    /// Takes records of what mounts ask for, if anybody does.
+    pub(super) audit: OnceLock<LineLog>,
 }
 
 #[derive(Default)]
@@ -125,13 +128,18 @@ impl Sessions {
         let forgotten = is_planted(Bug::InheritedLeasesForgotten);
         let open = Watched::new(inherited.is_empty() || forgotten);
         let state = Mutex::new(SessionsState { inherited, ..SessionsState::default() });
-        let export = OnceLock::new();
-        Ok(Arc::new(Sessions { master, clock, lease, state, open, export }))
+        let (export, audit) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Sessions { master, clock, lease, state, open, export, audit }))
     }
 
     /// From now on operations of requests that are sampled go there. The first one stays.
     pub fn export_to(&self, export: Export) {
         let _ = self.export.set(export);
+    }
+
+    /// Records what mounts ask for. Once, before there are mounts.
+    pub fn audit_to(&self, log: LineLog) {
+        let _ = self.audit.set(log);
     }
 
     pub(super) async fn attach(

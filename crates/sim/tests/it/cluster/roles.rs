@@ -322,7 +322,7 @@ async fn serve_files(
     const PORT: u16 = 2049;
     let traces = Traces::new([1, 2], 0.0);
     let begin = Arc::new(move || Stages::start(traces.next(None)));
-    let told = Watch { begin, end: Arc::new(drop) };
+    let told = Watch { begin, end: Arc::new(drop), audit: None };
     let runtime = tokio::runtime::Handle::current();
     let desk = cairn_nfs::Desk::new(fs, handles(), &*rng, runtime, (PORT, told));
     tokio::spawn(cairn_nfs::Desk::sweep(Arc::downgrade(&desk)));

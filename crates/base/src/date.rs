@@ -1,6 +1,6 @@
-//! Times in JSON.
+//! Times as text.
 
-use cairn_base::Timestamp;
+use crate::clock::Timestamp;
 
 /// RFC 3339 in UTC with milliseconds. Years beyond four digits are written as they are.
 pub fn rfc3339(time: Timestamp) -> String {
@@ -10,6 +10,12 @@ pub fn rfc3339(time: Timestamp) -> String {
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let millis = time.subsec_nanos() / 1_000_000;
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// The day of a time in UTC: `2026-11-26`.
+pub fn day(time: Timestamp) -> String {
+    let (year, month, day) = civil(time.secs().div_euclid(86_400));
+    format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// The date of a day counted from 1970-01-01, in the proleptic Gregorian calendar (Howard
@@ -39,6 +45,7 @@ mod tests {
         assert_eq!(shown(784_111_777), "1994-11-06T08:49:37.000Z");
         assert_eq!(shown(-1), "1969-12-31T23:59:59.000Z");
         assert_eq!(rfc3339(Timestamp(1_999_000_000)), "1970-01-01T00:00:01.999Z");
+        assert_eq!(day(Timestamp::from_secs(951_782_400)), "2000-02-29");
         rfc3339(Timestamp(i64::MAX));
         rfc3339(Timestamp(i64::MIN));
     }

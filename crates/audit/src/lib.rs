@@ -1,0 +1,23 @@
+//! The audit: records of requests that change something or are refused, and lines of JSON on their
+//! way to sinks.
+//!
+//! It is not: a place that knows doors, files or buckets. Whoever answers a request makes the
+//! record, and the program gives the sinks.
+//!
+//! ```text
+//!   request answered ──► AuditRecord ──► LineLog ──┬─► LineQueue ──► drain: a thread ──► LineSink
+//!                                                  └─► LineQueue ──► drain: a thread ──► LineSink
+//! ```
+
+pub mod levels;
+mod queue;
+
+mod drain;
+mod lines;
+
+mod record;
+
+pub use drain::{LineSink, drain};
+pub use lines::{LineLog, Names};
+pub use queue::{LineQueue, QueueCounts};
+pub use record::{AccessRecord, Actor, AuditOutcome, AuditRecord, Noting, cut};

@@ -1,0 +1,200 @@
+//! The lines of the audit and of access logs.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use cairn_auth::{Caller, CredentialId, Principal};
+use cairn_base::trace::Trace;
+use cairn_base::{Error, UserId};
+use serde::{Serialize, Serializer};
+
+use crate::lines::LineLog;
+
+/// Bytes of any one text in a record, at most.
+const TEXT_BYTES: usize = 2048;
+
+/// The beginning of a text: as much of it as a record may have.
+pub fn cut(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default()
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditOutcome {
+    Done,
+    /// The caller may not, or its credentials are no good.
+    Refused,
+    /// It was not done, or not all of it.
+    Failed,
+    /// It was done, or it was not.
+    #[default]
+    Unknown,
+}
+
+impl AuditOutcome {
+    pub fn of(error: &Error) -> AuditOutcome {
+        match error {
+            Error::Denied(_) => AuditOutcome::Refused,
+            Error::Unavailable(_) | Error::Io(_) | Error::Corrupt { .. } => AuditOutcome::Unknown,
+            _ => AuditOutcome::Failed,
+        }
+    }
+}
+
+/// A request that asks for a change, or was refused. [`docs/audit.md`] says what its fields are.
+///
+/// [`docs/audit.md`]: https://github.com/cairn-store/cairn/blob/main/docs/audit.md
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct AuditRecord {
+    pub time: String,
+    pub door: &'static str,
+    pub operation: Cow<'static, str>,
+    pub outcome: AuditOutcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(flatten)]
+    pub actor: Actor,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+    /// What it is about, where that is neither a bucket nor a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "trace")]
+    pub trace: Option<Trace>,
+}
+
+/// Who asked, and from where.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Actor {
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number")]
+    pub user: Option<UserId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential: Option<CredentialId>,
+    /// As which user of its machine it acts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// A node of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+}
+
+impl Actor {
+    pub fn of(caller: &Caller) -> Actor {
+        let user = match caller.principal() {
+            Principal::User(user) => Some(user),
+            _ => None,
+        };
+        let origin = caller.origin();
+        let uid = caller.posix().map(|posix| posix.uid);
+        Actor {
+            user,
+            credential: origin.credential,
+            uid,
+            source: origin.source,
+            ..Actor::default()
+        }
+    }
+}
+
+/// A request of S3 or HTTP, and its reply.
+#[derive(Debug, Serialize)]
+pub struct AccessRecord<'a> {
+    pub time: String,
+    pub door: &'static str,
+    pub method: &'a str,
+    pub path: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<Cow<'a, str>>,
+    /// None: the client went away before there was one.
+    pub status: Option<u16>,
+    /// Of the reply's body.
+    pub bytes: u64,
+    pub us: u64,
+    #[serde(flatten)]
+    pub actor: Actor,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "trace")]
+    pub trace: Option<Trace>,
+}
+
+fn trace<S: Serializer>(trace: &Option<Trace>, serializer: S) -> Result<S::Ok, S::Error> {
+    match trace {
+        Some(trace) => serializer.collect_str(trace),
+        None => serializer.serialize_none(),
+    }
+}
+
+fn number<S: Serializer>(user: &Option<UserId>, serializer: S) -> Result<S::Ok, S::Error> {
+    user.map(|user| user.0).serialize(serializer)
+}
+
+impl LineLog {
+    /// Adds a record, with the time and the name of its user.
+    pub fn note(&self, mut record: AuditRecord) {
+        record.time = self.time();
+        record.actor.name = record.actor.user.and_then(|user| self.name_of(user));
+        self.write(&record);
+    }
+}
+
+/// A record that is noted when this is dropped: with an outcome that is unknown, unless it was said.
+#[derive(Debug)]
+pub struct Noting {
+    log: LineLog,
+    record: AuditRecord,
+    /// It asks for a change; otherwise it is recorded only if it is refused.
+    is_change: bool,
+}
+
+impl Noting {
+    pub fn new(log: LineLog, record: AuditRecord, is_change: bool) -> Noting {
+        Noting { log, record, is_change }
+    }
+
+    pub fn end<T>(mut self, ended: &Result<T, Error>) {
+        self.record.outcome = match ended {
+            Ok(_) => AuditOutcome::Done,
+            Err(error) => {
+                self.record.reason = Some(why(error));
+                AuditOutcome::of(error)
+            }
+        };
+    }
+}
+
+/// A refusal in its words, and another error by its kind: its words may be of the client.
+fn why(error: &Error) -> String {
+    match error {
+        Error::Denied(_) => cut(&error.to_string()).to_owned(),
+        error => error.kind().to_owned(),
+    }
+}
+
+impl Drop for Noting {
+    fn drop(&mut self) {
+        let is_refused = self.record.outcome == AuditOutcome::Refused;
+        if is_refused || self.is_change {
+            self.log.note(std::mem::take(&mut self.record));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Lines in a file, which is rotated.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use cairn_audit::LineSink;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::failure::{Failure, Result};
+
+/// How far from its end a file is read for where its last whole line ends, bytes.
+const TAIL_BYTES: u64 = 4 << 20;
+
+/// Appends lines to a file. One that is full is renamed: `FILE` to `FILE.1`, `FILE.1` to `FILE.2`.
+pub struct FileSink {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    /// From which length on it is rotated, bytes.
+    most: u64,
+    /// How many are kept beside the one that is written.
+    kept: u32,
+}
+
+impl FileSink {
+    pub fn open(path: &Path, most: u64, kept: u32) -> Result<FileSink> {
+        let (file, len) = open(path).map_err(|error| Failure::file(path, &error))?;
+        Ok(FileSink { path: path.to_owned(), file, len, most, kept })
+    }
+
+    /// As the file was renamed or removed by somebody else.
+    fn is_gone(&self) -> io::Result<bool> {
+        let own = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(there) => Ok((there.dev(), there.ino()) != (own.dev(), own.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn numbered(&self, number: u32) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(format!(".{number}"));
+        path.into()
+    }
+
+    fn rotate(&self) -> io::Result<()> {
+        for number in (1..self.kept).rev() {
+            match fs::rename(self.numbered(number), self.numbered(number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        fs::rename(&self.path, self.numbered(1))
+    }
+}
+
+/// Opens a file, and cuts off half a line at its end. Nobody else writes it.
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let mut options = OpenOptions::new();
+    let mut file = options.append(true).read(true).create(true).mode(0o600).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| io::Error::other("another process writes it: give each its own file"))?;
+    let len = file.metadata()?.len();
+    let start = len.saturating_sub(TAIL_BYTES);
+    file.seek(SeekFrom::Start(start))?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail)?;
+    let whole = match tail.iter().rposition(|byte| *byte == b'\n') {
+        Some(at) => start + at as u64 + 1,
+        None if start == 0 => 0,
+        None => return Err(io::Error::other("no lines of JSON")),
+    };
+    if whole < len {
+        file.set_len(whole)?;
+    }
+    Ok((file, whole))
+}
+
+impl LineSink for FileSink {
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        let added = lines.len() as u64;
+        if self.len > 0 && self.len + added > self.most && !self.is_gone()? {
+            self.rotate()?;
+        }
+        if self.is_gone()? {
+            (self.file, self.len) = open(&self.path)?;
+        }
+        if let Err(error) = self.file.write_all(lines) {
+            // Lines are whole, or not there.
+            self.file.set_len(self.len)?;
+            return Err(error);
+        }
+        self.len += added;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &Path) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn files_are_rotated_and_the_oldest_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        let mut sink = FileSink::open(&path, 25, 2).unwrap();
+        for line in ["first line\n", "second line\n", "third line\n", "fourth line\n", "fifth\n"] {
+            sink.write(line.as_bytes()).unwrap();
+        }
+        assert_eq!(read(&path), "fifth\n");
+        assert_eq!(read(&directory.path().join("audit.jsonl.1")), "third line\nfourth line\n");
+        assert_eq!(read(&directory.path().join("audit.jsonl.2")), "first line\nsecond line\n");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        sink.write(&[b'x'; 30]).unwrap();
+        sink.write(b"\nlast line that makes four\n").unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3, "two are kept");
+    }
+
+    #[test]
+    fn half_a_line_is_cut_off_and_a_file_that_is_moved_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        fs::write(&path, "{\"a\":1}\n{\"b").unwrap();
+        let mut sink = FileSink::open(&path, 1 << 20, 2).unwrap();
+        assert!(FileSink::open(&path, 1 << 20, 2).is_err(), "it is in use");
+        sink.write(b"{\"c\":1}\n").unwrap();
+        assert_eq!(read(&path), "{\"a\":1}\n{\"c\":1}\n");
+        let moved = directory.path().join("moved");
+        fs::rename(&path, &moved).unwrap();
+        sink.write(b"{\"d\":1}\n").unwrap();
+        assert_eq!((read(&path), read(&moved).lines().count()), ("{\"d\":1}\n".to_owned(), 2));
+    }
+}

@@ -1,0 +1,170 @@
+//! The audit, the access log and the log of this process, on their way to files, buckets and a
+//! webhook.
+
+mod bucket;
+mod file;
+mod names;
+pub mod own;
+mod webhook;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use cairn_audit::{LineLog, LineQueue, LineSink, Names, drain};
+use cairn_base::Clock;
+use cairn_doors::Records;
+use cairn_fs::Fs;
+use tokio::time::timeout;
+
+use crate::failure::Result;
+use bucket::BucketSink;
+use file::FileSink;
+use webhook::WebhookSink;
+
+/// For how long lines are gathered for a file, and for what costs more.
+const FILE_PACE: Duration = Duration::from_millis(50);
+const SLOW_PACE: Duration = Duration::from_secs(1);
+/// How long sinks may take for what waits when the process stops.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Where the audit goes.
+#[derive(clap::Args)]
+pub struct AuditArgs {
+    /// Record each request that changes something or is refused in this file, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+    /// Also POST these lines to this URL
+    #[arg(long, value_name = "URL", env = "CAIRN_AUDIT_WEBHOOK", hide_env_values = true)]
+    audit_webhook: Option<String>,
+    /// The length from which on files of logs are rotated, MiB
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+    log_file_mib: u64,
+    /// How many rotated files of each log are kept
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..10_000))]
+    log_files: u32,
+}
+
+/// Where records of a server or gateway go.
+#[derive(clap::Args)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    audit: AuditArgs,
+    /// Also append the lines of --audit-log to this bucket of root, which is made if there is none
+    #[arg(long, value_name = "BUCKET")]
+    audit_bucket: Option<String>,
+    /// Record each request at the S3 and HTTP doors in this file, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Append the log of this process to this bucket of root, which is made if there is none
+    #[arg(long, value_name = "BUCKET")]
+    log_bucket: Option<String>,
+}
+
+/// Threads that give lines to sinks.
+#[derive(Default)]
+pub struct Sinks {
+    queues: Vec<Arc<LineQueue>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Sinks {
+    /// A queue whose lines go to `sink`.
+    fn start(
+        &mut self,
+        queue: Arc<LineQueue>,
+        clock: &Arc<dyn Clock>,
+        pace: Duration,
+        mut sink: impl LineSink + 'static,
+    ) -> Result<Arc<LineQueue>> {
+        let (taken, clock) = (Arc::clone(&queue), Arc::clone(clock));
+        let thread = std::thread::Builder::new().name(format!("{}-{}", queue.log, queue.sink));
+        let work = move || drain(&taken, &*clock, pace, &mut sink);
+        self.threads.push(thread.spawn(work)?);
+        self.queues.push(Arc::clone(&queue));
+        Ok(queue)
+    }
+
+    pub fn queues(&self) -> &[Arc<LineQueue>] {
+        &self.queues
+    }
+
+    /// Gives what waits to the sinks, and ends.
+    pub async fn close(self) {
+        self.queues.iter().for_each(|queue| queue.close());
+        let ended = tokio::task::spawn_blocking(move || {
+            self.threads.into_iter().for_each(|thread| drop(thread.join()));
+        });
+        if timeout(CLOSING, ended).await.is_err() {
+            tracing::warn!("a sink takes no lines: those that wait are lost");
+        }
+    }
+}
+
+impl AuditArgs {
+    fn file(&self, path: &Path) -> Result<FileSink> {
+        FileSink::open(path, self.log_file_mib << 20, self.log_files)
+    }
+
+    /// Starts the sinks. `more`: those that are started already.
+    ///
+    /// # Errors
+    /// The file cannot be used, or the URL is none.
+    pub fn start(
+        &self,
+        sinks: &mut Sinks,
+        (clock, names): (&Arc<dyn Clock>, &Names),
+        mut more: Vec<Arc<LineQueue>>,
+    ) -> Result<Option<LineLog>> {
+        let queue = |sink| Arc::new(LineQueue::new("audit", sink));
+        if let Some(path) = &self.audit_log {
+            more.push(sinks.start(queue("file"), clock, FILE_PACE, self.file(path)?)?);
+        }
+        if let Some(url) = &self.audit_webhook {
+            let sink = WebhookSink::new("--audit-webhook", url)?;
+            more.push(sinks.start(queue("webhook"), clock, SLOW_PACE, sink)?);
+        }
+        let log = || LineLog::new(Arc::clone(clock), Arc::clone(names), &more);
+        Ok((!more.is_empty()).then(log))
+    }
+}
+
+impl RecordArgs {
+    /// From here on the log of this process is kept for its bucket.
+    pub fn keep_own_log(&self) {
+        if self.log_bucket.is_some() {
+            own::keep();
+        }
+    }
+
+    /// Starts all sinks. `source` names this process in buckets.
+    ///
+    /// # Errors
+    /// A file cannot be used, or a URL is none.
+    pub fn start(&self, fs: &Fs, source: &str) -> Result<(Records, Sinks)> {
+        let mut sinks = Sinks::default();
+        let (clock, names) = (fs.clock(), names::of(fs));
+        let bucket = |name: &str| BucketSink::new(fs.clone(), name, source);
+        let mut audit = Vec::new();
+        if let Some(name) = &self.audit_bucket {
+            let queue = Arc::new(LineQueue::new("audit", "bucket"));
+            audit.push(sinks.start(queue, clock, SLOW_PACE, bucket(name))?);
+        }
+        let audit = self.audit.start(&mut sinks, (clock, &names), audit)?;
+        let access = match &self.access_log {
+            None => None,
+            Some(path) => {
+                let queue = Arc::new(LineQueue::new("access", "file"));
+                let queue = sinks.start(queue, clock, FILE_PACE, self.audit.file(path)?)?;
+                Some(LineLog::new(Arc::clone(clock), names, &[queue]))
+            }
+        };
+        if let (Some(name), Some(queue)) = (&self.log_bucket, own::queue()) {
+            sinks.start(queue, clock, SLOW_PACE, bucket(name))?;
+        }
+        Ok((Records::new(audit, access), sinks))
+    }
+}

@@ -1,0 +1,54 @@
+//! Lines to a URL.
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use cairn_audit::LineSink;
+use cairn_base::waits;
+use cairn_tls::Trust;
+use hyper::Request;
+
+use crate::connection::AGENT;
+use crate::connection::http::{Client, Outgoing};
+use crate::failure::{Failure, Result};
+
+/// The most that is read of a reply, bytes.
+const REPLY_BYTES: u64 = 1 << 20;
+
+/// POSTs lines. A URL may have a secret in it, so it is not shown.
+pub struct WebhookSink {
+    client: Client,
+    path: String,
+}
+
+impl WebhookSink {
+    /// `option` names the URL where it is none.
+    pub fn new(option: &str, url: &str) -> Result<WebhookSink> {
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            let what = format!("{option}: not a URL: use one such as https://example.org/audit");
+            return Err(Failure::usage(what));
+        }
+        let client = Client::new(url, Trust::Public, Some(waits::TRACES));
+        let client = client.map_err(|_| Failure::usage(format!("{option}: not a URL")))?;
+        let path = format!("/{}", url.splitn(4, '/').nth(3).unwrap_or_default());
+        Ok(WebhookSink { client, path })
+    }
+}
+
+impl LineSink for WebhookSink {
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        let request = Request::post(&self.path)
+            .header("content-type", "application/x-ndjson")
+            .header("user-agent", AGENT)
+            .body(())
+            .map_err(|_| io::Error::other("its path is none"))?;
+        let reply = self.client.send(request, Outgoing::Bytes(Bytes::copy_from_slice(lines)))?;
+        let status = reply.status();
+        // To its end, so that the connection can be used again.
+        io::copy(&mut reply.into_body().take(REPLY_BYTES), &mut io::sink())?;
+        match status.is_success() {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("it answers with status {}", status.as_u16()))),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The records of requests: for the audit, and in the access log. [`crate::serve`] has them made,
+//! so no door can forget it.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use cairn_audit::{AccessRecord, Actor, AuditOutcome, AuditRecord, LineLog, cut};
+use cairn_base::trace::Trace;
+use http::{HeaderMap, Method, Request, Response, Uri};
+use http_body::{Frame, SizeHint};
+use percent_encoding::percent_decode_str;
+use tokio::time::Instant;
+
+use crate::serve::Remote;
+use crate::upload::Upload;
+use crate::witness::{Facts, Witness};
+
+/// Parameters of a query with one of these in their name are secrets, or might be.
+const SECRETS: [&str; 5] = ["sig", "token", "secret", "password", "authorization"];
+
+/// Where the records of a door go.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    door: &'static str,
+    audit: Option<LineLog>,
+    access: Option<LineLog>,
+}
+
+impl Records {
+    pub fn new(audit: Option<LineLog>, access: Option<LineLog>) -> Records {
+        Records { door: "", audit, access }
+    }
+
+    /// The same, of a door.
+    pub fn of(&self, door: &'static str) -> Records {
+        Records { door, ..self.clone() }
+    }
+
+    pub fn audit(&self) -> Option<&LineLog> {
+        self.audit.as_ref()
+    }
+
+    /// A request begins. Its records are made when what this returns is dropped.
+    pub(crate) fn begin(&self, peer: Remote, request: &mut Request<Upload>) -> Option<Recorded> {
+        if self.audit.is_none() && self.access.is_none() {
+            return None;
+        }
+        let witness = Witness::new();
+        request.extensions_mut().insert(witness.clone());
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let (records, began) = (self.clone(), Instant::now());
+        let answer = Answer::default();
+        Some(Recorded(Box::new(InProgress { records, peer, method, uri, witness, began, answer })))
+    }
+}
+
+/// A request in progress, or its reply.
+pub(crate) struct Recorded(Box<InProgress>);
+
+struct InProgress {
+    records: Records,
+    peer: Remote,
+    method: Method,
+    uri: Uri,
+    witness: Witness,
+    began: Instant,
+    answer: Answer,
+}
+
+#[derive(Default)]
+struct Answer {
+    status: Option<u16>,
+    bytes: u64,
+    request: Option<String>,
+    trace: Option<Trace>,
+}
+
+impl Recorded {
+    fn answered<B>(&mut self, response: &Response<B>) {
+        let headers = response.headers();
+        let answer = &mut self.0.answer;
+        answer.status = Some(response.status().as_u16());
+        answer.request = text(headers, "x-amz-request-id").or(text(headers, "x-request-id"));
+        let trace = headers.get("traceresponse").map(|value| Trace::parse(value.as_bytes()));
+        answer.trace =
+            trace.flatten().map(|(id, span, sampled)| Trace { id, span, parent: 0, sampled });
+    }
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().map(str::to_owned)
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let facts = self.0.witness.take();
+        if let Some(log) = &self.0.records.access {
+            self.0.note_access(log, &facts);
+        }
+        if let Some(log) = &self.0.records.audit
+            && let Some(outcome) = self.0.outcome(&facts)
+        {
+            log.note(self.0.audited(outcome, facts));
+        }
+    }
+}
+
+impl InProgress {
+    /// None: it asked for no change, and was not refused.
+    fn outcome(&self, facts: &Facts) -> Option<AuditOutcome> {
+        let status = self.answer.status;
+        if let Some(outcome) = facts.late {
+            return Some(outcome);
+        }
+        if facts.is_refused || matches!(status, Some(401 | 403)) {
+            return Some(AuditOutcome::Refused);
+        }
+        let is_change = !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if !is_change && status != Some(101) {
+            return None;
+        }
+        Some(match status {
+            Some(..400) => AuditOutcome::Done,
+            Some(400..=499 | 501) => AuditOutcome::Failed,
+            None | Some(_) => AuditOutcome::Unknown,
+        })
+    }
+
+    fn actor(&self, facts: &Facts) -> Actor {
+        let nobody =
+            || Actor { source: Some(self.peer.address.ip().to_canonical()), ..Actor::default() };
+        facts.actor.clone().unwrap_or_else(nobody)
+    }
+
+    fn audited(&self, outcome: AuditOutcome, facts: Facts) -> AuditRecord {
+        let actor = self.actor(&facts);
+        let Facts { operation, bucket, key, keys, resource, reason, .. } = facts;
+        let Answer { status, request, trace, .. } = &self.answer;
+        AuditRecord {
+            door: self.records.door,
+            operation: operation.map_or_else(|| self.method.to_string().into(), Cow::Borrowed),
+            outcome,
+            reason: reason.filter(|_| outcome != AuditOutcome::Done),
+            actor,
+            bucket,
+            key,
+            keys,
+            resource,
+            method: Some(self.method.to_string()),
+            path: Some(cut(self.uri.path()).to_owned()),
+            query: self.uri.query().map(|query| without_secrets(query).into_owned()),
+            status: status.map(u32::from),
+            request: request.clone(),
+            trace: *trace,
+            ..AuditRecord::default()
+        }
+    }
+
+    fn note_access(&self, log: &LineLog, facts: &Facts) {
+        let mut actor = self.actor(facts);
+        actor.name = actor.user.and_then(|user| log.name_of(user));
+        let Answer { status, bytes, request, trace } = &self.answer;
+        log.write(&AccessRecord {
+            time: log.time(),
+            door: self.records.door,
+            method: self.method.as_str(),
+            path: cut(self.uri.path()),
+            query: self.uri.query().map(without_secrets),
+            status: *status,
+            bytes: *bytes,
+            us: self.began.elapsed().as_micros() as u64,
+            actor,
+            request: request.as_deref(),
+            trace: *trace,
+        });
+    }
+}
+
+/// A query without the values of parameters that are secrets, whichever way their names are written.
+fn without_secrets(query: &str) -> Cow<'_, str> {
+    let query = cut(query);
+    let is_secret = |name: &str| {
+        let name = percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase();
+        SECRETS.iter().any(|secret| name.contains(secret))
+    };
+    let name_of = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
+    if !query.split('&').any(|pair| is_secret(&name_of(pair))) {
+        return Cow::Borrowed(query);
+    }
+    let shown = query.split('&').map(|pair| match name_of(pair) {
+        name if is_secret(&name) => format!("{name}=..."),
+        _ => pair.to_owned(),
+    });
+    Cow::Owned(shown.collect::<Vec<_>>().join("&"))
+}
+
+/// The body of a reply, which knows when it was sent.
+pub struct RecordedBody<B> {
+    body: B,
+    recorded: Option<Recorded>,
+}
+
+/// The reply to a request that is recorded.
+pub(crate) fn of_reply<B>(
+    reply: Response<B>,
+    mut recorded: Option<Recorded>,
+) -> Response<RecordedBody<B>> {
+    if let Some(recorded) = &mut recorded {
+        recorded.answered(&reply);
+    }
+    reply.map(|body| RecordedBody { body, recorded })
+}
+
+impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for RecordedBody<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(recorded) = &mut self.recorded
+        {
+            recorded.0.answer.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_lose_their_secrets() {
+        for (query, shown) in [
+            ("list-type=2&prefix=a%2Fb", "list-type=2&prefix=a%2Fb"),
+            ("X-Amz-Signature=MARK", "X-Amz-Signature=..."),
+            ("a=1&X-Amz-Security-Token=MARK&b", "a=1&X-Amz-Security-Token=...&b"),
+            ("AWSAccessKeyId=AK&Signature=MARK%3D", "AWSAccessKeyId=AK&Signature=..."),
+            ("x-amz-signatur%65=MARK", "x-amz-signatur%65=..."),
+            ("%74oken=MARK=MARK", "%74oken=..."),
+        ] {
+            assert_eq!(without_secrets(query), shown);
+        }
+    }
+}

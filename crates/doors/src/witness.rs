@@ -1,0 +1,56 @@
+//! What becomes known of a request on its way, for the records of it.
+
+use std::sync::Arc;
+
+use cairn_audit::{Actor, AuditOutcome};
+use cairn_auth::Caller;
+use http::Extensions;
+use parking_lot::Mutex;
+
+/// Facts that only the door of a request knows.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    pub operation: Option<&'static str>,
+    pub actor: Option<Actor>,
+    pub bucket: Option<String>,
+    pub key: Option<String>,
+    pub keys: Vec<String>,
+    pub resource: Option<String>,
+    /// Why it was refused: without anything that the client said.
+    pub reason: Option<String>,
+    /// It was refused, whatever the status is.
+    pub is_refused: bool,
+    /// The outcome, where the reply began before it was known.
+    pub late: Option<AuditOutcome>,
+}
+
+/// Told by the door what it learns of a request; nothing where there are no records. Clones are of
+/// the same request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Witness(Option<Arc<Mutex<Facts>>>);
+
+impl Witness {
+    /// That of a request, which carries it.
+    pub fn of(extensions: &Extensions) -> Witness {
+        extensions.get::<Witness>().cloned().unwrap_or_default()
+    }
+
+    /// For a request of which there are records.
+    pub fn new() -> Witness {
+        Witness(Some(Arc::default()))
+    }
+
+    pub fn note(&self, tell: impl FnOnce(&mut Facts)) {
+        if let Some(facts) = &self.0 {
+            tell(&mut facts.lock());
+        }
+    }
+
+    pub fn by(&self, caller: &Caller) {
+        self.note(|facts| facts.actor = Some(Actor::of(caller)));
+    }
+
+    pub fn take(&self) -> Facts {
+        self.0.as_ref().map_or_else(Facts::default, |facts| std::mem::take(&mut facts.lock()))
+    }
+}
