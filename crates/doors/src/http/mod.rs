@@ -14,6 +14,7 @@ mod body;
 mod buckets;
 mod conditions;
 mod content_type;
+mod cors;
 mod date;
 mod delete;
 mod digest;
