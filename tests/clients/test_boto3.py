@@ -619,8 +619,6 @@ def test_wrong_credentials(server, bucket):
     "name, arguments",
     [
         ("put_bucket_versioning", {"VersioningConfiguration": {"Status": "Enabled"}}),
-        ("put_bucket_cors", {"CORSConfiguration": {"CORSRules": [
-            {"AllowedMethods": ["GET"], "AllowedOrigins": ["*"]}]}}),
         ("put_bucket_policy", {"Policy": "{}"}),
         ("put_bucket_encryption", {"ServerSideEncryptionConfiguration": {"Rules": [
             {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]}}),
@@ -665,6 +663,44 @@ def test_headers_whose_promise_is_not_kept_are_refused(server, bucket, arguments
         put = connect(server.s3).put_object
         refused("NotImplemented", put, Bucket=bucket, Key="k", Body=b"x", **arguments)
     assert http.object("GET", bucket, "k").status == 404
+
+
+def test_rules_for_pages_go_in_and_out_and_hold_for_presigned_urls(boto, bucket):
+    refused("NoSuchCORSConfiguration", boto.get_bucket_cors, Bucket=bucket)
+    rules = [
+        {
+            "ID": "app",
+            "AllowedOrigins": ["https://*.example.com"],
+            "AllowedMethods": ["GET", "PUT"],
+            "AllowedHeaders": ["*"],
+            "ExposeHeaders": ["ETag"],
+            "MaxAgeSeconds": 600,
+        },
+        {"AllowedOrigins": ["*"], "AllowedMethods": ["HEAD"]},
+    ]
+    boto.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": rules})
+    assert boto.get_bucket_cors(Bucket=bucket)["CORSRules"] == rules
+    url = boto.generate_presigned_url("put_object", {"Bucket": bucket, "Key": "k"})
+    parts = urllib.parse.urlsplit(url)
+
+    def ask(method, headers, body=None):
+        connection = http.client.HTTPConnection(parts.netloc, timeout=PATIENCE_SECONDS)
+        connection.request(method, f"{parts.path}?{parts.query}", body=body, headers=headers)
+        reply = connection.getresponse()
+        reply.read()
+        connection.close()
+        return reply
+
+    page = {"Origin": "https://app.example.com"}
+    wanted = {"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "x-a"}
+    told = ask("OPTIONS", {**page, **wanted})
+    assert (told.status, told.headers["Access-Control-Allow-Headers"]) == (200, "x-a")
+    put = ask("PUT", page, b"bytes")
+    assert (put.status, put.headers["Access-Control-Allow-Origin"]) == (200, page["Origin"])
+    assert put.headers["Access-Control-Expose-Headers"] == "ETag" and put.headers["ETag"]
+    assert ask("OPTIONS", {"Origin": "https://evil.org", **wanted}).status == 403
+    boto.delete_bucket_cors(Bucket=bucket)
+    assert ask("OPTIONS", {**page, **wanted}).status == 403
 
 
 def test_presigned_post_is_not_implemented(server, boto, bucket):

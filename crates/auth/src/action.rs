@@ -110,6 +110,7 @@ actions! {
     GetReplicationConfiguration, "s3:GetReplicationConfiguration", With(Rights::READ);
     /// Export buckets to clients without credentials.
     ManageExports, "cairn:ManageExports", Root;
+    PutBucketCors, "s3:PutBucketCORS", With(Rights::ADMIN);
 }
 
 impl fmt::Display for Action {

@@ -39,6 +39,9 @@ pub const HEADER_VALUE_BYTES: usize = 1024;
 /// Tags on an object; on a bucket.
 pub const OBJECT_TAGS: usize = 10;
 pub const BUCKET_TAGS: usize = 50;
+/// Rules of CORS of a bucket, and all of them as they are stored, bytes.
+pub const CORS_RULES: usize = 100;
+pub const CORS_BYTES: usize = 32 << 10;
 /// Keys in one page of a listing.
 pub const LIST_KEYS: usize = 1000;
 /// Keys in one batch delete.

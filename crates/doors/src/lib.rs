@@ -15,6 +15,7 @@ mod pulse;
 mod timing;
 pub mod tls;
 
+mod cors;
 pub mod observe;
 mod room;
 mod upload;

@@ -44,6 +44,8 @@ pub const QUERY_PARAMETERS: usize = 64;
 pub const SIGNED_HEADERS: usize = 100;
 /// Bytes of an object that are looked at to find out its type.
 pub const SNIFF_BYTES: usize = 512;
+/// Headers that a page asks to send at once.
+pub const PREFLIGHT_HEADERS: usize = 64;
 /// User metadata of an object: how many.
 pub const USER_METADATA: usize = 64;
 

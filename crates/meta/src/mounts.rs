@@ -243,6 +243,8 @@ never! {
     cluster::RedeemToken,
     copy_object::CopyCheckedObject,
     copy_object::CopyObject,
+    cors::FindCors,
+    cors::PutCors,
     credentials::AddAccessKey,
     credentials::AddToken,
     credentials::DisableUser,

@@ -177,6 +177,8 @@ verbs! {
     36 => buckets::DeleteBucket, all(&[DeleteBucket]);
     37 => buckets::CreateTaggedBucket, store(CreateBucket);
     38 => buckets::DropUploads, all(&[DeleteBucket]);
+    39 => cors::PutCors, all(&[PutBucketCors]);
+    40 => cors::FindCors, store(Operate);
     48 => credentials::AddAccessKey, store(ManageUsers);
     49 => credentials::AddToken, store(ManageUsers);
     1050 => credentials::FindAccessKey, store(Operate);
@@ -254,7 +256,7 @@ verbs! {
     515 => lock::ReleaseAll, store(CollectGarbage);
     1528 => clone::CloneFile, all(&[GetObject, PutObject]);
     1529 => copy_range::CopyRange, all(&[GetObject, PutObject]);
-    544 => buckets::Decide, some(Action::ALL);
+    1544 => buckets::Decide, some(Action::ALL);
     545 => buckets::FindWritable, ANSWERS;
     560 => exports::AddExport, store(ManageExports);
     561 => exports::RemoveExport, store(ManageExports);

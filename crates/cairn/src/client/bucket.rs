@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::address::bucket_path;
 use super::api::{self, Bucket};
+use super::cors::{self, CorsArgs};
 use crate::connection::{Connection, Server};
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -69,6 +70,8 @@ enum Command {
         #[arg(long, value_name = "N")]
         quota_files: Option<u64>,
     },
+    /// Show or change the rules for pages of other sites (CORS)
+    Cors(CorsArgs),
     /// Delete an empty bucket
     #[command(after_help = "Example:\n  cairn rm -r old/ && cairn bucket rm old")]
     Rm { name: String },
@@ -146,6 +149,7 @@ pub fn run(args: &BucketArgs) -> Result<ExitCode> {
             }
             server.send_json("PATCH", &bucket_path(name), &change)?;
         }
+        Command::Cors(args) => cors::run(&server, args)?,
         Command::Rm { name } => {
             server.send("DELETE", &bucket_path(name))?;
         }

@@ -3,7 +3,8 @@
 pub mod address;
 pub mod api;
 pub mod bucket;
-pub mod export;
+pub mod cors;
+mod export;
 pub mod gc;
 pub mod get;
 pub mod key;

@@ -6,10 +6,12 @@ use cairn_auth::Caller;
 use cairn_base::inflight::{self, About, Request as InFlight};
 use cairn_base::{Scope, Shares, Stage, Stages, stage};
 use cairn_logs::Intake;
-use http::header::{CONNECTION, EXPECT};
+use http::header::{CONNECTION, EXPECT, ORIGIN};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
 
 use super::body::Body;
+use super::cors;
 use super::error::{self, Failure, RequestIds};
 use super::get::{self, Read};
 use super::inner::Inner;
@@ -21,6 +23,7 @@ use super::route;
 use super::seen::Seen;
 use super::target::Target;
 use crate::admit::Admit;
+use crate::cors::{Cors, is_preflight};
 use crate::host;
 use crate::limits;
 use crate::metrics::DoorMetrics;
@@ -123,7 +126,8 @@ impl Inner {
         stages: &mut Stages,
     ) -> Option<Response<Body>> {
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-        if !matches!(*method, Method::GET | Method::HEAD) || uri.query().is_some() {
+        let is_plain = uri.query().is_none() && !headers.contains_key(ORIGIN);
+        if !matches!(*method, Method::GET | Method::HEAD) || !is_plain {
             return None;
         }
         host::check(request).ok()?;
@@ -164,6 +168,15 @@ impl Inner {
         witness.note(|facts| tell(facts, kind, parsed.as_ref().ok()));
         // Until it is known better: so a refusal says nothing of its time.
         let mut is_anonymous = true;
+        let target = named.and(parsed);
+        if let Ok(target) = &target
+            && is_preflight(&parts.method, &parts.headers)
+        {
+            let reply = cors::preflight(self, &parts, target).await;
+            return seen(peer, &parts, is_anonymous).finish(reply, stats);
+        }
+        let bucket = target.as_ref().ok().and_then(Target::bucket);
+        let page = Cors::of_page(self.fs(), &parts.headers, bucket, cors::POLICY).await;
         let admitted = self.admit.caller(&parts.headers, peer);
         let admitted = stage::time(Stage::Admit, admitted).await;
         let outcome = match admitted {
@@ -172,7 +185,7 @@ impl Inner {
                 is_anonymous = caller.is_anonymous();
                 known(&caller);
                 witness.by(&caller);
-                match named.and(parsed) {
+                match target {
                     Err(error) => Err(error.into()),
                     Ok(Target::Mount) if upgrade.is_some() => {
                         let asked = (&parts, &caller);
@@ -180,14 +193,15 @@ impl Inner {
                             .map_err(Failure::from)
                     }
                     Ok(target) => {
+                        let by_rule = page.as_ref().is_some_and(|p| cors::may_change(p, &parts));
                         let request =
-                            route::Request { peer, parts: &parts, caller: &caller, stats };
+                            route::Request { peer, parts: &parts, caller: &caller, stats, by_rule };
                         route::route(self, &request, target, &mut upload).await
                     }
                 }
             }
         };
-        let reply = outcome.unwrap_or_else(|failure| {
+        let mut reply = outcome.unwrap_or_else(|failure| {
             witness.note(|facts| facts.reason = Some(failure.reason()));
             let goes_on = parts.headers.contains_key(EXPECT) || upload.linger();
             let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
@@ -196,8 +210,14 @@ impl Inner {
             }
             reply
         });
-        let stages = stage::snapshot().expect("the reply is a scope");
-        let (method, path) = (&parts.method, parts.uri.path());
-        Seen { peer, method, path, is_anonymous, stages }.finish(reply, stats)
+        if let Some(page) = page {
+            page.say(&parts.method, &parts.headers, reply.headers_mut());
+        }
+        seen(peer, &parts, is_anonymous).finish(reply, stats)
     }
+}
+
+fn seen<'a>(peer: Remote, parts: &'a Parts, is_anonymous: bool) -> Seen<'a> {
+    let stages = stage::snapshot().expect("the reply is a scope");
+    Seen { peer, method: &parts.method, path: parts.uri.path(), is_anonymous, stages }
 }

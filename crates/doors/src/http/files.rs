@@ -10,7 +10,9 @@ use cairn_base::inflight::{About, Request as InFlight};
 use cairn_base::{Clock, Error, Result, Rng, Scope, Timestamp, stage};
 use cairn_fs::{BlockReader, ByteStream};
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, ETAG, LAST_MODIFIED, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, ETAG, HeaderName,
+    LAST_MODIFIED, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 
@@ -18,13 +20,20 @@ use super::error::{self, Failure, RequestIds};
 use super::get::{self, Read, Source};
 use super::link::{self, Link};
 use super::seen::{Seen, is_local};
-use super::{Body, Reply, headers, health};
+use super::{Body, Reply, cors, headers, health, no_content};
+use crate::cors::is_preflight;
 use crate::host;
 use crate::metrics::{DoorMetrics, Metrics, VerbStats};
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 
 const METHODS: &str = "GET, HEAD";
+/// A page that has a link may read what it opens: whether the page gets one, the rules of the
+/// bucket said where it was made.
+const OPEN: [(HeaderName, HeaderValue); 2] = [
+    (ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
+    (ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(cors::POLICY.exposed)),
+];
 
 /// Serves what links name, out of blocks.
 #[derive(Clone)]
@@ -90,7 +99,7 @@ impl Inner {
             Ok(()) => self.route(method, &parts.uri, &parts.headers, peer).await,
             Err(error) => Err(error.into()),
         };
-        let reply = outcome.unwrap_or_else(|failure| {
+        let mut reply = outcome.unwrap_or_else(|failure| {
             let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
             if !upload.linger() {
                 let close = HeaderValue::from_static("close");
@@ -98,6 +107,9 @@ impl Inner {
             }
             reply
         });
+        if path.starts_with(link::PATH) {
+            reply.headers_mut().extend(OPEN.map(|(name, value)| (Some(name), value)));
+        }
         // A link opens what it names to whoever has it.
         let (path, stats) = match (path.starts_with(link::PATH), method) {
             (true, &Method::GET) => (link::PATH, &self.get),
@@ -123,6 +135,9 @@ impl Inner {
                 "this path: this door serves only links of redirects".into(),
             )
             .into());
+        }
+        if token.is_some() && is_preflight(method, headers) {
+            return Ok(preflight());
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Failure::Method { allow: METHODS });
@@ -159,6 +174,15 @@ impl Inner {
     }
 }
 
+/// No link is looked at: a page that follows a redirect may send the headers it was allowed before.
+fn preflight() -> Response<Body> {
+    let mut reply = no_content();
+    let headers = reply.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("*"));
+    reply
+}
+
 /// A link with the blocks that it names.
 #[derive(Clone)]
 struct Linked {
@@ -192,6 +216,10 @@ impl Source for Linked {
     /// The link is the right to read it.
     fn is_open(&self) -> bool {
         true
+    }
+
+    fn differs_by_origin(&self) -> bool {
+        false
     }
 
     fn describe(&self, headers: &mut HeaderMap) {

@@ -18,6 +18,7 @@ use super::content_type::OCTET_STREAM;
 use super::range::Wanted;
 use super::target::Query;
 use super::{Body, conditions, content_type, headers, range};
+use crate::cors;
 
 /// Users' content is never a program. A browser that shows it runs no script of it, sends no form
 /// of it, and keeps it apart from the origin whose credentials it knows. Styles, pictures and sound
@@ -46,6 +47,8 @@ pub trait Source: Clone + Send + 'static {
     fn validators(&self, etag: &str, headers: &mut HeaderMap);
     /// Whether anybody may read it who has its address.
     fn is_open(&self) -> bool;
+    /// Whether replies to pages of other sites are others.
+    fn differs_by_origin(&self) -> bool;
     /// Sets what is said of it where it is sent, but for its length.
     fn describe(&self, headers: &mut HeaderMap);
     /// The bytes of `range`, if they are in memory in one piece.
@@ -72,6 +75,10 @@ impl Source for Object {
 
     fn is_open(&self) -> bool {
         self.bucket().visibility == Visibility::Public
+    }
+
+    fn differs_by_origin(&self) -> bool {
+        !self.bucket().cors.is_empty()
     }
 
     fn describe(&self, headers: &mut HeaderMap) {
@@ -137,6 +144,9 @@ fn keep_apart<S: Source>(object: &S, headers: &mut HeaderMap) {
     headers.insert(RESOURCE_POLICY, HeaderValue::from_static(policy));
     if !object.is_open() {
         headers.insert(VARY, HeaderValue::from(AUTHORIZATION));
+    }
+    if object.differs_by_origin() {
+        cors::vary(headers);
     }
 }
 

@@ -14,6 +14,7 @@ mod body;
 mod buckets;
 mod conditions;
 mod content_type;
+mod cors;
 mod delete;
 mod digest;
 mod door;

@@ -11,6 +11,8 @@ use super::target::{Query, Target};
 pub const MOVE_TO: &str = "move-to";
 /// The query parameter by which a body is lines.
 pub const APPEND: &str = "append";
+/// The query parameter by which a bucket is its rules for pages of other sites.
+pub const CORS: &str = "cors";
 
 const NONE: &[&str] = &[];
 const OBJECT: &[&str] =
@@ -69,6 +71,7 @@ pub fn check(target: &Target<'_>, method: &Method, query: &Query) -> Result<()> 
 fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'static str] {
     let is_list = query.is_set("list");
     match (target, method.as_str()) {
+        (Target::Bucket(_), "GET" | "HEAD" | "PUT" | "DELETE") if query.is_set(CORS) => &[CORS],
         (Target::Object { .. }, "GET" | "HEAD") if !is_list => OBJECT,
         (Target::Object { .. } | Target::Prefix { .. }, "GET" | "HEAD") => LISTING,
         (Target::Object { .. }, "POST") => &[APPEND, MOVE_TO],
@@ -76,9 +79,10 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
         (Target::Logs(LogPath::Probe(_)), "GET" | "HEAD") => PROBE,
         (Target::Bucket(_), "GET" | "HEAD") => match is_list {
             true => LISTING,
-            false => &["list"],
+            false => &[CORS, "list"],
         },
-        (Target::Bucket(_), "PUT") => &["visibility"],
+        (Target::Bucket(_), "PUT") => &[CORS, "visibility"],
+        (Target::Bucket(_), "DELETE") => &[CORS],
         (Target::Bucket(_), "PATCH") => SETTINGS,
         (Target::Prefix { prefix, .. }, "PUT") if prefix.is_empty() => &["visibility"],
         (Target::Prefix { prefix, .. }, "PATCH") if prefix.is_empty() => SETTINGS,

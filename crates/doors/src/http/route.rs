@@ -17,7 +17,7 @@ use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
-    Body, admin, append, buckets, delete, health, info, list, log_replies, logs, no_content,
+    Body, admin, append, buckets, cors, delete, health, info, list, log_replies, logs, no_content,
     parameters, put, site,
 };
 use crate::limits;
@@ -38,6 +38,8 @@ pub struct Request<'a> {
     pub parts: &'a Parts,
     pub caller: &'a Caller,
     pub stats: &'a VerbStats,
+    /// Whether a rule of the bucket lets a page of another site ask for this.
+    pub by_rule: bool,
 }
 
 type Outcome = Result<Response<Body>, Failure>;
@@ -62,7 +64,7 @@ pub async fn route(
     target: Target<'_>,
     upload: &mut Upload,
 ) -> Outcome {
-    site::refuse_other_sites(request.parts)?;
+    site::refuse_other_sites(request.parts, request.by_rule)?;
     let query = Query::parse(request.parts.uri.query())?;
     if !matches!(target, Target::Admin(_)) {
         parameters::check(&target, &request.parts.method, &query)?;
@@ -226,6 +228,9 @@ async fn whole_bucket(
     upload: &mut Upload,
 ) -> Outcome {
     let (fs, caller) = (door.fs(), request.caller);
+    if query.is_set(parameters::CORS) {
+        return rules(door, request, bucket, upload).await;
+    }
     Ok(match request.parts.method.as_str() {
         "GET" | "HEAD" if is_listing => list::list(fs, caller, bucket, "", query).await?,
         "GET" | "HEAD" => buckets::show(fs, caller, bucket).await?,
@@ -237,6 +242,20 @@ async fn whole_bucket(
         }
         "DELETE" => buckets::delete(fs, caller, bucket).await?,
         _ => other(request, BUCKET)?,
+    })
+}
+
+/// The rules of a bucket for pages of other sites.
+async fn rules(door: &Inner, request: &Request<'_>, bucket: &str, upload: &mut Upload) -> Outcome {
+    let (fs, caller) = (door.fs(), request.caller);
+    Ok(match request.parts.method.as_str() {
+        "PUT" => {
+            let room = &mut door.room(request);
+            let json = append::collect(upload, limits::JSON_BYTES, room).await?;
+            cors::put(fs, caller, bucket, &json).await?
+        }
+        "DELETE" => cors::delete(fs, caller, bucket).await?,
+        _ => cors::show(fs, caller, bucket).await?,
     })
 }
 

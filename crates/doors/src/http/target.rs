@@ -37,6 +37,16 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
+    /// The bucket that it names or lies in.
+    pub fn bucket(&self) -> Option<&str> {
+        match self {
+            Target::Bucket(bucket)
+            | Target::Prefix { bucket, .. }
+            | Target::Object { bucket, .. } => Some(bucket),
+            _ => None,
+        }
+    }
+
     /// Parses the path of a request. Nothing in it is resolved: `.`, `..` and empty components
     /// are parts of a name like any other. See [`check_new`] for what may be made.
     ///

@@ -33,7 +33,7 @@ use super::store::Store;
 use super::table::{TABLE, place_of};
 use super::verbs::get_object::{Failure, Reading};
 use super::verdict::{Verdict, Verifier};
-use super::{headers, owner, route, sigv2, sigv4};
+use super::{headers, owner, preflight, route, sigv2, sigv4};
 use crate::admit::{Admit, anonymous};
 use crate::metrics::{DoorMetrics, VerbStats};
 use crate::observe::Observer;
@@ -41,7 +41,7 @@ use crate::room::Room;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
 use crate::witness::Witness;
-use crate::{host, limits, timing};
+use crate::{cors, host, limits, timing};
 
 /// How the door presents itself.
 #[derive(Clone, Debug, Default)]
@@ -240,6 +240,7 @@ impl Inner {
         let plain = (is_head || parts.method == Method::GET)
             && parts.query.is_empty()
             && !parts.headers.contains_key(http::header::AUTHORIZATION)
+            && !parts.headers.contains_key(http::header::ORIGIN)
             && !parts.headers.keys().any(|name| name.as_str().starts_with("x-amz-"));
         if !plain {
             return None;
@@ -260,20 +261,15 @@ impl Inner {
 
     async fn answer(&self, mut parts: Parts, upload: Upload) -> Response<Body> {
         let (mut seen, announced) = (UNSEEN, upload.announced());
-        let response = match self.admit(&mut parts, &mut seen).await {
-            Ok(Admitted { operation, caller, mode, decoded }) => {
-                let mut payload = Payload::new(upload, mode, decoded);
-                let outcome = self.serve(operation, &caller, &parts, &mut payload).await;
-                let mut response = outcome.unwrap_or_else(|error| refused(&parts, &error));
-                leave(|| payload.linger(), parts.is_waiting(), &mut response);
-                response
-            }
-            Err(error) => {
-                let mut response = refused(&parts, &error);
-                leave(|| upload.linger(), parts.is_waiting(), &mut response);
-                response
-            }
+        let mut response = if cors::is_preflight(&parts.method, &parts.headers) {
+            let outcome = preflight::answer(&self.store.fs, &parts).await;
+            let mut response = outcome.unwrap_or_else(|error| refused(&parts, &error));
+            leave(|| upload.linger(), parts.is_waiting(), &mut response);
+            response
+        } else {
+            self.answer_admitted(&mut parts, upload, &mut seen).await
         };
+        preflight::say(&self.store.fs, &parts, &mut response).await;
         let response = self.finish(response, &parts.request_id);
         if let Some(stats) = self.stats.get(seen.verb)
             && response.status().is_success()
@@ -282,6 +278,28 @@ impl Inner {
         }
         let stages = stage::snapshot().expect("the reply is a scope");
         self.count(response, seen, &stages)
+    }
+
+    async fn answer_admitted(
+        &self,
+        parts: &mut Parts,
+        upload: Upload,
+        seen: &mut Seen,
+    ) -> Response<Body> {
+        match self.admit(parts, seen).await {
+            Ok(Admitted { operation, caller, mode, decoded }) => {
+                let mut payload = Payload::new(upload, mode, decoded);
+                let outcome = self.serve(operation, &caller, parts, &mut payload).await;
+                let mut response = outcome.unwrap_or_else(|error| refused(parts, &error));
+                leave(|| payload.linger(), parts.is_waiting(), &mut response);
+                response
+            }
+            Err(error) => {
+                let mut response = refused(parts, &error);
+                leave(|| upload.linger(), parts.is_waiting(), &mut response);
+                response
+            }
+        }
     }
 
     /// Says how long a reply took, and counts it: now, or when its last byte goes.

@@ -88,6 +88,7 @@ const PART: &[&str] = &["partNumber", "uploadId"];
 const CONFIGURATION: &[&str] = &["LocationConstraint", "Location", "Bucket", "Tags"];
 const GRANTS: &[&str] = &["Owner", "AccessControlList"];
 const TAGS: &[&str] = &["TagSet"];
+const RULES: &[&str] = &["CORSRule"];
 
 /// A row with nothing but what it must have.
 const fn row(
@@ -173,13 +174,7 @@ pub(super) static TABLE: &[Operation] = &[
         .wanting(&["list-type"])
         .allowing(LIST_2),
     op!(ListObjects, list_objects, ListBucket, GET, Bucket).allowing(LIST),
-    missing!(
-        GetBucketCors,
-        GetBucketCors,
-        "cors",
-        "NoSuchCORSConfiguration",
-        "The CORS configuration does not exist"
-    ),
+    op!(GetBucketCors, get_bucket_cors, GetBucketCors, GET, Bucket).wanting(&["cors"]),
     missing!(
         GetBucketPolicy,
         GetBucketPolicy,
@@ -270,9 +265,13 @@ pub(super) static TABLE: &[Operation] = &[
     op!(PutBucketTagging, put_bucket_tagging, PutBucketTagging, PUT, Bucket)
         .wanting(&["tagging"])
         .taking(Input::xml(TAGS)),
+    op!(PutBucketCors, put_bucket_cors, PutBucketCors, PUT, Bucket)
+        .wanting(&["cors"])
+        .taking(Input::xml(RULES)),
     op!(DeleteBucket, delete_bucket, DeleteBucket, DELETE, Bucket),
     op!(DeleteBucketTagging, delete_bucket_tagging, PutBucketTagging, DELETE, Bucket)
         .wanting(&["tagging"]),
+    op!(DeleteBucketCors, delete_bucket_cors, PutBucketCors, DELETE, Bucket).wanting(&["cors"]),
     op!(DeleteObjects, delete_objects, DeleteObject, POST, Bucket)
         .wanting(&["delete"])
         .taking(Input::xml(&["Object", "Quiet"])),

@@ -12,7 +12,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Flips a bit of the first file below `dir` that has `needle` in it, right there.
-fn damage(dir: &Path, needle: &[u8]) {
+pub fn damage(dir: &Path, needle: &[u8]) {
     for path in files(dir) {
         let data = std::fs::read(&path).unwrap();
         if let Some(at) = data.windows(needle.len()).position(|window| window == needle) {

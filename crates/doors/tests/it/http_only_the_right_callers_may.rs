@@ -8,7 +8,7 @@ use crate::http_harness::{Client, Server, Setup};
 /// A verb and the status for: anonymous, stranger, reader, writer, owner, root.
 type Row = (&'static str, &'static str, [u16; 6]);
 
-const PRIVATE: [Row; 23] = [
+const PRIVATE: [Row; 26] = [
     ("GET", "/storage/bucket/a", [401, 403, 200, 403, 200, 200]),
     ("HEAD", "/storage/bucket/a", [401, 403, 200, 403, 200, 200]),
     ("PUT", "/storage/bucket/a", [401, 403, 403, 204, 204, 204]),
@@ -27,6 +27,9 @@ const PRIVATE: [Row; 23] = [
     ("GET", "/storage/bucket", [401, 403, 200, 403, 200, 200]),
     ("HEAD", "/storage/bucket", [401, 403, 200, 403, 200, 200]),
     ("PATCH", "/storage/bucket?cache_control=x", [401, 403, 403, 403, 204, 204]),
+    ("GET", "/storage/bucket?cors", [401, 403, 200, 403, 200, 200]),
+    ("PUT", "/storage/bucket?cors", [400; 6]),
+    ("DELETE", "/storage/bucket?cors", [401, 403, 403, 403, 204, 204]),
     ("DELETE", "/storage/bucket", [401, 403, 403, 403, 409, 409]),
     ("PUT", "/storage/bucket", [401, 409, 409, 409, 409, 409]),
     ("GET", "/storage/", [401, 200, 200, 200, 200, 200]),

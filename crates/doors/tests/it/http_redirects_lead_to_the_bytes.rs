@@ -67,6 +67,34 @@ fn a_redirect_leads_to_what_the_door_itself_sends() {
     root.get_with("/storage/bucket/a?redirect", &[("If-None-Match", &etag)]).expect(304);
 }
 
+/// The rules of the bucket say who gets a link; whoever has one may read.
+#[test]
+fn a_page_reads_what_a_link_opens() {
+    let server = redirecting();
+    let (root, linked) = (server.root(), server.linked());
+    root.put("/storage/bucket/a", &pattern(5 << 20)).expect(201);
+    let rules = r#"{"rules":[{"origins":["https://a.example"],"methods":["GET"]}]}"#;
+    root.put("/storage/bucket?cors", rules.as_bytes()).expect(204);
+    let origin = |reply: &Reply| reply.header("access-control-allow-origin");
+    let page = [("Origin", "https://a.example")];
+    let sent = root.get_with("/storage/bucket/a?redirect", &page).expect(307);
+    assert_eq!(origin(&sent).as_deref(), Some("https://a.example"));
+    let other = [("Origin", "https://b.example")];
+    assert_eq!(origin(&root.get_with("/storage/bucket/a?redirect", &other).expect(307)), None);
+    let path = location(&server, &sent);
+    let preflight = [("Origin", "null"), ("Access-Control-Request-Method", "GET")];
+    for (method, path, headers, status) in [
+        ("GET", path.as_str(), &[("Origin", "null")][..], 200),
+        ("OPTIONS", &path, &preflight, 204),
+        ("GET", "/files/none", &[("Origin", "null")], 403),
+    ] {
+        let reply = linked.call(method, path, headers, b"").expect(status);
+        assert_eq!(origin(&reply).as_deref(), Some("*"), "{method} {path}");
+        assert_eq!(reply.header("access-control-allow-credentials"), None);
+    }
+    assert_eq!(origin(&linked.call("OPTIONS", "/metrics", &preflight, b"").expect(405)), None);
+}
+
 #[test]
 fn the_door_for_links_says_where_the_time_goes() {
     let server = redirecting();

@@ -22,6 +22,7 @@ mod http_redirects_lead_to_the_bytes;
 mod http_slow_clients_are_in_nobodys_way;
 mod http_uploads_are_whole_or_nothing;
 mod http_users_are_disabled;
+mod pages_of_other_sites_do_what_rules_say;
 mod rights_hold_at_both_doors;
 mod s3_answers_are_those_of_s3;
 mod s3_bodies_are_verified;

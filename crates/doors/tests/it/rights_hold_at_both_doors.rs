@@ -73,6 +73,10 @@ impl Who {
 
 const TAGS: &str = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
 const DELETE: &str = "<Delete><Object><Key>none</Key></Object></Delete>";
+const CORS: &str = "<CORSConfiguration><CORSRule><AllowedMethod>GET</AllowedMethod>\
+    <AllowedOrigin>*</AllowedOrigin></CORSRule></CORSConfiguration>";
+const PREFLIGHT: &[(&str, &str)] =
+    &[("origin", "https://a.example"), ("access-control-request-method", "GET")];
 const COPY: (&str, &str) = ("x-amz-copy-source", "/marked/dir/MARK-KEY");
 
 pub type Operation = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
@@ -108,6 +112,9 @@ pub const S3: &[Operation] = &[
     ("PUT", "/marked?acl", &[("x-amz-acl", "private")]),
     ("PUT", "/marked?tagging", &[("body", TAGS)]),
     ("DELETE", "/marked?tagging", &[]),
+    ("PUT", "/marked?cors", &[("body", CORS)]),
+    ("DELETE", "/marked?cors", &[]),
+    ("OPTIONS", "/marked/K", PREFLIGHT),
     ("POST", "/marked?delete", &[("body", DELETE)]),
     ("PUT", "/marked", &[]),
     ("GET", "/marked/K", &[]),
@@ -140,6 +147,10 @@ pub const HTTP: &[Operation] = &[
     ("GET", "/storage/?limit=1", &[]),
     ("GET", "/storage/marked", &[]),
     ("GET", "/storage/marked?list", &[]),
+    ("GET", "/storage/marked?cors", &[]),
+    ("PUT", "/storage/marked?cors", &[("body", "{\"rules\":[]}")]),
+    ("DELETE", "/storage/marked?cors", &[]),
+    ("OPTIONS", "/storage/marked/K", PREFLIGHT),
     ("HEAD", "/storage/marked", &[]),
     ("PATCH", "/storage/marked?cache_control=x", &[]),
     ("GET", "/storage/marked/", &[]),

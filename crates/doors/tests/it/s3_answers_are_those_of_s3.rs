@@ -74,7 +74,6 @@ fn what_is_off_is_said_to_be() {
     let server = Server::start();
     let root = store(&server);
     for (parameter, code) in [
-        ("cors", "NoSuchCORSConfiguration"),
         ("policy", "NoSuchBucketPolicy"),
         ("lifecycle", "NoSuchLifecycleConfiguration"),
         ("website", "NoSuchWebsiteConfiguration"),

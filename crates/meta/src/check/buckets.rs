@@ -32,6 +32,9 @@ fn read_bucket(checker: &mut Checker<'_>, id: BucketId, row: Bucket) {
     let bucket = checker.facts.buckets.entry(id).or_default();
     bucket.kind = row.kind;
     bucket.name = Some(row.name);
+    if let Err(error) = row.cors.decode() {
+        checker.report.add(About::Bucket(id), format!("has rules of CORS that say: {error}"));
+    }
 }
 
 fn read_usage(checker: &mut Checker<'_>, id: BucketId, row: Usage) {

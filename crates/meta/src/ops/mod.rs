@@ -10,6 +10,7 @@ pub mod coalesce;
 pub mod conditions;
 pub mod copy_object;
 pub mod copy_range;
+pub mod cors;
 pub mod create;
 pub mod credentials;
 pub mod delete_object;

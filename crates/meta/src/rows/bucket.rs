@@ -6,7 +6,9 @@ use cairn_base::codec::{Fields, Writer, put_varint, take_varint};
 use cairn_base::{BucketId, Redundancy, Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT, Row, decode_pairs, encode_pairs, narrow, unexpected, unzigzag, zigzag};
+use super::{
+    CorsRules, FORMAT, Row, decode_pairs, encode_pairs, narrow, unexpected, unzigzag, zigzag,
+};
 
 /// The rules that hold where S3 and POSIX disagree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -44,6 +46,7 @@ pub struct Bucket {
     pub redundancy: Option<Redundancy>,
     /// Clients of the HTTP door are sent to where the data is without asking for it.
     pub redirect: bool,
+    pub cors: CorsRules,
     pub unknown: Vec<u8>,
 }
 
@@ -90,6 +93,9 @@ impl Row for Bucket {
         writer
             .number(9, self.redundancy.map_or(0, Redundancy::number).into())
             .number(10, self.redirect.into());
+        if !self.cors.is_empty() {
+            writer.bytes(11, self.cors.bytes());
+        }
         writer.raw(&self.unknown);
         writer.finish()
     }
@@ -124,6 +130,7 @@ impl Row for Bucket {
                     bucket.redundancy = Redundancy::from_number(replicas);
                 }
                 10 => bucket.redirect = field.number()? != 0,
+                11 => bucket.cors = CorsRules::stored(field.value),
                 _ => field.keep(&mut bucket.unknown),
             }
         }

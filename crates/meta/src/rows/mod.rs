@@ -6,6 +6,7 @@ mod attributes;
 mod bucket;
 mod calls;
 mod cluster;
+mod cors;
 mod counter;
 mod credentials;
 mod directory;
@@ -25,6 +26,7 @@ pub use attributes::{
 pub use bucket::{Bucket, BucketKind, Usage};
 pub use calls::{Calls, DoneCall};
 pub use cluster::IssuedToken;
+pub use cors::{CorsRule, CorsRules};
 pub use counter::{Counter, decode_number, encode_number};
 pub use credentials::{AccessKey, Token, User};
 pub use directory::{Entry, Tally};

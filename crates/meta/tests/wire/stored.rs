@@ -12,7 +12,7 @@ use crate::{folder, rows};
 /// A kind of row that gets a further field gets a further line, and the former lines stay readable.
 #[test]
 fn every_row_that_was_ever_stored_is_read() {
-    for row in rows::samples() {
+    for row in rows::stored() {
         let path = folder("rows").join(format!("{}.txt", row.name));
         let lines = among(&path, &hex(&row.bytes)).unwrap_or_else(|wrong| panic!("{wrong}"));
         for line in lines {
@@ -31,7 +31,7 @@ fn a_row_that_is_changed_keeps_the_fields_of_a_newer_version() {
     newer.number(90, 7).text(4000, "from the future");
     let unknown = newer.finish().slice(1..);
     let mut changed = BTreeSet::new();
-    for row in rows::samples() {
+    for row in rows::stored() {
         let future = Bytes::from([&row.bytes[..], &unknown].concat());
         assert_eq!((row.again)(&future).unwrap(), future, "{}", row.name);
         let other = (row.change)(&future).unwrap();
@@ -46,7 +46,7 @@ fn a_row_that_is_changed_keeps_the_fields_of_a_newer_version() {
 
 #[test]
 fn a_row_that_is_cut_is_an_error_or_a_row() {
-    for row in rows::samples() {
+    for row in rows::stored() {
         for end in 0..row.bytes.len() {
             if let Ok(cut) = (row.again)(&row.bytes.slice(..end)) {
                 assert_eq!((row.again)(&cut).unwrap(), cut, "{} cut at {end}", row.name);

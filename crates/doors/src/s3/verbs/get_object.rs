@@ -27,6 +27,7 @@ use super::super::range::{self, Asked};
 use super::super::reply::insert;
 use super::super::{attributes, checksums, conditions};
 use super::check_version;
+use crate::cors;
 
 pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
     answer(call, false).await
@@ -79,6 +80,13 @@ struct Part {
     count: Option<u32>,
 }
 
+/// A page of another site is told more, so a cache must not give it what nobody was told.
+fn differ_by_origin(object: &Object, response: &mut Response<Body>) {
+    if !object.bucket().cors.is_empty() {
+        cors::vary(response.headers_mut());
+    }
+}
+
 impl Reading<'_> {
     /// The reply where everything it needs is in memory; `None` otherwise.
     pub(crate) fn now(&self, fs: &Fs) -> Option<Result<Response<Body>, Failure>> {
@@ -93,6 +101,7 @@ impl Reading<'_> {
             Ok(head) => head,
             Err(failure) => return Some(Err(failure)),
         };
+        differ_by_origin(&object, &mut response);
         if let Some(range) = range {
             *response.body_mut() = Body::from(object.read_now(range)?);
         }
@@ -106,6 +115,7 @@ impl Reading<'_> {
             None => None,
         };
         let (mut response, range) = self.head(&object, part)?;
+        differ_by_origin(&object, &mut response);
         if let Some(range) = range {
             *response.body_mut() = body(&object, range);
         }

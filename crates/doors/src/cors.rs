@@ -1,0 +1,381 @@
+//! Pages of other sites (CORS): which rule of a bucket a request of a page matches, and the headers
+//! by which its browser is told. The browser decides; nobody gets a right by a rule.
+//!
+//! The origin of a request is sent back only where a rule names it. It comes with
+//! `Access-Control-Allow-Credentials` only at the S3 door, where a browser knows no credentials
+//! that it could add by itself.
+
+use cairn_auth::Caller;
+use cairn_base::{Error, Result};
+use cairn_fs::Fs;
+use cairn_fs::ops::cors::{FindCors, METHODS};
+use cairn_fs::rows::CorsRule;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HeaderName, ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method};
+
+use crate::limits;
+
+/// The answer to a preflight depends on these.
+pub const VARY_PREFLIGHT: HeaderValue = HeaderValue::from_static(
+    "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+);
+
+/// Why a preflight is refused. The same for a bucket without rules and for one that does not exist.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It says too little, or what no browser says.
+    Malformed(&'static str),
+    /// No rule allows it.
+    NotAllowed,
+    /// The rules could not be read.
+    Failed(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Failed(error)
+    }
+}
+
+pub const NOT_ALLOWED: &str = "CORSResponse: This CORS request is not allowed. This is usually \
+    because the evalution of Origin, request method / Access-Control-Request-Method or \
+    Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.";
+
+/// Whether a browser asks if a page may send a request.
+pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    *method == Method::OPTIONS
+        && headers.contains_key(ORIGIN)
+        && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// A door's own ways.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Whether browsers may add credentials that they know.
+    pub credentials: bool,
+    /// Headers that are exposed beside those of the rule.
+    pub exposed: &'static str,
+}
+
+/// What pages of other sites may do with a bucket.
+pub struct Cors {
+    policy: Policy,
+    rules: Vec<CorsRule>,
+}
+
+impl Cors {
+    /// The rules of a bucket that need not exist; none without a bucket.
+    pub async fn of(fs: &Fs, bucket: Option<&str>, policy: Policy) -> Result<Cors> {
+        let Some(bucket) = bucket else { return Ok(Cors { policy, rules: Vec::new() }) };
+        let (caller, verb) = (Caller::system(), FindCors { bucket: bucket.to_owned() });
+        let found = match fs.read_now(&caller, &verb) {
+            Some(found) => found?,
+            None => fs.read(&caller, verb).await?,
+        };
+        Ok(Cors { policy, rules: found.decode()? })
+    }
+
+    /// As [`Cors::of`] where a page asks. Where the rules cannot be read, none is known: the
+    /// request itself will say what is wrong.
+    pub async fn of_page(
+        fs: &Fs,
+        headers: &HeaderMap,
+        bucket: Option<&str>,
+        policy: Policy,
+    ) -> Option<Cors> {
+        if !headers.contains_key(ORIGIN) || bucket.is_none() {
+            return None;
+        }
+        match Cors::of(fs, bucket, policy).await {
+            Ok(cors) if cors.rules.is_empty() => None,
+            Ok(cors) => Some(cors),
+            Err(error) => {
+                tracing::warn!(%error, "rules of CORS cannot be read");
+                None
+            }
+        }
+    }
+
+    /// The headers of the answer to a preflight.
+    pub fn preflight(&self, headers: &HeaderMap) -> Result<HeaderMap, Refusal> {
+        let Some(origin) = origin(headers) else {
+            return Err(Refusal::Malformed(
+                "Insufficient information. Origin request header needed.",
+            ));
+        };
+        let method = single(headers, &ACCESS_CONTROL_REQUEST_METHOD);
+        let Some(method) = method.filter(|method| METHODS.contains(method)) else {
+            return Err(Refusal::Malformed(
+                "Access-Control-Request-Method: use GET, PUT, POST, DELETE or HEAD",
+            ));
+        };
+        let Some(wanted) = wanted(headers) else {
+            return Err(Refusal::Malformed("Access-Control-Request-Headers: not names of headers"));
+        };
+        let allows = |rule: &&CorsRule| {
+            allows(rule, origin, method)
+                && wanted.iter().all(|name| {
+                    rule.headers
+                        .iter()
+                        .any(|known| matches(&known.to_ascii_lowercase(), name.as_str()))
+                })
+        };
+        let rule = self.rules.iter().find(allows).ok_or(Refusal::NotAllowed)?;
+        let mut told = HeaderMap::new();
+        self.tell(rule, origin, &mut told);
+        put(&mut told, ACCESS_CONTROL_ALLOW_METHODS, &rule.methods.join(", "));
+        let names: Vec<&str> = wanted.iter().map(HeaderName::as_str).collect();
+        put(&mut told, ACCESS_CONTROL_ALLOW_HEADERS, &names.join(", "));
+        if let Some(seconds) = rule.max_age_s {
+            told.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from(seconds));
+        }
+        told.insert(VARY, VARY_PREFLIGHT);
+        Ok(told)
+    }
+
+    /// Whether a rule lets a page of this origin send a request.
+    pub fn allows(&self, method: &Method, headers: &HeaderMap) -> bool {
+        self.rule(method, headers).is_some()
+    }
+
+    fn rule<'a>(&self, method: &Method, headers: &'a HeaderMap) -> Option<(&CorsRule, &'a str)> {
+        let origin = origin(headers)?;
+        let rule = self.rules.iter().find(|rule| allows(rule, origin, method.as_str()))?;
+        Some((rule, origin))
+    }
+
+    /// Says of a reply, whatever its status is, whether the page may read it.
+    pub fn say(&self, method: &Method, asked: &HeaderMap, reply: &mut HeaderMap) {
+        vary(reply);
+        if let Some((rule, origin)) = self.rule(method, asked) {
+            self.tell(rule, origin, reply);
+        }
+    }
+
+    fn tell(&self, rule: &CorsRule, origin: &str, reply: &mut HeaderMap) {
+        let is_any = rule.origins.iter().any(|known| known == "*");
+        put(reply, ACCESS_CONTROL_ALLOW_ORIGIN, if is_any { "*" } else { origin });
+        if !is_any && self.policy.credentials {
+            reply.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        }
+        let mut exposed = self.policy.exposed.to_owned();
+        for name in &rule.exposed {
+            if !exposed.is_empty() {
+                exposed.push_str(", ");
+            }
+            exposed.push_str(name);
+        }
+        put(reply, ACCESS_CONTROL_EXPOSE_HEADERS, &exposed);
+    }
+}
+
+/// A cache between keeps a reply for requests of the same origin only. Also said where no page
+/// asked, of what a cache might give to one.
+pub fn vary(reply: &mut HeaderMap) {
+    let is_said = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"origin");
+    if !reply.get_all(VARY).iter().any(is_said) {
+        reply.append(VARY, HeaderValue::from_static("Origin"));
+    }
+}
+
+fn allows(rule: &CorsRule, origin: &str, method: &str) -> bool {
+    rule.methods.iter().any(|known| known == method)
+        && rule.origins.iter().any(|known| known == "*" || matches_origin(known, origin))
+}
+
+/// `null` is the origin of every page in a sandbox: no pattern but `*` means it.
+fn matches_origin(pattern: &str, origin: &str) -> bool {
+    origin != "null" && matches(pattern, origin)
+}
+
+/// `*` stands for any characters, none included.
+fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, end)) => {
+            text.len() >= start.len() + end.len() && text.starts_with(start) && text.ends_with(end)
+        }
+    }
+}
+
+/// The origin of a page as a browser writes it; none for anything else.
+fn origin(headers: &HeaderMap) -> Option<&str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]%+".contains(&byte);
+    single(headers, &ORIGIN).filter(|text| !text.is_empty() && text.bytes().all(is_plain))
+}
+
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    value.to_str().ok()
+}
+
+/// The names of the headers that a request would have. None where they are no names, or so many
+/// that no page means it.
+fn wanted(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
+    let mut wanted = Vec::new();
+    for value in headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {
+        for name in value.to_str().ok()?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            if wanted.len() == limits::PREFLIGHT_HEADERS {
+                return None;
+            }
+            wanted.push(HeaderName::from_bytes(name.as_bytes()).ok()?);
+        }
+    }
+    Some(wanted)
+}
+
+fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if !value.is_empty()
+        && let Ok(value) = HeaderValue::from_str(value)
+    {
+        headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rule(origins: &[&str], methods: &[&str], headers: &[&str]) -> CorsRule {
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        CorsRule {
+            origins: owned(origins),
+            methods: owned(methods),
+            headers: owned(headers),
+            ..CorsRule::default()
+        }
+    }
+
+    fn cors(rules: Vec<CorsRule>) -> Cors {
+        Cors { policy: Policy { credentials: true, exposed: "" }, rules }
+    }
+
+    fn asking(origin: &str, method: &str, headers: &str) -> HeaderMap {
+        let mut asked = HeaderMap::new();
+        asked.insert(ORIGIN, origin.parse().unwrap());
+        asked.insert(ACCESS_CONTROL_REQUEST_METHOD, method.parse().unwrap());
+        if !headers.is_empty() {
+            asked.insert(ACCESS_CONTROL_REQUEST_HEADERS, headers.parse().unwrap());
+        }
+        asked
+    }
+
+    fn said(told: &HeaderMap, name: &HeaderName) -> String {
+        told.get(name).map_or("", |value| value.to_str().unwrap()).to_owned()
+    }
+
+    /// The rules of S3's documentation, and what it says of them.
+    #[test]
+    fn the_first_rule_that_matches_counts() {
+        let pages = "http://www.example.com";
+        let cors = cors(vec![
+            rule(&["http://www.example1.com"], &["PUT", "POST", "DELETE"], &["*"]),
+            CorsRule {
+                exposed: vec!["x-amz-request-id".into(), "ETag".into()],
+                max_age_s: Some(3000),
+                ..rule(
+                    &[pages, "http://*.example.org"],
+                    &["PUT", "HEAD"],
+                    &["x-amz-*", "Content-Type"],
+                )
+            },
+            rule(&["*"], &["GET"], &[]),
+        ]);
+        let allowed = |origin: &str, method: &str, headers: &str| {
+            cors.preflight(&asking(origin, method, headers)).ok().map(|told| {
+                let credentials = told.contains_key(ACCESS_CONTROL_ALLOW_CREDENTIALS);
+                (said(&told, &ACCESS_CONTROL_ALLOW_ORIGIN), credentials)
+            })
+        };
+        let named = |origin: &str| Some((origin.to_owned(), true));
+        let any = Some(("*".to_owned(), false));
+        let one = "http://www.example1.com";
+        assert_eq!(allowed(one, "PUT", "x-anything, Y"), named(one));
+        assert_eq!(allowed(one, "GET", ""), any);
+        assert_eq!(allowed(one, "HEAD", ""), None);
+        assert_eq!(allowed(pages, "PUT", "X-AMZ-Date,content-type"), named(pages));
+        assert_eq!(allowed(pages, "PUT", "x-am-date"), None);
+        assert_eq!(allowed(pages, "DELETE", ""), None);
+        assert_eq!(allowed("http://a.example.org", "HEAD", ""), named("http://a.example.org"));
+        for other in ["http://example.org", "https://a.example.org", "http://a.example.org.evil"] {
+            assert_eq!(allowed(other, "HEAD", ""), None, "{other}");
+        }
+        assert_eq!(allowed("null", "GET", ""), any);
+        assert_eq!(allowed("null", "GET", "range"), None);
+        let told = cors.preflight(&asking(pages, "PUT", "X-Amz-Date, Content-Type")).unwrap();
+        assert_eq!(said(&told, &ACCESS_CONTROL_ALLOW_METHODS), "PUT, HEAD");
+        assert_eq!(said(&told, &ACCESS_CONTROL_ALLOW_HEADERS), "x-amz-date, content-type");
+        assert_eq!(said(&told, &ACCESS_CONTROL_EXPOSE_HEADERS), "x-amz-request-id, ETag");
+        assert_eq!(said(&told, &ACCESS_CONTROL_MAX_AGE), "3000");
+        assert_eq!(told[VARY], VARY_PREFLIGHT);
+    }
+
+    #[test]
+    fn a_reply_says_which_origin_may_read_it() {
+        let cors = cors(vec![rule(&["http://a.example"], &["GET"], &[])]);
+        let reply = |origin: &str, method: Method| {
+            let mut reply = HeaderMap::new();
+            cors.say(&method, &asking(origin, "GET", ""), &mut reply);
+            assert_eq!(reply[VARY], "Origin");
+            said(&reply, &ACCESS_CONTROL_ALLOW_ORIGIN)
+        };
+        assert_eq!(reply("http://a.example", Method::GET), "http://a.example");
+        assert_eq!(reply("http://a.example", Method::HEAD), "");
+        assert_eq!(reply("http://A.example", Method::GET), "");
+        assert_eq!(reply("http://b.example", Method::GET), "");
+        let mut twice = asking("http://a.example", "GET", "");
+        twice.append(ORIGIN, HeaderValue::from_static("http://a.example"));
+        let mut told = HeaderMap::new();
+        cors.say(&Method::GET, &twice, &mut told);
+        assert!(!told.contains_key(ACCESS_CONTROL_ALLOW_ORIGIN));
+        vary(&mut told);
+        assert_eq!(told.get_all(VARY).iter().count(), 1);
+    }
+
+    #[test]
+    fn preflights_of_no_browser_are_refused() {
+        let cors = cors(vec![rule(&["*"], &["GET"], &["*"])]);
+        let many = vec!["a"; limits::PREFLIGHT_HEADERS + 1].join(",");
+        for (origin, method, headers) in [
+            ("", "GET", ""),
+            ("http://a b", "GET", ""),
+            ("http://a,http://b", "GET", ""),
+            ("http://a", "PATCH", ""),
+            ("http://a", "get", ""),
+            ("http://a", "GET", "a b"),
+            ("http://a", "GET", &many),
+        ] {
+            let refused = cors.preflight(&asking(origin, method, headers));
+            assert!(matches!(refused, Err(Refusal::Malformed(_))), "{origin} {method} {headers}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_origin_that_is_sent_back_is_the_one_that_asked(
+            pattern in "[a-c.:/]{0,4}\\*?[a-c.:/]{0,4}", origin in "[ -~]{0,12}",
+        ) {
+            let cors = cors(vec![rule(&[&pattern], &["GET"], &[])]);
+            let asked = asking(&origin, "GET", "");
+            let mut reply = HeaderMap::new();
+            cors.say(&Method::GET, &asked, &mut reply);
+            match said(&reply, &ACCESS_CONTROL_ALLOW_ORIGIN).as_str() {
+                "" => {}
+                "*" => {
+                    prop_assert_eq!(pattern, "*");
+                    prop_assert!(!reply.contains_key(ACCESS_CONTROL_ALLOW_CREDENTIALS));
+                }
+                told => {
+                    let (start, end) = pattern.split_once('*').unwrap_or((&pattern, ""));
+                    prop_assert!(told == origin && told.starts_with(start) && told.ends_with(end));
+                }
+            }
+        }
+    }
+}

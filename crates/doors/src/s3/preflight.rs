@@ -1,0 +1,44 @@
+//! Preflights: a browser asks, unsigned, whether a page may send a request.
+
+use cairn_fs::Fs;
+use http::header::VARY;
+use http::{Response, StatusCode};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result};
+
+use super::error::{Codes, refuse, refuse_with, translate};
+use super::parts::Parts;
+use super::reply;
+use crate::cors::{self, Cors, Policy, Refusal};
+
+/// As S3 does it. What is signed is never added by a browser.
+pub(super) const POLICY: Policy = Policy { credentials: true, exposed: "" };
+
+pub(super) async fn answer(fs: &Fs, parts: &Parts) -> S3Result<Response<Body>> {
+    let cors = Cors::of(fs, parts.address.bucket(), POLICY).await;
+    let told = cors.map_err(Refusal::from).and_then(|cors| cors.preflight(&parts.headers));
+    let mut response = reply::empty(StatusCode::OK);
+    *response.headers_mut() = told.map_err(refused)?;
+    Ok(response)
+}
+
+fn refused(refusal: Refusal) -> S3Error {
+    match refusal {
+        Refusal::Malformed(text) => refuse(S3ErrorCode::InvalidRequest, text),
+        Refusal::NotAllowed => {
+            refuse_with("AccessForbidden", StatusCode::FORBIDDEN, cors::NOT_ALLOWED)
+        }
+        Refusal::Failed(error) => translate(error, Codes::bucket()),
+    }
+}
+
+/// Says of the reply to a preflight, and of that to a request of a page, whom it is for.
+pub(super) async fn say(fs: &Fs, parts: &Parts, response: &mut Response<Body>) {
+    let headers = response.headers_mut();
+    if cors::is_preflight(&parts.method, &parts.headers) {
+        headers.insert(VARY, cors::VARY_PREFLIGHT);
+    } else if let Some(cors) =
+        Cors::of_page(fs, &parts.headers, parts.address.bucket(), POLICY).await
+    {
+        cors.say(&parts.method, &parts.headers, headers);
+    }
+}
