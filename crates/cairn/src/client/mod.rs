@@ -4,7 +4,7 @@ pub mod address;
 pub mod api;
 pub mod bucket;
 pub mod cors;
-mod export;
+pub mod export;
 pub mod gc;
 pub mod get;
 pub mod key;
