@@ -164,5 +164,5 @@ pub fn take_rows(mut body: Bytes, rows: u32) -> Option<Vec<(Bytes, Bytes)>> {
 }
 
 pub fn altered(what: &str) -> Error {
-    Error::corrupt(format!("{what} of the dump"), "bytes that do not check out", "what was written")
+    Error::corrupt(format!("{what} of the dump"), "bytes that do not check out", "bytes as written")
 }
