@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 
 /// Bytes of lines that wait for a sink, at most.
 const WAITING_BYTES: usize = 8 << 20;
-/// Bytes that a sink is given at once, at most; a longer line is given alone.
+/// Bytes that a sink is given at once, at most.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Lines on their way to one sink. Who adds a line never waits: a line that finds no room is lost,
@@ -63,10 +63,13 @@ impl LineQueue {
         }
     }
 
-    /// Adds a line, which ends with a new line.
+    /// Adds a line, which ends with a new line. A line that is longer than a batch is lost.
     pub fn add(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock();
-        if waiting.is_closed || waiting.bytes.len() + line.len() > WAITING_BYTES {
+        if line.len() > BATCH_BYTES
+            || waiting.is_closed
+            || waiting.bytes.len() + line.len() > WAITING_BYTES
+        {
             waiting.lost += 1;
             self.lost.fetch_add(1, Relaxed);
             return;
@@ -133,9 +136,7 @@ impl LineQueue {
 /// Where the last line ends that is within a batch.
 fn batch_end(bytes: &[u8]) -> usize {
     let Some(head) = bytes.get(..BATCH_BYTES) else { return bytes.len() };
-    let within = head.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
-    let first = || bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
-    within.or_else(first).unwrap_or(bytes.len())
+    head.iter().rposition(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1)
 }
 
 #[cfg(test)]
@@ -171,5 +172,8 @@ mod tests {
         queue.close();
         queue.add(&line);
         assert_eq!(queue.counts().lost, 4, "nobody takes it any more");
+        let queue = LineQueue::new("audit", "file");
+        queue.add(&[b'x'; BATCH_BYTES + 1]);
+        assert_eq!(queue.counts().lost, 1, "no sink would take it");
     }
 }

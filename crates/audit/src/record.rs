@@ -13,6 +13,9 @@ use crate::lines::LineLog;
 /// Bytes of any one text in a record, at most.
 const TEXT_BYTES: usize = 2048;
 
+/// Bytes of all keys in a record, at most: written as JSON they may be six times as many.
+const KEYS_BYTES: usize = 100 << 10;
+
 /// The beginning of a text: as much of it as a record may have.
 pub fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default()
@@ -42,9 +45,7 @@ impl AuditOutcome {
     }
 }
 
-/// A request that asks for a change, or was refused. [`docs/audit.md`] says what its fields are.
-///
-/// [`docs/audit.md`]: https://github.com/cairn-store/cairn/blob/main/docs/audit.md
+/// A request that asks for a change, or was refused. `docs/audit.md` says what its fields are.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct AuditRecord {
     pub time: String,
@@ -61,6 +62,9 @@ pub struct AuditRecord {
     pub key: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
+    /// Further keys, for which there is no room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more_keys: Option<usize>,
     /// What it is about, where that is neither a bucket nor a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
@@ -76,6 +80,20 @@ pub struct AuditRecord {
     pub request: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "trace")]
     pub trace: Option<Trace>,
+}
+
+impl AuditRecord {
+    fn cut_keys(&mut self) {
+        let mut bytes = 0;
+        let fits = |key: &&String| {
+            bytes += key.len();
+            bytes <= KEYS_BYTES
+        };
+        let fitting = self.keys.iter().take_while(fits).count();
+        let more = self.keys.len() - fitting;
+        self.keys.truncate(fitting);
+        self.more_keys = (more > 0).then_some(more);
+    }
 }
 
 /// Who asked, and from where.
@@ -151,6 +169,7 @@ fn number<S: Serializer>(user: &Option<UserId>, serializer: S) -> Result<S::Ok, 
 impl LineLog {
     /// Adds a record, with the time and the name of its user.
     pub fn note(&self, mut record: AuditRecord) {
+        record.cut_keys();
         record.time = self.time();
         record.actor.name = record.actor.user.and_then(|user| self.name_of(user));
         self.write(&record);
@@ -196,5 +215,29 @@ impl Drop for Noting {
         if is_refused || self.is_change {
             self.log.note(std::mem::take(&mut self.record));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use cairn_base::clock::RealClock;
+
+    use super::*;
+    use crate::LineQueue;
+
+    #[test]
+    fn a_record_of_many_keys_is_no_line_that_is_lost() {
+        let queue = Arc::new(LineQueue::new("audit", "test"));
+        let log =
+            LineLog::new(Arc::new(RealClock::default()), Arc::new(|_| None), &[queue.clone()]);
+        let keys = vec!["\u{1}".repeat(1024); 1000];
+        log.note(AuditRecord { keys, ..AuditRecord::default() });
+        let line = queue.take(Duration::ZERO).unwrap().bytes;
+        let record: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        let (shown, more) = (record["keys"].as_array().unwrap().len(), &record["more_keys"]);
+        assert_eq!((shown, more), (100, &900.into()));
     }
 }

@@ -2,6 +2,7 @@
 //! webhook.
 
 mod bucket;
+mod errors;
 mod file;
 mod names;
 pub mod own;
@@ -62,6 +63,13 @@ pub struct RecordArgs {
     /// Append the log of this process to this bucket of root, which is made if there is none
     #[arg(long, value_name = "BUCKET")]
     log_bucket: Option<String>,
+    /// POST to this URL when the process has logged many errors within a minute
+    #[arg(long, value_name = "URL", env = "CAIRN_ERROR_WEBHOOK", hide_env_values = true)]
+    error_webhook: Option<String>,
+    /// How many errors are many
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "error_webhook")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    error_rate: u64,
 }
 
 /// Threads that give lines to sinks.
@@ -164,6 +172,9 @@ impl RecordArgs {
         };
         if let (Some(name), Some(queue)) = (&self.log_bucket, own::queue()) {
             sinks.start(queue, clock, SLOW_PACE, bucket(name))?;
+        }
+        if let Some(url) = &self.error_webhook {
+            errors::watch(url, self.error_rate, source)?;
         }
         Ok((Records::new(audit, access), sinks))
     }
