@@ -94,8 +94,14 @@ def sizes(_):
         "CAIRN_TEST_DIRECTORY_ENTRIES": "1000000",
         "CAIRN_TEST_TREE_FILES": "5200",
         "CAIRN_TEST_BIG_MIB": "1024",
+        "CAIRN_TEST_ARCHIVE_GIB": "4.5",
     }
-    names = ["limits/test_big_uploads.py", "mount/test_big_directory.py", "clients/test_aws_cli.py"]
+    names = [
+        "clients/test_archives.py",
+        "clients/test_aws_cli.py",
+        "limits/test_big_uploads.py",
+        "mount/test_big_directory.py",
+    ]
     for file in names:
         yield python(file, env=env, timeout=HOUR)
     yield python("kill/test_kill.py", "-k", "many_objects", env=env, timeout=HOUR)

@@ -21,7 +21,7 @@ pub fn day(time: Timestamp) -> String {
 /// The date of a day counted from 1970-01-01, in the proleptic Gregorian calendar (Howard
 /// Hinnant, "chrono-compatible low-level date algorithms"). Years begin in March here, so that
 /// the leap day is the last one.
-fn civil(days: i64) -> (i64, i64, i64) {
+pub fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let leaps = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / 146_096;

@@ -31,6 +31,9 @@ pub const XML_BYTES: u64 = 64 << 20;
 /// later.
 pub const LOGS_BYTES: u64 = 128 << 20;
 pub const LOGS_PATIENCE: Duration = Duration::from_secs(5);
+/// Memory for all archives that are sent, and for one of them, bytes: each key twice, and as much again.
+pub const ZIPS_BYTES: u64 = 64 << 20;
+pub const ZIP_BYTES: usize = 16 << 20;
 /// An `Idempotency-Key`, bytes.
 pub const IDEMPOTENCY_KEY_BYTES: usize = 256;
 /// It is taken as bytes come: as much again as there is, but no less and no more at once, bytes.

@@ -44,6 +44,7 @@ impl HttpDoor {
         let ids = RequestIds::new(admit.rng().next_u64());
         let append_memory = Shares::new(limits::APPEND_BYTES);
         let log_memory = Shares::new(limits::LOGS_BYTES);
+        let zip_memory = Shares::new(limits::ZIPS_BYTES);
         let intake = Intake::new(admit.fs().clone());
         let (metrics, mounts) = (Arc::clone(metrics.all()), None);
         metrics.count_logs(Arc::clone(intake.counts()));
@@ -55,6 +56,7 @@ impl HttpDoor {
             append_memory,
             intake,
             log_memory,
+            zip_memory,
             redirects,
             mounts,
         };

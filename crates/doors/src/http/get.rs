@@ -23,7 +23,7 @@ use crate::cors;
 /// Users' content is never a program. A browser that shows it runs no script of it, sends no form
 /// of it, and keeps it apart from the origin whose credentials it knows. Styles, pictures and sound
 /// of the same door are shown.
-const INERT: HeaderValue = HeaderValue::from_static(
+pub const INERT: HeaderValue = HeaderValue::from_static(
     "sandbox; default-src 'none'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
      media-src 'self'; font-src 'self'",
 );

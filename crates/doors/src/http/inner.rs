@@ -25,6 +25,8 @@ pub struct Inner {
     /// Takes records of logs, and the memory for them.
     pub intake: Intake,
     pub log_memory: Arc<Shares>,
+    /// Memory for the directories of archives that are sent.
+    pub zip_memory: Arc<Shares>,
     /// Where clients may be sent; none where all is here.
     pub redirects: Option<Redirects>,
     /// Takes mounts; none where they cannot be served.

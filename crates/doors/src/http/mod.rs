@@ -10,6 +10,7 @@
 mod admin;
 mod append;
 mod append_lines;
+mod archive;
 mod body;
 mod buckets;
 mod conditions;
@@ -44,6 +45,7 @@ mod route;
 mod seen;
 mod site;
 mod target;
+mod zip;
 
 pub use body::Body;
 pub use door::HttpDoor;

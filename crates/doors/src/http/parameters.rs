@@ -18,6 +18,7 @@ const NONE: &[&str] = &[];
 const OBJECT: &[&str] =
     &["download", "download-info", "expires", "format", "list", "no-redirect", "redirect"];
 const LISTING: &[&str] = &["after", "delimiter", "limit", "list", "prefix", "recursive"];
+const PREFIX: &[&str] = &["after", "delimiter", "limit", "list", "prefix", "recursive", "zip"];
 const BUCKETS: &[&str] = &["after", "limit", "prefix"];
 /// Those of `_bulk` that change nothing here: what is stored is seen at once.
 const BULK: &[&str] = &[
@@ -73,7 +74,9 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
     match (target, method.as_str()) {
         (Target::Bucket(_), "GET" | "HEAD" | "PUT" | "DELETE") if query.is_set(CORS) => &[CORS],
         (Target::Object { .. }, "GET" | "HEAD") if !is_list => OBJECT,
-        (Target::Object { .. } | Target::Prefix { .. }, "GET" | "HEAD") => LISTING,
+        (Target::Object { .. }, "GET" | "HEAD") => LISTING,
+        (Target::Prefix { .. }, "GET" | "HEAD") if query.is_set("zip") => &["zip"],
+        (Target::Prefix { .. }, "GET" | "HEAD") => PREFIX,
         (Target::Object { .. }, "POST") => &[APPEND, MOVE_TO],
         (Target::Logs(LogPath::Bulk(_)), "POST" | "PUT") => BULK,
         (Target::Logs(LogPath::Probe(_)), "GET" | "HEAD") => PROBE,

@@ -17,8 +17,8 @@ use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
-    Body, admin, append, buckets, cors, delete, health, info, list, log_replies, logs, no_content,
-    parameters, put, site,
+    Body, admin, append, archive, buckets, cors, delete, health, info, list, log_replies, logs,
+    no_content, parameters, put, site,
 };
 use crate::limits;
 use crate::metrics::VerbStats;
@@ -76,6 +76,10 @@ pub async fn route(
         }
         Target::Object { bucket, key } => {
             object(door, request, (&bucket, &key), &query, upload).await
+        }
+        Target::Prefix { bucket, prefix } if is_read(request) && query.is_set("zip") => {
+            let place = (&*bucket, &*prefix);
+            Ok(archive::reply(door, request.caller, party(request), place).await?)
         }
         Target::Prefix { bucket, prefix } if !prefix.is_empty() => {
             below(door, request, (&bucket, &prefix), &query).await

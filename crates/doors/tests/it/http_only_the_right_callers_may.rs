@@ -8,7 +8,7 @@ use crate::http_harness::{Client, Server, Setup};
 /// A verb and the status for: anonymous, stranger, reader, writer, owner, root.
 type Row = (&'static str, &'static str, [u16; 6]);
 
-const PRIVATE: [Row; 26] = [
+const PRIVATE: [Row; 27] = [
     ("GET", "/storage/bucket/a", [401, 403, 200, 403, 200, 200]),
     ("HEAD", "/storage/bucket/a", [401, 403, 200, 403, 200, 200]),
     ("PUT", "/storage/bucket/a", [401, 403, 403, 204, 204, 204]),
@@ -23,6 +23,7 @@ const PRIVATE: [Row; 26] = [
     ("GET", "/storage/bucket/", [401, 403, 200, 403, 200, 200]),
     ("GET", "/storage/bucket/?recursive", [401, 403, 200, 403, 200, 200]),
     ("GET", "/storage/bucket/dir/", [401, 403, 200, 403, 200, 200]),
+    ("GET", "/storage/bucket/dir/?zip", [401, 403, 200, 403, 200, 200]),
     ("DELETE", "/storage/bucket/dir/", [401, 403, 403, 404, 404, 404]),
     ("GET", "/storage/bucket", [401, 403, 200, 403, 200, 200]),
     ("HEAD", "/storage/bucket", [401, 403, 200, 403, 200, 200]),

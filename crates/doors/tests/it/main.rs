@@ -17,6 +17,7 @@ mod http_names_are_only_names;
 mod http_objects_are_what_was_put;
 mod http_only_the_right_callers_may;
 mod http_over_tls;
+mod http_prefixes_are_sent_as_archives;
 mod http_ranges_match_a_model;
 mod http_redirects_lead_to_the_bytes;
 mod http_slow_clients_are_in_nobodys_way;

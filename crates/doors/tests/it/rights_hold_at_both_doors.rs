@@ -156,6 +156,7 @@ pub const HTTP: &[Operation] = &[
     ("GET", "/storage/marked/", &[]),
     ("GET", "/storage/marked/?recursive", &[]),
     ("GET", "/storage/marked/dir/", &[]),
+    ("GET", "/storage/marked/dir/?zip", &[]),
     ("GET", "/storage/marked/dir?list", &[]),
     ("DELETE", "/storage/marked/dir/", &[]),
     ("PUT", "/storage/marked", &[]),

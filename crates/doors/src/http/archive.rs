@@ -1,0 +1,225 @@
+//! GET of what ends in `/` with `zip`: all objects below, as a zip archive that is made as it is
+//! sent.
+
+use std::vec::IntoIter;
+
+use bytes::{Bytes, BytesMut};
+use cairn_auth::Caller;
+use cairn_base::{Error, Party, Result, Share, limits as store_limits};
+use cairn_fs::ops::list_objects::ListObjects;
+use cairn_fs::{ByteStream, Fs, Object};
+use crc_fast::{CrcAlgorithm, Digest};
+use futures_util::{StreamExt, stream};
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Response};
+
+use super::inner::Inner;
+use super::zip::{Archive, Entry, entry_name};
+use super::{Body, content_type, get, headers};
+use crate::limits;
+
+const CRC: CrcAlgorithm = CrcAlgorithm::Crc32IsoHdlc;
+/// Memory for an object beside its key: the rest of its record in the directory, and the list.
+const OVERHEAD: usize = 128;
+/// Bytes that are sent at once where objects are small.
+const BATCH: usize = 64 << 10;
+
+/// The reply to a GET or HEAD. The objects are those that are there now; each is sent as it is when
+/// its turn comes.
+///
+/// # Errors
+/// `TooLarge` for more objects than an archive has memory for, `Unavailable` if others have it.
+pub async fn reply(
+    door: &Inner,
+    caller: &Caller,
+    party: Party,
+    (bucket, prefix): (&str, &str),
+) -> Result<Response<Body>> {
+    let found = find(door, caller, party, (bucket, prefix)).await?;
+    let making = Making {
+        fs: door.fs().clone(),
+        caller: caller.clone(),
+        bucket: bucket.to_owned(),
+        prefix_bytes: prefix.len(),
+        note: note_name(&found.keys, prefix.len()),
+        keys: found.keys.into_iter(),
+        archive: Some(Archive::default()),
+        current: None,
+        gone: Vec::new(),
+        hidden: found.hidden,
+        _room: found.room,
+    };
+    let pieces = stream::try_unfold(making, |mut making| async move {
+        Ok(making.next().await?.map(|piece| (piece, making)))
+    });
+    let mut reply = Response::new(Body::unmeasured(pieces.boxed()));
+    let named = content_type::last_component(prefix.trim_end_matches('/'));
+    let name = if named.is_empty() { bucket } else { named };
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/zip"));
+    headers.insert(CONTENT_DISPOSITION, headers::attachment(&format!("{name}.zip")));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CONTENT_SECURITY_POLICY, get::INERT);
+    Ok(reply)
+}
+
+/// The objects of an archive.
+struct Found {
+    keys: Vec<Box<str>>,
+    /// Files whose names are no keys.
+    hidden: u64,
+    room: Vec<Share>,
+}
+
+async fn find(
+    door: &Inner,
+    caller: &Caller,
+    party: Party,
+    (bucket, prefix): (&str, &str),
+) -> Result<Found> {
+    let mut found = Found { keys: Vec::new(), hidden: 0, room: Vec::new() };
+    let (mut after, mut bytes) = (String::new(), 0);
+    loop {
+        let verb = ListObjects {
+            bucket: bucket.to_owned(),
+            prefix: prefix.to_owned(),
+            delimiter: String::new(),
+            after,
+            max_keys: store_limits::LIST_KEYS,
+        };
+        let page = door.fs().read(caller, verb).await?;
+        // Each name is there twice in the end: here, and in the directory.
+        let cost = |key: &str| 2 * key.len() + OVERHEAD;
+        let more: usize = page.objects.iter().map(|listed| cost(&listed.key)).sum();
+        bytes += more;
+        if bytes > limits::ZIP_BYTES {
+            let what = format!(
+                "an archive of more than {} objects: ask for directories in it one by one",
+                found.keys.len()
+            );
+            return Err(Error::TooLarge(what));
+        }
+        let share = door.zip_memory.take_now(party, more as u64).ok_or_else(|| {
+            Error::Unavailable("too many archives are made now: try again later".into())
+        })?;
+        found.room.push(share);
+        found.hidden += page.hidden;
+        found.keys.extend(page.objects.into_iter().map(|listed| listed.key.into_boxed_str()));
+        match page.next {
+            Some(next) => after = next,
+            None => return Ok(found),
+        }
+    }
+}
+
+/// A name for the note that no object has: its number is above all that objects have.
+fn note_name(keys: &[Box<str>], prefix_bytes: usize) -> String {
+    let number = |key: &str| {
+        let name = key.get(prefix_bytes..)?.strip_prefix("MISSING-")?;
+        name.strip_suffix(".txt")?.parse::<u32>().ok().map(u64::from)
+    };
+    let highest = keys.iter().filter_map(|key| number(key)).max().unwrap_or(0);
+    format!("MISSING-{}.txt", highest + 1)
+}
+
+/// An archive that is being sent.
+struct Making {
+    fs: Fs,
+    caller: Caller,
+    bucket: String,
+    prefix_bytes: usize,
+    keys: IntoIter<Box<str>>,
+    /// None when its last byte was sent.
+    archive: Option<Archive>,
+    current: Option<(ByteStream, Digest)>,
+    /// What was deleted meanwhile.
+    gone: Vec<Box<str>>,
+    hidden: u64,
+    note: String,
+    _room: Vec<Share>,
+}
+
+impl Making {
+    /// The next piece. An error ends the connection before the directory was sent, so that nobody
+    /// takes what there is for an archive.
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        let Some(archive) = &mut self.archive else { return Ok(None) };
+        if let Some((contents, digest)) = &mut self.current {
+            if let Some(piece) = contents.next().await.transpose()? {
+                digest.update(&piece);
+                return Ok(Some(piece));
+            }
+            let descriptor = archive.end(digest.finalize() as u32);
+            self.current = None;
+            return Ok(Some(descriptor.into()));
+        }
+        let mut batch = BytesMut::new();
+        while let Some(key) = self.keys.next() {
+            match self.fs.open(&self.caller, &self.bucket, &key).await {
+                Ok(object) => self.add(&object, &key, &mut batch),
+                Err(Error::NotFound(_)) => self.gone.push(key),
+                Err(error) => return Err(error),
+            }
+            if self.current.is_some() || batch.len() >= BATCH {
+                return Ok(Some(batch.freeze()));
+            }
+        }
+        let mut archive = self.archive.take().unwrap_or_default();
+        if let Some(text) = self.note() {
+            let entry = Entry {
+                name: &self.note,
+                size: text.len() as u64,
+                modified: self.fs.clock().now(),
+                mode: 0o644,
+            };
+            let crc = crc_fast::checksum(CRC, text.as_bytes()) as u32;
+            batch.extend_from_slice(&archive.begin(&entry, Some(crc)));
+            batch.extend_from_slice(text.as_bytes());
+        }
+        batch.extend_from_slice(&archive.finish());
+        Ok(Some(batch.freeze()))
+    }
+
+    /// Adds an object: all of it if it is in memory, or its header.
+    fn add(&mut self, object: &Object, key: &str, batch: &mut BytesMut) {
+        let Some(archive) = &mut self.archive else { return };
+        let size = object.size();
+        let name = entry_name(key.get(self.prefix_bytes..).unwrap_or(key), size == 0);
+        if name.is_empty() {
+            return;
+        }
+        let inode = object.inode();
+        let entry = Entry { name: &name, size, modified: inode.mtime, mode: inode.mode };
+        match object.read_now(0..size) {
+            Some(bytes) => {
+                let crc = crc_fast::checksum(CRC, &bytes) as u32;
+                batch.extend_from_slice(&archive.begin(&entry, Some(crc)));
+                batch.extend_from_slice(&bytes);
+            }
+            None => {
+                batch.extend_from_slice(&archive.begin(&entry, None));
+                self.current = Some((object.read(0..size), Digest::new(CRC)));
+            }
+        }
+    }
+
+    /// What is not in the archive although it was asked for; none if all is there.
+    fn note(&self) -> Option<String> {
+        let mut text = String::new();
+        if self.hidden > 0 {
+            text.push_str(&format!("{} files whose names are no keys are missing.\n", self.hidden));
+        }
+        if !self.gone.is_empty() {
+            text.push_str("These objects were deleted while the archive was made:\n");
+        }
+        for key in &self.gone {
+            text.push_str(&entry_name(key.get(self.prefix_bytes..).unwrap_or(key), false));
+            text.push('\n');
+        }
+        (!text.is_empty()).then_some(text)
+    }
+}
