@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_base::limits::NAME_BYTES as LONGEST_NAME;
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Ino, Result};
 use cairn_posix::{Attributes, Changes, Entry, Found, Kind, Mode, Verifier};
 
 use crate::attributes::{of_children, read, write_after, write_around};
@@ -213,9 +213,13 @@ async fn find_or_make(
             // Of a file that is there only the size is set.
             Found::Entry(entry) if changes.size.is_some() => {
                 let size = Changes { size: changes.size, ..Changes::default() };
-                return desk.set(&place.in_last_step(), entry.attributes.ino, size).await;
+                let (ino, place) = (entry.attributes.ino, place.in_last_step());
+                return set_around(desk, &place, ino, size).await;
             }
-            Found::Entry(entry) => return Ok(entry.attributes),
+            Found::Entry(entry) => {
+                place.who.has_found(entry.attributes.ino);
+                return Ok(entry.attributes);
+            }
             Found::Nothing(_) => {}
         }
     }
@@ -240,8 +244,20 @@ async fn set_rest(
     };
     match rest == Changes::default() {
         true => Ok(made),
-        false => desk.set(place, made.ino, rest).await,
+        false => set_around(desk, place, made.ino, rest).await,
     }
+}
+
+/// Sets attributes of what others may change at the same time: then they hear of no attributes from
+/// before.
+async fn set_around(
+    desk: &Desk,
+    place: &Place,
+    ino: Ino,
+    changes: Changes,
+) -> Result<Attributes, Status> {
+    let set = desk.set(place, ino, changes);
+    desk.posix.around(&place.who, [ino], set).await.0
 }
 
 pub async fn link(desk: &Desk, client: &Client, mut arguments: Reader, mut result: Writer) -> Done {

@@ -150,16 +150,24 @@ impl From<Writer> for Reply {
 }
 
 impl Reply {
-    /// How the call went, as the reply says. Not all results begin with a status.
-    pub fn outcome(&self, has_status: bool) -> Outcome {
+    /// What the result begins with, if there is a result.
+    fn result(&self) -> Option<Option<u32>> {
         let mut reader = Reader::new(self.head.clone());
         let mut number = || reader.number().ok();
         let (_xid, _reply, denied) = (number(), number(), number());
         let (_, _, accepted) = (number(), number(), number());
-        if denied != Some(ACCEPTED) || accepted != Some(SUCCESS) {
-            return Outcome::Refused;
-        }
-        let status = if has_status { number() } else { None };
+        (denied == Some(ACCEPTED) && accepted == Some(SUCCESS)).then(number)
+    }
+
+    /// The status that a result begins with.
+    pub fn status(&self) -> Option<u32> {
+        self.result().flatten()
+    }
+
+    /// How the call went, as the reply says. Not all results begin with a status.
+    pub fn outcome(&self, has_status: bool) -> Outcome {
+        let Some(first) = self.result() else { return Outcome::Refused };
+        let status = if has_status { first } else { None };
         match status.unwrap_or(OK) {
             OK => Outcome::Fine,
             NOT_NOW => Outcome::NotNow,

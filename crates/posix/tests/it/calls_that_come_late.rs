@@ -1,11 +1,12 @@
 //! Calls that were done before: what has their names now is something else.
 
-use cairn_posix::{CallId, Intent, RenameMode, Who};
+use cairn_posix::{Attempt, CallId, Intent, RenameMode, Who};
 
 use crate::world::{MODE, Mount, World, run};
 
 fn calling(mount: &Mount, number: u8) -> Who {
-    mount.who().for_call(CallId { client: [1; 16], checksum: [number; 16], step: 0 })
+    let call = CallId { client: [1; 16], checksum: [number; 16], step: 0 };
+    mount.who().for_call(Attempt::new(call))
 }
 
 async fn remove(mount: &Mount, number: u8) {
