@@ -9,7 +9,9 @@ use cairn_base::{BucketId, Error, Ino, Result, Rng, inflight};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExportAt, ListExports, ListedExport};
 use cairn_fs::rows::Export;
-use cairn_posix::{Attempt, Attributes, CallId, Changes, Intent, Nobody, Options, Posix, Who};
+use cairn_posix::{
+    Attempt, Attributes, CallId, Changes, Intent, Nobody, Options, Posix, Step, Who,
+};
 use tokio::runtime::Handle as Runtime;
 
 use crate::attributes::write_after;
@@ -112,9 +114,9 @@ impl Place {
         self.who.clone()
     }
 
-    /// The same, where nothing is done for the call after what is set now.
-    pub fn in_last_step(&self) -> Place {
-        Place { who: self.who().in_last_step(), ..self.clone() }
+    /// The same, where this is done last for the call.
+    pub fn ending_with(&self, last: Step) -> Place {
+        Place { who: self.who().ending_with(last), ..self.clone() }
     }
 
     pub fn check_writable(&self) -> Result<(), Status> {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cairn_base::limits::NAME_BYTES as LONGEST_NAME;
 use cairn_base::{Error, Ino, Result};
-use cairn_posix::{Attributes, Changes, Entry, Found, Kind, Mode, Verifier};
+use cairn_posix::{Attributes, Changes, Entry, Found, Kind, Mode, Step, Verifier};
 
 use crate::attributes::{of_children, read, write_after, write_around};
 use crate::desk::{Client, Desk, Place};
@@ -198,6 +198,15 @@ async fn find_or_make(
     changes: Changes,
 ) -> Result<Attributes, Status> {
     let mode = Mode { bits: changes.mode.unwrap_or(FILE_MODE), umask: 0 };
+    let Changes { uid, gid, atime, mtime, .. } = changes;
+    let sets = uid.is_some() || gid.is_some() || atime.is_some() || mtime.is_some();
+    let last = match changes.size {
+        _ if sets => Step::Attributes,
+        Some(1..) => Step::Size,
+        _ => Step::Names,
+    };
+    // So no attempt cuts what another one has made.
+    let (place, to_cut) = (&place.ending_with(last), place.ending_with(Step::Size));
     for _ in 0..TRIES {
         let at = (place.ino, name);
         match desk.posix.make_node(place.who(), at, Kind::File, mode).await {
@@ -213,8 +222,7 @@ async fn find_or_make(
             // Of a file that is there only the size is set.
             Found::Entry(entry) if changes.size.is_some() => {
                 let size = Changes { size: changes.size, ..Changes::default() };
-                let (ino, place) = (entry.attributes.ino, place.in_last_step());
-                return set_around(desk, &place, ino, size).await;
+                return set_around(desk, &to_cut, entry.attributes.ino, size).await;
             }
             Found::Entry(entry) => {
                 place.who.has_found(entry.attributes.ino);

@@ -85,5 +85,5 @@ pub use resume::{Part, Resumable};
 pub use shown::Entry;
 pub use wanted::{LockKind, Wanted};
 pub use wcc::Around;
-pub use who::{Attempt, Who};
+pub use who::{Attempt, Step, Who};
 pub use write::Writing;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_auth::Caller;
+use cairn_base::planted::{Bug, is_planted};
 use cairn_base::{Error, Ino, Result};
 use cairn_fs::ops::for_call::{Callable, FindCall, ForCall, Once, SettleCall, Settled};
 use cairn_fs::ops::getattr::Getattr;
@@ -189,11 +190,12 @@ impl Posix {
         let Some(call) = who.call(step) else {
             return Ok(Once::Done(self.fs.run(&caller, verb).await?));
         };
+        let most = if is_planted(Bug::UnknownAnswered) { 1 } else { TRIES };
         let mut tries = 0;
         loop {
             tries += 1;
             match self.fs.run(&caller, ForCall { call, verb: verb.clone() }).await {
-                Err(error @ Error::Unavailable(_)) if tries < TRIES => {
+                Err(error @ Error::Unavailable(_)) if tries < most => {
                     tracing::debug!(%error, "tried again");
                 }
                 ran => {

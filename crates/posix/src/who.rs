@@ -53,14 +53,17 @@ impl Attempt {
     }
 }
 
-/// From here on steps are counted where none comes after.
+/// The last step of a call of which it is said how many come before.
 const LAST_STEP: u8 = 128;
 
 /// Steps of what is done for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub enum Step {
+    /// Making an inode, or changing names.
     Names,
+    /// Truncating it.
     Size,
+    /// Setting its attributes.
     Attributes,
 }
 
@@ -101,13 +104,14 @@ impl Who {
         Who { call: Some(attempt), ..self }
     }
 
-    /// The same when what it sets is the last that is done for its call.
-    pub fn in_last_step(self) -> Who {
-        let last = |attempt: Attempt| Attempt {
-            call: CallId { step: LAST_STEP, ..attempt.call },
+    /// The same where what comes last for its call is `last`: whatever else an attempt does before,
+    /// no other attempt does its own last step after that.
+    pub fn ending_with(self, last: Step) -> Who {
+        let ending = |attempt: Attempt| Attempt {
+            call: CallId { step: LAST_STEP - last as u8, ..attempt.call },
             ..attempt
         };
-        Who { call: self.call.map(last), ..self }
+        Who { call: self.call.map(ending), ..self }
     }
 
     pub(crate) fn call(&self, step: Step) -> Option<CallId> {
