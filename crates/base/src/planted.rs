@@ -46,10 +46,14 @@ pub enum Bug {
     CallsForgotten,
     /// A client of NFS is told to try later what may have been done.
     UnknownAnswered,
+    /// That a call was refused is not kept.
+    RefusalsForgotten,
+    /// Bytes that were taken long ago overwrite what others have written since.
+    BaseIgnored,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 21] = [
+    pub const ALL: [Bug; 23] = [
         Bug::AckBeforeAll,
         Bug::StaleEpochAccepted,
         Bug::SkippedFsync,
@@ -71,6 +75,8 @@ impl Bug {
         Bug::DelegationIgnored,
         Bug::CallsForgotten,
         Bug::UnknownAnswered,
+        Bug::RefusalsForgotten,
+        Bug::BaseIgnored,
     ];
 }
 

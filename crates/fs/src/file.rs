@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{BodyId, Error, Ino, Owner, Result, SessionId, limits};
+use cairn_base::{BodyId, Error, Ino, Owner, Result, SessionId, Timestamp, limits};
 use cairn_meta::Meta;
 use cairn_meta::session::client::Forgotten;
 use tokio::sync::Mutex;
@@ -21,6 +21,7 @@ use crate::ops::getattr::Access;
 use crate::ops::open_object::OpenInode;
 use crate::ops::truncate::{Extend, PunchHole, Truncate};
 use crate::ops::write::Write;
+use crate::ops::write_over::WriteOver;
 use crate::rows::{Content, Extent, Inode, Place};
 use crate::{Fs, Object};
 
@@ -55,6 +56,15 @@ pub enum Piece {
     /// At most [`limits::INLINE_BYTES`].
     Inline(u64, Bytes),
     Block(Uploaded),
+}
+
+/// What bytes were taken over, some time before they are published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Over {
+    /// The number of the last change of the bytes of the file.
+    pub base: u64,
+    /// The time of change that was shown with the bytes.
+    pub shown: Timestamp,
 }
 
 /// Writes to one file. Blocks may go ahead; nothing is visible before it is published.
@@ -329,17 +339,19 @@ impl FileWriter {
     }
 
     /// Publishes runs that do not overlap, in `session`; durable when it returns. Blocks first,
-    /// several in one operation.
+    /// several in one operation. If it is said what they were taken over, they are published only
+    /// if the file is as it was then; returned is then what it is now.
     ///
     /// # Errors
-    /// `Conflict` if blocks were written for a body that is not the file's any more: upload them
+    /// `PreconditionFailed` if it is not; then some of them may have been published. `Conflict` if blocks were written for a body that is not the file's any more: upload them
     /// again, after [`FileWriter::forget`]. `Unavailable` or `Denied` once the session has ended.
     pub async fn publish(
         &self,
         caller: &Caller,
         session: SessionId,
         pieces: Vec<Piece>,
-    ) -> Result<()> {
+        mut over: Option<Over>,
+    ) -> Result<Option<Over>> {
         let mut blocks: Vec<Uploaded> = Vec::new();
         let mut inline = Vec::new();
         for piece in pieces {
@@ -356,20 +368,20 @@ impl FileWriter {
             }) {
                 run.extend(next.extents);
             }
-            self.publish_blocks(caller, session, target, run).await?;
+            self.publish_blocks(caller, session, (target, run), &mut over).await?;
         }
         for (offset, data) in inline {
-            self.write(caller, session, offset, Data::Inline(data), None).await?;
+            self.write(caller, session, (offset, Data::Inline(data)), None, &mut over).await?;
         }
-        Ok(())
+        Ok(over)
     }
 
     async fn publish_blocks(
         &self,
         caller: &Caller,
         session: SessionId,
-        target: Target,
-        mut run: Vec<Extent>,
+        (target, mut run): (Target, Vec<Extent>),
+        over: &mut Option<Over>,
     ) -> Result<()> {
         run.sort_by_key(|extent| extent.offset);
         let offset = run.first().map_or(0, |first| first.offset);
@@ -381,7 +393,7 @@ impl FileWriter {
             // Once it was the file's, it is spare no more, whatever became of the file since.
             (*known == Some(target) && target.is_spare).then_some(target.body)
         };
-        self.write(caller, session, offset, data, spare).await?;
+        self.write(caller, session, (offset, data), spare, over).await?;
         if spare.is_some() {
             *self.target.lock().await = Some(Target { is_spare: false, ..target });
         }
@@ -393,9 +405,9 @@ impl FileWriter {
         &self,
         caller: &Caller,
         session: SessionId,
-        offset: u64,
-        data: Data,
+        (offset, data): (u64, Data),
         spare: Option<BodyId>,
+        over: &mut Option<Over>,
     ) -> Result<()> {
         let (fs, ino) = (&self.fs, self.ino);
         let mut compactions = 0;
@@ -404,8 +416,24 @@ impl FileWriter {
             let data = data.clone();
             let end = offset + data.len();
             let write = Write { ino, session, opened: true, spare, offset, data };
-            match fs.run(caller, write).await {
-                Ok(_) => return Ok(()),
+            let written = match *over {
+                None => fs.run(caller, write).await,
+                Some(Over { base, shown }) => {
+                    let over = WriteOver { write: write.clone(), base, shown };
+                    match fs.run(caller, over).await {
+                        // The master is of a version before.
+                        Err(Error::NotImplemented(_)) => fs.run(caller, write).await,
+                        written => written,
+                    }
+                }
+            };
+            match written {
+                Ok(inode) => {
+                    if let Some(over) = over {
+                        over.base = inode.data_change;
+                    }
+                    return Ok(());
+                }
                 Err(Error::TooLarge(_)) if compactions < COMPACTIONS => {
                     compactions += 1;
                     let chunks = offset / limits::CHUNK_BYTES..end.div_ceil(limits::CHUNK_BYTES);

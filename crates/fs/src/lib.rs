@@ -38,7 +38,7 @@ pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{Stats as MetaStats, WireVerb, ops, rows};
 pub use changed::Changed;
 pub use digest::{Digester, Digests, combine_checksums, hex};
-pub use file::{FileWriter, PACKED_RUNS, Piece, Uploaded};
+pub use file::{FileWriter, Over, PACKED_RUNS, Piece, Uploaded};
 pub use fs::{Config, Fs, end_own_sessions};
 pub use gc::GcReport;
 pub use layout::{BlockReader, Layout};

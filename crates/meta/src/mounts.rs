@@ -264,6 +264,7 @@ never! {
     exports::RemoveExport,
     for_call::FindCall,
     for_call::ForgetCalls,
+    for_call::SettleCall,
     gc::DrainStep,
     gc::ForgetFreed,
     gc::FreeOrphans,
@@ -296,6 +297,7 @@ never! {
     sessions::OpenSession,
     tags::GetTags,
     tags::PutTags,
+    write_over::WriteOver,
 }
 
 #[cfg(test)]

@@ -238,6 +238,7 @@ verbs! {
     1417 => truncate::PunchHole, all(&[PutObject]);
     1418 => truncate::Extend, all(&[PutObject]);
     1432 => write::Write, all(&[PutObject]);
+    1433 => write_over::WriteOver, all(&[PutObject]);
     1448 => coalesce::Coalesce, all(&[PutObject]);
     1449 => coalesce::ReadChunk, all(&[GetObject]);
     1464 => statfs::Statfs, all(&[GetObject]);
@@ -266,6 +267,7 @@ verbs! {
     565 => exports::FindExportAt, store(Operate);
     576 => for_call::FindCall, store(Operate);
     577 => for_call::ForgetCalls, store(CollectGarbage);
+    578 => for_call::SettleCall, store(Operate);
 }
 
 /// Set in the number of a verb that is run for a call of a client.

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use cairn_base::Party;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -23,7 +24,8 @@ use tokio::time::{Instant, interval};
 
 use crate::desk::{Client, Desk};
 use crate::dispatch::{answer, reply_bytes};
-use crate::limits::{CALLS, CONNECTION_BYTES, DRAIN, IDLE, STALLED};
+use crate::limits::{CALLS, CONNECTION_BYTES, DRAIN, IDLE, PARTY_BYTES, STALLED};
+use crate::parties::Part;
 use crate::record::Records;
 use crate::rpc::{Incoming, Reply, read};
 
@@ -42,6 +44,8 @@ type Answered = (Option<Reply>, usize);
 struct AtWork {
     sender: UnboundedSender<Answered>,
     bytes: usize,
+    /// Also while it is at work for a client that has left.
+    _counted: Part,
     reply: Option<Reply>,
 }
 
@@ -68,6 +72,8 @@ struct Connection {
     /// Replies that wait for the client.
     replies: VecDeque<Bytes>,
     reply_bytes: usize,
+    /// Those count for all connections from there.
+    party: Part,
     /// When something came or went last.
     moved: Instant,
 }
@@ -133,6 +139,7 @@ async fn write(
 
 impl Connection {
     fn new(desk: Arc<Desk>, address: IpAddr, sender: UnboundedSender<Answered>) -> Connection {
+        let party = desk.bytes.nothing(Party::at(address));
         Connection {
             desk,
             address,
@@ -142,12 +149,15 @@ impl Connection {
             call_bytes: 0,
             replies: VecDeque::new(),
             reply_bytes: 0,
+            party,
             moved: Instant::now(),
         }
     }
 
     fn has_room(&self) -> bool {
-        self.calls < CALLS && self.call_bytes + self.reply_bytes < CONNECTION_BYTES
+        let bytes = self.call_bytes + self.reply_bytes;
+        let is_fair = bytes == 0 || self.party.all() < PARTY_BYTES;
+        self.calls < CALLS && bytes < CONNECTION_BYTES && is_fair
     }
 
     fn is_done(&self) -> bool {
@@ -181,7 +191,10 @@ impl Connection {
         }
         self.calls += 1;
         self.call_bytes += bytes;
-        let mut at_work = AtWork { sender: self.sender.clone(), bytes, reply: None };
+        let mut counted = self.desk.bytes.nothing(Party::at(self.address));
+        counted.add(bytes);
+        let sender = self.sender.clone();
+        let mut at_work = AtWork { sender, bytes, _counted: counted, reply: None };
         // Also when the client has left: what it asked for is done, and not half of it.
         tokio::spawn(async move {
             at_work.end(work.await);
@@ -206,6 +219,7 @@ impl Connection {
         for part in reply.into_record() {
             if !part.is_empty() {
                 self.reply_bytes += part.len();
+                self.party.add(part.len());
                 self.replies.push_back(part);
             }
         }
@@ -214,6 +228,7 @@ impl Connection {
     fn written(&mut self, mut bytes: usize) {
         self.moved = Instant::now();
         self.reply_bytes -= bytes;
+        self.party.less(bytes);
         while let Some(part) = self.replies.front_mut() {
             let taken = bytes.min(part.len());
             part.advance(taken);

@@ -1,25 +1,30 @@
 //! MOUNT and the portmapper by datagrams: some clients ask so for a port and a handle, and mount by
 //! TCP.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cairn_auth::Network;
+use cairn_base::Party;
 use tokio::net::UdpSocket;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::desk::{Client, Desk};
 use crate::dispatch::{answer, is_for_datagrams};
-use crate::limits::DATAGRAM_BYTES;
-use crate::rpc::{Incoming, no_program, read};
+use crate::limits::{DATAGRAM_BYTES, DATAGRAMS, DATAGRAMS_EACH};
+use crate::parties::Taken;
+use crate::rpc::{Incoming, Reply, no_program, read};
 
-/// Answers one after another until `stopped`.
+/// Answers until `stopped`. Nobody waits for a call of somebody else.
 pub async fn serve(
     socket: UdpSocket,
     desk: Arc<Desk>,
     clients: Arc<[Network]>,
     mut stopped: watch::Receiver<bool>,
 ) {
+    let (socket, parties) = (Arc::new(socket), Arc::new(Taken::default()));
+    let slots = Arc::new(Semaphore::new(DATAGRAMS));
     let mut buffer = vec![0; DATAGRAM_BYTES];
     loop {
         let received = tokio::select! {
@@ -31,18 +36,28 @@ pub async fn serve(
         if !clients.iter().any(|network| network.contains(address)) {
             continue;
         }
+        // What is not taken is asked again.
+        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
+        let Some(one) = parties.one(Party::at(address), DATAGRAMS_EACH) else { continue };
         let record = Bytes::copy_from_slice(buffer.get(..len).unwrap_or_default());
-        let reply = match read(record.clone()) {
-            Ok(Incoming::Call(call)) if is_for_datagrams(&call) => {
-                let client = Client::new(address, call.identity.clone());
-                answer(Arc::clone(&desk), client, call, record).await
+        let (socket, desk) = (Arc::clone(&socket), Arc::clone(&desk));
+        tokio::spawn(async move {
+            let _held = (slot, one);
+            if let Some(reply) = reply(desk, from, record).await {
+                // One that is lost is asked for again.
+                let _ = socket.send_to(&reply.head, from).await;
             }
-            Ok(Incoming::Call(call)) => Some(no_program(call.xid)),
-            Ok(Incoming::Refused(reply)) => Some(reply),
-            Err(_) => None,
-        };
-        let Some(reply) = reply else { continue };
-        // One that is lost is asked for again.
-        let _ = socket.send_to(&reply.head, from).await;
+        });
+    }
+}
+
+async fn reply(desk: Arc<Desk>, from: SocketAddr, record: Bytes) -> Option<Reply> {
+    match read(record.clone()).ok()? {
+        Incoming::Call(call) if is_for_datagrams(&call) => {
+            let client = Client::new(from.ip().to_canonical(), call.identity.clone());
+            answer(desk, client, call, record).await
+        }
+        Incoming::Call(call) => Some(no_program(call.xid)),
+        Incoming::Refused(reply) => Some(reply),
     }
 }

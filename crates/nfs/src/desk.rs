@@ -9,13 +9,16 @@ use cairn_base::{BucketId, Error, Ino, Result, Rng, inflight};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExportAt, ListExports, ListedExport};
 use cairn_fs::rows::Export;
-use cairn_posix::{Attributes, CallId, Changes, Intent, Nobody, Options, Posix, Who};
+use cairn_posix::{
+    Attempt, Attributes, CallId, Changes, Intent, Nobody, Options, Posix, Step, Who,
+};
 use tokio::runtime::Handle as Runtime;
 
 use crate::attributes::write_after;
 use crate::handle::{BYTES, Handle};
 use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH};
 use crate::openings::Openings;
+use crate::parties::Taken;
 use crate::replies::{Checksum, Replies};
 use crate::rpc::Reply;
 use crate::status::Status;
@@ -32,8 +35,10 @@ pub const WRITING: Intent = Intent { resumes: true, ..Intent::WRITING };
 /// The store as a file system for clients.
 pub struct Desk {
     pub posix: Arc<Posix>,
-    pub openings: Openings,
+    pub openings: Arc<Openings>,
     pub replies: Replies,
+    /// Of calls at work, and replies that wait.
+    pub bytes: Arc<Taken>,
     /// Where the door is, as the portmapper says.
     pub port: u16,
     /// Who is told of calls.
@@ -47,23 +52,24 @@ pub struct Client {
     pub address: IpAddr,
     /// As it says itself.
     pub identity: Option<Identity>,
-    /// Which of its calls it is, if that is to be done once.
-    call: Option<CallId>,
+    /// At which of its calls, if that is to be done once.
+    attempt: Option<Attempt>,
 }
 
 impl Client {
     pub fn new(address: IpAddr, identity: Option<Identity>) -> Client {
-        Client { address, identity, call: None }
+        Client { address, identity, attempt: None }
     }
 
-    /// The same with a call.
-    pub fn calling(self, checksum: Checksum) -> Client {
+    /// The same with an attempt at a call.
+    pub fn calling(&self, checksum: Checksum) -> (Client, Attempt) {
         let client = match self.address {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
         let call = CallId { client: client.octets(), checksum, step: 0 };
-        Client { call: Some(call), ..self }
+        let attempt = Attempt::new(call);
+        (Client { attempt: Some(attempt.clone()), ..self.clone() }, attempt)
     }
 }
 
@@ -91,8 +97,8 @@ impl Place {
         let origin = Origin { source: Some(client.address), ..Origin::default() };
         let user = Caller::verified(export.user).with_origin(origin);
         let who = Who::new(uid, gid, &groups).for_user(user);
-        let who = match client.call {
-            Some(call) => who.for_call(call),
+        let who = match &client.attempt {
+            Some(attempt) => who.for_call(attempt.clone()),
             None => who,
         };
         let (number, is_read_only) = (export.number, export.read_only);
@@ -108,9 +114,9 @@ impl Place {
         self.who.clone()
     }
 
-    /// The same, where nothing is done for the call after what is set now.
-    pub fn in_last_step(&self) -> Place {
-        Place { who: self.who().in_last_step(), ..self.clone() }
+    /// The same, where this is done last for the call.
+    pub fn ending_with(&self, last: Step) -> Place {
+        Place { who: self.who().ending_with(last), ..self.clone() }
     }
 
     pub fn check_writable(&self) -> Result<(), Status> {
@@ -141,7 +147,8 @@ impl Desk {
         let posix = Posix::new(fs, Caller::anonymous(), runtime, Arc::new(Nobody), options);
         posix.follow_changes();
         let openings = Openings::new(Arc::clone(&posix), rng.next_u64());
-        Arc::new(Desk { posix, openings, replies: Replies::default(), port, watch, key })
+        let (replies, bytes) = (Replies::default(), Arc::default());
+        Arc::new(Desk { posix, openings, replies, bytes, port, watch, key })
     }
 
     /// Looks after what was written, until the desk is gone.
@@ -150,7 +157,7 @@ impl Desk {
             tokio::time::sleep(SWEEP).await;
             let Some(desk) = desk.upgrade() else { return };
             desk.posix.sweep();
-            desk.openings.sweep().await;
+            desk.openings.sweep();
         }
     }
 

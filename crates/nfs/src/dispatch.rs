@@ -1,17 +1,23 @@
 //! From a call to the procedure that it is of.
 
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Scope, inflight, stage};
+use cairn_base::{Error, Scope, inflight, stage};
+use cairn_posix::{Attempt, Settled};
+use futures_util::FutureExt;
+use tokio::time::{Instant, sleep};
 
 use crate::asked::{in_flight, object};
 use crate::desk::{Client, Desk};
 use crate::limits::{MOUNT, NFS, VERSION};
 use crate::replies::checksum;
 use crate::rpc::{self, Call, Reply};
-use crate::status::{Done, Status};
+use crate::status::{Done, Refusal, Status};
 use crate::watch::{self, Ended, Outcome, Ran};
 use crate::xdr::{Reader, Writer};
 use crate::{files, inodes, listing, mount, names, portmap, removes, space};
@@ -22,10 +28,15 @@ const PORTMAP_VERSION: u32 = 2;
 /// Bytes of a reply that is none of many bytes.
 const REPLY_BYTES: usize = 512;
 
+/// For how long it is tried to find out what became of a call, and the pauses between.
+const UNKNOWN: Duration = Duration::from_secs(60);
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
 const READ: u32 = 6;
 const WRITE: u32 = 7;
 const READDIR: u32 = 16;
 const READDIRPLUS: u32 = 17;
+const COMMIT: u32 = 21;
 
 /// How many bytes the reply to a call has, about, at most.
 pub fn reply_bytes(call: &Call) -> usize {
@@ -50,7 +61,8 @@ fn acts(procedure: u32) -> bool {
     matches!(procedure, 2 | 8..=15)
 }
 
-/// A procedure that runs, of which the audit is told: also if it is given up.
+/// A call that runs, of which the audit is told once, however often it is tried: also if it is
+/// given up. Made where a procedure of NFS or of MOUNT is called, and nowhere else is one called.
 struct Running<'a> {
     desk: &'a Desk,
     client: &'a Client,
@@ -131,19 +143,91 @@ async fn find(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Opt
 /// what may have been done for the first one. Who is told nothing sends the same call again.
 async fn act(desk: &Desk, client: Client, call: &Call, record: &[u8]) -> Option<Reply> {
     let checksum = checksum(record);
-    let client = client.calling(checksum);
     let work = async {
-        let reply = nfs(desk, &client, call).await;
-        let is_known = reply.outcome(true) != Outcome::NotNow || is_planted(Bug::UnknownAnswered);
-        is_known.then_some(reply.head)
+        let running = Running::new(desk, &client, call, watch::of_nfs(call.procedure));
+        let (mut patience, mut acted) = (Patience::new(), false);
+        loop {
+            let attempt = attempt(desk, client.calling(checksum), call, &mut acted);
+            if let Some(reply) = attempt.await {
+                running.end(&reply);
+                return Some(reply.head);
+            }
+            if !patience.wait().await {
+                return None;
+            }
+        }
     };
     let head = desk.replies.once(client.address, checksum, work).await?;
     Some(Reply { head, data: Bytes::new() })
 }
 
+/// Between attempts to find out what became of a call.
+struct Patience {
+    began: Instant,
+    pause: Duration,
+}
+
+impl Patience {
+    fn new() -> Patience {
+        Patience { began: Instant::now(), pause: PAUSES[0] }
+    }
+
+    /// Waits for a while, for longer each time. False at once if it is over.
+    async fn wait(&mut self) -> bool {
+        if self.began.elapsed() >= UNKNOWN {
+            return false;
+        }
+        sleep(self.pause).await;
+        self.pause = PAUSES[1].min(2 * self.pause);
+        true
+    }
+}
+
+/// The reply to a call that acts, once no other attempt at the same call, here or elsewhere, can
+/// have another outcome. None where that is not known, or was found only now: then `acted`.
+async fn attempt(
+    desk: &Desk,
+    (client, attempt): (Client, Attempt),
+    call: &Call,
+    acted: &mut bool,
+) -> Option<Reply> {
+    let reply = nfs(desk, &client, call).await;
+    let status = match reply.status(true).map(Status) {
+        Some(Status::JUKEBOX) => return is_planted(Bug::UnknownAnswered).then_some(reply),
+        // No attempt at this call gets anything else.
+        None | Some(Status::BADHANDLE | Status::ROFS) => return Some(reply),
+        Some(status) => status,
+    };
+    match desk.posix.settle(&attempt, status.0).await {
+        Ok(Settled::Kept) => Some(reply),
+        Ok(Settled::Refused(before)) if before == status.0 => Some(reply),
+        Ok(Settled::Refused(before)) => {
+            Some(Refusal::Failed(Status(before)).reply(call.xid, absent(call.procedure)))
+        }
+        // What another attempt has made is gone, or this one fails in finding it.
+        Ok(Settled::Done) if *acted => Some(reply),
+        // Another attempt has acted: the next one finds what came of it.
+        Ok(Settled::Done) => {
+            *acted = true;
+            None
+        }
+        // The master is of a version before.
+        Err(Error::NotImplemented(_)) => Some(reply),
+        Err(error) => {
+            tracing::debug!(%error, "it is not known whether a call is settled");
+            None
+        }
+    }
+}
+
 async fn look(desk: &Desk, client: &Client, call: &Call) -> Reply {
     match (call.program, call.version) {
-        (NFS, VERSION) => nfs(desk, client, call).await,
+        (NFS, VERSION) => {
+            let running = Running::new(desk, client, call, watch::of_nfs(call.procedure));
+            let reply = nfs(desk, client, call).await;
+            running.end(&reply);
+            reply
+        }
         (MOUNT, VERSION) => mount(desk, client, call).await,
         (PORTMAP, PORTMAP_VERSION) => ports(desk, call),
         (NFS | MOUNT, _) => rpc::no_version(call.xid, VERSION),
@@ -152,43 +236,62 @@ async fn look(desk: &Desk, client: &Client, call: &Call) -> Reply {
     }
 }
 
-/// The only way to a procedure of NFS.
 async fn nfs(desk: &Desk, client: &Client, call: &Call) -> Reply {
-    let running = Running::new(desk, client, call, watch::of_nfs(call.procedure));
-    let reply = nfs_procedure(desk, client, call).await;
-    running.end(&reply);
-    reply
+    if call.procedure > COMMIT {
+        return rpc::no_procedure(call.xid);
+    }
+    let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
+    let work: Work<'_> = Box::pin(async {
+        match call.procedure {
+            0 => nothing(&arguments, result),
+            1 => inodes::getattr(desk, client, arguments, result).await,
+            2 => inodes::setattr(desk, client, arguments, result).await,
+            3 => names::lookup(desk, client, arguments, result).await,
+            4 => inodes::access(desk, client, arguments, result).await,
+            5 => inodes::readlink(desk, client, arguments, result).await,
+            READ => files::read(desk, client, arguments, result).await,
+            WRITE => files::write(desk, client, arguments, result).await,
+            8 => names::create(desk, client, arguments, result).await,
+            9 => names::mkdir(desk, client, arguments, result).await,
+            10 => names::symlink(desk, client, arguments, result).await,
+            11 => names::mknod(desk, client, arguments, result).await,
+            12 => removes::remove(desk, client, arguments, result).await,
+            13 => removes::rmdir(desk, client, arguments, result).await,
+            14 => removes::rename(desk, client, arguments, result).await,
+            15 => names::link(desk, client, arguments, result).await,
+            READDIR => listing::readdir(desk, client, arguments, result).await,
+            READDIRPLUS => listing::readdirplus(desk, client, arguments, result).await,
+            18 => space::fsstat(desk, client, arguments, result).await,
+            19 => space::fsinfo(desk, client, arguments, result).await,
+            20 => space::pathconf(desk, client, arguments, result).await,
+            COMMIT => files::commit(desk, client, arguments, result).await,
+            _ => Err(Refusal::Garbage),
+        }
+    });
+    caught(work).await.unwrap_or_else(|refusal| refusal.reply(call.xid, absent(call.procedure)))
 }
 
-async fn nfs_procedure(desk: &Desk, client: &Client, call: &Call) -> Reply {
-    let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
-    // How it went, and how many optional fields a result of nothing but a status has.
-    let (done, absent) = match call.procedure {
-        0 => (nothing(&arguments, result), 0),
-        1 => (inodes::getattr(desk, client, arguments, result).await, 0),
-        2 => (inodes::setattr(desk, client, arguments, result).await, 2),
-        3 => (names::lookup(desk, client, arguments, result).await, 1),
-        4 => (inodes::access(desk, client, arguments, result).await, 1),
-        5 => (inodes::readlink(desk, client, arguments, result).await, 1),
-        READ => (files::read(desk, client, arguments, result).await, 1),
-        WRITE => (files::write(desk, client, arguments, result).await, 2),
-        8 => (names::create(desk, client, arguments, result).await, 2),
-        9 => (names::mkdir(desk, client, arguments, result).await, 2),
-        10 => (names::symlink(desk, client, arguments, result).await, 2),
-        11 => (names::mknod(desk, client, arguments, result).await, 2),
-        12 => (removes::remove(desk, client, arguments, result).await, 2),
-        13 => (removes::rmdir(desk, client, arguments, result).await, 2),
-        14 => (removes::rename(desk, client, arguments, result).await, 4),
-        15 => (names::link(desk, client, arguments, result).await, 3),
-        READDIR => (listing::readdir(desk, client, arguments, result).await, 1),
-        READDIRPLUS => (listing::readdirplus(desk, client, arguments, result).await, 1),
-        18 => (space::fsstat(desk, client, arguments, result).await, 1),
-        19 => (space::fsinfo(desk, client, arguments, result).await, 1),
-        20 => (space::pathconf(desk, client, arguments, result).await, 1),
-        21 => (files::commit(desk, client, arguments, result).await, 2),
-        _ => return rpc::no_procedure(call.xid),
-    };
-    done.unwrap_or_else(|refusal| refusal.reply(call.xid, absent))
+/// A procedure at work: in a box, since it is large and would be moved about on the stack.
+type Work<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
+
+/// How a procedure went, also if it panicked. The connection goes on: a client that lost it would
+/// send the same call again, for ever.
+async fn caught(work: Work<'_>) -> Done {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!("a call panicked, and is answered SERVERFAULT: please report this");
+        Err(Refusal::Failed(Status::SERVERFAULT))
+    })
+}
+
+/// How many optional fields a result of nothing but a status has.
+fn absent(procedure: u32) -> u32 {
+    match procedure {
+        0 | 1 => 0,
+        2 | 7..=13 | 21 => 2,
+        14 => 4,
+        15 => 3,
+        _ => 1,
+    }
 }
 
 /// The only way to a procedure of MOUNT.
@@ -203,11 +306,11 @@ async fn mount_procedure(desk: &Desk, client: &Client, call: &Call) -> Reply {
     let (arguments, result) = (call.arguments.clone(), rpc::success(call.xid));
     let done = match call.procedure {
         0 => nothing(&arguments, result),
-        1 => mount::mnt(desk, client, arguments, result).await,
+        1 => caught(Box::pin(mount::mnt(desk, client, arguments, result))).await,
         2 => mount::dump(&arguments, result),
         3 => mount::umnt(arguments, result),
         4 => mount::umntall(&arguments, result),
-        5 => mount::export(desk, client, arguments, result).await,
+        5 => caught(Box::pin(mount::export(desk, client, arguments, result))).await,
         _ => return rpc::no_procedure(call.xid),
     };
     done.unwrap_or_else(|refusal| refusal.reply(call.xid, 0))
@@ -238,6 +341,25 @@ mod tests {
     use super::*;
     use crate::limits::IO_BYTES;
     use crate::rpc::Incoming;
+
+    #[tokio::test]
+    async fn a_call_that_panics_is_answered() {
+        let panics = async { panic!("on purpose") };
+        assert_eq!(
+            caught(Box::pin(panics)).await.err(),
+            Some(Refusal::Failed(Status::SERVERFAULT))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_stays_unknown_is_given_up_after_a_minute() {
+        let (began, mut patience, mut attempts) = (Instant::now(), Patience::new(), 1);
+        while patience.wait().await {
+            attempts += 1;
+        }
+        assert!((UNKNOWN..UNKNOWN + PAUSES[1]).contains(&began.elapsed()));
+        assert!((10..30).contains(&attempts), "{attempts}");
+    }
 
     proptest! {
         /// Whatever it asks for, with whatever arguments.

@@ -61,7 +61,7 @@ pub async fn write(
         return Err(Refusal::Garbage);
     }
     let place = desk.place(client, &handle).await?;
-    let verifier = desk.openings.verifier();
+    let verifier = desk.openings.verifier(place.bucket);
     let work = write_to(desk, &place, offset, &data, stable != UNSTABLE);
     let (written, [around]) = desk.posix.around(&place.who, [place.ino], work).await;
     result.number(written.err().unwrap_or(Status::OK).0);
@@ -88,7 +88,7 @@ async fn write_to(
     let failed = |error: Error| Status::of_inode(&error);
     let opened = desk.posix.open(place.who(), place.ino, WRITING).await;
     let file = opened.map_err(failed)?.file;
-    let held = if syncs { None } else { desk.openings.hold(place.ino, file) };
+    let held = if syncs { None } else { desk.openings.hold((place.bucket, place.ino), file) };
     let syncs = held.is_none();
     let writing = Writing { syncs, ..Writing::default() };
     let written = desk.posix.write(file, offset, data, writing).await;
@@ -119,7 +119,7 @@ pub async fn commit(
     result.number(committed.err().unwrap_or(Status::OK).0);
     write_around(&mut result, place.bucket, &around);
     if committed.is_ok() {
-        result.fixed(&desk.openings.verifier());
+        result.fixed(&desk.openings.verifier(place.bucket));
     }
     Ok(result.into())
 }

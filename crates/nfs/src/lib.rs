@@ -28,6 +28,7 @@ mod attributes;
 mod handle;
 
 mod openings;
+mod parties;
 mod portmap;
 mod replies;
 

@@ -22,6 +22,10 @@ pub const READ_BYTES: usize = 16 << 10;
 pub const CALLS: usize = 64;
 /// Bytes of calls and of replies that one connection takes. No call is taken while there are more.
 pub const CONNECTION_BYTES: usize = 8 << 20;
+/// The same of all connections from one address, or /64 of IPv6, beyond one call of each.
+pub const PARTY_BYTES: usize = 64 << 20;
+/// A longer call keeps the memory that it was read into.
+pub const COPIED_BYTES: usize = 64 << 10;
 /// A client that takes no byte of its replies for so long is gone.
 pub const STALLED: Duration = Duration::from_secs(60);
 /// A connection on which nobody asks for so long is closed. Clients make another one.
@@ -48,9 +52,15 @@ pub const MOUNT_BYTES: usize = 1024;
 pub const HELD_FILES: usize = 4096;
 /// Bytes written and not written back, of all files: beyond that writers wait.
 pub const DIRTY_BYTES: u64 = 128 << 20;
-/// Of what one address has written.
+/// Of what one address, or /64 of IPv6, has written.
 pub const DIRTY_BYTES_EACH: u64 = DIRTY_BYTES / 4;
 
+/// Calls by datagrams that are worked on at the same time, and those of one address.
+pub const DATAGRAMS: usize = 64;
+pub const DATAGRAMS_EACH: usize = 16;
+
+/// How long a reply is kept: as long as the store knows at least that a call was done.
+pub const REPLY_KEPT: Duration = Duration::from_secs(180);
 /// Replies that are kept for a client, and clients of which some are.
 pub const REPLIES: usize = 2048;
 pub const REPLIED_CLIENTS: usize = 1024;

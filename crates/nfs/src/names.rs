@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use cairn_base::limits::NAME_BYTES as LONGEST_NAME;
-use cairn_base::{Error, Result};
-use cairn_posix::{Attributes, Changes, Entry, Found, Kind, Mode, Verifier};
+use cairn_base::{Error, Ino, Result};
+use cairn_posix::{Attributes, Changes, Entry, Found, Kind, Mode, Step, Verifier};
 
 use crate::attributes::{of_children, read, write_after, write_around};
 use crate::desk::{Client, Desk, Place};
@@ -198,6 +198,15 @@ async fn find_or_make(
     changes: Changes,
 ) -> Result<Attributes, Status> {
     let mode = Mode { bits: changes.mode.unwrap_or(FILE_MODE), umask: 0 };
+    let Changes { uid, gid, atime, mtime, .. } = changes;
+    let sets = uid.is_some() || gid.is_some() || atime.is_some() || mtime.is_some();
+    let last = match changes.size {
+        _ if sets => Step::Attributes,
+        Some(1..) => Step::Size,
+        _ => Step::Names,
+    };
+    // So no attempt cuts what another one has made.
+    let (place, to_cut) = (&place.ending_with(last), place.ending_with(Step::Size));
     for _ in 0..TRIES {
         let at = (place.ino, name);
         match desk.posix.make_node(place.who(), at, Kind::File, mode).await {
@@ -213,9 +222,12 @@ async fn find_or_make(
             // Of a file that is there only the size is set.
             Found::Entry(entry) if changes.size.is_some() => {
                 let size = Changes { size: changes.size, ..Changes::default() };
-                return desk.set(&place.in_last_step(), entry.attributes.ino, size).await;
+                return set_around(desk, &to_cut, entry.attributes.ino, size).await;
             }
-            Found::Entry(entry) => return Ok(entry.attributes),
+            Found::Entry(entry) => {
+                place.who.has_found(entry.attributes.ino);
+                return Ok(entry.attributes);
+            }
             Found::Nothing(_) => {}
         }
     }
@@ -240,8 +252,20 @@ async fn set_rest(
     };
     match rest == Changes::default() {
         true => Ok(made),
-        false => desk.set(place, made.ino, rest).await,
+        false => set_around(desk, place, made.ino, rest).await,
     }
+}
+
+/// Sets attributes of what others may change at the same time: then they hear of no attributes from
+/// before.
+async fn set_around(
+    desk: &Desk,
+    place: &Place,
+    ino: Ino,
+    changes: Changes,
+) -> Result<Attributes, Status> {
+    let set = desk.set(place, ino, changes);
+    desk.posix.around(&place.who, [ino], set).await.0
 }
 
 pub async fn link(desk: &Desk, client: &Client, mut arguments: Reader, mut result: Writer) -> Done {

@@ -2,16 +2,19 @@
 //!
 //! A client that hears of another verifier than it was told with its bytes sends them again. So the
 //! verifier is another one after a start, and as soon as bytes are dropped that some client may
-//! believe to be here: those of a file that cannot be written back.
+//! believe to be here: those of a file that cannot be written back, or that others have written to
+//! since. Each bucket has a verifier of its own: what is dropped in one makes nobody send again
+//! what was written to another. Files of one bucket have the same, as some clients remember one
+//! for each mount.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cairn_base::{Error, Ino, Result};
+use cairn_base::{BucketId, Error, Ino, Result};
 use cairn_posix::{Descriptor, Posix};
 use parking_lot::Mutex;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::limits::HELD_FILES;
@@ -21,15 +24,35 @@ const LINGER: Duration = Duration::from_secs(3);
 
 pub struct Openings {
     posix: Arc<Posix>,
-    verifier: AtomicU64,
-    held: Mutex<HashMap<Ino, Held>>,
+    /// Of a bucket of which nothing was dropped.
+    verifier: u64,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    held: HashMap<Ino, Held>,
+    /// How often bytes of a bucket were dropped.
+    drops: HashMap<BucketId, u64>,
 }
 
 struct Held {
+    bucket: BucketId,
     file: Descriptor,
     /// Who write to it right now.
     writers: u32,
     used: Instant,
+    /// A task writes it back.
+    is_closing: bool,
+}
+
+impl State {
+    /// Bytes of a file are about to be dropped.
+    fn drop_of(&mut self, ino: Ino) {
+        if let Some(held) = self.held.get(&ino) {
+            *self.drops.entry(held.bucket).or_default() += 1;
+        }
+    }
 }
 
 /// Somebody writes to a file that stays open meanwhile.
@@ -40,7 +63,7 @@ pub struct Writer<'a> {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
-        if let Some(held) = self.openings.held.lock().get_mut(&self.ino) {
+        if let Some(held) = self.openings.state.lock().held.get_mut(&self.ino) {
             held.writers -= 1;
             held.used = Instant::now();
         }
@@ -48,77 +71,111 @@ impl Drop for Writer<'_> {
 }
 
 impl Openings {
-    pub fn new(posix: Arc<Posix>, verifier: u64) -> Openings {
-        Openings { posix, verifier: AtomicU64::new(verifier), held: Mutex::default() }
+    pub fn new(posix: Arc<Posix>, verifier: u64) -> Arc<Openings> {
+        let state: Arc<Mutex<State>> = Arc::default();
+        let dropped = Arc::clone(&state);
+        posix.never_overwrite(move |ino| dropped.lock().drop_of(ino));
+        Arc::new(Openings { posix, verifier, state })
     }
 
     /// To be asked for before bytes are taken, and after they have become durable.
-    pub fn verifier(&self) -> [u8; 8] {
-        self.verifier.load(Ordering::SeqCst).to_be_bytes()
+    pub fn verifier(&self, bucket: BucketId) -> [u8; 8] {
+        let drops = self.state.lock().drops.get(&bucket).copied().unwrap_or_default();
+        self.verifier.wrapping_add(drops).to_be_bytes()
     }
 
     /// Has a file that was opened as `file` stay open while it is written to, and after. Whether
     /// it is `file` that stays open. `None` if there are too many: then the bytes must become
     /// durable at once.
-    pub fn hold(&self, ino: Ino, file: Descriptor) -> Option<(Writer<'_>, bool)> {
-        let mut held = self.held.lock();
+    pub fn hold(
+        &self,
+        (bucket, ino): (BucketId, Ino),
+        file: Descriptor,
+    ) -> Option<(Writer<'_>, bool)> {
+        let held = &mut self.state.lock().held;
         if held.len() >= HELD_FILES && !held.contains_key(&ino) {
             return None;
         }
-        let fresh = || Held { file, writers: 0, used: Instant::now() };
+        let used = Instant::now();
+        let fresh = || Held { bucket, file, writers: 0, used, is_closing: false };
         let one = held.entry(ino).or_insert_with(fresh);
         one.writers += 1;
         Some((Writer { openings: self, ino }, one.file == file))
     }
 
-    /// Has what was written to a file become durable.
+    /// Has what was written to a file become durable, but for what is dropped: then there is
+    /// another verifier.
     pub async fn commit(&self, ino: Ino) -> Result<()> {
-        let file = self.held.lock().get(&ino).map(|held| held.file);
+        let file = self.state.lock().held.get(&ino).map(|held| held.file);
         match file {
             Some(file) => self.posix.sync(file).await,
             None => Ok(()),
         }
     }
 
-    /// Writes back and closes files that nobody has written to of late. To be called now and then.
-    pub async fn sweep(&self) {
-        self.close(LINGER).await;
+    /// Begins to write back and close files that nobody has written to of late, each for itself: no
+    /// file waits for another. To be called now and then.
+    pub fn sweep(self: &Arc<Openings>) {
+        for (ino, file, used) in self.over(LINGER) {
+            let openings = Arc::clone(self);
+            tokio::spawn(async move { openings.close(ino, file, used).await });
+        }
     }
 
     /// All files, whenever they were written to.
-    pub async fn close_all(&self) {
-        self.close(Duration::ZERO).await;
+    pub async fn close_all(self: &Arc<Openings>) {
+        let mut closing = JoinSet::new();
+        let all: Vec<_> = {
+            let state = self.state.lock();
+            state.held.iter().map(|(ino, held)| (*ino, held.file, held.used)).collect()
+        };
+        for (ino, file, used) in all {
+            let openings = Arc::clone(self);
+            closing.spawn(async move { openings.close(ino, file, used).await });
+        }
+        while closing.join_next().await.is_some() {}
     }
 
-    async fn close(&self, linger: Duration) {
-        let is_over = |held: &Held| held.writers == 0 && held.used.elapsed() >= linger;
-        let mut over: Vec<(Ino, Descriptor, Instant)> = {
-            let held = self.held.lock();
-            let over = held.iter().filter(|(_, held)| is_over(held));
-            over.map(|(ino, held)| (*ino, held.file, held.used)).collect()
-        };
+    /// Files that nobody has written to for so long, and that no task writes back.
+    fn over(&self, linger: Duration) -> Vec<(Ino, Descriptor, Instant)> {
+        let mut state = self.state.lock();
+        let is_over =
+            |held: &Held| held.writers == 0 && held.used.elapsed() >= linger && !held.is_closing;
+        let held = state.held.iter_mut().filter(|(_, held)| is_over(held));
+        let mut over: Vec<_> = held
+            .map(|(ino, held)| {
+                held.is_closing = true;
+                (*ino, held.file, held.used)
+            })
+            .collect();
         over.sort_by_key(|(ino, ..)| *ino);
-        for (ino, file, used) in over {
-            let synced = self.posix.sync(file).await;
+        over
+    }
+
+    async fn close(&self, ino: Ino, file: Descriptor, used: Instant) {
+        let synced = self.posix.sync(file).await;
+        {
+            let mut state = self.state.lock();
+            let Some(held) = state.held.get_mut(&ino).filter(|held| held.file == file) else {
+                return;
+            };
+            held.is_closing = false;
             if let Err(error @ (Error::Unavailable(_) | Error::Conflict(_))) = &synced {
                 tracing::warn!(%ino, %error, "written, and not written back yet");
-                continue;
+                return;
             }
-            {
-                let mut held = self.held.lock();
-                if !held.get(&ino).is_some_and(|one| one.writers == 0 && one.used == used) {
-                    continue;
-                }
-                if synced.is_err() {
-                    // Before anybody can find that there is nothing to be committed.
-                    self.verifier.fetch_add(1, Ordering::SeqCst);
-                }
-                held.remove(&ino);
+            if held.writers > 0 || held.used != used {
+                return;
             }
-            if let Err(error) = synced {
-                tracing::error!(%ino, %error, "written, and LOST: clients are told to write it again");
+            if synced.is_err() {
+                // Before anybody can find that there is nothing to be committed.
+                state.drop_of(ino);
             }
-            self.posix.release(file).await;
+            state.held.remove(&ino);
         }
+        if let Err(error) = synced {
+            tracing::error!(%ino, %error, "written, and LOST: clients are told to write it again");
+        }
+        self.posix.release(file).await;
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::limits::{READ_BYTES, RECORD_BYTES};
+use crate::limits::{COPIED_BYTES, READ_BYTES, RECORD_BYTES};
 
 /// A record is longer than any call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,11 @@ impl Records {
             self.came.advance(4);
             let fragment = self.came.split_to(len);
             if is_last && self.begun.is_empty() {
-                return Ok(Some(fragment.freeze()));
+                // A short record does not keep a long buffer.
+                return Ok(Some(match len <= COPIED_BYTES {
+                    true => Bytes::copy_from_slice(&fragment),
+                    false => fragment.freeze(),
+                }));
             }
             self.begun.extend_from_slice(&fragment);
             if is_last {

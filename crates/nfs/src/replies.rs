@@ -10,8 +10,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
-use crate::limits::{REPLIED_CLIENTS, REPLIES};
+use crate::limits::{REPLIED_CLIENTS, REPLIES, REPLY_KEPT};
 
 /// Names a call among those of its client.
 pub type Checksum = [u8; 16];
@@ -30,7 +31,8 @@ struct Clients {
 #[derive(Default)]
 struct Client {
     replies: HashMap<Checksum, Kept>,
-    order: VecDeque<Checksum>,
+    /// When they were asked for first.
+    order: VecDeque<(Checksum, Instant)>,
     /// When it asked last.
     turn: u64,
 }
@@ -70,16 +72,21 @@ impl Replies {
         }
         let client = state.clients.entry(address).or_default();
         client.turn = turn;
+        // A client that began anew may number its calls as before.
+        let is_old = |(_, since): &mut (Checksum, Instant)| since.elapsed() > REPLY_KEPT;
+        while let Some((old, _)) = client.order.pop_front_if(is_old) {
+            client.replies.remove(&old);
+        }
         if let Some(kept) = client.replies.get(&key) {
             return Arc::clone(kept);
         }
         if client.order.len() >= REPLIES
-            && let Some(oldest) = client.order.pop_front()
+            && let Some((oldest, _)) = client.order.pop_front()
         {
             client.replies.remove(&oldest);
         }
         let kept = Kept::default();
-        client.order.push_back(key);
+        client.order.push_back((key, Instant::now()));
         client.replies.insert(key, Arc::clone(&kept));
         kept
     }
@@ -129,6 +136,26 @@ mod tests {
         assert_eq!(both, (None, Some(Bytes::from_static(b"reply"))));
         assert_eq!(ask().await, Some(Bytes::from_static(b"reply")));
         assert_eq!(done.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_of_long_ago_is_not_given_again() {
+        let (replies, done) = (Replies::default(), AtomicU32::new(0));
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let ask = async || {
+            let work = async {
+                done.fetch_add(1, Ordering::SeqCst);
+                Some(Bytes::from_static(b"reply"))
+            };
+            replies.once(address, checksum(b"call"), work).await.unwrap();
+            done.load(Ordering::SeqCst)
+        };
+        assert_eq!(ask().await, 1);
+        tokio::time::advance(REPLY_KEPT).await;
+        assert_eq!(ask().await, 1);
+        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+        assert_eq!(ask().await, 2);
+        assert_eq!(ask().await, 2);
     }
 
     #[test]

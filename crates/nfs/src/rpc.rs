@@ -150,6 +150,21 @@ impl From<Writer> for Reply {
 }
 
 impl Reply {
+    /// What the result begins with, if there is a result.
+    fn result(&self) -> Option<Option<u32>> {
+        let mut reader = Reader::new(self.head.clone());
+        let mut number = || reader.number().ok();
+        let (_xid, _reply, denied) = (number(), number(), number());
+        let (_, _, accepted) = (number(), number(), number());
+        (denied == Some(ACCEPTED) && accepted == Some(SUCCESS)).then(number)
+    }
+
+    /// The status of the result, `OK` where results have none; nothing if there is no result.
+    pub fn status(&self, has_status: bool) -> Option<u32> {
+        let first = self.result()?;
+        Some(first.filter(|_| has_status).unwrap_or(OK))
+    }
+
     /// How the call went, as the reply says. Not all results begin with a status.
     pub fn outcome(&self, has_status: bool) -> Outcome {
         match self.status(has_status) {
@@ -158,19 +173,6 @@ impl Reply {
             Some(IO | NO_SPACE | FAULT) => Outcome::Failed,
             Some(_) | None => Outcome::Refused,
         }
-    }
-
-    /// The status of the result, `OK` where results have none; nothing if there is no result.
-    pub fn status(&self, has_status: bool) -> Option<u32> {
-        let mut reader = Reader::new(self.head.clone());
-        let mut number = || reader.number().ok();
-        let (_xid, _reply, denied) = (number(), number(), number());
-        let (_, _, accepted) = (number(), number(), number());
-        if denied != Some(ACCEPTED) || accepted != Some(SUCCESS) {
-            return None;
-        }
-        let status = if has_status { number() } else { None };
-        Some(status.unwrap_or(OK))
     }
 
     /// The record of a reply, in parts: bytes of a file are not copied.

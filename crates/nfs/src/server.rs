@@ -1,12 +1,11 @@
 //! Taking connections.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use cairn_auth::Network;
+use cairn_base::Party;
 use cairn_base::accept::pause_after;
-use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -16,46 +15,15 @@ use crate::connection::converse;
 use crate::datagrams;
 use crate::desk::Desk;
 use crate::limits::DRAIN;
+use crate::parties::Taken;
 
 /// How the door is served.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where clients may be: nobody else is answered. Exports say so once more, each for itself.
     pub clients: Arc<[Network]>,
-    /// Connections at the same time. One address has a quarter of them at most.
+    /// Connections at the same time. One address, or /64 of IPv6, has a quarter of them at most.
     pub connections: usize,
-}
-
-/// How many connections addresses have.
-#[derive(Default)]
-struct Connected(Mutex<HashMap<IpAddr, usize>>);
-
-/// A connection that is counted.
-struct Counted(Arc<Connected>, IpAddr);
-
-impl Connected {
-    /// `None` if an address has as many as it may have.
-    fn count(self: &Arc<Connected>, address: IpAddr, most: usize) -> Option<Counted> {
-        let mut connected = self.0.lock();
-        let count = connected.entry(address).or_default();
-        if *count >= most {
-            return None;
-        }
-        *count += 1;
-        Some(Counted(Arc::clone(self), address))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut connected = self.0.0.lock();
-        if let Some(count) = connected.get_mut(&self.1) {
-            *count -= 1;
-            if *count == 0 {
-                connected.remove(&self.1);
-            }
-        }
-    }
 }
 
 /// Where clients come in: NFS, MOUNT and the portmapper are on all listeners; datagrams are for the
@@ -78,7 +46,7 @@ pub async fn serve(
         tokio::spawn(datagrams::serve(socket, Arc::clone(&desk), clients, stopped.clone()));
     }
     let slots = Arc::new(Semaphore::new(options.connections));
-    let connected = Arc::new(Connected::default());
+    let connected = Arc::new(Taken::default());
     let mut taking = JoinSet::new();
     for listener in sockets.listeners {
         let (desk, counts) = (Arc::clone(&desk), (Arc::clone(&slots), Arc::clone(&connected)));
@@ -98,7 +66,7 @@ async fn take(
     listener: TcpListener,
     desk: Arc<Desk>,
     options: Options,
-    (slots, connected): (Arc<Semaphore>, Arc<Connected>),
+    (slots, connected): (Arc<Semaphore>, Arc<Taken>),
     mut stopped: watch::Receiver<bool>,
 ) {
     let most = options.connections.div_ceil(4);
@@ -109,7 +77,7 @@ async fn take(
             accepted = accept(&listener, &slots, &options.clients) => accepted,
         };
         let Some((stream, address, slot)) = accepted else { break };
-        let Some(counted) = connected.count(address, most) else {
+        let Some(counted) = connected.one(Party::at(address), most) else {
             tracing::debug!(%address, "a connection too many was closed");
             continue;
         };

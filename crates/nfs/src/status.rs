@@ -80,6 +80,8 @@ impl Status {
             Error::IsDirectory(_) => Status::ISDIR,
             Error::NotDirectory(_) => Status::NOTDIR,
             Error::CrossBucket(_) => Status::XDEV,
+            // As a rule the call was refused before: then it is answered as before.
+            Error::PreconditionFailed(_) => Status::NOT_SYNC,
             Error::NotImplemented(_) => Status::NOTSUPP,
             _ => Status::IO,
         };

@@ -56,6 +56,7 @@ impl Posix {
                     if inode.kind != Kind::File || !is_same {
                         return Err(Error::Exists(text));
                     }
+                    who.has_found(ino);
                     (ino, inode)
                 }
                 Err(error) => return Err(error),

@@ -1,8 +1,8 @@
 //! All that is open.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result};
@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::directory::Directory;
 use crate::handle::{Descriptor, Handle, Heard};
 use crate::intent::Intent;
-use crate::node::Node;
+use crate::node::{Base, Dropped, Node};
 
 pub struct Files {
     fs: Fs,
@@ -24,6 +24,8 @@ pub struct Files {
     /// Those.
     readers: RwLock<HashMap<Ino, Arc<Handle>>>,
     next: AtomicU64,
+    /// As in [`Node::new`].
+    pub dropped: OnceLock<Dropped>,
 }
 
 struct Opened {
@@ -41,6 +43,7 @@ impl Files {
             opens_nothing,
             readers: RwLock::default(),
             next: AtomicU64::new(1),
+            dropped: OnceLock::new(),
         }
     }
 
@@ -52,22 +55,34 @@ impl Files {
         self.nodes.lock().get(&ino).map(|opened| Arc::clone(&opened.node))
     }
 
-    /// Those of all files that are open.
+    /// Those of all files that are open, by their numbers.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().values().map(|opened| Arc::clone(&opened.node)).collect()
+        let nodes = self.nodes.lock();
+        let mut all: Vec<_> = nodes.values().map(|opened| Arc::clone(&opened.node)).collect();
+        drop(nodes);
+        all.sort_unstable_by_key(|node| node.ino);
+        all
     }
 
-    pub fn open(&self, ino: Ino, caller: Caller, intent: Intent) -> Arc<Handle> {
+    pub fn open(
+        &self,
+        ino: Ino,
+        caller: Caller,
+        intent: Intent,
+        base: Option<Base>,
+    ) -> Arc<Handle> {
         let node = {
             let mut nodes = self.nodes.lock();
-            let fresh = || Opened { node: Arc::new(Node::new(&self.fs, ino)), handles: 0 };
+            let dropped = || self.dropped.get().cloned();
+            let node = || Arc::new(Node::new(&self.fs, ino, dropped()));
+            let fresh = || Opened { node: node(), handles: 0 };
             let opened = nodes.entry(ino).or_insert_with(fresh);
             opened.handles += 1;
             Arc::clone(&opened.node)
         };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let lost = self.fs.meta().lost();
-        let handle = Arc::new(Handle::new(number, node, caller, intent, lost));
+        let handle = Arc::new(Handle::new(number, node, caller, (intent, base), lost));
         self.handles.write().insert(number, Arc::clone(&handle));
         handle
     }
@@ -83,8 +98,9 @@ impl Files {
             return Arc::clone(reader);
         }
         let fresh = || {
-            let node = Arc::new(Node::new(&self.fs, ino));
-            Arc::new(Handle::new(0, node, caller(), Intent::READING, self.fs.meta().lost()))
+            let node = Arc::new(Node::new(&self.fs, ino, None));
+            let how = (Intent::READING, None);
+            Arc::new(Handle::new(0, node, caller(), how, self.fs.meta().lost()))
         };
         Arc::clone(self.readers.write().entry(ino).or_insert_with(fresh))
     }

@@ -8,7 +8,7 @@ use cairn_base::{Error, Party, Result, SessionId};
 
 use crate::dirt::{Account, Dirt};
 use crate::intent::Intent;
-use crate::node::Node;
+use crate::node::{Base, Node};
 use crate::owners::{Lockers, lost};
 
 /// Names something that is open. None is used again.
@@ -26,6 +26,8 @@ pub struct Handle {
     /// It was opened so, and nobody keeps pages of what is written by it.
     pub appends: bool,
     pub writes: bool,
+    /// What is written by it is taken over this.
+    pub base: Option<Base>,
     /// Written bytes are durable before the program hears that they are written.
     pub syncs: bool,
     pub lockers: Lockers,
@@ -36,7 +38,13 @@ pub struct Handle {
 
 impl Handle {
     /// `lost`: operations that have come to nothing by now.
-    pub fn new(number: u64, node: Arc<Node>, caller: Caller, intent: Intent, lost: u64) -> Handle {
+    pub fn new(
+        number: u64,
+        node: Arc<Node>,
+        caller: Caller,
+        (intent, base): (Intent, Option<Base>),
+        lost: u64,
+    ) -> Handle {
         let Intent { appends, writes, syncs, .. } = intent;
         let (lockers, heard) = (Lockers::default(), Heard::new(lost));
         let heard_losses = Heard::new(node.losses());
@@ -48,6 +56,7 @@ impl Handle {
             account,
             appends,
             writes,
+            base,
             syncs,
             lockers,
             heard,

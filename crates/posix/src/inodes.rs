@@ -69,6 +69,7 @@ impl Posix {
         if to_flush.is_none()
             && let Some(Ok((inode, _))) =
                 self.fs.read_now(&who.caller(&self.user), &Getattr { ino })
+            && !local.as_ref().is_some_and(|local| local.is_over_others(&inode))
         {
             let inode = local.map_or(inode.clone(), |local| local.over(inode));
             return Answer::Now(Ok((self.show(ino, moment, inode), self.keeps(moment))));
@@ -79,8 +80,15 @@ impl Posix {
                 posix.write_back_soon(node).await;
             }
             let moment = posix.known.moment();
-            let local = node.as_ref().map(|node| node.local(&(0..0)));
-            let (found, keeps) = posix.attributes_of(&who, ino).await;
+            let mut local = node.as_ref().map(|node| node.local(&(0..0)));
+            let (mut found, mut keeps) = posix.attributes_of(&who, ino).await;
+            if let (Ok(inode), Some(node)) = (&found, &node)
+                && node.local(&(0..0)).is_over_others(inode)
+            {
+                node.flush(|bytes| posix.dirt.less(bytes)).await?;
+                local = Some(node.local(&(0..0)));
+                (found, keeps) = posix.attributes_of(&who, ino).await;
+            }
             let inode = match (found, &node) {
                 // Removed elsewhere, and read here for a while yet.
                 (Err(Error::NotFound(_)), Some(node)) => match node.last() {
@@ -135,7 +143,11 @@ impl Posix {
         let mut inode = None;
         if let Some(size) = size {
             inode = match who.call(Step::Size) {
-                Some(call) => self.fs.truncate_for(&caller, call, (ino, opened), size).await?,
+                Some(call) => {
+                    let cut = self.fs.truncate_for(&caller, call, (ino, opened), size).await?;
+                    who.has_done(Step::Size);
+                    cut
+                }
                 None => Some(self.fs.truncate(&caller, ino, size, opened).await?),
             };
         }

@@ -64,7 +64,7 @@ mod resume;
 
 pub use answer::{Answer, Work};
 pub use attributes::Attributes;
-pub use cairn_fs::ops::for_call::CallId;
+pub use cairn_fs::ops::for_call::{CallId, Settled};
 pub use cairn_fs::ops::rename::RenameMode;
 pub use cairn_fs::ops::setattr::SetTime;
 pub use cairn_fs::ops::xattr::XattrMode;
@@ -85,5 +85,5 @@ pub use resume::{Part, Resumable};
 pub use shown::Entry;
 pub use wanted::{LockKind, Wanted};
 pub use wcc::Around;
-pub use who::Who;
+pub use who::{Attempt, Step, Who};
 pub use write::Writing;

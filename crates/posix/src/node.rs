@@ -7,7 +7,7 @@ use std::time::Duration;
 use cairn_auth::Caller;
 use cairn_base::{Error, Ino, Result, SessionId, Timestamp, limits};
 use cairn_fs::rows::Inode;
-use cairn_fs::{FileWriter, Fs, Object, PACKED_RUNS, Piece};
+use cairn_fs::{FileWriter, Fs, Object, Over, PACKED_RUNS, Piece};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -36,10 +36,25 @@ const WRITTEN: u64 = Inode::NO_BATCH | Inode::NO_BATCH >> 1;
 /// From this many bytes on, what is whole is written back while more is written.
 const EAGER_BYTES: u64 = 2 * limits::BLOCK_BYTES as u64;
 
+/// Is told of a file before bytes of it are dropped, since others wrote to it. Must not wait, nor
+/// ask for anything of the file.
+pub type Dropped = Arc<dyn Fn(Ino) + Send + Sync>;
+
+/// What bytes are taken over: as the file was when it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Base {
+    /// The number of the last change of its bytes.
+    pub change: u64,
+    /// How often bytes had been written back from here, before that was asked for.
+    pub turn: u64,
+}
+
 pub struct Node {
     pub ino: Ino,
     fs: Fs,
     writer: FileWriter,
+    /// If there is one, bytes do not overwrite what others have written since they were taken.
+    dropped: Option<Dropped>,
     state: Mutex<NodeState>,
     pub locks: Held,
     /// Held by the one that writes back.
@@ -71,6 +86,13 @@ struct NodeState {
     small_writes: (u32, u32),
     /// As it was read last.
     last: Option<Last>,
+    /// What dirty and frozen bytes were taken over, where they overwrite nothing else.
+    base: Option<u64>,
+    /// How often bytes were written back over their base, and what the file was then.
+    turn: u64,
+    turned: u64,
+    /// How often bytes were dropped since others wrote to the file.
+    drops: u64,
 }
 
 impl NodeState {
@@ -97,16 +119,18 @@ pub struct Local {
     written: Option<(Timestamp, u64)>,
     retained: bool,
     patches: Frozen,
+    base: Option<u64>,
 }
 
 impl Node {
-    pub fn new(fs: &Fs, ino: Ino) -> Node {
+    pub fn new(fs: &Fs, ino: Ino, dropped: Option<Dropped>) -> Node {
         let now = fs.clock().now().0.unsigned_abs();
         let change = WRITTEN | now & !WRITTEN;
         Node {
             ino,
             fs: fs.clone(),
             writer: fs.writer(ino),
+            dropped,
             state: Mutex::new(NodeState { change, ..NodeState::default() }),
             locks: Held::default(),
             writing_back: tokio::sync::Mutex::new(()),
@@ -118,6 +142,7 @@ impl Node {
     pub fn write(
         &self,
         (caller, account): (&Caller, &Arc<Account>),
+        base: Option<Base>,
         offset: u64,
         data: &[u8],
     ) -> (u64, bool) {
@@ -137,6 +162,11 @@ impl Node {
         state.is_eager |= eager;
         if is_clean {
             state.account = Some(Arc::clone(account));
+            let base = base.filter(|_| self.dropped.is_some());
+            // What was written back since the file was opened was over what is there now.
+            let base_of =
+                |base: Base| if base.turn == state.turn { base.change } else { state.turned };
+            state.base = base.map(base_of);
         }
         let more = state.dirty.bytes() - before;
         if let Some(account) = &state.account {
@@ -164,7 +194,18 @@ impl Node {
             written: state.written.map(|written| (written, state.change)),
             retained: state.retained,
             patches,
+            base: state.base,
         }
+    }
+
+    /// How often bytes were written back over their base.
+    pub fn turn(&self) -> u64 {
+        self.state.lock().turn
+    }
+
+    /// How often bytes were dropped since others wrote to the file.
+    pub fn drops(&self) -> u64 {
+        self.state.lock().drops
     }
 
     pub fn is_dirty(&self) -> bool {
@@ -283,7 +324,8 @@ impl Node {
         bytes
     }
 
-    /// Writes back everything; durable when it returns. `done` is told of bytes that went.
+    /// Writes back everything; durable when it returns, but for bytes that are dropped since others
+    /// wrote to the file. `done` is told of bytes that went.
     ///
     /// # Errors
     /// The error that keeps it from being written back now. Bytes that failed stay, to be tried
@@ -321,7 +363,7 @@ impl Node {
     /// Writes back what is there when its turn comes. Whether that was anything.
     async fn write_back(&self, only_whole: bool, done: &impl Fn(u64)) -> Result<bool> {
         let _held = self.writing_back.lock().await;
-        let (frozen, caller) = {
+        let (frozen, caller, over) = {
             let mut state = self.state.lock();
             let frozen = Arc::new(state.dirty.take(only_whole));
             let Some(caller) = state.writer.clone() else { return Ok(false) };
@@ -332,20 +374,41 @@ impl Node {
                 return Ok(false);
             }
             state.frozen = Arc::clone(&frozen);
-            (frozen, caller)
+            let shown = state.written.unwrap_or_default();
+            let over = state.base.map(|base| Over { base, shown });
+            (frozen, caller, over)
         };
         let bytes = length(&frozen);
-        let sent = self.send(&caller, &frozen).await;
+        let sent = self.send(&caller, &frozen, over).await;
         let mut state = self.state.lock();
         state.frozen = Arc::default();
         match sent {
-            Ok(()) => {
+            Ok(over) => {
                 state.uncount(bytes);
+                if let Some(Over { base, .. }) = over {
+                    (state.base, state.turned) = (Some(base), base);
+                    state.turn += 1;
+                }
                 if state.dirty.is_empty() {
                     state.written = None;
                 }
                 drop(state);
                 done(bytes);
+                Ok(true)
+            }
+            // Also those that were taken meanwhile: they are over the same. Nobody finds nothing
+            // to be written back before it was told.
+            Err(Error::PreconditionFailed(_)) if over.is_some() => {
+                let gone = state.dirty.bytes() + bytes;
+                if let Some(dropped) = &self.dropped {
+                    dropped(self.ino);
+                }
+                state.uncount(gone);
+                (state.dirty, state.written, state.base) = (Runs::default(), None, None);
+                state.drops += 1;
+                drop(state);
+                done(gone);
+                tracing::info!(ino = %self.ino, bytes = gone, "written elsewhere since: dropped");
                 Ok(true)
             }
             Err(error) => {
@@ -365,13 +428,18 @@ impl Node {
         self.writing_back.try_lock().is_err()
     }
 
-    async fn send(&self, caller: &Caller, frozen: &Frozen) -> Result<()> {
+    async fn send(
+        &self,
+        caller: &Caller,
+        frozen: &Frozen,
+        over: Option<Over>,
+    ) -> Result<Option<Over>> {
         let mut tries = 0;
         loop {
             // Bytes that were written under locks are published only while the locks are held.
             let now = self.session()?;
-            let error = match self.send_once(caller, now, frozen).await {
-                Ok(()) => return Ok(()),
+            let error = match self.send_once(caller, now, frozen, over).await {
+                Ok(over) => return Ok(over),
                 Err(error) => error,
             };
             tries += 1;
@@ -390,7 +458,13 @@ impl Node {
         }
     }
 
-    async fn send_once(&self, caller: &Caller, session: SessionId, frozen: &Frozen) -> Result<()> {
+    async fn send_once(
+        &self,
+        caller: &Caller,
+        session: SessionId,
+        frozen: &Frozen,
+        over: Option<Over>,
+    ) -> Result<Option<Over>> {
         let (inline, packs) = pack(frozen);
         let upload = |pack: Frozen| async move {
             Ok::<_, Error>(Piece::Block(self.writer.upload(caller, &pack).await?))
@@ -399,8 +473,9 @@ impl Node {
         let mut pieces: Vec<Piece> =
             uploads.buffer_unordered(PARALLEL_BLOCKS).try_collect().await?;
         pieces.extend(inline.into_iter().map(|(offset, run)| Piece::Inline(offset, run)));
-        self.writer.publish(caller, session, pieces).await?;
-        self.compact_inline(caller, frozen).await
+        let over = self.writer.publish(caller, session, pieces, over).await?;
+        self.compact_inline(caller, frozen).await?;
+        Ok(over)
     }
 
     /// Rewrites a chunk that has taken many small writes: each further one would cost more.
@@ -483,6 +558,11 @@ impl Local {
 
     pub fn has_bytes(&self) -> bool {
         !self.patches.is_empty()
+    }
+
+    /// Whether the bytes of a file are others than those over which these were taken.
+    pub fn is_over_others(&self, inode: &Inode) -> bool {
+        self.written.is_some() && self.base.is_some_and(|base| base != inode.data_change)
     }
 
     /// Puts the bytes that are here over `bytes`, which begin where `range` does.

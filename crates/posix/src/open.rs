@@ -16,6 +16,7 @@ use crate::handle::Descriptor;
 use crate::intent::Intent;
 use crate::known::Moment;
 use crate::names::Mode;
+use crate::node::Base;
 use crate::posix::Posix;
 use crate::shown::Entry;
 use crate::who::Who;
@@ -34,6 +35,7 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let caller = who.caller(&posix.user);
+            let turn = posix.files.node(ino).map_or(0, |node| node.turn());
             let mut found = posix.open_as(&caller, ino, intent).await;
             if matches!(found, Err(Error::Denied(_))) && who.has_more_groups() {
                 found = posix.open_as(&posix.caller(&who), ino, intent).await;
@@ -41,7 +43,17 @@ impl Posix {
             if matches!(found, Err(Error::Denied(_))) && posix.resumes(&who, ino, intent).await {
                 found = posix.open_as(&who.as_root().caller(&posix.user), ino, intent).await;
             }
-            Ok(posix.opened(ino, caller, intent, found?))
+            let (mut object, mut inode) = found?;
+            if intent.writes
+                && let Some(node) = posix.files.node(ino)
+                && inode.as_ref().is_some_and(|inode| node.local(&(0..0)).is_over_others(inode))
+            {
+                // What was taken before others wrote goes before more is taken.
+                node.flush(|bytes| posix.dirt.less(bytes)).await?;
+                (object, inode) = posix.open_as(&caller, ino, intent).await?;
+            }
+            let base = inode.map(|inode| Base { change: inode.data_change, turn });
+            Ok(posix.opened(ino, (caller, intent), object, base))
         })
     }
 
@@ -60,8 +72,14 @@ impl Posix {
     }
 
     /// `object`: what is read of it even if it is removed elsewhere soon.
-    fn opened(&self, ino: Ino, caller: Caller, intent: Intent, object: Option<Object>) -> Opened {
-        let handle = self.files.open(ino, caller, intent);
+    fn opened(
+        &self,
+        ino: Ino,
+        (caller, intent): (Caller, Intent),
+        object: Option<Object>,
+        base: Option<Base>,
+    ) -> Opened {
+        let handle = self.files.open(ino, caller, intent, base);
         if let Some(object) = &object {
             handle.node.remember(object);
         }
@@ -69,21 +87,28 @@ impl Posix {
     }
 
     /// The contents of a file to read, as they are now. A caller that opens it reads them even if
-    /// the file is removed elsewhere before the first read.
-    async fn open_as(&self, caller: &Caller, ino: Ino, intent: Intent) -> Result<Option<Object>> {
+    /// the file is removed elsewhere before the first read. And the inode, where it was asked for.
+    async fn open_as(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        intent: Intent,
+    ) -> Result<(Option<Object>, Option<Inode>)> {
         let wanted = intent.wanted();
         // A caller that only reads is checked where it is opened.
         let is_checked = wanted != READ;
+        let mut found = None;
         if is_checked {
             let access = Access { ino, wanted };
             let (inode, _) = self.fs.read(caller, access).await?;
             if inode.kind != Kind::File {
                 return Err(Error::Invalid(format!("inode {ino} has no bytes")));
             }
+            found = Some(inode);
         }
         match wanted {
-            WRITE => Ok(None),
-            _ => Ok(Some(self.fs.open_inode(caller, ino, is_checked).await?)),
+            WRITE => Ok((None, found)),
+            _ => Ok((Some(self.fs.open_inode(caller, ino, is_checked).await?), found)),
         }
     }
 
@@ -108,7 +133,10 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let (ino, inode, made) = posix.fs.run(&caller, verb).await?;
-            let object = if made { None } else { posix.open_as(&caller, ino, intent).await? };
+            let object = match made {
+                true => None,
+                false => posix.open_as(&caller, ino, intent).await?.0,
+            };
             let made = (ino, inode, object);
             Ok(posix.created(&who, lookup, moment, made, (caller, intent)))
         })
@@ -124,6 +152,6 @@ impl Posix {
     ) -> (Entry, Opened) {
         let (made, keeps) = self.as_leased(who, name, (ino, inode));
         let entry = self.entry(made, moment, keeps);
-        (entry, self.opened(ino, caller, intent, object))
+        (entry, self.opened(ino, (caller, intent), object, None))
     }
 }

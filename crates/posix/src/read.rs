@@ -79,8 +79,14 @@ impl Posix {
     async fn read_range(&self, handle: &Handle, range: Range<u64>) -> Result<Bytes> {
         let node = &handle.node;
         // First: what is written back in the meantime is in one of the two, or both.
-        let local = node.local(&range);
-        let object = self.object(handle).await?;
+        let mut local = node.local(&range);
+        let mut object = self.object(handle).await?;
+        if local.is_over_others(object.inode()) {
+            // Bytes of others are not hidden by what was taken before.
+            node.flush(|bytes| self.dirt.less(bytes)).await?;
+            local = node.local(&range);
+            object = self.object(handle).await?;
+        }
         let read = merge(&object, &local, &range).await;
         match read {
             // It has been told so many blocks that this one was forgotten, or it has another

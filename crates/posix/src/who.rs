@@ -1,8 +1,10 @@
 //! On whose behalf a request is.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use cairn_auth::{Caller, Posix};
+use cairn_base::Ino;
 use cairn_fs::ops::for_call::CallId;
 
 /// The process or client that makes a call.
@@ -14,17 +16,54 @@ pub struct Who {
     /// As whom the store knows it, if not as the user of the file system.
     user: Option<Caller>,
     /// The request may be sent again, and is done once.
-    call: Option<CallId>,
+    call: Option<Attempt>,
 }
 
-/// From here on steps are counted where none comes after.
+/// An attempt at a call, and how far it has come.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    call: CallId,
+    come: Arc<Come>,
+}
+
+#[derive(Default, Debug)]
+struct Come {
+    /// The step after the last one that was done, by whichever attempt.
+    next: AtomicU8,
+    /// The inode that was found to be what the call asks for.
+    found: AtomicU64,
+}
+
+impl Attempt {
+    pub fn new(call: CallId) -> Attempt {
+        Attempt { call, come: Arc::default() }
+    }
+
+    fn done(&self, step: u8) {
+        self.come.next.fetch_max(step.saturating_add(1), Ordering::SeqCst);
+    }
+
+    /// The call, with the step after the last one that was done.
+    pub(crate) fn next(&self) -> CallId {
+        CallId { step: self.come.next.load(Ordering::SeqCst), ..self.call }
+    }
+
+    pub(crate) fn found(&self) -> Ino {
+        Ino(self.come.found.load(Ordering::SeqCst))
+    }
+}
+
+/// The last step of a call of which it is said how many come before.
 const LAST_STEP: u8 = 128;
 
 /// Steps of what is done for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub enum Step {
+    /// Making an inode, or changing names.
     Names,
+    /// Truncating it.
     Size,
+    /// Setting its attributes.
     Attributes,
 }
 
@@ -58,21 +97,40 @@ impl Who {
         self.user.as_ref()
     }
 
-    /// The same with a call. Of a request in several steps, the steps are done that were not done
+    /// The same with an attempt at a call. Of a request in several steps, the steps are done that were not done
     /// before, in this order: making an inode, truncating it, setting its attributes. They are
     /// counted from the step of the call on.
-    pub fn for_call(self, call: CallId) -> Who {
-        Who { call: Some(call), ..self }
+    pub fn for_call(self, attempt: Attempt) -> Who {
+        Who { call: Some(attempt), ..self }
     }
 
-    /// The same when what it sets is the last that is done for its call.
-    pub fn in_last_step(self) -> Who {
-        let call = self.call.map(|call| CallId { step: LAST_STEP, ..call });
-        Who { call, ..self }
+    /// The same where what comes last for its call is `last`: whatever else an attempt does before,
+    /// no other attempt does its own last step after that.
+    pub fn ending_with(self, last: Step) -> Who {
+        let ending = |attempt: Attempt| Attempt {
+            call: CallId { step: LAST_STEP - last as u8, ..attempt.call },
+            ..attempt
+        };
+        Who { call: self.call.map(ending), ..self }
     }
 
     pub(crate) fn call(&self, step: Step) -> Option<CallId> {
-        self.call.map(|call| CallId { step: call.step.saturating_add(step as u8), ..call })
+        let call = self.call.as_ref()?.call;
+        Some(CallId { step: call.step.saturating_add(step as u8), ..call })
+    }
+
+    /// A step of the call was done, now or before.
+    pub(crate) fn has_done(&self, step: Step) {
+        if let (Some(attempt), Some(call)) = (&self.call, self.call(step)) {
+            attempt.done(call.step);
+        }
+    }
+
+    /// What the call asks for is there, though not made for it.
+    pub fn has_found(&self, ino: Ino) {
+        if let Some(attempt) = &self.call {
+            attempt.come.found.store(ino.0, Ordering::SeqCst);
+        }
     }
 
     /// The superuser of the same user.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cairn_auth::{Caller, Posix as Identity};
-use cairn_base::Result;
+use cairn_base::{Error, Result};
 
 use crate::answer::Answer;
 use crate::handle::{Descriptor, Handle};
@@ -61,15 +61,21 @@ impl Posix {
         Answer::later(async move {
             let writer = writer(&handle.caller, kills_setuid);
             if appends {
-                posix.append(&handle, &writer, offset, data).await?;
+                posix.append(&handle, &writer, offset, data.clone()).await?;
             } else {
                 posix.has_room(&handle).await?;
+            }
+            let drops = handle.node.drops();
+            if !appends {
                 posix.take(&handle, &writer, offset, &data);
             }
             if syncs {
                 posix.sync_file(&handle).await?;
             }
-            Ok(())
+            match handle.node.drops() == drops || !syncs {
+                true => Ok(()),
+                false => Err(Error::Conflict("others wrote to the file at the same time".into())),
+            }
         })
     }
 
@@ -79,7 +85,7 @@ impl Posix {
         self.dirt.take(data.len() as u64, || {
             let by = (writer, handle.account(&self.dirt));
             let more;
-            (more, eager) = handle.node.write(by, offset, data);
+            (more, eager) = handle.node.write(by, handle.base, offset, data);
             more
         });
         if eager {

@@ -59,7 +59,8 @@ impl Verb for AppendOnce {
         }
         let appended = erased::apply(&self.append, view, context)?;
         let CallId { checksum, step, .. } = self.call;
-        let done = DoneCall { checksum, time: context.now, step, result: appended.offset };
+        let done =
+            DoneCall { checksum, time: context.now, step, result: appended.offset, status: 0 };
         calls.add(done, self.call.since(context), Calls::USER_WAYS);
         store(view, key, &calls);
         Ok(AppendedOnce::Done(appended))

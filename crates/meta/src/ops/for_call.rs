@@ -1,10 +1,10 @@
 //! Operations for calls of clients that know no sessions: a client that has heard nothing sends its
 //! call again, perhaps after a crash, perhaps to another gateway. An operation that was done for it
-//! is not done again.
+//! is not done again, and none is done for a call that was refused.
 
 use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Ino, UserId};
+use cairn_base::{Error, Ino, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::create::{Create, Mknod};
@@ -118,6 +118,7 @@ pub enum Once<R> {
 }
 
 /// Runs a verb for a call, unless that step of the call, or a later one, was done before.
+/// `PreconditionFailed` if the call was refused: [`SettleCall`] says how.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForCall<V> {
     pub call: CallId,
@@ -148,15 +149,20 @@ impl<V: Callable> Verb for ForCall<V> {
         }
         let mut calls = calls?.unwrap_or_default();
         let before = self.call.find(&calls, context).copied();
-        if let Some(done) = before.filter(|done| done.step >= self.call.step) {
-            return Ok(Once::Before(Ino(done.result)));
+        if let Some(done) = before {
+            if done.status != 0 {
+                return Err(Error::PreconditionFailed("the call was refused before".into()).into());
+            }
+            if done.step >= self.call.step {
+                return Ok(Once::Before(Ino(done.result)));
+            }
         }
         let reply = erased::apply(&self.verb, view, context)?;
         if let Some(ino) = self.verb.done(&reply) {
             let CallId { checksum, step, .. } = self.call;
             // The inode that was made stays the one that the call is about.
             let result = before.map_or(ino.0, |before| before.result);
-            let done = DoneCall { checksum, time: context.now, step, result };
+            let done = DoneCall { checksum, time: context.now, step, result, status: 0 };
             calls.add(done, self.call.since(context), Calls::WAYS);
             if !is_planted(Bug::CallsForgotten) {
                 store(view, key, &calls);
@@ -178,7 +184,62 @@ impl Verb for FindCall {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
         let calls = load::<Calls>(view, &self.call.key())?.unwrap_or_default();
-        Ok(self.call.find(&calls, context).is_some_and(|done| done.step >= self.call.step))
+        let found = self.call.find(&calls, context);
+        Ok(found.is_some_and(|done| done.status == 0 && done.step >= self.call.step))
+    }
+}
+
+/// Keeps the outcome of a call for which no verb was run, before its client hears of it: the same
+/// call may be on its way to another gateway, and must not be done after it was refused.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SettleCall {
+    /// With the step before which it was refused: all before it were seen done.
+    pub call: CallId,
+    /// The status with which it is refused; 0 if there is nothing left to be done.
+    pub status: u32,
+    /// The inode that the reply is made from, if there is nothing left to be done.
+    pub found: Ino,
+}
+
+/// What a call has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Settled {
+    /// It stays as was said.
+    Kept,
+    /// Before, it was refused with this status.
+    Refused(u32),
+    /// Meanwhile more was done for it: nothing is kept.
+    Done,
+}
+
+impl Verb for SettleCall {
+    type Reply = Settled;
+    const NAME: &'static str = "settle_call";
+    // What is refused for want of space has to be answered, too.
+    const RUNS_WHEN_FULL: bool = true;
+
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Settled, Stop> {
+        let key = self.call.key();
+        let mut calls = load::<Calls>(view, &key)?.unwrap_or_default();
+        let before = self.call.find(&calls, context).copied();
+        match before {
+            Some(done) if done.status != 0 => return Ok(Settled::Refused(done.status)),
+            Some(done) if done.step >= self.call.step => return Ok(Settled::Done),
+            _ => {}
+        }
+        let SettleCall { call: CallId { checksum, .. }, status, found } = *self;
+        let step = match (status, before) {
+            (0, _) => u8::MAX,
+            (_, Some(done)) => done.step,
+            (_, None) => 0,
+        };
+        let result = before.map_or(found.0, |before| before.result);
+        let done = DoneCall { checksum, time: context.now, step, result, status };
+        calls.add(done, self.call.since(context), Calls::WAYS);
+        if !is_planted(Bug::RefusalsForgotten) {
+            store(view, key, &calls);
+        }
+        Ok(Settled::Kept)
     }
 }
 

@@ -45,4 +45,5 @@ pub mod tags;
 pub mod truncate;
 pub mod unlink;
 pub mod write;
+pub mod write_over;
 pub mod xattr;

@@ -1,4 +1,4 @@
-//! Calls of clients that were done, for when they are sent again.
+//! Calls of clients that were done, or refused, for when they are sent again.
 
 use bytes::Bytes;
 use cairn_base::codec::{Fields, Writer};
@@ -6,10 +6,11 @@ use cairn_base::{Result, Timestamp};
 
 use super::{FORMAT, Row, array, unexpected};
 
-/// Bytes of one call in a row.
+/// Bytes of one call in a row, if it was done; before the status if it was refused.
 const DONE_BYTES: usize = 16 + 8 + 1 + 8;
+const REFUSED_BYTES: usize = DONE_BYTES + 4;
 
-/// A call that was done.
+/// A call that was done, or refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DoneCall {
     pub checksum: [u8; 16],
@@ -19,6 +20,8 @@ pub struct DoneCall {
     /// The value from which a reply is made: the number of the inode that was made for the call, or
     /// else changed; of an append, the offset.
     pub result: u64,
+    /// The status with which it was refused, after `step` or before all steps; 0 if it was not.
+    pub status: u32,
 }
 
 /// Some calls of a client, by their checksums: the row `a <address> <set>`. So what is kept of a
@@ -51,12 +54,17 @@ impl Row for Calls {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);
         for done in &self.done {
-            let mut bytes = Vec::with_capacity(DONE_BYTES);
+            let mut bytes = Vec::with_capacity(REFUSED_BYTES);
             bytes.extend(done.checksum);
             bytes.extend(done.time.0.to_be_bytes());
             bytes.push(done.step);
             bytes.extend(done.result.to_be_bytes());
-            writer.bytes(1, &bytes);
+            if done.status == 0 {
+                writer.bytes(1, &bytes);
+            } else {
+                bytes.extend(done.status.to_be_bytes());
+                writer.bytes(2, &bytes);
+            }
         }
         writer.raw(&self.unknown);
         writer.finish()
@@ -68,6 +76,7 @@ impl Row for Calls {
         while let Some(field) = fields.next_field()? {
             match field.tag {
                 1 => calls.done.push(decode_done(&array("call", &field.value)?)?),
+                2 => calls.done.push(decode_refused(&array("refused call", &field.value)?)?),
                 _ => field.keep(&mut calls.unknown),
             }
         }
@@ -82,9 +91,18 @@ fn decode_done(bytes: &[u8; DONE_BYTES]) -> Result<DoneCall> {
         let (step, result) = rest.split_first()?;
         let time = Timestamp(i64::from_be_bytes(*time));
         let result = u64::from_be_bytes(result.try_into().ok()?);
-        Some(DoneCall { checksum: *checksum, time, step: *step, result })
+        Some(DoneCall { checksum: *checksum, time, step: *step, result, status: 0 })
     };
     parts().ok_or_else(|| unexpected("call", "too few bytes"))
+}
+
+fn decode_refused(bytes: &[u8; REFUSED_BYTES]) -> Result<DoneCall> {
+    let parts = || {
+        let (done, status) = bytes.split_first_chunk()?;
+        let status = u32::from_be_bytes(status.try_into().ok()?);
+        Some(decode_done(done).map(|done| DoneCall { status, ..done }))
+    };
+    parts().ok_or_else(|| unexpected("refused call", "too few bytes"))?
 }
 
 #[cfg(test)]
@@ -92,7 +110,7 @@ mod tests {
     use super::*;
 
     fn call(number: u8, time: i64) -> DoneCall {
-        DoneCall { checksum: [number; 16], time: Timestamp(time), step: 1, result: 9 }
+        DoneCall { checksum: [number; 16], time: Timestamp(time), step: 1, result: 9, status: 0 }
     }
 
     #[test]
@@ -101,9 +119,14 @@ mod tests {
         calls.add(call(1, -5), i64::MIN, Calls::WAYS);
         let last = DoneCall { step: 255, result: u64::MAX, ..call(2, i64::MAX) };
         calls.add(last, i64::MIN, Calls::WAYS);
+        calls.add(DoneCall { status: 17, ..call(3, 7) }, i64::MIN, Calls::WAYS);
+        calls.add(call(4, 8), i64::MIN, Calls::WAYS);
         assert_eq!(Calls::decode(&calls.encode()).unwrap(), calls);
         let mut writer = Writer::new(FORMAT);
         writer.bytes(1, &[0; DONE_BYTES - 1]);
+        assert_eq!(Calls::decode(&writer.finish()).unwrap_err().kind(), "corrupt");
+        let mut writer = Writer::new(FORMAT);
+        writer.bytes(2, &[0; DONE_BYTES]);
         assert_eq!(Calls::decode(&writer.finish()).unwrap_err().kind(), "corrupt");
     }
 

@@ -1,12 +1,14 @@
 //! Writing, appending, truncating and coalescing.
 
 use bytes::Bytes;
-use cairn_base::{BlockId, BodyId, GroupId, Ino, SessionId, limits};
+use cairn_base::{BlockId, BodyId, Error, GroupId, Ino, SessionId, Timestamp, limits};
 use cairn_meta::ops::append::{Append, Appended};
 use cairn_meta::ops::coalesce::{Coalesce, ReadChunk};
 use cairn_meta::ops::edit::COALESCE_BYTES;
+use cairn_meta::ops::setattr::Setattr;
 use cairn_meta::ops::truncate::{PunchHole, Truncate};
 use cairn_meta::ops::write::{Data, Write};
+use cairn_meta::ops::write_over::WriteOver;
 use cairn_meta::rows::{BucketKind, Content, Extent, Inode, Place, SessionState};
 
 use crate::body_sharing::Leaves;
@@ -232,4 +234,30 @@ fn a_chunk_takes_only_so_many_extents_and_inline_bytes() {
     fails(store.run(Write { offset: 1 << 50, ..inline(0) }), "too_large");
     let data = Data::Inline(vec![1; limits::INLINE_BYTES + 1].into());
     fails(store.run(Write { data, ..far }), "too_large");
+}
+
+#[test]
+fn bytes_overwrite_only_what_they_were_taken_over() {
+    const SECOND: i64 = 1_000_000_000;
+    let (mut store, ino) = one_file(20);
+    let write_over = |store: &mut Store, base: u64, shown: i64| {
+        let (spare, data) = (store.next_body(), Data::Inline(Bytes::from_static(b"over")));
+        let write = Write { ino, session: SESSION, opened: true, spare, offset: 0, data };
+        store.run(WriteOver { write, base, shown: Timestamp(shown) })
+    };
+    let base = write(&mut store, ino, 0, Data::Inline(Bytes::from_static(b"base"))).data_change;
+    let over = write_over(&mut store, base, 0).unwrap();
+    assert!(over.data_change > base);
+    let refused = write_over(&mut store, base, 0);
+    assert!(matches!(refused, Err(Error::PreconditionFailed(_))), "others wrote since");
+    // A change that is none of its bytes.
+    let mode = Setattr { ino, mode: Some(0o600), ..Setattr::default() };
+    store.run(mode).unwrap();
+    // The time that was shown stays, unless it is far ahead.
+    let shown = store.now + 5 * SECOND;
+    let over = write_over(&mut store, over.data_change, shown).unwrap();
+    assert_eq!((over.ctime.0, over.mtime.0), (shown, shown));
+    let before = store.now;
+    let over = write_over(&mut store, over.data_change, i64::MAX).unwrap();
+    assert!((before..before + 20 * SECOND).contains(&over.ctime.0));
 }

@@ -53,10 +53,13 @@ samples! {
     Bucket, |row| row.redirect = !row.redirect, [
         bucket(), Bucket { name: "b".into(), ..Bucket::default() },
     ];
-    Calls, |row| row.done.truncate(1), [Calls {
-        done: vec![done_call(1), done_call(2)],
-        unknown: vec![],
-    }];
+    Calls, |row| row.done.truncate(1), [
+        Calls { done: vec![done_call(1), done_call(2)], unknown: vec![] },
+        Calls {
+            done: vec![DoneCall { status: 17, ..done_call(3) }, done_call(4)],
+            unknown: vec![],
+        },
+    ];
     Counter, |row| row.value += 1, [Counter::new(0), Counter::new(70_000)];
     Draining, |row| row.drain = Drain::Prepared { session: SessionId(8) }, [
         Draining::from(Drain::Body),
@@ -142,7 +145,13 @@ pub fn stored() -> Vec<Sample> {
 }
 
 fn done_call(step: u8) -> DoneCall {
-    DoneCall { checksum: [step; 16], time: Timestamp(1_700_000_000_000_000_000), step, result: 300 }
+    DoneCall {
+        checksum: [step; 16],
+        time: Timestamp(1_700_000_000_000_000_000),
+        step,
+        result: 300,
+        status: 0,
+    }
 }
 
 fn body(counter: u64) -> BodyId {

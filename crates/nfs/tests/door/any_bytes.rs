@@ -166,3 +166,36 @@ fn a_client_that_reads_no_replies_is_not_asked_for_more_calls() {
         assert!((1..=MOST).contains(&reads), "{reads} calls are answered, and no reply is read");
     });
 }
+
+/// Replies are of 1 MiB, each connection may have 8 of them, and all from one address 64 beyond one
+/// of each.
+#[test]
+fn clients_at_one_address_take_so_much_together() {
+    const BYTES: usize = 1 << 20;
+    const CONNECTIONS: u64 = 40;
+    /// Of each; sockets hold some.
+    const ASKED: u64 = 16;
+    const IN_SOCKETS: u64 = 4;
+    const MOST: u64 = 64 + CONNECTIONS * (1 + IN_SOCKETS);
+    run(async {
+        let (world, mut client, top) = World::mounted().await;
+        let file = client.create(&top, "file").await.unwrap();
+        client.write(&file, 0, &vec![7; BYTES], 2).await.unwrap();
+        let args = Args::new().bytes(&file).long(0).number(BYTES as u32);
+        let address = [127, 0, 0, 2];
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS {
+            silent.push(Client::connect_from(address, world.door.address).await);
+        }
+        for xid in 0..ASKED {
+            for client in &mut silent {
+                client.send(&call(xid as u32, (NFS, 3, 6), (0, 0), &args)).await;
+            }
+        }
+        for _ in 0..1000 {
+            client.getattr(&file).await.unwrap();
+        }
+        let reads = world.door.reads.load(Ordering::SeqCst);
+        assert!((1..=MOST).contains(&reads), "{reads} calls are answered, and no reply is read");
+    });
+}

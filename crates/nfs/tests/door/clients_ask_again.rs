@@ -2,7 +2,6 @@
 
 use cairn_fs::ops::for_call::ForgetCalls;
 use cairn_meta::engine::CommitFault;
-use tokio::io::AsyncReadExt;
 
 use crate::client::{Args, NFS, Res, call};
 use crate::world::{World, run};
@@ -141,9 +140,9 @@ fn a_call_that_comes_again_later_undoes_nothing() {
 
 /// What is told to try later takes another number, and finds done what it has asked for.
 #[test]
-fn a_call_of_which_nothing_is_known_has_no_reply_and_is_done_anew() {
-    /// Attempts of one call.
-    const ATTEMPTS: u64 = 3;
+fn a_call_of_which_nothing_is_known_is_attempted_until_it_is() {
+    /// Attempts that come to nothing: more than are made at once.
+    const ATTEMPTS: u64 = 7;
     run(async {
         let (world, mut client, top) = World::mounted().await;
         client.create(&top, "file").await.unwrap();
@@ -152,13 +151,82 @@ fn a_call_of_which_nothing_is_known_has_no_reply_and_is_done_anew() {
         for attempt in 0..ATTEMPTS {
             world.rows.memory.fail_commit(attempt, CommitFault::Failed);
         }
-        client.send(&remove).await;
-        assert!(client.stream.read_u32().await.is_err(), "the connection ends");
-        let mut client = world.client().await;
         for _ in 0..2 {
-            fine(client.ask(&remove).await, "again");
+            fine(client.ask(&remove).await, "once and again");
         }
         assert_eq!(client.lookup(&top, "file").await, Err(NOENT));
+    });
+}
+
+/// The status of a reply.
+fn status(mut res: Res) -> u32 {
+    assert_eq!([(); 5].map(|()| res.number()), [1, 0, 0, 0, 0]);
+    res.number()
+}
+
+/// A call is refused at one door, and a copy of it comes to another one when it could act.
+#[test]
+fn a_call_that_was_refused_does_not_act_later_at_another_door() {
+    run(async {
+        let (world, mut one, top) = World::mounted().await;
+        let another = world.another_door().await;
+        let mut other = another.client().await;
+        one.create(&top, "there").await.unwrap();
+        one.mkdir(&top, "full").await.unwrap();
+        let full = one.lookup(&top, "full").await.unwrap().0;
+        one.create(&full, "file").await.unwrap();
+        let name = |name: &str| Args::new().bytes(&top).bytes(name.as_bytes());
+        let calls = [
+            (12, name("absent"), NOENT),
+            (13, name("full"), 66),
+            (14, both(&name("absent"), &name("moved")), NOENT),
+            (8, both(&name("there"), &Args::new().number(1).mode(Some(0o600))), EXIST),
+            (9, name("there").mode(None), EXIST),
+            (
+                2,
+                both(&Args::new().bytes(&full).mode(Some(0o700)), &Args::new().number(1).long(7)),
+                10_002,
+            ),
+        ];
+        let calls = calls
+            .map(|(of, args, expected)| (call(900 + of, (NFS, 3, of), (0, 0), &args), expected));
+        for (call, expected) in &calls {
+            assert_eq!(status(other.ask(call).await), *expected, "refused");
+        }
+        one.remove(12, &full, "file").await.unwrap();
+        one.remove(12, &top, "there").await.unwrap();
+        one.create(&top, "absent").await.unwrap();
+        for (call, expected) in &calls {
+            assert_eq!(status(one.ask(call).await), *expected, "as before");
+        }
+        one.lookup(&top, "absent").await.unwrap();
+        one.lookup(&top, "full").await.unwrap();
+        for gone in ["there", "moved"] {
+            assert_eq!(one.lookup(&top, gone).await, Err(NOENT));
+        }
+        another.stop().await;
+    });
+}
+
+/// It was there when the call was answered.
+#[test]
+fn a_file_that_was_found_is_not_made_later_at_another_door() {
+    run(async {
+        let (world, mut one, top) = World::mounted().await;
+        let another = world.another_door().await;
+        let mut other = another.client().await;
+        one.create(&top, "file").await.unwrap();
+        let args = Args::new().bytes(&top).bytes(b"file").number(0).mode(None);
+        let found = call(950, (NFS, 3, 8), (0, 0), &args);
+        fine(other.ask(&found).await, "found");
+        fine(one.ask(&found).await, "found here, too");
+        one.remove(12, &top, "file").await.unwrap();
+        let third = world.another_door().await;
+        let mut client = third.client().await;
+        assert_eq!(status(client.ask(&found).await), NOENT, "it is gone");
+        assert_eq!(one.lookup(&top, "file").await, Err(NOENT));
+        another.stop().await;
+        third.stop().await;
     });
 }
 

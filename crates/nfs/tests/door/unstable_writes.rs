@@ -30,6 +30,41 @@ fn bytes_are_seen_here_at_once_and_elsewhere_after_commit() {
     });
 }
 
+/// As of a door that was cut off: its client went on at another one.
+#[test]
+fn what_was_written_elsewhere_since_is_not_overwritten() {
+    run(async {
+        let (world, mut one, top) = World::mounted().await;
+        let another = world.another_door().await;
+        let mut other = another.client().await;
+        let elsewhere = one.mount("/other").await.unwrap();
+        let fine = one.create(&elsewhere, "fine").await.unwrap();
+        let (_, fine_verifier) = one.write(&fine, 0, b"unstable", 0).await.unwrap();
+        for (turn, how) in [2, 0].into_iter().enumerate() {
+            let file = one.create(&top, &format!("file {turn}")).await.unwrap();
+            let (_, verifier) = one.write(&file, 0, b"former", 0).await.unwrap();
+            let (_, there) = other.write(&file, 0, b"newer!", how).await.unwrap();
+            assert_eq!(other.commit(&file).await, Ok(there), "nothing else came in between");
+            // Whatever asks first.
+            match turn {
+                0 => assert_eq!(one.commit(&file).await.map(|now| now == verifier), Ok(false)),
+                _ => assert_eq!(one.read(&file, 0, 100).await.unwrap().0, b"newer!"),
+            }
+            assert_ne!(one.commit(&file).await.unwrap(), verifier, "it is to be written again");
+            for client in [&mut one, &mut other] {
+                assert_eq!(client.read(&file, 0, 100).await.unwrap().0, b"newer!");
+            }
+            // From here on it is over what is there now.
+            let (_, verifier) = one.write(&file, 0, b"later", 0).await.unwrap();
+            assert_eq!(one.commit(&file).await, Ok(verifier));
+            assert_eq!(other.read(&file, 0, 100).await.unwrap().0, b"later!");
+            one.write(&file, 0, b"stable", 2).await.unwrap();
+        }
+        assert_eq!(one.commit(&fine).await, Ok(fine_verifier), "in another bucket");
+        another.stop().await;
+    });
+}
+
 #[test]
 fn what_was_not_committed_is_durable_when_the_door_stops() {
     run(async {

@@ -258,7 +258,7 @@ async fn open(
     );
     let (stop, stopped) = watch::channel(false);
     let clients = [Network::parse("127.0.0.0/8").unwrap()].into();
-    let options = Options { clients, connections: 64 };
+    let options = Options { clients, connections: 256 };
     let sockets = Sockets { listeners: vec![listener], datagrams: vec![socket] };
     let serving = cairn_nfs::serve(sockets, desk, options, stopped);
     Door { address, reads, ran, stop, served: tokio::spawn(serving) }

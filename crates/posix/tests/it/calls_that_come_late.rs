@@ -1,11 +1,13 @@
 //! Calls that were done before: what has their names now is something else.
 
-use cairn_posix::{CallId, Intent, RenameMode, Who};
+use cairn_base::Error;
+use cairn_posix::{Attempt, CallId, Changes, Intent, Kind, RenameMode, Step, Who};
 
 use crate::world::{MODE, Mount, World, run};
 
 fn calling(mount: &Mount, number: u8) -> Who {
-    mount.who().for_call(CallId { client: [1; 16], checksum: [number; 16], step: 0 })
+    let call = CallId { client: [1; 16], checksum: [number; 16], step: 0 };
+    mount.who().for_call(Attempt::new(call))
 }
 
 async fn remove(mount: &Mount, number: u8) {
@@ -68,5 +70,37 @@ fn a_late_call_says_of_no_new_directory_that_it_is_gone() {
         mount.posix.remove_directory(calling(&mount, 1), name).await.unwrap();
         rename(&mount, 2, "source", "directory").await;
         assert_eq!(mount.stat(made.attributes.ino).await.unwrap().nlink, 2);
+    });
+}
+
+/// One attempt finds a file that is to be cut. Before it does so, another one finds none, and makes
+/// a new one.
+#[test]
+fn an_attempt_does_not_cut_what_another_one_has_made() {
+    run(async {
+        let world = World::new(3).await;
+        let (one, other) = (world.mount().await, world.mount().await);
+        let make = async |mount: &Mount| {
+            let who = calling(mount, 1).ending_with(Step::Names);
+            mount.posix.make_node(who, (mount.top, "file"), Kind::File, MODE).await
+        };
+        let cut = Changes { size: Some(0), ..Changes::default() };
+        one.put(one.top, "file", b"removed").await;
+        assert!(matches!(make(&one).await, Err(Error::Exists(_))));
+        one.unlink(one.top, "file").await.unwrap();
+        let ino = make(&other).await.unwrap().attributes.ino;
+        let file = other.open(ino, Intent::WRITING).await.unwrap();
+        other.write(file, 0, b"written since").await;
+        other.close(file).await;
+        let who = calling(&one, 1).ending_with(Step::Size);
+        one.posix.set_attributes(who, ino, cut, None).await.unwrap();
+        assert_eq!(one.get(ino).await.unwrap(), "written since");
+        // And the other way round: what was cut is not made again.
+        let who = calling(&one, 2).ending_with(Step::Size);
+        one.posix.set_attributes(who, ino, cut, None).await.unwrap();
+        one.unlink(one.top, "file").await.unwrap();
+        let who = calling(&other, 2).ending_with(Step::Names);
+        let made = other.posix.make_node(who, (other.top, "file"), Kind::File, MODE).await;
+        assert!(matches!(made, Err(Error::NotFound(_))), "it is gone");
     });
 }

@@ -18,10 +18,14 @@ const LAST: u32 = 1 << 31;
 const HELD_BYTES: usize = 1 << 16;
 /// How long a client waits for a reply before it sends a call again.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// And for one to a call that it does not send again.
+const PATIENCE_ONCE: Duration = Duration::from_secs(10);
 /// Of so many calls one is sent twice at once, and one over a connection that is given up soon.
 const TWICE_ONE_IN: u64 = 6;
 const GIVEN_UP_ONE_IN: u64 = 5;
 const GIVEN_UP_MS: u64 = 60;
+/// Of so many connections one is to any gateway, and not to that of before.
+const LEAVES_ONE_IN: u64 = 4;
 
 pub const OK: u32 = 0;
 pub const NOENT: u32 = 2;
@@ -112,6 +116,8 @@ pub struct Way {
     pub doors: Vec<Slot<Door>>,
     pub rng: Arc<SeededRng>,
     pub address: IpAddr,
+    /// The gateway that it keeps to for a while.
+    pub door: usize,
     pub stream: Option<DuplexStream>,
     pub xid: u32,
     /// How often a call was sent again.
@@ -147,7 +153,10 @@ impl Way {
     pub async fn ask(&mut self, call: &[u8]) -> Reply {
         loop {
             if self.stream.is_none() {
-                self.stream = self.connect(self.rng.below(self.doors.len() as u64) as usize);
+                if self.rng.below(LEAVES_ONE_IN) == 0 {
+                    self.door = self.rng.below(self.doors.len() as u64) as usize;
+                }
+                self.stream = self.connect(self.door);
             }
             if self.stream.is_none() {
                 sleep(Duration::from_millis(50 + self.rng.below(200))).await;
@@ -168,6 +177,17 @@ impl Way {
                 }
             }
         }
+    }
+
+    /// The reply to a call that is sent once, to one gateway. None: nobody knows what becomes of it.
+    pub async fn once(&self, door: usize, call: &[u8]) -> Option<Reply> {
+        let mut stream = loop {
+            match self.connect(door) {
+                Some(stream) => break stream,
+                None => sleep(Duration::from_millis(50)).await,
+            }
+        };
+        timeout(PATIENCE_ONCE, exchange(&mut stream, call, 1)).await.ok()?.ok()
     }
 
     /// A call of before comes once more, to a gateway. Nobody asks for its reply.

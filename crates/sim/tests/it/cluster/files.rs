@@ -34,11 +34,13 @@ const PAST: usize = 24;
 /// Of so many steps one is a call of before, and one a look at everything.
 const LATE_ONE_IN: u64 = 6;
 const LOOK_ONE_IN: u64 = 25;
+/// Bytes of a file that is overwritten.
+const OVERWRITTEN: usize = 2_000;
 const UNSTABLE: u32 = 0;
 const FILE_SYNC: u32 = 2;
 
-/// What a name stands for. Bytes of a file are written once, as they are what clients of NFS
-/// themselves have to keep in order.
+/// What a name stands for. Bytes of a file are written once, or by calls that are sent once, as
+/// clients of NFS themselves have to keep in order what they send again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Node {
     /// Which file: there may be several names of one.
@@ -49,7 +51,21 @@ enum Node {
 
 struct File {
     handle: Vec<u8>,
-    content: Vec<u8>,
+    /// None: nobody knows.
+    content: Option<Vec<u8>>,
+    /// It is written by calls that are sent once.
+    is_overwritten: bool,
+}
+
+impl File {
+    fn new(handle: Vec<u8>) -> File {
+        File { handle, content: Some(Vec::new()), is_overwritten: false }
+    }
+
+    /// Nothing was written to it yet.
+    fn is_empty(&self) -> bool {
+        self.content.as_ref().is_some_and(Vec::is_empty) && !self.is_overwritten
+    }
 }
 
 /// What clients of a world share.
@@ -79,7 +95,7 @@ impl Client {
         Client {
             number,
             shared,
-            way: Way { doors, rng, address, stream: None, xid: 0, again: 0 },
+            way: Way { doors, rng, address, door: 0, stream: None, xid: 0, again: 0 },
             directory: Vec::new(),
             names: BTreeMap::new(),
             handles: BTreeMap::new(),
@@ -134,11 +150,9 @@ impl Client {
             let call = self.way.call(procedure, &args);
             let reply = self.way.ask(&call).await;
             if reply.status != JUKEBOX {
-                if reply.status == OK {
-                    self.past.push(call);
-                    let many = self.past.len().saturating_sub(PAST);
-                    self.past.drain(..many);
-                }
+                self.past.push(call);
+                let many = self.past.len().saturating_sub(PAST);
+                self.past.drain(..many);
                 return reply;
             }
             sleep(Duration::from_millis(200)).await;
@@ -190,7 +204,7 @@ impl Client {
             return self.look_at_all(false).await;
         }
         let (name, other) = (self.name(), self.name());
-        match self.way.rng.below(12) {
+        match self.way.rng.below(13) {
             0..3 => self.create(&name).await,
             3 => self.make(9, &name, Node::Directory).await,
             4 => self.make(10, &name, Node::Symlink).await,
@@ -198,21 +212,25 @@ impl Client {
             7 | 8 => self.rename(&name, &other).await,
             9 => self.link(&name, &other).await,
             10 => self.guarded(&name).await,
+            11 => self.overwrite(&name).await,
             _ => self.look_at(&name, false).await,
         }
     }
 
     /// A file, as a rule with bytes.
     async fn create(&mut self, name: &str) {
-        let cuts = self.way.rng.below(3) == 0;
+        let how = self.way.rng.below(3);
+        let (cuts, finds) = (how == 0, how == 1);
         let found = self.names.get(name).cloned();
-        let empty = |file: usize| self.files[file].content.is_empty();
+        let empty = |file: usize| self.files[file].is_empty();
         let (args, status) = match found {
             None if cuts => (self.at(name).number(0).changes(Some(0o644), Some(0)), OK),
             // Nobody cuts what was written: late writes would come behind it.
             Some(Node::File(file)) if cuts && empty(file) => {
                 (self.at(name).number(0).changes(None, Some(0)), OK)
             }
+            // It is there already.
+            Some(Node::File(_)) if finds => (self.at(name).number(0).changes(None, None), OK),
             None => (self.at(name).number(1).changes(Some(0o644), None), OK),
             Some(_) => (self.at(name).number(1).changes(Some(0o644), None), EXIST),
         };
@@ -222,15 +240,16 @@ impl Client {
         let file = match found {
             Some(Node::File(file)) => file,
             _ => {
-                self.files.push(File { handle: handle.clone(), content: Vec::new() });
+                self.files.push(File::new(handle.clone()));
                 self.files.len() - 1
             }
         };
         self.names.insert(name.to_owned(), Node::File(file));
         self.handles.insert(name.to_owned(), handle);
-        match self.way.rng.below(4) {
+        match self.way.rng.below(5) {
             0 => {}
-            1 => self.write(file, UNSTABLE).await,
+            1 if self.files[file].is_empty() => self.files[file].is_overwritten = true,
+            1 | 2 => self.write(file, UNSTABLE).await,
             _ => self.write(file, FILE_SYNC).await,
         }
     }
@@ -311,7 +330,7 @@ impl Client {
 
     /// Writes a file that is empty, durably.
     async fn write(&mut self, file: usize, how: u32) {
-        if !self.files[file].content.is_empty() {
+        if !self.files[file].is_empty() {
             return;
         }
         let len = 1 + self.way.rng.below(3_000) as usize;
@@ -334,7 +353,39 @@ impl Client {
             // The blocks of a file may be nowhere to be had just now, nor room for them.
             sleep(Duration::from_millis(300)).await;
         }
-        self.files[file].content = content;
+        self.files[file].content = Some(content);
+    }
+
+    /// Writes a file at one gateway, and before that is durable, at another one. The bytes from
+    /// before do not come behind the later ones. If there is no reply, nobody knows when the call
+    /// is done, and the file is left alone.
+    async fn overwrite(&mut self, name: &str) {
+        let Some(Node::File(file)) = self.names.get(name).cloned() else { return };
+        let File { handle, content: Some(_), is_overwritten: true } = &self.files[file] else {
+            return;
+        };
+        let handle = Args::default().bytes(handle);
+        self.files[file].content = None;
+        for (turn, how) in [UNSTABLE, FILE_SYNC].into_iter().enumerate() {
+            let byte = 1 + (2 * self.steps as usize + turn) % 250;
+            let content = vec![byte as u8; OVERWRITTEN];
+            let door = self.way.rng.below(self.way.doors.len() as u64) as usize;
+            let args = handle.clone().long(0).number(OVERWRITTEN as u32).number(how);
+            let args = args.bytes(&content);
+            loop {
+                let call = self.way.call(7, &args);
+                match self.way.once(door, &call).await {
+                    Some(reply) if reply.status == OK => break,
+                    Some(reply) if reply.status == JUKEBOX => {
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                    _ => return,
+                }
+            }
+            if how == FILE_SYNC {
+                self.files[file].content = Some(content);
+            }
+        }
     }
 
     /// Whether what was written with this verifier is durable.
@@ -371,7 +422,8 @@ impl Client {
             if read.status == OK {
                 read.skip_after();
                 let (_count, _end) = (read.number(), read.number());
-                if read.bytes() != self.files[file].content {
+                let content = &self.files[file].content;
+                if content.as_ref().is_some_and(|content| read.bytes() != *content) {
                     self.wrong(format!("{name} has other bytes than were written"));
                 }
                 return;

@@ -1,0 +1,48 @@
+//! Writing back bytes that were taken some time ago, unless others have written to the file since.
+
+use bytes::Bytes;
+use cairn_base::planted::{Bug, is_planted};
+use cairn_base::{Error, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::body::open_file;
+use super::write::Write;
+use crate::rows::Inode;
+use crate::{Context, Stop, Verb, View, erased};
+
+/// So far may the clock of a node be ahead of the master's, nanoseconds. Times of files do not
+/// follow one that is further ahead.
+const AHEAD_NS: i64 = 10_000_000_000;
+
+/// Writes, if the bytes of the file are those over which the written ones were taken.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WriteOver {
+    pub write: Write,
+    /// [`Inode::data_change`] of what the bytes were taken over.
+    pub base: u64,
+    /// The time of change that was shown with the bytes: none before it is shown after it.
+    pub shown: Timestamp,
+}
+
+impl Verb for WriteOver {
+    type Reply = Inode;
+    const NAME: &'static str = "write_over";
+    const LEASES_CHANGES: bool = true;
+
+    fn changes(&self) -> Vec<Bytes> {
+        self.write.changes()
+    }
+
+    /// As [`Write`]; `PreconditionFailed` if the bytes of the file are others by now.
+    fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Inode, Stop> {
+        let Write { ino, session, opened, .. } = self.write;
+        let inode = open_file(view, context, ino, session, opened)?;
+        if inode.data_change != self.base && !is_planted(Bug::BaseIgnored) {
+            let what = format!("inode {ino} was written to since these bytes were taken");
+            return Err(Error::PreconditionFailed(what).into());
+        }
+        let latest = Timestamp(context.now.0.saturating_add(AHEAD_NS));
+        let now = context.now.max(self.shown.min(latest));
+        erased::apply(&self.write, view, &Context { now, ..context.clone() })
+    }
+}
