@@ -6,11 +6,13 @@ use cairn_auth::Caller;
 use cairn_base::inflight::{self, About, Request as InFlight};
 use cairn_base::{Scope, Shares, Stage, Stages, stage};
 use cairn_logs::Intake;
+use cairn_logs::follow::Tails;
 use http::header::{CONNECTION, EXPECT};
 use http::{HeaderValue, Method, Request, Response, Version};
 
 use super::body::Body;
 use super::error::{self, Failure, RequestIds};
+use super::followers::Followers;
 use super::get::{self, Read};
 use super::inner::Inner;
 use super::kind::Kind;
@@ -43,6 +45,8 @@ impl HttpDoor {
         let intake = Intake::new(admit.fs().clone());
         let (metrics, mounts) = (Arc::clone(metrics.all()), None);
         metrics.count_logs(Arc::clone(intake.counts()));
+        let tails = Tails::new(admit.fs().clone());
+        metrics.count_followers(Arc::clone(tails.counts()));
         let inner = Inner {
             admit,
             metrics,
@@ -51,6 +55,8 @@ impl HttpDoor {
             append_memory,
             intake,
             log_memory,
+            tails,
+            followers: Followers::default(),
             redirects,
             mounts,
         };

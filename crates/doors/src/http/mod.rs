@@ -22,6 +22,8 @@ mod dump;
 mod error;
 mod exports;
 mod files;
+mod follow;
+mod followers;
 mod get;
 mod headers;
 mod health;

@@ -20,6 +20,7 @@ use cairn_base::inflight::{self, Request};
 use cairn_base::{Stage, Stages};
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats};
 use cairn_logs::Counts;
+use cairn_logs::follow::FollowCounts;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -211,6 +212,8 @@ pub struct Metrics {
     verbs: Mutex<Vec<Arc<VerbStats>>>,
     /// Of records of logs.
     logs: Mutex<Vec<Arc<Counts>>>,
+    /// Of those who follow objects.
+    follows: Mutex<Vec<Arc<FollowCounts>>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -250,7 +253,14 @@ impl Metrics {
 
     fn behind(fs: Option<Fs>, connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
         let (observer, verbs) = (Arc::new(observer), Mutex::new(Vec::new()));
-        Arc::new(Metrics { fs, connections, observer, verbs, logs: Mutex::default() })
+        Arc::new(Metrics {
+            fs,
+            connections,
+            observer,
+            verbs,
+            logs: Mutex::default(),
+            follows: Mutex::default(),
+        })
     }
 
     /// The observer, which begins the traces of requests.
@@ -261,6 +271,11 @@ impl Metrics {
     /// Those of a door. Its name is in metrics, in traces and in the log of slow requests.
     pub fn door(self: &Arc<Metrics>, name: &'static str) -> DoorMetrics {
         DoorMetrics { all: Arc::clone(self), door: name }
+    }
+
+    /// Shows how following goes, too.
+    pub fn count_followers(&self, counts: Arc<FollowCounts>) {
+        self.follows.lock().push(counts);
     }
 
     /// Shows counts of records of logs, too.
@@ -309,6 +324,7 @@ impl Metrics {
         registry.register_collector(Box::new(process::Build));
         registry.register_collector(Box::new(throttled::Throttled));
         registry.register_collector(Box::new(logs::Records(self.logs.lock().clone())));
+        registry.register_collector(Box::new(logs::Follows(self.follows.lock().clone())));
         let mut bare = Registry::default();
         bare.register_collector(Box::new(process::Process));
         let mut text = String::new();
