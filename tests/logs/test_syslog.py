@@ -1,9 +1,13 @@
 """Syslog over TCP: both framings, a stock sender, and a server that is stopped."""
 
+import json
+import resource
+import select
 import socket
 import subprocess
 
 import pytest
+from harness.doors import Http
 from harness.server import Server
 from harness.wait import eventually
 
@@ -65,3 +69,36 @@ def test_logger_sends(server):
     found = lambda: [line for lines in sink.lines(server).values() for line in lines]  # noqa: E731
     eventually(lambda: any(messages(server, source) for source in [socket.gethostname()]), "it comes")
     assert [line["message"] for line in found()] == ["it works"]
+
+
+def test_one_sender_leaves_connections_to_others(server):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    held = []
+    try:
+        held += [connect(server) for _ in range(900)]
+        is_closed = lambda: len(select.select(held, [], [], 0)[0]) >= 100  # noqa: E731
+        eventually(is_closed, "what is beyond its share is closed")
+        host, port = server.syslog.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), 30, ("127.0.0.2", 0)) as other:
+            other.sendall(b"<13>1 - other - - - - it works\n")
+            eventually(lambda: messages(server, "other") == ["it works"], "another one comes in")
+    finally:
+        for sender in held:
+            sender.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_token_that_has_expired_stores_nothing():
+    with Server(args=["--syslog", "127.0.0.1:0", "--syslog-user", "alice"]) as server:
+        body = json.dumps({"user": "alice", "expires_s": 1}).encode()
+        kind = {"Content-Type": "application/json"}
+        token = Http(server.http).request("POST", "/admin/tokens", body, kind).json()["token"]
+        bearer = {"Authorization": f"Bearer {token}"}
+        status = lambda: Http(server.http).request("GET", "/storage/", None, bearer).status  # noqa: E731
+        eventually(lambda: status() == 401, "it expires")
+        with connect(server) as sender:
+            sender.sendall(b"<13>1 - box - - - - x\n")
+            eventually(lambda: "a token that is good" in server.tail(), "it is said why")
+            http = Http(server.http)
+            assert http.request("GET", "/storage/logs-alice", None, {}).status == 404

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::bench;
-use crate::client::{bucket, export, gc, get, key, ls, put, rm, stat, user};
+use crate::client::{bucket, export, gc, get, key, logs, ls, put, rm, stat, user};
 use crate::cluster;
 use crate::doctor;
 use crate::failure::Result;
@@ -51,6 +51,7 @@ enum Command {
     Bucket(bucket::BucketArgs),
     Key(key::KeyArgs),
     User(user::UserArgs),
+    Logs(logs::LogsArgs),
     Export(export::ExportArgs),
     Gc(gc::GcArgs),
     Fsck(fsck::FsckArgs),
@@ -79,6 +80,7 @@ impl Cli {
             Command::Bucket(args) => bucket::run(args),
             Command::Key(args) => key::run(args),
             Command::User(args) => user::run(args),
+            Command::Logs(args) => logs::run(args),
             Command::Export(args) => export::run(args),
             Command::Gc(args) => gc::run(args),
             Command::Fsck(args) => fsck::run(args),

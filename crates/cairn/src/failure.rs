@@ -12,6 +12,7 @@ pub struct Failure {
     text: String,
     code: u8,
     is_not_found: bool,
+    is_refused: bool,
     is_passing: bool,
     /// Of the operating system, if it is of a file.
     kind: Option<io::ErrorKind>,
@@ -19,12 +20,28 @@ pub struct Failure {
 
 impl Failure {
     fn with_code(text: impl Into<String>, code: u8) -> Failure {
-        Failure { text: text.into(), code, is_not_found: false, is_passing: false, kind: None }
+        Failure {
+            text: text.into(),
+            code,
+            is_not_found: false,
+            is_refused: false,
+            is_passing: false,
+            kind: None,
+        }
     }
 
     /// The thing that the command is about does not exist.
     pub fn not_found(text: impl Into<String>) -> Failure {
-        Failure { is_not_found: true, ..Failure::new(text) }
+        Failure { is_not_found: true, is_refused: true, ..Failure::new(text) }
+    }
+
+    /// A server refused the request: it would refuse it again.
+    pub fn refused(text: impl Into<String>) -> Failure {
+        Failure { is_refused: true, ..Failure::new(text) }
+    }
+
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
     }
 
     pub fn is_not_found(&self) -> bool {

@@ -116,8 +116,7 @@ impl Admit {
             Presented::Token { id, whole } => {
                 let token: Option<Token> = self.find(FindToken { id }).await?;
                 let Some(token) = token else { return Ok(None) };
-                let now = self.fs.clock().now();
-                let in_time = token.expires.0 == 0 || now < token.expires;
+                let in_time = token.is_in_time(self.fs.clock().now());
                 let good = cairn_auth::verify_token(&token.hash, whole.expose()) && in_time;
                 Ok(good.then_some(token.user))
             }

@@ -34,6 +34,12 @@ pub const LOGS_PATIENCE: Duration = Duration::from_secs(5);
 /// Memory for all archives that are sent, and for one of them, bytes: each key twice, and as much again.
 pub const ZIPS_BYTES: u64 = 64 << 20;
 pub const ZIP_BYTES: usize = 16 << 20;
+/// Who follow at the same time: no user and no network are more than three quarters of them.
+pub const FOLLOWERS: u64 = 4096;
+/// How often it is decided again whether one may go on, and after how long a silence the client is
+/// shown that the connection is alive.
+pub const FOLLOW_CHECK: Duration = Duration::from_secs(2);
+pub const FOLLOW_ALIVE: Duration = Duration::from_secs(15);
 /// An `Idempotency-Key`, bytes.
 pub const IDEMPOTENCY_KEY_BYTES: usize = 256;
 /// It is taken as bytes come: as much again as there is, but no less and no more at once, bytes.

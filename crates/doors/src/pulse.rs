@@ -2,23 +2,52 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::sync::watch;
 
 /// Signs of life of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pulse {
     beat: AtomicBool,
     in_progress: AtomicU32,
+    /// Becomes true when the server stops.
+    stopped: watch::Receiver<bool>,
+}
+
+/// What the body of a reply knows of its connection, where the reply has this as an extension: that
+/// is for bodies that may have nothing to send for long.
+#[derive(Clone, Debug, Default)]
+pub struct Seat(Arc<OnceLock<Arc<Pulse>>>);
+
+impl Seat {
+    /// The connection is alive, although nothing is sent. It is not while nothing can be sent.
+    pub fn beat(&self) {
+        if let Some(pulse) = self.0.get() {
+            pulse.beat();
+        }
+    }
+
+    /// Returns when the server stops.
+    pub async fn stopped(&self) {
+        match self.0.get() {
+            Some(pulse) => drop(pulse.stopped.clone().wait_for(|stop| *stop).await),
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// A request that is being worked on.
 pub(crate) struct InProgress(Arc<Pulse>);
 
 impl Pulse {
+    pub(crate) fn new(stopped: watch::Receiver<bool>) -> Pulse {
+        Pulse { beat: AtomicBool::default(), in_progress: AtomicU32::default(), stopped }
+    }
+
     fn beat(&self) {
         if !self.beat.load(Relaxed) {
             self.beat.store(true, Relaxed);
@@ -34,6 +63,13 @@ impl Pulse {
     /// Whether there was a sign of life since the last call.
     pub(crate) fn take(&self) -> bool {
         self.beat.swap(false, Relaxed) || self.in_progress.load(Relaxed) > 0
+    }
+}
+
+impl InProgress {
+    pub(crate) fn give(&self, seat: &Seat) {
+        // A reply is given once.
+        let _ = seat.0.set(Arc::clone(&self.0));
     }
 }
 

@@ -34,6 +34,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::limits::{self, Limits};
 use crate::metrics::{Connections, Handshake};
+pub use crate::pulse::Seat;
 use crate::pulse::{Pulse, PulsedStream};
 use crate::records::{self, Records};
 use crate::tls::Tls;
@@ -261,7 +262,7 @@ impl<D: Door> ServeShared<D> {
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let pulse = Arc::new(Pulse::default());
+        let pulse = Arc::new(Pulse::new(self.shutdown.clone()));
         let io = PulsedStream::new(TokioIo::new(stream), Arc::clone(&pulse));
         let (door, limits) = (self.door.clone(), self.serving.limits.clone());
         let records = self.serving.records.clone();
@@ -273,6 +274,9 @@ impl<D: Door> ServeShared<D> {
             let in_progress = Pulse::begin(&beats);
             let recorded = records.begin(peer, &mut request);
             door.call(peer, request).map(move |mut response| {
+                if let Some(seat) = response.extensions_mut().remove::<Seat>() {
+                    in_progress.give(&seat);
+                }
                 drop(in_progress);
                 // Clients that got an answer in place of `100 Continue` are confused by what
                 // follows on the same connection: botocore reads the next reply as this one.

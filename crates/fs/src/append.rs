@@ -27,6 +27,7 @@ const TRIES: u32 = 16;
 impl Fs {
     /// Appends one record of at most [`limits::BLOCK_BYTES`] to an object, which is made if there
     /// is none; durable when it returns. Says where the record begins, and the object's new state.
+    /// The caller needs the right to write alone.
     pub async fn append(
         &self,
         caller: &Caller,
@@ -34,22 +35,34 @@ impl Fs {
         key: &str,
         record: Bytes,
     ) -> Result<(u64, Ino, Inode)> {
-        match self.append_for(caller, None, (bucket, key), record).await? {
+        self.append_as(caller, (bucket, key), record, ObjectAttributes::default()).await
+    }
+
+    /// As [`Fs::append`]. The object gets these attributes where it is made.
+    pub async fn append_as(
+        &self,
+        caller: &Caller,
+        place: (&str, &str),
+        record: Bytes,
+        made: ObjectAttributes,
+    ) -> Result<(u64, Ino, Inode)> {
+        match self.append_for(caller, None, place, (record, made)).await? {
             (ino, AppendedOnce::Done(appended)) => Ok((appended.offset, ino, appended.inode)),
             (_, AppendedOnce::Before(_)) => unreachable!("it is for no call"),
         }
     }
 
-    /// As [`Fs::append`], for a request that its user may send again: once, however often that is.
-    /// Says where the record begins.
+    /// As [`Fs::append_as`], for a request that its user may send again: once, however often that
+    /// is. Says where the record begins.
     pub async fn append_once(
         &self,
         caller: &Caller,
         call: CallId,
         place: (&str, &str),
         record: Bytes,
+        made: ObjectAttributes,
     ) -> Result<(Ino, AppendedOnce)> {
-        self.append_for(caller, Some(call), place, record).await
+        self.append_for(caller, Some(call), place, (record, made)).await
     }
 
     async fn append_for(
@@ -57,7 +70,7 @@ impl Fs {
         caller: &Caller,
         call: Option<CallId>,
         (bucket, key): (&str, &str),
-        record: Bytes,
+        (record, made): (Bytes, ObjectAttributes),
     ) -> Result<(Ino, AppendedOnce)> {
         if record.len() > limits::BLOCK_BYTES {
             let most = limits::BLOCK_BYTES;
@@ -68,10 +81,12 @@ impl Fs {
         self.inner.meta.check_space()?;
         let mut use_spare = false;
         for _ in 0..TRIES {
-            let object = match self.open(caller, bucket, key).await {
+            // To find its end. The caller is shown nothing of it, and the operation that appends
+            // decides whether the caller may write.
+            let object = match self.open(&Caller::system(), bucket, key).await {
                 Ok(object) => object,
                 Err(Error::NotFound(_)) => {
-                    self.create_empty(caller, bucket, key).await?;
+                    self.create_empty(caller, bucket, key, made.clone()).await?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -86,7 +101,7 @@ impl Fs {
                     if let AppendedOnce::Done(appended) = &outcome
                         && appended.inline_bytes >= COALESCE_BYTES as u64
                     {
-                        self.coalesce(caller, ino, appended.offset).await;
+                        self.coalesce(&Caller::system(), ino, appended.offset).await;
                     }
                     return Ok((ino, outcome));
                 }
@@ -97,12 +112,17 @@ impl Fs {
         )))
     }
 
-    async fn create_empty(&self, caller: &Caller, bucket: &str, key: &str) -> Result<()> {
+    async fn create_empty(
+        &self,
+        caller: &Caller,
+        bucket: &str,
+        key: &str,
+        object: ObjectAttributes,
+    ) -> Result<()> {
         let written = self.begin(caller, bucket).await?.finish().await?;
         let conditions =
             Conditions { if_none_match: Some(EtagMatch::Any), ..Conditions::default() };
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
-        let object = ObjectAttributes::default();
         let request = PutRequest { bucket, key, object, tags: Vec::new(), conditions };
         match self.put_object(caller, request, written).await {
             Ok(_) | Err(Error::PreconditionFailed(_)) => Ok(()),

@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cairn_auth::Caller;
-use cairn_base::{BlockId, BodyId, Clock, Result, Rng, SessionId, Shares};
+use cairn_base::{BlockId, BodyId, Clock, Ino, Result, Rng, SessionId, Shares};
 use cairn_blocks::Blocks;
 use cairn_meta::master::host::Sessions;
 use cairn_meta::ops::sessions::{EndSession, ListSessions, OpenSession};
 use cairn_meta::rows::SessionState;
 use cairn_meta::session::client;
-use cairn_meta::{Master, Meta, WireVerb};
+use cairn_meta::{Master, Meta, RowWatch, WireVerb, keys};
 use parking_lot::Mutex;
 
 use crate::cache::{Cache, Stats};
@@ -159,6 +159,11 @@ impl Fs {
     /// As [`Fs::read`] where everything is in memory; `None` otherwise.
     pub fn read_now<V: WireVerb>(&self, caller: &Caller, verb: &V) -> Option<Result<V::Reply>> {
         self.inner.meta.read_now(caller, verb)
+    }
+
+    /// Hears of changes of an inode that was opened here.
+    pub fn watch(&self, ino: Ino) -> RowWatch {
+        self.inner.meta.watch(keys::inode(ino))
     }
 
     /// The session of this process: operations that publish blocks name it.

@@ -25,7 +25,7 @@ pub struct Item {
 /// `Invalid` if a line that should be an action is none, and `TooLarge` for too many; then nothing
 /// of the body counts.
 pub fn parse(body: &[u8], index: &str, batch: &mut RecordBatch) -> Result<Vec<Item>> {
-    let mut lines = body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let mut lines = lines(body);
     let mut items = Vec::new();
     while let Some(line) = lines.next() {
         let mut item = action(line, index)?;
@@ -44,6 +44,30 @@ pub fn parse(body: &[u8], index: &str, batch: &mut RecordBatch) -> Result<Vec<It
         items.push(item);
     }
     Ok(items)
+}
+
+/// The items of a body, as [`parse`] returns them, of which nothing is taken.
+///
+/// # Errors
+/// As [`parse`]; `TooLarge` for more than `most`.
+pub fn items(body: &[u8], index: &str, most: usize) -> Result<Vec<Item>> {
+    let mut lines = lines(body);
+    let mut items = Vec::new();
+    while let Some(line) = lines.next() {
+        let item = Item { record: items.len(), ..action(line, index)? };
+        if item.action != "delete" {
+            lines.next();
+        }
+        if items.len() == most {
+            return Err(Error::TooLarge(format!("more than {most} items")));
+        }
+        items.push(item);
+    }
+    Ok(items)
+}
+
+fn lines(body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty())
 }
 
 fn action(line: &[u8], default: &str) -> Result<Item> {
@@ -119,6 +143,8 @@ mod tests {
         assert_eq!(batch.text("path"), "{\"event\":{\"m\":\"é\"}}\n");
         let refused: Vec<usize> = batch.refused.iter().map(|(number, _)| *number).collect();
         assert_eq!(refused, [1, 2, 3]);
+        assert_eq!(super::items(body, "path", 5).unwrap(), items);
+        assert!(super::items(body, "path", 4).is_err());
     }
 
     #[test]

@@ -25,6 +25,37 @@ pub fn day(time: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
+/// The number of the day of a time, since 1970.
+pub fn number(time: Timestamp) -> i64 {
+    time.0.div_euclid(NS * DAY_S)
+}
+
+/// The day of this number, as [`day`] writes it.
+pub fn name(number: i64) -> String {
+    day(start(number))
+}
+
+/// When a day begins.
+pub fn start(number: i64) -> Timestamp {
+    Timestamp(number.saturating_mul(NS * DAY_S))
+}
+
+/// The number of a day that is written so; `None` for anything else.
+pub fn parse(text: &str) -> Option<i64> {
+    let mut parts = text.split('-').map(str::parse::<i64>);
+    let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) {
+        return None;
+    }
+    // Hinnant's `days_from_civil`, where no year is before 0.
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (y / 400, y % 400);
+    let of_year = (153 * m + 2) / 5 + day - 1;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+    // Only what is written as it would be here, so no 30th of February, and no sign.
+    (name(days) == text).then_some(days)
+}
+
 /// A time in UTC to the nanosecond: `2026-11-26T13:31:57.000000001Z`.
 pub fn rfc3339(time: Timestamp) -> String {
     let (seconds, ns) = (time.0.div_euclid(NS), time.0.rem_euclid(NS));
@@ -50,5 +81,25 @@ mod tests {
             assert_eq!(rfc3339(Timestamp(ns)), text);
         }
         let _ = (rfc3339(Timestamp(i64::MAX)), rfc3339(Timestamp(i64::MIN)));
+    }
+
+    #[test]
+    fn days_are_read_as_they_are_written() {
+        for number in (0..80_000).step_by(17) {
+            assert_eq!(parse(&name(number)), Some(number));
+            assert_eq!(super::number(start(number)), number);
+        }
+        for bad in [
+            "",
+            "2026-11",
+            "2026-02-30",
+            "2026-13-01",
+            "+026-01-01",
+            "2026-1-1",
+            "2026-01-01-",
+            "x",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
     }
 }

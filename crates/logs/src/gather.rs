@@ -17,6 +17,7 @@ use bytes::{Bytes, BytesMut};
 use cairn_auth::{Caller, Origin, Principal};
 use cairn_base::{Error, Result, limits};
 use cairn_fs::Fs;
+use cairn_fs::rows::ObjectAttributes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -37,6 +38,7 @@ pub type Held = Arc<dyn Any + Send + Sync>;
 struct Waiting {
     caller: Caller,
     lines: Bytes,
+    made: ObjectAttributes,
     _held: Held,
     reply: oneshot::Sender<Result<u64>>,
 }
@@ -72,12 +74,12 @@ impl Gather {
     }
 
     /// Appends lines, at most a block of them, as one record. Durable when it returns; says where
-    /// they begin.
+    /// they begin. The file gets the attributes where it is made.
     pub async fn append(
         self: &Arc<Self>,
         caller: &Caller,
         (bucket, key): (&str, &str),
-        lines: Bytes,
+        (lines, made): (Bytes, ObjectAttributes),
         held: Held,
     ) -> Result<u64> {
         if lines.len() > limits::BLOCK_BYTES {
@@ -87,7 +89,7 @@ impl Gather {
         let (reply, answer) = oneshot::channel();
         let (bucket, key) = (bucket.to_owned(), key.to_owned());
         let file = File { principal: caller.principal(), origin: *caller.origin(), bucket, key };
-        let waiting = Waiting { caller: caller.clone(), lines, _held: held, reply };
+        let waiting = Waiting { caller: caller.clone(), lines, made, _held: held, reply };
         match self.files.lock().entry(file.clone()) {
             Entry::Occupied(mut queue) => queue.get_mut().push(waiting),
             Entry::Vacant(queue) => {
@@ -137,7 +139,8 @@ async fn work(mut working: Working) {
                 all.freeze()
             }
         };
-        let appended = gather.fs.append(&first.caller, &file.bucket, &file.key, lines).await;
+        let (place, made) = ((file.bucket.as_str(), file.key.as_str()), first.made.clone());
+        let appended = gather.fs.append_as(&first.caller, place, lines, made).await;
         let mut appended = appended.map(|(offset, ..)| offset);
         for Waiting { lines, reply, .. } in waiting {
             let outcome = match &mut appended {

@@ -23,6 +23,7 @@ use crate::counts::{Counts, Protocol, add};
 use crate::day;
 use crate::gather::{Gather, Held};
 use crate::limits::{FILES_AT_ONCE, REMEMBERED, SOURCES, SOURCES_FRESH};
+use crate::mark;
 
 /// Takes records for users, into buckets of theirs.
 pub struct Intake {
@@ -164,11 +165,15 @@ impl Intake {
     ) -> Vec<(usize, Error)> {
         let file = format!("{}/{day}.jsonl", lines.source);
         let source = lines.source.clone();
-        let mut failed = Vec::new();
+        let (mut failed, mut missed) = (Vec::new(), None);
         for (at, Piece { lines, records }) in pieces(lines).into_iter().enumerate() {
             let key = key.map(|key| key_of(&[key, source.as_bytes(), &at.to_be_bytes()]));
             let place = (bucket, file.as_str());
-            let mut stored = self.append(caller, place, (lines.clone(), held), key.as_ref()).await;
+            // What follows a piece that failed fails, too: its sender sends both again, in order.
+            let mut stored = match &missed {
+                Some(error) => Err(Error::copy(error)),
+                None => self.append(caller, place, (lines.clone(), held), key.as_ref()).await,
+            };
             if let Err(Error::NotFound(_)) = stored {
                 stored = match self.create(caller, bucket).await {
                     Ok(()) => self.append(caller, place, (lines, held), key.as_ref()).await,
@@ -178,6 +183,7 @@ impl Intake {
             if let Err(error) = stored {
                 tracing::warn!(bucket, file, %error, records = records.len(), "records not stored");
                 failed.extend(records.into_iter().map(|number| (number, error.copy())));
+                missed = Some(error);
             }
         }
         failed
@@ -190,11 +196,16 @@ impl Intake {
         (lines, held): (Bytes, &Held),
         key: Option<&Key>,
     ) -> Result<()> {
+        let (_, file) = place;
+        let made = mark::made(file);
         match key {
-            None => self.gather.append(caller, place, lines, Arc::clone(held)).await.map(|_| ()),
+            None => {
+                let held = Arc::clone(held);
+                self.gather.append(caller, place, (lines, made), held).await.map(|_| ())
+            }
             Some(key) => {
                 let call = call_of(caller.user(), key);
-                let (_, appended) = self.fs().append_once(caller, call, place, lines).await?;
+                let (_, appended) = self.fs().append_once(caller, call, place, lines, made).await?;
                 if let AppendedOnce::Before(offset) = appended {
                     tracing::debug!(offset, "records that were stored before");
                 }

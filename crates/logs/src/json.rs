@@ -1,10 +1,11 @@
 //! JSON: texts and values are written into lines, and what clients send is read where it lies.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use cairn_base::{Error, Result};
-use serde::de::IgnoredAny;
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, Visitor};
 
 use crate::limits::JSON_DEPTH;
 
@@ -71,6 +72,21 @@ fn check_depth(json: &[u8]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes a text of what a text of JSON says; what is none is U+FFFD.
+struct Lossy;
+
+impl Visitor<'_> for Lossy {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<String, E> {
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
 }
 
 /// Where JSON is read that was found to be such.
@@ -149,8 +165,28 @@ impl<'a> Cursor<'a> {
         if !inner.contains('\\') {
             return Ok(Cow::Borrowed(inner));
         }
-        let text = serde_json::from_str(raw).map_err(|_| unexpected("a text"))?;
-        Ok(Cow::Owned(text))
+        // Half of a pair of surrogates is no text, and is there in what some clients send.
+        let text = serde_json::Deserializer::from_str(raw).deserialize_bytes(Lossy);
+        text.map(Cow::Owned).map_err(|_| unexpected("a text"))
+    }
+
+    /// Reads a value whole by `read`; where that fails, the value is passed over.
+    ///
+    /// # Errors
+    /// Outside: there is no value. Inside: that of `read`.
+    pub fn attempt(
+        &mut self,
+        read: impl FnOnce(&mut Cursor<'a>) -> Result<()>,
+    ) -> Result<Result<()>> {
+        let before = self.clone();
+        match read(self) {
+            Ok(()) => Ok(Ok(())),
+            Err(error) => {
+                *self = before;
+                self.skip()?;
+                Ok(Err(error))
+            }
+        }
     }
 
     /// A text, or a number as it is written.
@@ -267,6 +303,9 @@ mod tests {
         let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(Cursor::new(deep(128).as_bytes()).is_ok());
         assert!(Cursor::new(("[\"".to_owned() + &"[".repeat(200) + "\"]").as_bytes()).is_ok());
+        let mut cursor = Cursor::new(br#""a\ud800\n""#).unwrap();
+        let text = cursor.string().unwrap();
+        assert!(text.starts_with("a\u{fffd}") && text.ends_with('\n'), "{text:?}");
         let deep = deep(129);
         for bad in [&b"{"[..], b"{} x", b"\"\xff\"", b"", deep.as_bytes()] {
             assert!(Cursor::new(bad).is_err());

@@ -15,7 +15,7 @@
 
 pub mod limits;
 
-mod day;
+pub mod day;
 pub mod json;
 mod protobuf;
 mod source;
@@ -25,6 +25,7 @@ mod counts;
 mod gather;
 
 mod batch;
+mod mark;
 
 pub mod bulk;
 pub mod journal;
@@ -35,6 +36,9 @@ mod syslog;
 pub mod otlp_json;
 
 mod intake;
+
+pub mod follow;
+pub mod retention;
 
 mod listen;
 

@@ -27,11 +27,42 @@ pub const JSON_DEPTH: u32 = 128;
 pub const FILES_AT_ONCE: usize = 16;
 /// Users whose names are remembered, and buckets whose sources are.
 pub const REMEMBERED: usize = 4096;
-/// What is read of a connection of syslog at once, bytes.
-pub const SYSLOG_READ_BYTES: usize = 256 << 10;
+/// What is read of a connection of syslog at once, bytes. What waits of it beyond this takes memory
+/// that all connections share.
+pub const SYSLOG_READ_BYTES: usize = 64 << 10;
+pub const SYSLOG_BYTES: u64 = 128 << 20;
 /// After how long messages of syslog that could not be stored are tried again.
 pub const SYSLOG_RETRY: Duration = Duration::from_secs(1);
 /// How long connections of syslog may take to end.
 pub const SYSLOG_DRAIN: Duration = Duration::from_secs(10);
 /// How long it is believed that the user of the syslog door may store records.
 pub const SYSLOG_CALLER: Duration = Duration::from_secs(10);
+/// What is kept of the end of a file that is followed, and of all of them, bytes: at least all that
+/// comes with one append.
+pub const TAIL_BYTES: usize = 4 << 20;
+pub const TAILS_BYTES: u64 = 64 << 20;
+pub const TAIL_PIECE_BYTES: usize = 64 << 10;
+/// How often a file that is followed is looked at although nobody said that it changed, and the
+/// same where nobody would.
+pub const TAIL_LOOK: Duration = Duration::from_secs(5);
+pub const TAIL_LOOK_UNLEASED: Duration = Duration::from_millis(500);
+/// After how long it is looked at again where that failed.
+pub const TAIL_RETRY: Duration = Duration::from_millis(500);
+/// What a follower is given at once, bytes: as it is, and as events.
+pub const FOLLOW_BYTES: usize = 256 << 10;
+pub const FOLLOW_EVENTS_BYTES: usize = 16 << 10;
+/// A longer line is sent as several events, bytes.
+pub const EVENT_BYTES: usize = 64 << 10;
+/// Lines that a follower may begin with, and how far it is looked back for them, bytes, in steps.
+pub const LAST_LINES: usize = 10_000;
+pub const LAST_LINES_BYTES: u64 = 16 << 20;
+pub const LAST_LINES_STEP: u64 = 128 << 10;
+/// How often it is looked whether a source has the file of another day.
+pub const DAY_LOOK: Duration = Duration::from_secs(1);
+/// How long after its end the file of a day is followed: requests on their way, and clocks that are
+/// behind, may add to it.
+pub const DAY_LATE: Duration = Duration::from_secs(600);
+/// The settings of retention, bytes.
+pub const RETENTION_BYTES: u64 = 64 << 10;
+/// The time between two looks from which on a clock is not believed.
+pub const CLOCK_JUMP: Duration = Duration::from_secs(24 * 3600);

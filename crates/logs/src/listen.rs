@@ -9,16 +9,18 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use cairn_auth::{Caller, Network};
 use cairn_base::accept::pause_after;
-use cairn_base::{Error, Result};
+use cairn_base::{Error, Party, Result, Share, Shares};
 use cairn_fs::ops::credentials::{FindAccessKey, FindToken, ListCredentials};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::counts::{Protocol, add};
 use crate::intake::Intake;
-use crate::limits::{RECORD_BYTES, SYSLOG_CALLER, SYSLOG_DRAIN, SYSLOG_READ_BYTES, SYSLOG_RETRY};
+use crate::limits::{
+    RECORD_BYTES, SYSLOG_BYTES, SYSLOG_CALLER, SYSLOG_DRAIN, SYSLOG_READ_BYTES, SYSLOG_RETRY,
+};
 use crate::syslog;
 
 /// Whose messages these are, and where they may come from.
@@ -38,9 +40,11 @@ pub async fn serve(
     options: Options,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let slots = Arc::new(Semaphore::new(options.connections));
+    let places = Shares::new(options.connections as u64);
+    let memory = Shares::new(SYSLOG_BYTES);
+    // Received from when all connections have ended.
+    let (alive, mut ended) = mpsc::channel::<()>(1);
     loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let accepted = tokio::select! {
             biased;
             _ = stopped.wait_for(|stop| *stop) => break,
@@ -60,22 +64,30 @@ pub async fn serve(
             tracing::debug!(%address, "a connection from outside of the networks was closed");
             continue;
         }
+        let party = Party::at(address);
+        let Some(place) = places.take_now(party, 1) else {
+            tracing::warn!(%address, "too many connections of syslog: one was closed");
+            continue;
+        };
         let connection = Connection {
             intake: Arc::clone(&intake),
             user: options.user.clone(),
             sender: address,
             caller: None,
+            memory: Arc::clone(&memory),
+            searched: 0,
             stopped: stopped.clone(),
         };
+        let alive = alive.clone();
         tokio::spawn(async move {
-            let _held = slot;
+            let _held = (place, alive);
             if let Err(error) = connection.serve(stream).await {
                 tracing::warn!(%address, %error, "a connection of syslog ended");
             }
         });
     }
-    let all = u32::try_from(options.connections).unwrap_or(u32::MAX);
-    if timeout(SYSLOG_DRAIN, slots.acquire_many(all)).await.is_err() {
+    drop(alive);
+    if timeout(SYSLOG_DRAIN, ended.recv()).await.is_err() {
         tracing::warn!("messages of syslog still in progress");
     }
 }
@@ -89,7 +101,10 @@ async fn caller_of(intake: &Intake, name: &str) -> Result<Caller> {
         }
         let id = credential.id;
         let user = match credential.is_token {
-            true => fs.read(&system, FindToken { id }).await?.map(|token| token.user),
+            true => {
+                let token = fs.read(&system, FindToken { id }).await?;
+                token.filter(|token| token.is_in_time(fs.clock().now())).map(|token| token.user)
+            }
             false => fs.read(&system, FindAccessKey { id }).await?.map(|key| key.user),
         };
         if let Some(user) = user {
@@ -106,13 +121,22 @@ struct Connection {
     sender: IpAddr,
     /// As whom it stores, and when that was looked up.
     caller: Option<(Caller, Duration)>,
+    /// What long messages take while they come; see [`Connection::room`].
+    memory: Arc<Shares>,
+    /// Bytes that wait, in which no message ends.
+    searched: usize,
     stopped: watch::Receiver<bool>,
 }
 
 impl Connection {
     async fn serve(mut self, mut stream: TcpStream) -> Result<()> {
-        let mut waiting = BytesMut::new();
+        let (mut waiting, mut room) = (BytesMut::new(), None);
         loop {
+            if waiting.len() < SYSLOG_READ_BYTES {
+                room = None;
+            } else if room.is_none() {
+                room = self.room().await;
+            }
             waiting.reserve(SYSLOG_READ_BYTES);
             let (read, is_stopped) = tokio::select! {
                 biased;
@@ -134,6 +158,17 @@ impl Connection {
                 self.lost(1);
                 return Err(Error::TooLarge("a message of syslog".into()));
             }
+        }
+    }
+
+    /// Waits for the memory that a long message takes, of which no network takes all. `None`: the
+    /// server stops.
+    async fn room(&mut self) -> Option<Share> {
+        let taking = self.memory.take(Party::at(self.sender), 4 * RECORD_BYTES as u64);
+        tokio::select! {
+            biased;
+            _ = self.stopped.wait_for(|stop| *stop) => None,
+            share = taking => Some(share),
         }
     }
 
@@ -160,7 +195,8 @@ impl Connection {
     async fn take(&mut self, waiting: &mut BytesMut) -> Result<()> {
         let (mut ends, mut taken, mut broken) = (Vec::new(), 0, None);
         while let Some(rest) = waiting.get(taken..) {
-            match syslog::frame(rest) {
+            let searched = if taken == 0 { self.searched } else { 0 };
+            match syslog::frame(rest, searched) {
                 Ok(Some((message, used))) => {
                     let start = taken + used - message.len();
                     // Behind a message that ends with a new line are one or two bytes more.
@@ -182,6 +218,7 @@ impl Connection {
         let messages: Vec<Vec<u8>> = messages.into_iter().map(<[u8]>::to_vec).collect();
         let outcome = self.store(messages).await;
         waiting.advance(taken);
+        self.searched = waiting.len();
         outcome?;
         match broken {
             None => Ok(()),
@@ -189,6 +226,7 @@ impl Connection {
                 // Where the next one begins nobody knows.
                 self.lost(1);
                 waiting.clear();
+                self.searched = 0;
                 Err(error)
             }
         }

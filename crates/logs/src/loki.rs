@@ -136,7 +136,7 @@ fn entry(batch: &mut RecordBatch, labels: &Labels, ns: i64, line: &[u8], metadat
     });
 }
 
-/// A `PushRequest`, unpacked.
+/// A `PushRequest`, unpacked. Where labels or an entry are none, only their records are refused.
 ///
 /// # Errors
 /// `Invalid` if it is none; then nothing of it counts.
@@ -156,11 +156,15 @@ fn protobuf_stream(stream: &[u8], batch: &mut RecordBatch) -> Result<()> {
             labels = String::from_utf8_lossy(text.bytes()?).into_owned();
         }
     }
-    let labels = Labels::parse(if labels.is_empty() { "{}" } else { &labels })?;
+    let labels = Labels::parse(if labels.is_empty() { "{}" } else { &labels });
     for field in Message(stream) {
-        if let (2, entry) = field? {
-            protobuf_entry(entry.bytes()?, &labels, batch)?;
-        }
+        let (2, field) = field? else { continue };
+        let bytes = field.bytes()?;
+        let taken = match &labels {
+            Ok(labels) => protobuf_entry(bytes, labels, batch),
+            Err(error) => Err(error.copy()),
+        };
+        taken.unwrap_or_else(|error| batch.refuse(error));
     }
     Ok(())
 }
@@ -209,7 +213,11 @@ pub fn json(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
     Cursor::new(body)?.object(|cursor, name| match name {
         "streams" => {
             has_streams = true;
-            cursor.list(|cursor| json_stream(cursor, batch))
+            cursor.list(|cursor| {
+                let taken = cursor.attempt(|cursor| json_stream(cursor, batch))?;
+                taken.unwrap_or_else(|error| batch.refuse(error));
+                Ok(())
+            })
         }
         _ => cursor.skip(),
     })?;
@@ -220,12 +228,17 @@ pub fn json(body: &[u8], batch: &mut RecordBatch) -> Result<()> {
 }
 
 fn json_stream(cursor: &mut Cursor<'_>, batch: &mut RecordBatch) -> Result<()> {
-    let (mut labels, mut values) = (Labels::new(), None);
+    let (mut labels, mut values, mut outcome) = (Labels::new(), None, Ok(()));
     cursor.object(|cursor, name| match name {
-        "stream" => cursor.object(|cursor, name| {
-            let value = cursor.string_or_number()?;
-            labels.add(name, &value)
-        }),
+        "stream" => {
+            outcome = cursor.attempt(|cursor| {
+                cursor.object(|cursor, name| {
+                    let value = cursor.string_or_number()?;
+                    labels.add(name, &value)
+                })
+            })?;
+            Ok(())
+        }
         "values" => {
             values = Some(cursor.clone());
             cursor.skip()
@@ -234,7 +247,17 @@ fn json_stream(cursor: &mut Cursor<'_>, batch: &mut RecordBatch) -> Result<()> {
     })?;
     labels.json.push(b'}');
     let missing = || Error::Invalid("a stream without values".into());
-    values.ok_or_else(missing)?.list(|cursor| json_entry(cursor, &labels, batch))
+    values.ok_or_else(missing)?.list(|cursor| {
+        let taken = match &outcome {
+            Ok(()) => cursor.attempt(|cursor| json_entry(cursor, &labels, batch))?,
+            Err(error) => {
+                cursor.skip()?;
+                Err(error.copy())
+            }
+        };
+        taken.unwrap_or_else(|error| batch.refuse(error));
+        Ok(())
+    })
 }
 
 fn json_entry(cursor: &mut Cursor<'_>, labels: &Labels, batch: &mut RecordBatch) -> Result<()> {
@@ -291,9 +314,41 @@ mod tests {
         assert_eq!(batch.text("web%2F1"), expected);
         assert_eq!(batch.text("loki"), "{\"labels\":{},\"line\":\"d\"}\n");
         assert_eq!((batch.records, batch.refused.len(), batch.refused[0].0), (4, 1, 1));
-        for bad in [&b"{}"[..], b"[]", br#"{"streams":[{"stream":{}}]}"#, br#"{"streams":[1]}"#] {
+        for bad in [&b"{}"[..], b"[]", br#"{"streams":{}}"#] {
             assert!(json(bad, &mut super::tests::batch()).is_err());
         }
+    }
+
+    /// How many records there are, and the numbers of those that are refused.
+    fn refused(batch: &RecordBatch) -> (usize, Vec<usize>) {
+        (batch.records, batch.refused.iter().map(|(number, _)| *number).collect())
+    }
+
+    #[test]
+    fn what_is_bad_is_refused_alone() {
+        let long = "x".repeat(LABELS_BYTES);
+        let body = format!(
+            r#"{{"streams":[{{"stream":{{"job":"{long}"}},"values":[["1","a"],["2","b"]]}},
+                {{"stream":{{"job":"j"}},"values":[["1",7],["2","half \ud800"],8,["3","c",{{"x":"{long}"}}]]}},
+                {{"stream":[],"values":[["1","d"]]}},{{"stream":{{}}}},9,
+                {{"stream":{{"job":"j"}},"values":[["1","e"]]}}]}}"#
+        );
+        let mut batch = batch();
+        json(body.as_bytes(), &mut batch).unwrap();
+        assert_eq!(refused(&batch), (10, vec![0, 1, 2, 4, 5, 6, 7, 8]));
+        let lines: Vec<serde_json::Value> =
+            batch.text("j").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(lines[0]["line"].as_str().unwrap().starts_with("half \u{fffd}"));
+        assert_eq!((lines.len(), &lines[1]["line"]), (2, &"e".into()));
+
+        let entry = |line: &[u8]| bytes(2, &bytes(2, line));
+        let bad = [bytes(1, b"{job=}"), entry(b"a"), entry(b"b")].concat();
+        let broken = bytes(2, &[0x12, 9]);
+        let good = [bytes(1, b"{job=\"j\"}"), entry(b"c"), broken, entry(b"d")].concat();
+        let mut batch = super::tests::batch();
+        protobuf(&[bytes(1, &bad), bytes(1, &good)].concat(), &mut batch).unwrap();
+        assert_eq!(refused(&batch), (5, vec![0, 1, 3]));
+        assert_eq!(batch.text("j").lines().count(), 2);
     }
 
     #[test]

@@ -16,18 +16,21 @@ const FACILITIES: [&str; 24] = [
 ];
 
 /// The first message of a stream, and how many bytes it takes with what is around it; `None` if it
-/// has not come whole. A message begins with its length, or ends with a new line.
+/// has not come whole. A message begins with its length, or ends with a new line. None of the first
+/// `searched` bytes is one.
 ///
 /// # Errors
 /// `TooLarge` if it is longer than a record may be; `Invalid` if its length is none.
-pub fn frame(bytes: &[u8]) -> Result<Option<(&[u8], usize)>> {
+pub fn frame(bytes: &[u8], searched: usize) -> Result<Option<(&[u8], usize)>> {
     let too_large =
         || Error::TooLarge(format!("a message of syslog: at most {RECORD_BYTES} bytes"));
     let Some(first) = bytes.first() else { return Ok(None) };
     if !first.is_ascii_digit() {
-        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+        let unsearched = bytes.get(searched..).unwrap_or_default();
+        let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') else {
             return if bytes.len() > RECORD_BYTES { Err(too_large()) } else { Ok(None) };
         };
+        let end = searched + end;
         let message = bytes.get(..end).unwrap_or_default();
         return Ok(Some((message.strip_suffix(b"\r").unwrap_or(message), end + 1)));
     }
@@ -183,15 +186,18 @@ mod tests {
 
     #[test]
     fn messages_are_found_in_a_stream() {
-        assert_eq!(frame(b"5 abcde6 ").unwrap(), Some((&b"abcde"[..], 7)));
-        assert_eq!(frame(b"<1>a\r\n<2>").unwrap(), Some((&b"<1>a"[..], 6)));
+        assert_eq!(frame(b"5 abcde6 ", 0).unwrap(), Some((&b"abcde"[..], 7)));
+        assert_eq!(frame(b"<1>a\r\n<2>", 0).unwrap(), Some((&b"<1>a"[..], 6)));
         for part in [&b""[..], b"5", b"5 abcd", b"<1>a"] {
-            assert_eq!(frame(part).unwrap(), None, "{part:?}");
+            assert_eq!(frame(part, 0).unwrap(), None, "{part:?}");
         }
-        assert_eq!(frame(b"123456789").unwrap_err().kind(), "too_large");
-        assert_eq!(frame(b"99999999 x").unwrap_err().kind(), "too_large");
-        assert_eq!(frame(&vec![b'x'; RECORD_BYTES + 1]).unwrap_err().kind(), "too_large");
-        assert_eq!(frame(b"5x").unwrap_err().kind(), "invalid");
+        // What was searched before is not searched again.
+        assert_eq!(frame(b"<1>a\nb", 5).unwrap(), None);
+        assert_eq!(frame(b"<1>a\nb\n", 5).unwrap(), Some((&b"<1>a\nb"[..], 7)));
+        assert_eq!(frame(b"123456789", 0).unwrap_err().kind(), "too_large");
+        assert_eq!(frame(b"99999999 x", 0).unwrap_err().kind(), "too_large");
+        assert_eq!(frame(&vec![b'x'; RECORD_BYTES + 1], 0).unwrap_err().kind(), "too_large");
+        assert_eq!(frame(b"5x", 0).unwrap_err().kind(), "invalid");
     }
 
     proptest! {
@@ -200,7 +206,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..80),
             text in ".{0,60}",
         ) {
-            let _ = frame(&bytes);
+            let _ = frame(&bytes, 0);
             let with_header = format!("<1>1 a b c d e {text}");
             for bytes in [&bytes, text.as_bytes(), with_header.as_bytes()] {
                 let mut batch = RecordBatch::new(Timestamp(0));

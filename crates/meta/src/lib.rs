@@ -16,6 +16,7 @@
 //! uses modules above it only, and no files use each other in a circle: docs/decisions/0024.
 
 mod rest;
+mod row_watches;
 mod watched;
 
 // Engines.
@@ -54,6 +55,7 @@ pub use master::Master;
 pub use memo::Memo;
 pub use meta::{Meta, Stats};
 pub use needs::{Declared, Needs};
+pub use row_watches::{RowWatch, RowWatches};
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};
 pub use watched::Watched;

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cairn_auth::{Action, Caller, Principal, Resource, authorize};
 use cairn_base::inflight::{Awaited, waiting};
 use cairn_base::{Error, Result, SessionId, Stage, Timestamp, stage};
@@ -11,7 +12,7 @@ use crate::master;
 use crate::master::host::Sessions;
 use crate::memo::Memo;
 use crate::session::client::{self, Client};
-use crate::{Master, WireVerb, dump};
+use crate::{Master, RowWatch, WireVerb, dump};
 
 /// The way to the metadata: the master in this process, or a session with one on another machine.
 /// Clones are the same.
@@ -116,6 +117,15 @@ impl Meta {
         match self {
             Meta::Local { master, .. } => master.is_current(memo),
             Meta::Remote(client) => client.is_current(memo),
+        }
+    }
+
+    /// Hears of changes of a row that was read here, once a read would find them. Of a row that is
+    /// not leased to this process it hears nothing.
+    pub fn watch(&self, key: Bytes) -> RowWatch {
+        match self {
+            Meta::Local { master, .. } => master.watch(key),
+            Meta::Remote(client) => client.watch(key),
         }
     }
 

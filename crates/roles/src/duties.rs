@@ -11,6 +11,7 @@ use cairn_cluster::control::Controller;
 use cairn_fs::Fs;
 use cairn_fs::ops::gc::{ListDrains, ListFreed};
 use cairn_fs::rows::Drain;
+use cairn_logs::retention::retain;
 use cairn_meta::master::host::Sessions;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -38,6 +39,8 @@ pub struct Pace {
     pub compact_looks: u64,
     /// Blocks that were written and not published.
     pub abandoned: Duration,
+    /// Logs that are too old are deleted at one look for garbage in so many, not at the first one.
+    pub logs_looks: u64,
 }
 
 impl Default for Pace {
@@ -49,6 +52,7 @@ impl Default for Pace {
             compact: Duration::from_secs(5),
             compact_looks: 12,
             abandoned: Duration::from_secs(10),
+            logs_looks: 360,
         }
     }
 }
@@ -96,6 +100,9 @@ pub async fn collect_garbage(fs: Fs, pace: Pace) {
     let mut timer = every(pace.garbage);
     for look in 0u64.. {
         timer.tick().await;
+        if look > 0 && look.is_multiple_of(pace.logs_looks) {
+            delete_old_logs(&fs).await;
+        }
         let caller = Caller::system();
         let forgets = look.is_multiple_of(pace.forget_looks);
         let collected = match look.is_multiple_of(pace.garbage_looks) {
@@ -114,6 +121,13 @@ pub async fn collect_garbage(fs: Fs, pace: Pace) {
             Ok(report) => tracing::debug!(?report, "garbage collected"),
             Err(error) => tracing::warn!(%error, "garbage was not collected"),
         }
+    }
+}
+
+async fn delete_old_logs(fs: &Fs) {
+    match retain(fs).await {
+        Ok(retained) => tracing::debug!(?retained, "looked for old logs"),
+        Err(error) => tracing::warn!(%error, "old logs were not looked for"),
     }
 }
 

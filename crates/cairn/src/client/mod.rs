@@ -8,6 +8,7 @@ pub mod export;
 pub mod gc;
 pub mod get;
 pub mod key;
+pub mod logs;
 pub mod ls;
 mod pool;
 pub mod put;

@@ -166,6 +166,25 @@ impl Server {
         self.request(method, path, Outgoing::Bytes(json.into()), Some(JSON))
     }
 
+    /// The same, if a condition holds: a header and its value.
+    pub fn send_json_if(
+        &self,
+        method: &str,
+        path: &str,
+        json: &impl Serialize,
+        condition: (&str, &str),
+    ) -> Result<Reply> {
+        let json = serde_json::to_vec(json).map_err(|error| Failure::new(error.to_string()))?;
+        let headers = [("content-type", JSON), condition];
+        self.request_with((method, path), Outgoing::Bytes(json.into()), &headers)
+    }
+
+    /// Asks for events, which come for as long as the reply is read.
+    pub fn events(&self, path: &str) -> Result<Reply> {
+        let accept = [("accept", "text/event-stream")];
+        self.request_with(("GET", path), Outgoing::Nothing, &accept)
+    }
+
     /// Sends what can be read, of `length` bytes, or of a length that is not known.
     pub fn send_body(
         &self,
@@ -184,13 +203,26 @@ impl Server {
         body: Outgoing<'_>,
         kind: Option<&str>,
     ) -> Result<Reply> {
+        let kind = kind.map(|kind| ("content-type", kind));
+        self.request_with((method, path), body, kind.as_slice())
+    }
+
+    fn request_with(
+        &self,
+        (method, path): (&str, &str),
+        body: Outgoing<'_>,
+        headers: &[(&str, &str)],
+    ) -> Result<Reply> {
         let mut request = Request::builder().method(method).uri(below(&self.base, path));
-        request = request.header("accept", "*/*").header("user-agent", AGENT);
+        request = request.header("user-agent", AGENT);
+        if !headers.iter().any(|(name, _)| *name == "accept") {
+            request = request.header("accept", "*/*");
+        }
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization.expose().as_str());
         }
-        if let Some(kind) = kind {
-            request = request.header("content-type", kind);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         let what = |error: String| Failure::new(format!("{}: {error}", self.base));
         let request = request.body(()).map_err(|error| what(error.to_string()))?;
@@ -294,8 +326,11 @@ impl Reply {
             },
         };
         match status.as_u16() {
-            401 => Failure::new(format!("{text}: set CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN")),
+            401 => {
+                Failure::refused(format!("{text}: set CAIRN_KEY and CAIRN_SECRET, or CAIRN_TOKEN"))
+            }
             404 => Failure::not_found(text),
+            400..500 => Failure::refused(text),
             _ => Failure::new(text),
         }
     }

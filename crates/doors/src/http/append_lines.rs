@@ -8,6 +8,7 @@ use cairn_auth::Caller;
 use cairn_base::{Error, Result, limits as store_limits};
 use cairn_fs::ops::append_once::AppendedOnce;
 use cairn_fs::ops::put_object::MayWrite;
+use cairn_fs::rows::ObjectAttributes;
 use cairn_logs::{Coding, Intake, call_of, key_of};
 use http::header::{CONTENT_ENCODING, HeaderName, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -64,11 +65,15 @@ pub async fn append_lines(
     let length = lines.len() as u64;
     let place = (bucket, key);
     let (offset, repeated) = match request {
-        None => (intake.gather().append(caller, place, lines, Arc::new(room)).await?, false),
+        None => {
+            let lines = (lines, ObjectAttributes::default());
+            (intake.gather().append(caller, place, lines, Arc::new(room)).await?, false)
+        }
         Some(request) => {
             let key = key_of(&[b"lines", bucket.as_bytes(), key.as_bytes(), request, &lines]);
             let call = call_of(caller.user(), &key);
-            match intake.gather().fs().append_once(caller, call, place, lines).await? {
+            let made = ObjectAttributes::default();
+            match intake.gather().fs().append_once(caller, call, place, lines, made).await? {
                 (_, AppendedOnce::Done(appended)) => (appended.offset, false),
                 (_, AppendedOnce::Before(offset)) => (offset, true),
             }

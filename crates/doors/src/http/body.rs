@@ -25,6 +25,8 @@ pub struct Streaming {
     remaining: Option<u64>,
     /// Counts the reply when the last byte was taken, or the client is gone.
     pending: Option<Box<Pending>>,
+    /// It was counted when it began.
+    is_followed: bool,
 }
 
 impl Body {
@@ -33,12 +35,21 @@ impl Body {
     }
 
     pub fn stream(stream: ByteStream, length: u64) -> Body {
-        Body::Stream(Streaming { stream, remaining: Some(length), pending: None })
+        let remaining = Some(length);
+        Body::Stream(Streaming { stream, remaining, pending: None, is_followed: false })
     }
 
     /// A stream whose length nobody knows; what comes in it says where it ends.
     pub fn unmeasured(stream: ByteStream) -> Body {
-        Body::Stream(Streaming { stream, remaining: None, pending: None })
+        let remaining = None;
+        Body::Stream(Streaming { stream, remaining, pending: None, is_followed: false })
+    }
+
+    /// The same, for as long as the client stays. How long that is says nothing of the server, so
+    /// the reply is counted when it begins.
+    pub fn followed(stream: ByteStream) -> Body {
+        let remaining = None;
+        Body::Stream(Streaming { stream, remaining, pending: None, is_followed: true })
     }
 
     /// Waits for the first piece of a stream: where it fails, the reply can still be another one.
@@ -54,6 +65,7 @@ impl Body {
     pub(super) fn count(&mut self, stats: &Arc<VerbStats>, status: u16, stages: &Stages) {
         match self {
             Body::Full(bytes) => stats.record(status, stages, bytes.len() as u64),
+            Body::Stream(Streaming { is_followed: true, .. }) => stats.record(status, stages, 0),
             Body::Stream(streaming) => {
                 let pending = Pending::new(Arc::clone(stats), status, *stages);
                 streaming.pending = Some(Box::new(pending));

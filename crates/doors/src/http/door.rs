@@ -6,6 +6,7 @@ use cairn_auth::Caller;
 use cairn_base::inflight::{self, About, Request as InFlight};
 use cairn_base::{Scope, Shares, Stage, Stages, stage};
 use cairn_logs::Intake;
+use cairn_logs::follow::Tails;
 use http::header::{CONNECTION, EXPECT, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
@@ -13,6 +14,7 @@ use http::{HeaderValue, Method, Request, Response, Version};
 use super::body::Body;
 use super::cors;
 use super::error::{self, Failure, RequestIds};
+use super::followers::Followers;
 use super::get::{self, Read};
 use super::inner::Inner;
 use super::kind::Kind;
@@ -48,6 +50,8 @@ impl HttpDoor {
         let intake = Intake::new(admit.fs().clone());
         let (metrics, mounts) = (Arc::clone(metrics.all()), None);
         metrics.count_logs(Arc::clone(intake.counts()));
+        let tails = Tails::new(admit.fs().clone());
+        metrics.count_followers(Arc::clone(tails.counts()));
         let inner = Inner {
             admit,
             metrics,
@@ -57,6 +61,8 @@ impl HttpDoor {
             intake,
             log_memory,
             zip_memory,
+            tails,
+            followers: Followers::default(),
             redirects,
             mounts,
         };

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use cairn_base::Shares;
 use cairn_fs::Fs;
 use cairn_logs::Intake;
+use cairn_logs::follow::Tails;
 
 use super::error::RequestIds;
+use super::followers::Followers;
 use super::kind::Kind;
 use super::mount::Mounts;
 use super::redirect::Redirects;
@@ -27,6 +29,9 @@ pub struct Inner {
     pub log_memory: Arc<Shares>,
     /// Memory for the directories of archives that are sent.
     pub zip_memory: Arc<Shares>,
+    /// Files that are followed, and who follow.
+    pub tails: Arc<Tails>,
+    pub followers: Followers,
     /// Where clients may be sent; none where all is here.
     pub redirects: Option<Redirects>,
     /// Takes mounts; none where they cannot be served.

@@ -2,13 +2,14 @@
 
 use http::request::Parts;
 
-use super::parameters::MOVE_TO;
+use super::parameters::{FOLLOW, MOVE_TO};
 use super::target::Target;
 
 /// The kind of a request in the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Get,
+    Follow,
     Head,
     Put,
     Append,
@@ -22,14 +23,16 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const NAMES: [&str; 11] = [
-        "get", "head", "put", "append", "move", "delete", "list", "bucket", "admin", "logs",
-        "other",
+    pub const NAMES: [&str; 12] = [
+        "get", "follow", "head", "put", "append", "move", "delete", "list", "bucket", "admin",
+        "logs", "other",
     ];
 
     pub fn of(parts: &Parts, target: &Target<'_>) -> Kind {
         let moves = parts.uri.query().is_some_and(|query| query.contains(MOVE_TO));
+        let follows = parts.uri.query().is_some_and(|query| query.contains(FOLLOW));
         match (target, parts.method.as_str()) {
+            (Target::Object { .. } | Target::Prefix { .. }, "GET") if follows => Kind::Follow,
             (Target::Object { .. }, "GET") => Kind::Get,
             (Target::Object { .. }, "HEAD") => Kind::Head,
             (Target::Object { .. }, "PUT") => Kind::Put,

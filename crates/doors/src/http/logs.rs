@@ -35,6 +35,12 @@ pub struct Asked<'a> {
     pub stats: &'a VerbStats,
 }
 
+/// Items of a `_bulk` that finds no memory, and is answered with a status for each: with more it
+/// gets one status.
+const ITEMS_UNDER_PRESSURE: usize = 4096;
+/// A journal is looked through again when so much more of it has come, bytes.
+const JOURNAL_STEP: usize = RECORD_BYTES / 4;
+
 type Answer = Result<Response<Body>, Failure>;
 
 /// A POST to one of the paths of shippers.
@@ -72,8 +78,26 @@ async fn body(
     room: &mut Room,
     upload: &mut Upload,
 ) -> Result<(Bytes, Option<Key>), Failure> {
+    let packed = packed_body(request, room, upload).await?;
+    unpack(request, coding, room, packed).await
+}
+
+async fn packed_body(
+    request: &Asked<'_>,
+    room: &mut Room,
+    upload: &mut Upload,
+) -> Result<Bytes, Failure> {
     let packed = collect(upload, BODY_BYTES, room).await?;
     request.stats.received(packed.len() as u64);
+    Ok(packed)
+}
+
+async fn unpack(
+    request: &Asked<'_>,
+    coding: Coding,
+    room: &mut Room,
+    packed: Bytes,
+) -> Result<(Bytes, Option<Key>), Failure> {
     let held = packed.len();
     // For the body, and the lines that it becomes.
     hold(room, held + 2 * coding.unpacked_len(&packed, BODY_BYTES)?).await?;
@@ -152,17 +176,43 @@ async fn bulk_push(
 ) -> Answer {
     let began = door.fs().clock().monotonic();
     let coding = coding(&request.parts.headers)?;
-    let (body, key) = body(request, coding, &mut room, upload).await?;
-    let mut batch = door.intake.batch().at_most(RECORDS);
-    let items = bulk::parse(&body, index, &mut batch)?;
-    drop(body);
-    let outcome = store(door, request, Protocol::Bulk, (batch, key), Arc::new(room)).await?;
+    let packed = packed_body(request, &mut room, upload).await?;
+    let (items, outcome) = match unpack(request, coding, &mut room, packed.clone()).await {
+        Ok((body, key)) => {
+            let mut batch = door.intake.batch().at_most(RECORDS);
+            let items = bulk::parse(&body, index, &mut batch)?;
+            drop((body, packed));
+            let stored = store(door, request, Protocol::Bulk, (batch, key), Arc::new(room)).await;
+            let outcome = stored.or_else(|error| all_failed(items.len(), error))?;
+            (items, outcome)
+        }
+        Err(Failure::Store(error)) if coding == Coding::Plain => {
+            match bulk::items(&packed, index, ITEMS_UNDER_PRESSURE) {
+                Ok(items) => {
+                    let outcome = all_failed(items.len(), error)?;
+                    (items, outcome)
+                }
+                Err(_) => return Err(error.into()),
+            }
+        }
+        Err(failure) => return Err(failure),
+    };
     let took: Duration = door.fs().clock().monotonic().saturating_sub(began);
     let mut reply = log_replies::bulk(&items, &outcome, took);
     if !outcome.failed.is_empty() {
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     Ok(reply)
+}
+
+/// The outcome where no record could be stored now. Some shippers read the status of each item, and
+/// not that of the reply.
+fn all_failed(records: usize, error: Error) -> Result<Outcome> {
+    if !matches!(error, Error::Unavailable(_) | Error::Full(_)) {
+        return Err(error);
+    }
+    let failed = (0..records).map(|number| (number, error.copy())).collect();
+    Ok(Outcome { records, failed, ..Outcome::default() })
 }
 
 async fn otlp_push(
@@ -213,17 +263,23 @@ async fn journal_push(
         let what = "a Content-Encoding of a journal: send it as it is";
         return Err(Error::NotImplemented(what.into()).into());
     }
+    if idempotency_key(headers)?.is_some() {
+        let what = "an Idempotency-Key of a journal: entries are stored as they come";
+        return Err(Error::NotImplemented(what.into()).into());
+    }
     // Twice what may wait here, and the lines that it becomes.
     hold(&mut room, 6 * RECORD_BYTES).await?;
     upload.shares(room.all(), room.party());
     let room: Held = Arc::new(room);
-    let mut waiting = BytesMut::new();
+    let (mut waiting, mut next_look) = (BytesMut::new(), RECORD_BYTES);
     while let Some(frame) = upload.frame().await {
         let Ok(bytes) = frame?.into_data() else { continue };
         request.stats.received(bytes.len() as u64);
         waiting.extend_from_slice(&bytes);
-        if waiting.len() >= RECORD_BYTES {
+        if waiting.len() >= next_look {
             entries(door, request, (&mut waiting, &room), false).await?;
+            // An entry that has not come whole is not looked through again for each byte.
+            next_look = (waiting.len() + JOURNAL_STEP).max(RECORD_BYTES);
         }
     }
     entries(door, request, (&mut waiting, &room), true).await?;
@@ -251,4 +307,26 @@ async fn entries(
     }
     waiting.advance(taken?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_could_not_be_stored_now_is_said_of_each_item() {
+        let body = b"{\"create\":{\"_index\":\"a\"}}\n{}\n{\"index\":{}}\n{}\n";
+        let items = bulk::items(body, "b", ITEMS_UNDER_PRESSURE).unwrap();
+        let outcome = all_failed(items.len(), Error::Unavailable("no memory".into())).unwrap();
+        let reply = log_replies::bulk(&items, &outcome, Duration::ZERO);
+        assert_eq!(reply.status(), StatusCode::OK);
+        let bytes = reply.into_body().collect().await.unwrap().to_bytes();
+        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let statuses = [&json["items"][0]["create"], &json["items"][1]["index"]];
+        assert_eq!(statuses.map(|item| item["status"].as_u64()), [Some(429); 2]);
+        assert_eq!(json["errors"], true);
+        assert!(all_failed(2, Error::Denied("never".into())).is_err());
+    }
 }

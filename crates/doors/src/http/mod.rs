@@ -23,6 +23,8 @@ mod dump;
 mod error;
 mod exports;
 mod files;
+mod follow;
+mod followers;
 mod get;
 mod headers;
 mod health;

@@ -14,11 +14,32 @@ pub const APPEND: &str = "append";
 /// The query parameter by which a bucket is its rules for pages of other sites.
 pub const CORS: &str = "cors";
 
+/// The query parameter by which a reply goes on as bytes are added, and those that say where it
+/// begins.
+pub const FOLLOW: &str = "follow";
+pub const OFFSET: &str = "offset";
+pub const LINES: &str = "lines";
+
 const NONE: &[&str] = &[];
-const OBJECT: &[&str] =
-    &["download", "download-info", "expires", "format", "list", "no-redirect", "redirect"];
+const OBJECT: &[&str] = &[
+    "download",
+    "download-info",
+    "expires",
+    "follow",
+    "format",
+    "lines",
+    "list",
+    "no-redirect",
+    "redirect",
+];
 const LISTING: &[&str] = &["after", "delimiter", "limit", "list", "prefix", "recursive"];
-const PREFIX: &[&str] = &["after", "delimiter", "limit", "list", "prefix", "recursive", "zip"];
+/// The same of a whole bucket or below a prefix, of which there are archives.
+const BUCKET: &[&str] = &["after", "delimiter", "limit", "list", "prefix", "recursive", "zip"];
+/// The same below a prefix, which may be a source.
+const PREFIX: &[&str] =
+    &["after", "delimiter", "follow", "limit", "lines", "list", "prefix", "recursive", "zip"];
+const LAST_LINES: &[&str] = &[LINES];
+const FOLLOWING: &[&str] = &[FOLLOW, LINES, OFFSET];
 const BUCKETS: &[&str] = &["after", "limit", "prefix"];
 /// Those of `_bulk` that change nothing here: what is stored is seen at once.
 const BULK: &[&str] = &[
@@ -73,10 +94,19 @@ fn taken(target: &Target<'_>, method: &Method, query: &Query) -> &'static [&'sta
     let is_list = query.is_set("list");
     match (target, method.as_str()) {
         (Target::Bucket(_), "GET" | "HEAD" | "PUT" | "DELETE") if query.is_set(CORS) => &[CORS],
-        (Target::Object { .. }, "GET" | "HEAD") if !is_list => OBJECT,
-        (Target::Object { .. }, "GET" | "HEAD") => LISTING,
         (Target::Prefix { .. }, "GET" | "HEAD") if query.is_set("zip") => &["zip"],
+        (Target::Prefix { prefix, .. }, "GET" | "HEAD") if prefix.is_empty() => BUCKET,
+        (Target::Object { .. } | Target::Prefix { .. }, "GET" | "HEAD") if query.is_set(FOLLOW) => {
+            FOLLOWING
+        }
+        (Target::Object { .. } | Target::Prefix { .. }, "GET" | "HEAD")
+            if query.get(LINES).is_some() =>
+        {
+            LAST_LINES
+        }
+        (Target::Object { .. }, "GET" | "HEAD") if !is_list => OBJECT,
         (Target::Prefix { .. }, "GET" | "HEAD") => PREFIX,
+        (Target::Object { .. }, "GET" | "HEAD") => LISTING,
         (Target::Object { .. }, "POST") => &[APPEND, MOVE_TO],
         (Target::Logs(LogPath::Bulk(_)), "POST" | "PUT") => BULK,
         (Target::Logs(LogPath::Probe(_)), "GET" | "HEAD") => PROBE,

@@ -17,7 +17,8 @@ use super::redirect::{Maker, redirect};
 use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
-    Body, admin, append, archive, buckets, cors, delete, health, info, list, log_replies, logs,
+    Body, admin, append, archive, buckets, cors, delete, follow, health, info, list, log_replies,
+    logs,
     no_content, parameters, put, site,
 };
 use crate::limits;
@@ -70,6 +71,20 @@ pub async fn route(
         parameters::check(&target, &request.parts.method, &query)?;
     }
     match target {
+        Target::Object { bucket, key } | Target::Prefix { bucket, prefix: key }
+            if is_read(request) && query.is_set(parameters::FOLLOW) && !key.is_empty() =>
+        {
+            let asked = (request.peer, request.parts, request.caller);
+            Ok(follow::follow(door, asked, (&bucket, &key), &query).await?)
+        }
+        Target::Object { bucket, key } | Target::Prefix { bucket, prefix: key }
+            if is_read(request)
+                && let Some(lines) = query.get(parameters::LINES)
+                && !key.is_empty() =>
+        {
+            let asked = (request.parts, request.caller);
+            Ok(follow::last_lines(door, asked, (&bucket, &key), lines).await?)
+        }
         Target::Object { bucket, key } if is_read(request) && query.is_set("list") => {
             let prefix = format!("{key}/");
             Ok(list::list(door.fs(), request.caller, &bucket, &prefix, &query).await?)

@@ -22,6 +22,7 @@ use cairn_base::inflight::{self, Request};
 use cairn_base::{Stage, Stages};
 use cairn_fs::{Fs, MasterStats, MetaStats, SessionStats};
 use cairn_logs::Counts;
+use cairn_logs::follow::FollowCounts;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -215,6 +216,8 @@ pub struct Metrics {
     logs: Mutex<Vec<Arc<Counts>>>,
     /// On their way to sinks.
     lines: Mutex<Vec<Arc<LineQueue>>>,
+    /// Of those who follow objects.
+    follows: Mutex<Vec<Arc<FollowCounts>>>,
 }
 
 impl fmt::Debug for Metrics {
@@ -254,8 +257,15 @@ impl Metrics {
 
     fn behind(fs: Option<Fs>, connections: Arc<Connections>, observer: Observer) -> Arc<Metrics> {
         let (observer, verbs) = (Arc::new(observer), Mutex::new(Vec::new()));
-        let (logs, lines) = (Mutex::default(), Mutex::default());
-        Arc::new(Metrics { fs, connections, observer, verbs, logs, lines })
+        Arc::new(Metrics {
+            fs,
+            connections,
+            observer,
+            verbs,
+            logs: Mutex::default(),
+            lines: Mutex::default(),
+            follows: Mutex::default(),
+        })
     }
 
     /// The observer, which begins the traces of requests.
@@ -266,6 +276,11 @@ impl Metrics {
     /// Those of a door. Its name is in metrics, in traces and in the log of slow requests.
     pub fn door(self: &Arc<Metrics>, name: &'static str) -> DoorMetrics {
         DoorMetrics { all: Arc::clone(self), door: name }
+    }
+
+    /// Shows how following goes, too.
+    pub fn count_followers(&self, counts: Arc<FollowCounts>) {
+        self.follows.lock().push(counts);
     }
 
     /// Shows counts of records of logs, too.
@@ -320,6 +335,7 @@ impl Metrics {
         registry.register_collector(Box::new(throttled::Throttled));
         registry.register_collector(Box::new(logs::Records(self.logs.lock().clone())));
         registry.register_collector(Box::new(lines::Lines(self.lines.lock().clone())));
+        registry.register_collector(Box::new(logs::Follows(self.follows.lock().clone())));
         let mut bare = Registry::default();
         bare.register_collector(Box::new(process::Process));
         let mut text = String::new();

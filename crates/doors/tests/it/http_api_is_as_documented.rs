@@ -48,16 +48,17 @@ fn requests_take_the_query_parameters_that_the_table_has() {
         let request = words(&row[0]).into_iter().next().unwrap();
         let (method, documented) = request.split_once(' ').unwrap();
         let path = path(documented);
-        let refused = root.call(method, &format!("{path}?follow=1"), &[], b"").expect(400).json();
+        let refused = root.call(method, &format!("{path}?unheard=1"), &[], b"").expect(400).json();
         let message = refused["message"].as_str().unwrap().to_owned();
-        assert!(message.contains("\"follow\""), "{request}: {message}");
+        assert!(message.contains("\"unheard\""), "{request}: {message}");
         let (_, taken) = message.split_once(" of this path takes ").expect("what is taken");
         let taken: BTreeSet<String> =
             taken.split(", ").filter(|name| *name != "none").map(str::to_owned).collect();
         assert_eq!(taken, words(&row[1]), "{request}");
         for name in taken {
-            let reply = root.call(method, &format!("{path}?{name}&follow=1"), &[], b"").expect(400);
-            assert!(reply.text().contains("follow"), "{request} {name}");
+            let reply =
+                root.call(method, &format!("{path}?{name}&unheard=1"), &[], b"").expect(400);
+            assert!(reply.text().contains("unheard"), "{request} {name}");
         }
     }
     assert_eq!(root.get("/storage/bucket/key").expect(200).body, b"x");
@@ -122,7 +123,7 @@ fn errors_have_the_statuses_that_the_table_has() {
     let wrong = server.client("nobody", "wrong-secret-0123456789");
     let seen = [
         root.get("/storage/bucket/none"),
-        root.get("/storage/bucket/key?follow"),
+        root.get("/storage/bucket/key?unheard"),
         root.call("PUT", "/storage/bucket", &[], b""),
         root.call("DELETE", "/storage/bucket", &[], b""),
         root.call("PUT", "/storage/bucket/key", &[("If-None-Match", "*")], b"y"),

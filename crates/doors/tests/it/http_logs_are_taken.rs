@@ -199,6 +199,8 @@ fn a_journal_is_taken_as_it_comes() {
     assert_eq!(counted(&server, "journal", "refused"), 1);
     assert_eq!(self::lines(&alice)["box"].last().unwrap()["event"]["MESSAGE"], "last");
     alice.call("POST", "/upload", &[], b"").expect(400);
+    let key = ("Idempotency-Key", "one");
+    alice.call("POST", "/upload", &[JOURNAL, key], b"MESSAGE=x\n\n").expect(501);
 }
 
 #[test]
@@ -254,4 +256,27 @@ fn a_request_with_a_key_counts_once() {
     server.clock.advance(20);
     alice.call("POST", "/_bulk", &[("Idempotency-Key", "three")], body).expect(200);
     assert_eq!(lines(&alice)["a"].len(), 3);
+}
+
+#[test]
+fn what_is_behind_records_that_were_not_stored_is_not_stored_either() {
+    let (server, alice) = store();
+    let bulk = |lengths: &[usize]| {
+        let line = |length: &usize| {
+            let text = "x".repeat(*length);
+            format!("{{\"create\":{{\"_index\":\"a\"}}}}\n{{\"message\":\"{text}\"}}\n")
+        };
+        let body: String = lengths.iter().map(line).collect();
+        let json = alice.call("POST", "/_bulk", &[], body.as_bytes()).expect(200).json();
+        let items = json["items"].as_array().unwrap().clone();
+        items.iter().map(|item| item["create"]["status"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(bulk(&[1]), [201]);
+    let quota = "/storage/logs-alice?quota_bytes=6000000";
+    server.root().call("PATCH", quota, &[], b"").expect(204);
+    // Three appends: the second one is too much, and the third one alone would not be.
+    let statuses = bulk(&[1_000_000; 9]);
+    assert_eq!(statuses[..4], [201; 4]);
+    assert_eq!(statuses[4..], [429; 5]);
+    assert_eq!(lines(&alice)["a"].len(), 5);
 }

@@ -8,11 +8,14 @@ use crate::http_harness::{Client, Server, Setup};
 /// A verb and the status for: anonymous, stranger, reader, writer, owner, root.
 type Row = (&'static str, &'static str, [u16; 6]);
 
-const PRIVATE: [Row; 27] = [
+const PRIVATE: [Row; 30] = [
     ("GET", "/storage/bucket/a", [401, 403, 200, 403, 200, 200]),
     ("HEAD", "/storage/bucket/a", [401, 403, 200, 403, 200, 200]),
     ("PUT", "/storage/bucket/a", [401, 403, 403, 204, 204, 204]),
-    ("POST", "/storage/bucket/a", [401, 403, 403, 403, 200, 200]),
+    ("POST", "/storage/bucket/a", [401, 403, 403, 200, 200, 200]),
+    ("GET", "/storage/bucket/a?follow", [401, 403, 200, 403, 200, 200]),
+    ("GET", "/storage/bucket/a?lines=1", [401, 403, 200, 403, 200, 200]),
+    ("GET", "/storage/bucket/dir/?follow", [401, 403, 404, 403, 404, 404]),
     ("POST", "/storage/bucket/a?append", [401, 403, 403, 400, 400, 400]),
     ("GET", "/", [404, 200, 200, 200, 200, 200]),
     ("POST", "/_bulk", [401, 200, 200, 200, 200, 200]),

@@ -72,8 +72,13 @@ impl Committer {
         shared.counters.batches.add(1);
         shared.counters.rows.add(batch.changes.len() as u64);
         self.fence.batch = batch.number;
+        let watched = match shared.watches.is_empty() {
+            true => Vec::new(),
+            false => batch.changes.iter().map(|(key, _)| key.clone()).collect(),
+        };
         shared.cache.publish(batch.number, batch.changes);
         shared.durable.publish(batch.number);
+        shared.watches.wake(&watched);
         shared.answer(batch.jobs);
     }
 

@@ -57,6 +57,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::{Clock, Error, Result, SessionId, Stage, stage};
 use parking_lot::Mutex;
@@ -67,10 +68,10 @@ use executor::Executor;
 use op::Job;
 use shared::MasterShared;
 
-use crate::Verb;
 use crate::engine::{Engine, Snapshot};
 use crate::erased::{AnyReply, AnyVerb, reply_of};
 use crate::memo::Memo;
+use crate::{RowWatch, Verb};
 
 /// How long a dropped master may take to finish what it accepted.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -236,6 +237,11 @@ impl Master {
     /// Whether the caller that `memo` was made for would get the same reply now.
     pub fn is_current<R>(&self, memo: &Memo<R>) -> bool {
         read::is_current(&self.owner.shared, memo)
+    }
+
+    /// See [`crate::Meta::watch`].
+    pub fn watch(&self, key: Bytes) -> RowWatch {
+        self.owner.shared.watches.watch(key)
     }
 
     /// All rows as they are in the engine, of a batch that reads have seen. Blocks.

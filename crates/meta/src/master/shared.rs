@@ -16,8 +16,8 @@ use super::lacking::FetchQueue;
 use super::op::Job;
 use super::settle::Unsettled;
 use super::stats::{Counters, Stats};
-use crate::Watched;
 use crate::engine::{Engine, Fence, Lease};
+use crate::{RowWatches, Watched};
 
 /// The last published batch, and who waits for it.
 pub struct Durable {
@@ -57,6 +57,7 @@ pub struct MasterShared {
     pub hasty: Hasty,
     pub working: Arc<Working>,
     pub asked: Arc<Asked>,
+    pub watches: Arc<RowWatches>,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
     /// The lease that is needed to answer from memory, if any.
@@ -87,6 +88,7 @@ impl MasterShared {
             counters: Counters::default(),
             unsettled: Arc::default(),
             hasty: Hasty::default(),
+            watches: Arc::default(),
             asked: Arc::new(Asked::new(Arc::clone(&working))),
             working,
             stopping: AtomicBool::new(false),

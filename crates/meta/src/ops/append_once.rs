@@ -50,9 +50,10 @@ impl Verb for AppendOnce {
         if let Some(done) = self.call.find(&calls, context) {
             return Ok(AppendedOnce::Before(done.result));
         }
-        let youngest = context.now.0.saturating_sub(KEPT_ALWAYS_NS);
+        // None is of later than now, but where the clock was set back.
+        let youngest = context.now.0.saturating_sub(KEPT_ALWAYS_NS) + 1..=context.now.0;
         let is_full = calls.done.len() >= Calls::USER_WAYS;
-        if is_full && calls.done.first().is_some_and(|done| done.time.0 > youngest) {
+        if is_full && calls.done.first().is_some_and(|done| youngest.contains(&done.time.0)) {
             let what =
                 "too many requests with an Idempotency-Key within a minute: send larger ones";
             return Err(Error::Unavailable(what.into()).into());

@@ -25,8 +25,9 @@ use crate::{Context, Needs, Stop, Verb, View, erased, keys};
 /// others, nanoseconds.
 pub const KEPT_NS: i64 = 180_000_000_000;
 
-/// The same for requests of users.
-pub const USER_KEPT_NS: i64 = 3_600_000_000_000;
+/// How long requests of users are kept, nanoseconds. They are known for as long as they are kept:
+/// so a clock that is set ahead by hours makes the store forget none.
+pub const USER_KEPT_NS: i64 = 86_400_000_000_000;
 
 /// Rows looked at in one [`ForgetCalls`].
 const PAGE: usize = 500;
@@ -63,7 +64,10 @@ impl CallId {
 
     /// From when on it is known at least that such a call was done.
     pub(super) fn since(&self, context: &Context) -> i64 {
-        since(&self.client, context)
+        match self.client.starts_with(&USERS) {
+            true => i64::MIN,
+            false => since(&self.client, context),
+        }
     }
 
     /// The row that says whether it was done.

@@ -93,6 +93,13 @@ pub struct Token {
     pub unknown: Vec<u8>,
 }
 
+impl Token {
+    /// Whether it has not expired.
+    pub fn is_in_time(&self, now: Timestamp) -> bool {
+        self.expires.0 == 0 || now < self.expires
+    }
+}
+
 impl Row for Token {
     fn encode(&self) -> Bytes {
         let mut writer = Writer::new(FORMAT);

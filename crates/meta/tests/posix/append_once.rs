@@ -56,7 +56,7 @@ fn a_request_that_comes_again_appends_nothing() {
 }
 
 #[test]
-fn a_request_is_known_for_an_hour() {
+fn a_request_is_known_for_a_day() {
     let mut store = Store::new(2);
     let top = store.bucket("bucket", BucketKind::Posix);
     let ino = store.file(top, "log");
@@ -65,9 +65,12 @@ fn a_request_is_known_for_an_hour() {
     store.now += 2 * KEPT_NS;
     assert_eq!(store.run(ForgetCalls { after: None }).unwrap(), None);
     store.now += USER_KEPT_NS - 3 * KEPT_NS;
+    assert_eq!(store.run(ForgetCalls { after: None }).unwrap(), None);
     let verb = append(&mut store, ino, request(1, 1));
     assert!(!offset(&store.run(verb).unwrap()).0);
-    store.now += 2 * KEPT_NS;
+    store.now += 2 * USER_KEPT_NS;
+    let verb = append(&mut store, ino, request(1, 1));
+    assert!(!offset(&store.run(verb).unwrap()).0, "the clock was set ahead");
     assert_eq!(store.run(ForgetCalls { after: None }).unwrap(), None);
     assert!(!store.rows.keys().any(|key| key[0] == b'a'));
     let verb = append(&mut store, ino, request(1, 1));
@@ -90,7 +93,11 @@ fn nothing_of_late_is_forgotten_for_others() {
     assert!(!offset(&store.run(verb).unwrap()).0);
     let verb = append(&mut store, ino, request(most, 2));
     assert!(offset(&store.run(verb).unwrap()).0, "another set");
-    store.now += KEPT_ALWAYS_NS;
+    let now = store.now;
+    store.now -= USER_KEPT_NS;
+    let verb = append(&mut store, ino, request(most + 1, 1));
+    assert!(offset(&store.run(verb).unwrap()).0, "the clock was set back");
+    store.now = now + KEPT_ALWAYS_NS;
     let verb = append(&mut store, ino, request(most, 1));
     assert!(offset(&store.run(verb).unwrap()).0);
     let row = store.rows.iter().find(|(key, _)| key[0] == b'a').unwrap().1;

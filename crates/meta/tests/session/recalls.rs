@@ -4,7 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::net::{LEASE, Net, bucket, get, is_made, make, put};
+use bytes::Bytes;
+use cairn_meta::keys;
+use cairn_meta::ops::open_object::OpenObject;
+use cairn_meta::session::client::Client;
+
+use crate::net::{LEASE, Net, bucket, caller, get, is_made, make, put};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hot_object_takes_no_call_and_is_never_stale() {
@@ -161,4 +166,30 @@ async fn a_session_lapses_although_the_end_of_another_waits_for_it() {
     let written = tokio::time::timeout(LEASE * 100, put(&third, "key", 3)).await;
     written.expect("the key is not deaf").unwrap();
     assert_eq!(get(&third, "key").await.unwrap(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_watch_a_row_hear_of_changes_from_anywhere() {
+    let net = Net::new().await;
+    let (writer, _) = net.client(1).await;
+    let (reader, _) = net.client(2).await;
+    put(&writer, "key", 1).await.unwrap();
+    for (number, client) in [(2, &writer), (3, &reader)] {
+        // The row that names the object, as it is before the change.
+        let key = object_row(&reader).await;
+        let mut watches = [reader.watch(key.clone()), writer.watch(key)];
+        assert_eq!(get(&writer, "key").await.unwrap(), number - 1);
+        assert_eq!(get(&reader, "key").await.unwrap(), number - 1);
+        put(client, "key", number).await.unwrap();
+        for watch in &mut watches {
+            watch.changed().await;
+        }
+        assert_eq!(get(&reader, "key").await.unwrap(), number);
+    }
+}
+
+/// The key of the row of the object `key`.
+async fn object_row(client: &Client) -> Bytes {
+    let verb = OpenObject { bucket: "bucket".into(), key: "key".into() };
+    keys::inode(client.read(&caller(), verb).await.unwrap().ino)
 }

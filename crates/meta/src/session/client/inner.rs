@@ -9,6 +9,7 @@ use cairn_base::{Clock, Error, Result, Rng, SessionId, waits};
 use parking_lot::Mutex;
 
 use super::stats::Counters;
+use crate::RowWatches;
 use crate::session::connection::{Attacher, Connection};
 use crate::session::kept::KeptOperations;
 use crate::session::lease::Lease;
@@ -81,6 +82,7 @@ pub struct Inner {
     pub unknown: Unknown,
     pub reads_from: Mutex<Option<ReadsFrom>>,
     pub on_forget: OnceLock<OnForget>,
+    pub watches: Arc<RowWatches>,
     pub counters: Counters,
 }
 
@@ -107,6 +109,7 @@ impl Inner {
             unknown: Unknown::default(),
             reads_from: Mutex::new(None),
             on_forget: OnceLock::new(),
+            watches: Arc::default(),
             counters: Counters::default(),
         };
         (inner, attacher)
@@ -171,6 +174,12 @@ impl Inner {
     pub fn forgotten(&self, forgotten: Forgotten<'_>) {
         if let Some(on_forget) = self.on_forget.get() {
             on_forget(forgotten);
+        }
+        match forgotten {
+            Forgotten::Rows(keys) => self.watches.wake(keys),
+            Forgotten::All => self.watches.wake_all(),
+            // When the operation has run: see there.
+            Forgotten::Changing(_) | Forgotten::Changed | Forgotten::Unleased => {}
         }
     }
 

@@ -36,7 +36,7 @@ use super::messages::{Detach, Reply, SessionMethod};
 use super::operation::Operation;
 use super::step::unanswered;
 use crate::memo::Memo;
-use crate::{WireVerb, wire};
+use crate::{RowWatch, WireVerb, wire};
 
 pub use inner::{Config, Forgotten, OnForget, ReadsFrom};
 pub use stats::Stats;
@@ -120,6 +120,11 @@ impl Client {
     /// To be told of rows that are forgotten. The first one stays.
     pub fn set_on_forget(&self, on_forget: OnForget) {
         let _ = self.inner.on_forget.set(on_forget);
+    }
+
+    /// See [`crate::Meta::watch`].
+    pub fn watch(&self, key: Bytes) -> RowWatch {
+        self.inner.watches.watch(key)
     }
 
     /// How long rows that are leased now stay so without a renewal.

@@ -72,6 +72,7 @@ impl Inner {
             changing.done(rows);
         }
         self.forgotten(Forgotten::Changed);
+        self.watches.wake(changes);
         reply
     }
 

@@ -57,6 +57,8 @@ const PACE: Pace = Pace {
     compact: Duration::from_secs(1),
     compact_looks: 3,
     abandoned: Duration::from_secs(2),
+    // There are none.
+    logs_looks: u64::MAX,
 };
 /// Of each gateway, at the same time.
 const HOSTILE_MOUNTS: usize = 2;

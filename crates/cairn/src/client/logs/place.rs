@@ -1,0 +1,106 @@
+//! Where logs are: a bucket, and a file for each source and day.
+
+use std::io::{BufReader, Read};
+
+use cairn_logs::day;
+
+use super::super::address::Address;
+use super::super::api;
+use super::times::Range;
+use crate::connection::Server;
+use crate::failure::{Failure, Result};
+
+/// How the names of buckets for records begin.
+const BUCKETS: &str = "logs-";
+/// How the names of files of days end.
+const END: &str = ".jsonl";
+/// What is read of a file at once, bytes.
+const BUFFER: usize = 256 << 10;
+
+/// A file of a source.
+pub struct DayFile {
+    pub source: String,
+    /// Its number, see [`day`].
+    pub day: i64,
+    pub size: u64,
+}
+
+impl DayFile {
+    pub fn name(&self) -> String {
+        format!("{}/{}{END}", self.source, day::name(self.day))
+    }
+
+    /// All of it, and its length; `None` if it is gone.
+    pub fn open(
+        &self,
+        server: &Server,
+        bucket: &str,
+    ) -> Result<Option<(u64, BufReader<impl Read>)>> {
+        let path = address(bucket, &self.name()).path();
+        match server.send("GET", &format!("{path}?no-redirect")) {
+            Ok(reply) => {
+                let (length, reader) = reply.into_reader();
+                let missing = || Failure::new(format!("{}: the reply has no length", self.name()));
+                Ok(Some((length.ok_or_else(missing)?, BufReader::with_capacity(BUFFER, reader))))
+            }
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+pub fn address(bucket: &str, key: &str) -> Address {
+    Address { bucket: bucket.to_owned(), key: key.to_owned() }
+}
+
+/// The bucket that was named, or else the only one there is.
+pub fn bucket(server: &Server, named: Option<&str>) -> Result<String> {
+    if let Some(named) = named {
+        return Ok(named.to_owned());
+    }
+    let buckets = api::buckets(server)?.into_iter().map(|bucket| bucket.name);
+    let buckets: Vec<String> = buckets.filter(|name| name.starts_with(BUCKETS)).collect();
+    match &buckets[..] {
+        [only] => Ok(only.clone()),
+        [] => {
+            let text = "there is no bucket of logs that you may read: name one with --bucket";
+            Err(Failure::not_found(text))
+        }
+        [first, ..] => Err(Failure::usage(format!(
+            "you may read {} buckets of logs: name one with --bucket, such as {first}",
+            buckets.len()
+        ))),
+    }
+}
+
+/// The files of a source, or of all, in the order of sources and days.
+pub fn files(server: &Server, bucket: &str, source: Option<&str>) -> Result<Vec<DayFile>> {
+    let prefix = source.map_or_else(String::new, |source| format!("{source}/"));
+    let mut files = Vec::new();
+    api::each_object(server, &address(bucket, &prefix), &mut |object| {
+        let parts = object.key.split_once('/');
+        let parsed = parts.and_then(|(source, name)| {
+            Some((source.to_owned(), day::parse(name.strip_suffix(END)?)?))
+        });
+        if let Some((source, day)) = parsed {
+            files.push(DayFile { source, day, size: object.size });
+        }
+        Ok(())
+    })?;
+    Ok(files)
+}
+
+/// The files of a source that may have records of a time.
+pub fn files_of(
+    server: &Server,
+    bucket: &str,
+    (source, range): (&str, &Range),
+) -> Result<Vec<DayFile>> {
+    let mut files = files(server, bucket, Some(source))?;
+    if files.is_empty() {
+        let text = format!("source {source}: bucket {bucket} has none, see cairn logs ls");
+        return Err(Failure::not_found(text));
+    }
+    files.retain(|file| range.has_day(&day::name(file.day)));
+    Ok(files)
+}

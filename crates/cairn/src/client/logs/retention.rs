@@ -1,0 +1,113 @@
+//! `cairn logs retention`
+
+use std::process::ExitCode;
+
+use cairn_bench::values::size;
+use cairn_logs::retention::{Retention, RetentionSettings, SETTINGS};
+
+use super::place::address;
+use crate::connection::Server;
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Show or set how long logs stay
+///
+/// Without limits, which is the default, they stay. Only files that a server made for records are
+/// deleted, whole days of them, within an hour or so; that of today stays.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn logs retention
+  cairn logs retention --all --days 30
+  cairn logs retention nginx --days 7 --bytes 10g
+  cairn logs retention audit --off")]
+pub struct RetentionArgs {
+    /// Only of this source, instead of what --all says
+    #[arg(conflicts_with = "all")]
+    source: Option<String>,
+    /// Of all sources that have no settings of their own
+    #[arg(long)]
+    all: bool,
+    /// Days that files stay after their day
+    #[arg(long, value_name = "N")]
+    days: Option<u32>,
+    /// Bytes that the files of a source may have, such as 10g: the oldest go first
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    bytes: Option<u64>,
+    /// No limits: files stay
+    #[arg(long, conflicts_with_all = ["days", "bytes"])]
+    off: bool,
+    /// No settings of its own: the source has those of --all again
+    #[arg(long, conflicts_with_all = ["days", "bytes", "off", "all"], requires = "source")]
+    inherit: bool,
+    /// Say that the server's clock is right, after it jumped by a day or more, or no server ran for
+    /// that long: until then no logs are deleted
+    #[arg(long, conflicts_with_all = ["source", "all", "days", "bytes", "off", "inherit"])]
+    confirm: bool,
+    /// Print the settings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(server: &Server, bucket: &str, args: &RetentionArgs) -> Result<ExitCode> {
+    let path = address(bucket, SETTINGS).path();
+    let found = match server.send("GET", &format!("{path}?no-redirect")) {
+        Ok(reply) => {
+            let etag = reply.header("etag").to_owned();
+            Some((etag, reply.json::<RetentionSettings>()?))
+        }
+        Err(failure) if failure.is_not_found() => None,
+        Err(failure) => return Err(failure),
+    };
+    let mut settings = found.as_ref().map(|(_, settings)| settings.clone()).unwrap_or_default();
+    if args.changes()? {
+        if args.confirm && found.is_none() {
+            let text = "there are no settings: set --days or --bytes first";
+            return Err(Failure::not_found(text));
+        }
+        args.change(&mut settings);
+        let condition = match &found {
+            Some((etag, _)) => ("if-match", etag.as_str()),
+            None => ("if-none-match", "*"),
+        };
+        server.send_json_if("PUT", &path, &settings, condition)?;
+    }
+    match args.json {
+        true => output::json(&settings)?,
+        false => show(&settings)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl RetentionArgs {
+    /// Whether anything is to be set.
+    fn changes(&self) -> Result<bool> {
+        let is_set = self.days.is_some() || self.bytes.is_some() || self.off || self.inherit;
+        let is_of = self.all || self.source.is_some();
+        match (is_of, is_set) {
+            (true, false) => Err(Failure::usage("nothing to set: name --days, --bytes or --off")),
+            (false, true) => Err(Failure::usage("of which source? Name one, or --all")),
+            _ => Ok(is_set || self.confirm),
+        }
+    }
+
+    fn change(&self, settings: &mut RetentionSettings) {
+        let retention = Retention { days: self.days, bytes: self.bytes };
+        match &self.source {
+            Some(source) if self.inherit => drop(settings.sources.remove(source)),
+            Some(source) => drop(settings.sources.insert(source.clone(), retention)),
+            None if self.all => settings.all = retention,
+            None => {}
+        }
+    }
+}
+
+fn show(settings: &RetentionSettings) -> Result<()> {
+    let row = |name: &str, retention: &Retention| {
+        let days = retention.days.map_or_else(|| "-".to_owned(), |days| days.to_string());
+        let bytes = retention.bytes.map_or_else(|| "-".to_owned(), output::human_bytes);
+        vec![name.to_owned(), days, bytes]
+    };
+    let mut rows = vec![row("(all)", &settings.all)];
+    rows.extend(settings.sources.iter().map(|(name, retention)| row(name, retention)));
+    output::table(&["SOURCE", "DAYS", "SIZE"], rows)
+}

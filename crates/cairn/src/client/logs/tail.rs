@@ -1,0 +1,115 @@
+//! `cairn logs tail`
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::super::address::escape;
+use super::events::{Event, Events};
+use super::lines::Lines;
+use super::place::address;
+use crate::connection::Server;
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// After how long a lost connection is made again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Print the last lines of a log source
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  cairn logs tail nginx
+  cairn logs tail -n 100 -f nginx | jq .event")]
+pub struct TailArgs {
+    source: String,
+    /// How many lines, at most 10,000
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    lines: u16,
+    /// Print further lines as they come, from day to day
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// Lines that come.
+struct Follower<'a> {
+    server: &'a Server,
+    path: String,
+    /// Where to go on.
+    position: Option<String>,
+    /// A line of which only a part has come is on the screen.
+    is_within: bool,
+}
+
+pub fn run(server: &Server, bucket: &str, args: &TailArgs) -> Result<ExitCode> {
+    let path = address(bucket, &format!("{}/", args.source)).path();
+    let failed = |failure: Failure| failure.of(format!("source {}", args.source));
+    if args.follow {
+        let first = format!("{path}?follow&lines={}", args.lines);
+        let mut follower = Follower { server, path, position: None, is_within: false };
+        return follower.run(first).map_err(failed);
+    }
+    let reply = server.send("GET", &format!("{path}?lines={}", args.lines)).map_err(failed)?;
+    let mut lines = Lines::new();
+    for line in BufReader::new(reply.into_reader().1).split(b'\n') {
+        lines.print(&line?)?;
+    }
+    lines.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Follower<'_> {
+    /// Follows until there is nothing more to follow.
+    fn run(&mut self, first: String) -> Result<ExitCode> {
+        let mut path = first;
+        loop {
+            match self.server.events(&path) {
+                Ok(reply) => {
+                    if let Some(why) = self.lines(BufReader::new(reply.into_reader().1))? {
+                        return Err(Failure::new(format!("nothing more is sent: {why}")));
+                    }
+                }
+                // At first the command may be wrong.
+                Err(failure) if self.position.is_none() || failure.is_refused() => {
+                    return Err(failure);
+                }
+                Err(failure) => output::complain(&format!("{failure}: trying again")),
+            }
+            sleep(AGAIN);
+            if let Some(position) = &self.position {
+                path = format!("{}?follow&offset={}", self.path, escape(position));
+            }
+        }
+    }
+
+    /// Prints lines until the connection ends; the reason if it will not be made again.
+    fn lines(&mut self, reader: impl BufRead) -> Result<Option<String>> {
+        let mut events = Events::default();
+        for line in reader.lines() {
+            // The connection is lost.
+            let Ok(line) = line else { return Ok(None) };
+            let Some(Event { kind, id, data }) = events.line(&line) else { continue };
+            match (kind.as_str(), data) {
+                ("end", why) => return Ok(Some(why.unwrap_or_default())),
+                ("part", Some(data)) => {
+                    // The rest of the line comes.
+                    let mut out = io::stdout().lock();
+                    out.write_all(output::name(&data).as_bytes())?;
+                    self.is_within = true;
+                }
+                (_, Some(data)) => {
+                    output::line(data)?;
+                    self.is_within = false;
+                }
+                (_, None) => {}
+            }
+            self.position = id.or(self.position.take());
+        }
+        if std::mem::take(&mut self.is_within) {
+            // It is sent again from its beginning.
+            output::line("")?;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,121 @@
+//! Retention: what is too old or too much is deleted, if the intake made it, and if the clock can
+//! be believed.
+
+use cairn_logs::retention::{Retained, retain};
+
+use crate::http_harness::{Client, Server};
+
+const DAY: u64 = 24 * 3600;
+const SETTINGS: &str = "/storage/logs-alice/.retention.json";
+
+fn push(client: &Client, source: &str) {
+    let body = format!("{{\"create\":{{\"_index\":\"{source}\"}}}}\n{{}}\n");
+    client.call("POST", "/_bulk", &[], body.as_bytes()).expect(200);
+}
+
+fn keys(client: &Client, prefix: &str) -> Vec<String> {
+    let path = format!("/storage/logs-alice/?recursive&prefix={prefix}");
+    let listed = client.get(&path).expect(200).json();
+    let objects = listed["objects"].as_array().unwrap();
+    objects.iter().map(|object| object["key"].as_str().unwrap().to_owned()).collect()
+}
+
+fn look(server: &Server) -> Retained {
+    server.runtime.block_on(retain(server.fs())).unwrap()
+}
+
+fn set(client: &Client, settings: &str) {
+    let reply = client.put(SETTINGS, settings.as_bytes());
+    assert!([201, 204].contains(&reply.status), "{}", reply.text());
+}
+
+/// A store with files of `days` days, the last one today.
+fn store(days: u64) -> (Server, Client) {
+    let server = Server::start();
+    let alice = server.user("alice");
+    // An hour more is no other day, whenever this runs.
+    let of_day = server.fs().clock().now().0 / 1_000_000_000 % DAY as i64;
+    server.clock.advance((DAY + DAY / 2 - of_day as u64) % DAY);
+    for day in 0..days {
+        if day > 0 {
+            server.clock.advance(DAY);
+        }
+        push(&alice, "app");
+        push(&alice, "other");
+    }
+    (server, alice)
+}
+
+#[test]
+fn files_go_that_the_intake_made_and_are_too_old() {
+    let (server, alice) = store(5);
+    assert_eq!(look(&server), Retained::default(), "nobody said anything");
+    let before = keys(&alice, "app/");
+    // Not made by the intake: a file of such a name, and a copy with the mark of another place.
+    alice.put("/storage/logs-alice/app/2020-01-01.jsonl", b"mine\n").expect(201);
+    let reply = alice.get(&format!("/storage/logs-alice/{}", before[0])).expect(200);
+    let mark = reply.header("x-cairn-meta-cairn-log").unwrap();
+    assert_eq!(mark, before[0]);
+    let copy = [("X-Cairn-Meta-Cairn-Log", mark.as_str())];
+    alice.call("PUT", "/storage/logs-alice/app/2020-01-02.jsonl", &copy, b"copy\n").expect(201);
+    // Lines were appended to this one first.
+    alice.call("POST", "/storage/logs-alice/app/2020-01-03.jsonl?append", &[], b"x").expect(200);
+
+    set(&alice, r#"{"sources":{"app":{"days":2}}}"#);
+    assert_eq!(look(&server), Retained { deleted: 2, held: 0 });
+    let mine = ["01", "02", "03"].map(|day| format!("app/2020-01-{day}.jsonl"));
+    assert_eq!(keys(&alice, "app/"), [&mine[..], &before[2..]].concat());
+    assert_eq!(keys(&alice, "other/").len(), 5);
+    assert_eq!(look(&server), Retained::default());
+    set(&alice, r#"{"all":{"days":0},"sources":{"app":{}}}"#);
+    assert_eq!(look(&server), Retained { deleted: 4, held: 0 });
+    assert_eq!(keys(&alice, "other/").len(), 1, "today's stays");
+    assert_eq!(keys(&alice, "app/").len(), 6);
+}
+
+#[test]
+fn the_oldest_files_go_where_there_are_too_many_bytes() {
+    let (server, alice) = store(4);
+    let before = keys(&alice, "app/");
+    let size = alice.get(&format!("/storage/logs-alice/{}", before[0])).expect(200).body.len();
+    set(&alice, &format!("{{\"sources\":{{\"app\":{{\"bytes\":{}}}}}}}", 2 * size + 1));
+    assert_eq!(look(&server), Retained { deleted: 2, held: 0 });
+    assert_eq!(keys(&alice, "app/"), before[2..]);
+    set(&alice, r#"{"all":{"bytes":0}}"#);
+    look(&server);
+    assert_eq!(keys(&alice, "app/"), before[3..], "the newest stays");
+}
+
+#[test]
+fn a_clock_that_jumps_deletes_nothing_until_somebody_says_that_it_is_right() {
+    let (server, alice) = store(3);
+    set(&alice, r#"{"all":{"days":1}}"#);
+    // An hour is nothing.
+    server.clock.advance(3600);
+    assert_eq!(look(&server), Retained { deleted: 2, held: 0 });
+    push(&alice, "app");
+    let before = keys(&alice, "");
+    server.clock.advance(30 * DAY);
+    for _ in 0..3 {
+        assert_eq!(look(&server), Retained { deleted: 0, held: 1 });
+        server.clock.advance(3600);
+    }
+    assert_eq!(keys(&alice, ""), before);
+    assert!(server.log.text().contains("retention --confirm"));
+    set(&alice, r#"{"all":{"days":1}}"#);
+    assert_eq!(look(&server), Retained { deleted: 4, held: 0 });
+    // The next look comes within a day of this one.
+    server.clock.advance(DAY - 3600);
+    assert_eq!(look(&server), Retained::default());
+}
+
+#[test]
+fn settings_that_cannot_be_read_delete_nothing() {
+    let (server, alice) = store(3);
+    for bad in ["{", "{\"all\":{\"day\":0}}", ""] {
+        set(&alice, bad);
+        assert_eq!(look(&server), Retained::default(), "{bad}");
+    }
+    assert!(server.log.text().contains("old logs were not deleted"));
+    assert_eq!(keys(&alice, "app/").len(), 3);
+}

@@ -1,0 +1,30 @@
+//! Following: the bytes of a file as it grows, or those of the files of a source, day after day.
+//!
+//! ```text
+//!   change of an inode ──► Tail: one read of what is new, for all that follow the file here
+//!                            ├─► FileFollower ─┐
+//!                            └─► FileFollower ─┴─► Feed: a file, or the days of a source ──► Sse
+//! ```
+//!
+//! A follower that is slow finds that the tail has gone on, and reads on its own. It holds up
+//! nobody.
+
+mod checker;
+mod event;
+mod position;
+mod sse;
+mod tail;
+
+mod file;
+mod last_lines;
+
+mod source;
+
+mod feed;
+
+pub use checker::Checker;
+pub use event::FeedEvent;
+pub use feed::{Feed, From, Wanted, last_lines};
+pub use position::Position;
+pub use sse::Sse;
+pub use tail::{FollowCounts, Tails};

@@ -1,0 +1,176 @@
+//! Events that are sent by a server (`text/event-stream`), one for each line.
+
+use super::position::Position;
+use crate::limits::EVENT_BYTES;
+
+/// Makes events of the bytes of one file, or of those of the days of a source.
+#[derive(Default)]
+pub struct Sse {
+    files: Vec<Sent>,
+}
+
+/// What was sent of a file.
+struct Sent {
+    /// Its day, where it is one of a source.
+    day: Option<i64>,
+    /// Up to where whole lines were sent.
+    at: u64,
+    /// Bytes of the line that begins there which were taken: sent as parts, or in `rest`.
+    taken: u64,
+    rest: Vec<u8>,
+}
+
+impl Sse {
+    /// A file is followed from here on. The client is told, so that it can resume before it has
+    /// seen a line.
+    pub fn opened(&mut self, day: Option<i64>, at: u64) -> Vec<u8> {
+        self.files.push(Sent { day, at, taken: 0, rest: Vec::new() });
+        format!("id: {}\n\n", self.position().text()).into_bytes()
+    }
+
+    /// A file is followed no longer.
+    pub fn closed(&mut self, day: Option<i64>) {
+        self.files.retain(|file| file.day != day);
+    }
+
+    /// Where a client is that has taken all events.
+    pub fn position(&self) -> Position {
+        let days: Vec<(i64, u64)> =
+            self.files.iter().filter_map(|file| Some((file.day?, file.at))).collect();
+        match self.files.first() {
+            Some(Sent { day: None, at, .. }) => Position::Offset(*at),
+            _ => Position::Days(days),
+        }
+    }
+
+    /// The events for further bytes of a file. What is no whole line yet waits, unless it is long.
+    pub fn bytes(&mut self, day: Option<i64>, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(bytes.len() * 2);
+        let Some(at) = self.files.iter().position(|file| file.day == day) else { return out };
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let Some(file) = self.files.get_mut(at) else { return out };
+            file.taken += piece.len() as u64;
+            file.rest.extend_from_slice(piece);
+            if let Some(line) = file.rest.strip_suffix(b"\n") {
+                let mut line = line.to_vec();
+                file.rest.clear();
+                (file.at, file.taken) = (file.at + file.taken, 0);
+                while line.len() > EVENT_BYTES {
+                    part(&mut line, &mut out);
+                }
+                out.extend_from_slice(format!("id: {}\n", self.position().text()).as_bytes());
+                data(&line, &mut out);
+                continue;
+            }
+            while file.rest.len() > EVENT_BYTES {
+                part(&mut file.rest, &mut out);
+            }
+        }
+        out
+    }
+
+    /// The event that says why nothing more comes.
+    pub fn end(reason: &str) -> Vec<u8> {
+        format!("event: end\ndata: {{\"reason\":\"{reason}\"}}\n\n").into_bytes()
+    }
+
+    /// What is sent so that proxies and clients see that the connection is alive.
+    pub fn alive() -> Vec<u8> {
+        b":\n\n".to_vec()
+    }
+
+    /// What is sent first: after how many milliseconds a client comes again.
+    pub fn begin() -> Vec<u8> {
+        b"retry: 1000\n\n".to_vec()
+    }
+}
+
+/// Takes the beginning of a long line off, as an event of its own. It ends where a character does.
+fn part(line: &mut Vec<u8>, out: &mut Vec<u8>) {
+    let is_start = |byte: &u8| byte & 0xc0 != 0x80;
+    let back = line.get(..=EVENT_BYTES).and_then(|head| head.iter().rev().position(is_start));
+    let rest = line.split_off(EVENT_BYTES - back.filter(|back| *back < 4).unwrap_or(0));
+    out.extend_from_slice(b"event: part\n");
+    data(line, out);
+    *line = rest;
+}
+
+/// A carriage return would end a line of the event, so it begins another one.
+fn data(line: &[u8], out: &mut Vec<u8>) {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    for line in String::from_utf8_lossy(line).split('\r') {
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(line.as_bytes());
+        out.push(b'\n');
+    }
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(bytes: Vec<u8>) -> String {
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_an_event_with_where_the_next_one_begins() {
+        let mut sse = Sse::default();
+        assert_eq!(text(sse.opened(None, 7)), "id: 7\n\n");
+        assert_eq!(
+            text(sse.bytes(None, b"a\nb\r\n\nc\rd")),
+            "id: 9\ndata: a\n\nid: 12\ndata: b\n\nid: 13\ndata: \n\n"
+        );
+        assert_eq!(sse.position(), Position::Offset(13));
+        assert_eq!(text(sse.bytes(None, b"\xff\n")), "id: 18\ndata: c\ndata: d\u{fffd}\n\n");
+    }
+
+    #[test]
+    fn days_have_one_position() {
+        let mut sse = Sse::default();
+        sse.opened(Some(0), 5);
+        assert_eq!(text(sse.opened(Some(1), 0)), "id: 1970-01-01:5,1970-01-02:0\n\n");
+        assert_eq!(text(sse.bytes(Some(1), b"x")), "");
+        let event = text(sse.bytes(Some(0), b"y\n"));
+        assert_eq!(event, "id: 1970-01-01:7,1970-01-02:0\ndata: y\n\n");
+        sse.closed(Some(0));
+        assert_eq!(text(sse.bytes(Some(1), b"\n")), "id: 1970-01-02:2\ndata: x\n\n");
+    }
+
+    #[test]
+    fn long_lines_come_in_parts_of_whole_characters() {
+        let mut sse = Sse::default();
+        sse.opened(None, 0);
+        let line = format!("x{}", "é".repeat(EVENT_BYTES));
+        let mut events = text(sse.bytes(None, line.as_bytes()));
+        assert_eq!(sse.position(), Position::Offset(0));
+        events += &text(sse.bytes(None, b"\n"));
+        assert!(!events.contains('\u{fffd}'));
+        let datas: Vec<&str> =
+            events.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        assert_eq!((datas.concat(), datas.len()), (line.clone(), 3));
+        assert_eq!(events.matches("event: part").count(), 2);
+        assert_eq!(sse.position(), Position::Offset(line.len() as u64 + 1));
+        // And bytes that are no characters.
+        sse.bytes(None, &vec![0x80; 3 * EVENT_BYTES]);
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_the_same_wherever_bytes_are_parted(
+            text in "[ab\\n]{0,40}",
+            at in 0_usize..40,
+        ) {
+            let (mut whole, mut parted) = (Sse::default(), Sse::default());
+            whole.opened(None, 0);
+            parted.opened(None, 0);
+            let (one, other) = text.as_bytes().split_at(at.min(text.len()));
+            let expected = whole.bytes(None, text.as_bytes());
+            let events = [parted.bytes(None, one), parted.bytes(None, other)].concat();
+            prop_assert_eq!(events, expected);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The ends of files that grow: each is read once for all that follow it in this process.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+
+use bytes::Bytes;
+use cairn_auth::Caller;
+use cairn_base::{Error, Ino, Result};
+use cairn_fs::{Fs, Object, RowWatch};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::limits::{
+    TAIL_BYTES, TAIL_LOOK, TAIL_LOOK_UNLEASED, TAIL_PIECE_BYTES, TAIL_RETRY, TAILS_BYTES,
+};
+
+/// How following goes.
+#[derive(Debug, Default)]
+pub struct FollowCounts {
+    followers: AtomicU64,
+    shared_reads: AtomicU64,
+    own_reads: AtomicU64,
+    bytes: AtomicU64,
+    /// Bytes that are kept of the ends of files.
+    buffered: AtomicU64,
+}
+
+impl FollowCounts {
+    /// One more follows.
+    pub fn come(&self) {
+        self.followers.fetch_add(1, Relaxed);
+    }
+
+    pub fn go(&self) {
+        self.followers.fetch_sub(1, Relaxed);
+    }
+
+    /// That follow now.
+    pub fn followers(&self) -> u64 {
+        self.followers.load(Relaxed)
+    }
+
+    /// Reads of what was new, for all that follow a file.
+    pub fn shared_reads(&self) -> u64 {
+        self.shared_reads.load(Relaxed)
+    }
+
+    /// Reads for one follower: of what was before, or because it was slow.
+    pub fn own_reads(&self) -> u64 {
+        self.own_reads.load(Relaxed)
+    }
+
+    /// Bytes that all followers got.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+}
+
+/// The files that are followed.
+pub struct Tails {
+    fs: Fs,
+    open: Mutex<HashMap<Ino, Weak<Tail>>>,
+    counts: Arc<FollowCounts>,
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Bytes.
+    pub size: u64,
+    /// How often it became shorter.
+    pub cuts: u64,
+    /// It was deleted.
+    pub is_gone: bool,
+}
+
+/// The end of one file.
+pub struct Tail {
+    ino: Ino,
+    tails: Arc<Tails>,
+    seen: watch::Sender<Seen>,
+    pieces: Mutex<Pieces>,
+    task: OnceLock<AbortHandle>,
+}
+
+/// What was read last: each piece begins where the one before ends.
+#[derive(Default)]
+struct Pieces {
+    all: VecDeque<(u64, Bytes)>,
+    bytes: usize,
+}
+
+impl Tails {
+    pub fn new(fs: Fs) -> Arc<Tails> {
+        Arc::new(Tails { fs, open: Mutex::default(), counts: Arc::default() })
+    }
+
+    pub fn fs(&self) -> &Fs {
+        &self.fs
+    }
+
+    pub fn counts(&self) -> &Arc<FollowCounts> {
+        &self.counts
+    }
+
+    /// The tail of a file that was opened just now.
+    pub fn of(self: &Arc<Self>, object: &Object) -> Arc<Tail> {
+        let ino = object.ino();
+        let mut open = self.open.lock();
+        if let Some(tail) = open.get(&ino).and_then(Weak::upgrade) {
+            return tail;
+        }
+        let seen = Seen { size: object.size(), cuts: 0, is_gone: false };
+        let tail = Arc::new(Tail {
+            ino,
+            tails: Arc::clone(self),
+            seen: watch::Sender::new(seen),
+            pieces: Mutex::default(),
+            task: OnceLock::new(),
+        });
+        open.insert(ino, Arc::downgrade(&tail));
+        let changes = self.fs.watch(ino);
+        let task = tokio::spawn(look(Arc::downgrade(&tail), self.fs.clone(), ino, changes));
+        // It is set once, here.
+        let _ = tail.task.set(task.abort_handle());
+        tail
+    }
+}
+
+/// Looks at a file whenever it changes, until nobody follows it or it is gone.
+async fn look(tail: Weak<Tail>, fs: Fs, ino: Ino, mut changes: RowWatch) {
+    let mut is_idle = false;
+    loop {
+        let opened = fs.open_inode(&Caller::system(), ino, true).await;
+        let Some(tail) = tail.upgrade() else { return };
+        let pause = match opened {
+            Ok(object) => {
+                tail.take(&object, is_idle).await;
+                // Of a row that is not leased nobody hears that it changes.
+                match fs.open_inode_now(&Caller::system(), ino, true) {
+                    Some(_) => TAIL_LOOK,
+                    None => TAIL_LOOK_UNLEASED,
+                }
+            }
+            Err(Error::NotFound(_)) => {
+                tail.seen.send_modify(|seen| seen.is_gone = true);
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(%ino, %error, "a file that is followed could not be looked at");
+                sleep(TAIL_RETRY).await;
+                continue;
+            }
+        };
+        drop(tail);
+        // Late: it looks in any case.
+        is_idle = timeout(pause, changes.changed()).await.is_err();
+    }
+}
+
+impl Tail {
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    pub fn subscribe(&self) -> watch::Receiver<Seen> {
+        self.seen.subscribe()
+    }
+
+    /// Bytes that begin at an offset, `most` or fewer, if they are kept.
+    pub fn kept(&self, at: u64, most: usize) -> Option<Bytes> {
+        let pieces = self.pieces.lock();
+        let behind = pieces.all.partition_point(|(start, _)| *start <= at);
+        let (start, bytes) = pieces.all.get(behind.checked_sub(1)?)?;
+        let skip = usize::try_from(at.checked_sub(*start)?).ok()?;
+        let end = bytes.len().min(skip.saturating_add(most));
+        (skip < end).then(|| bytes.slice(skip..end))
+    }
+
+    /// Takes in what is new, and tells all followers. Where nothing came for a while, what is kept
+    /// makes room for others.
+    async fn take(&self, object: &Object, is_idle: bool) {
+        let (known, size) = (self.seen.borrow().size, object.size());
+        if size < known {
+            self.forget(0);
+            self.seen.send_modify(|seen| (seen.size, seen.cuts) = (size, seen.cuts + 1));
+            return;
+        }
+        if size == known {
+            if is_idle {
+                self.forget(0);
+            }
+            return;
+        }
+        let start = known.max(size.saturating_sub(TAIL_BYTES as u64));
+        self.tails.counts.shared_reads.fetch_add(1, Relaxed);
+        match object.read_all(start..size).await {
+            Ok(bytes) => self.keep(start, &bytes),
+            // Each follower finds out on its own.
+            Err(error) => {
+                tracing::debug!(ino = %self.ino, %error, "a file that is followed was not read");
+                self.forget(0);
+            }
+        }
+        self.seen.send_modify(|seen| seen.size = size);
+    }
+
+    fn keep(&self, start: u64, bytes: &Bytes) {
+        self.forget(TAIL_BYTES.saturating_sub(bytes.len()));
+        let buffered = &self.tails.counts.buffered;
+        let len = bytes.len();
+        if buffered.fetch_add(len as u64, Relaxed) + len as u64 > TAILS_BYTES {
+            buffered.fetch_sub(len as u64, Relaxed);
+            return self.forget(0);
+        }
+        let mut pieces = self.pieces.lock();
+        pieces.bytes += len;
+        let mut start = start;
+        for piece in bytes.chunks(TAIL_PIECE_BYTES) {
+            // Copies: a slow client holds one of them, and neither all of this nor a cached block.
+            pieces.all.push_back((start, Bytes::copy_from_slice(piece)));
+            start += piece.len() as u64;
+        }
+    }
+
+    /// Keeps at most so many bytes.
+    fn forget(&self, most: usize) {
+        let mut pieces = self.pieces.lock();
+        while pieces.bytes > most {
+            let Some((_, bytes)) = pieces.all.pop_front() else { return };
+            pieces.bytes -= bytes.len();
+            self.tails.counts.buffered.fetch_sub(bytes.len() as u64, Relaxed);
+        }
+    }
+
+    /// Bytes from an offset on, read for one follower; `None` if the file does not reach there.
+    pub async fn read(&self, at: u64, most: usize) -> Result<Option<Bytes>> {
+        let object = self.tails.fs.open_inode(&Caller::system(), self.ino, true).await?;
+        let end = object.size().min(at.saturating_add(most as u64));
+        if end <= at {
+            return Ok(None);
+        }
+        self.tails.counts.own_reads.fetch_add(1, Relaxed);
+        object.read_all(at..end).await.map(Some)
+    }
+
+    pub fn count(&self, bytes: &Bytes) {
+        self.tails.counts.bytes.fetch_add(bytes.len() as u64, Relaxed);
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+        self.forget(0);
+        let mut open = self.tails.open.lock();
+        // Another one of the same file may have come meanwhile.
+        if open.get(&self.ino).is_some_and(|tail| tail.strong_count() == 0) {
+            open.remove(&self.ino);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The mark of files that the intake makes. It names the file: so a copy of it at another place
+//! does not count as one.
+
+use cairn_fs::rows::ObjectAttributes;
+
+use crate::day;
+
+/// The user metadata that has it.
+const NAME: &str = "cairn-log";
+/// How the names of files of days end.
+const END: &str = ".jsonl";
+
+/// The attributes of a file that the intake makes.
+pub fn made(file: &str) -> ObjectAttributes {
+    let user_metadata = vec![(NAME.to_owned(), file.to_owned())];
+    ObjectAttributes { user_metadata, ..ObjectAttributes::default() }
+}
+
+/// Whether the intake made this file, at this place.
+pub fn is_made(file: &str, attributes: Option<&ObjectAttributes>) -> bool {
+    let metadata = attributes.map_or(&[][..], |attributes| &attributes.user_metadata);
+    metadata.iter().any(|(name, value)| name == NAME && value == file)
+}
+
+/// The file for the records of a source that came on a day.
+pub fn file(source: &str, day: &str) -> String {
+    format!("{source}/{day}{END}")
+}
+
+/// The source, and the number of the day (since 1970), of a file with such a name.
+pub fn parse(file: &str) -> Option<(&str, i64)> {
+    let (source, name) = file.split_once('/')?;
+    let day = day::parse(name.strip_suffix(END)?)?;
+    (!source.is_empty()).then_some((source, day))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_of_one_place() {
+        let file = file("app", "2026-11-26");
+        assert_eq!(file, "app/2026-11-26.jsonl");
+        assert!(is_made(&file, Some(&made(&file))));
+        assert!(!is_made("kept/2026-11-26.jsonl", Some(&made(&file))));
+        assert!(!is_made(&file, None) && !is_made(&file, Some(&ObjectAttributes::default())));
+    }
+
+    #[test]
+    fn names_of_files_have_a_source_and_a_day() {
+        assert_eq!(parse("a/1970-01-02.jsonl"), Some(("a", 1)));
+        for other in ["a/1970-1-2.jsonl", "a/b/1970-01-02.jsonl", "/1970-01-02.jsonl", "a", "a/x"] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}
