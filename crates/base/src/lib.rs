@@ -40,7 +40,7 @@ pub mod map;
 mod scope;
 
 pub use clock::{Clock, Timestamp};
-pub use date::{day, rfc3339};
+pub use date::{civil, day, rfc3339};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use error::{Error, Result};
 pub use id::{

@@ -1,29 +1,9 @@
 //! Times as text.
 
-use cairn_base::Timestamp;
+use cairn_base::{Timestamp, day};
 
 const NS: i64 = 1_000_000_000;
 const DAY_S: i64 = 86_400;
-
-/// Year, month and day of a number of days since 1970 (Howard Hinnant's `civil_from_days`).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
-/// The day of a time in UTC: `2026-11-26`.
-pub fn day(time: Timestamp) -> String {
-    let (year, month, day) = civil(time.0.div_euclid(NS * DAY_S));
-    format!("{year:04}-{month:02}-{day:02}")
-}
 
 /// The number of the day of a time, since 1970.
 pub fn number(time: Timestamp) -> i64 {

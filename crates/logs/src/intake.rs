@@ -20,7 +20,6 @@ use parking_lot::Mutex;
 
 use crate::batch::{Lines, RecordBatch};
 use crate::counts::{Counts, Protocol, add};
-use crate::day;
 use crate::gather::{Gather, Held};
 use crate::limits::{FILES_AT_ONCE, REMEMBERED, SOURCES, SOURCES_FRESH};
 use crate::mark;
@@ -125,7 +124,7 @@ impl Intake {
         };
         let RecordBatch { received, lines, refused, .. } = batch;
         let mut outcome = Outcome { records, refused, failed: Vec::new() };
-        let day = day::day(received);
+        let day = cairn_base::day(received);
         let mut all = Vec::new();
         for lines in lines {
             match self.check_source(&bucket, &lines.source).await {

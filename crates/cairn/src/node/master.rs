@@ -27,8 +27,8 @@ use crate::dir::DataDir;
 use crate::failure::{Failure, Result};
 use crate::inflight;
 use crate::metadata::{MetaArgs, Metadata};
-use crate::server::{log, open::require_opened, otlp, process, signals::Signals};
 use crate::server::records::{AuditArgs, Sinks};
+use crate::server::{log, open::require_opened, otlp, process, signals::Signals};
 
 /// Serve the metadata of a cluster, or stand by for the master that does
 ///

@@ -18,8 +18,7 @@ use super::seen::is_local;
 use super::target::{Query, Target};
 use super::{
     Body, admin, append, archive, buckets, cors, delete, follow, health, info, list, log_replies,
-    logs,
-    no_content, parameters, put, site,
+    logs, no_content, parameters, put, site,
 };
 use crate::limits;
 use crate::metrics::VerbStats;

@@ -8,9 +8,7 @@
 //! The checksum stands in the header where it is known before, else in a descriptor after the
 //! contents (APPNOTE.TXT 6.3.10 of PKWARE, 4.3).
 
-use cairn_base::Timestamp;
-
-use super::date::civil;
+use cairn_base::{Timestamp, civil};
 
 const HEADER: u32 = 0x0403_4b50;
 const DESCRIPTOR: u32 = 0x0807_4b50;
