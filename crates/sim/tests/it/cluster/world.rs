@@ -292,7 +292,8 @@ impl World {
             shared.history = history;
             let (shared, doors) = (shared.clone(), &self.doors);
             let client = move |number| {
-                files::Client::new(number, shared.clone(), doors.clone(), Arc::clone(&rng))
+                let own = Arc::new(SeededRng::new(rng.next_u64()));
+                files::Client::new(number, shared.clone(), doors.clone(), own)
             };
             (1..=files::CLIENTS).map(client).collect::<Vec<_>>()
         });
