@@ -343,8 +343,9 @@ impl FileWriter {
     /// if the file is as it was then; returned is then what it is now.
     ///
     /// # Errors
-    /// `PreconditionFailed` if it is not; then some of them may have been published. `Conflict` if blocks were written for a body that is not the file's any more: upload them
-    /// again, after [`FileWriter::forget`]. `Unavailable` or `Denied` once the session has ended.
+    /// `PreconditionFailed` if it is not; then some of them may have been published. `Conflict` if
+    /// blocks were written for a body that is not the file's any more: upload them again, after
+    /// [`FileWriter::forget`]. `Unavailable` or `Denied` once the session has ended.
     pub async fn publish(
         &self,
         caller: &Caller,

@@ -69,7 +69,7 @@ pub fn write_around(writer: &mut Writer, bucket: BucketId, around: &Around) {
 /// is not what is missing.
 pub fn of_children(done: Result<(), Status>, around: &[Around]) -> Status {
     match done {
-        Err(Status::NOENT) if around.iter().any(|around| around.after.is_none()) => Status::STALE,
+        Err(Status::NOENT) if around.iter().any(|around| around.is_gone) => Status::STALE,
         Err(status) => status,
         Ok(()) => Status::OK,
     }

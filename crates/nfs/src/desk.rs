@@ -268,8 +268,14 @@ impl Desk {
 
     /// Attributes, where they are told beside something else.
     pub async fn shown(&self, place: &Place) -> Option<Attributes> {
+        self.shown_or_gone(place).await.0
+    }
+
+    /// The same, and whether the inode is not there any more.
+    pub async fn shown_or_gone(&self, place: &Place) -> (Option<Attributes>, bool) {
         let found = self.posix.attributes(place.who(), place.ino, false).await;
-        found.ok().map(|(shown, _)| shown)
+        let is_gone = matches!(found, Err(Error::NotFound(_)));
+        (found.ok().map(|(shown, _)| shown), is_gone)
     }
 }
 

@@ -75,7 +75,7 @@ pub async fn access(
     arguments.end()?;
     let place = desk.place(client, &handle).await?;
     let rights = desk.posix.rights(place.who(), place.ino).await;
-    let shown = desk.shown(&place).await;
+    let (shown, is_gone) = desk.shown_or_gone(&place).await;
     match (rights, &shown) {
         (Ok(rights), Some(shown)) => {
             let may = may(&place, rights, shown.kind) & wanted;
@@ -84,7 +84,8 @@ pub async fn access(
             result.number(may);
         }
         (rights, shown) => {
-            let status = rights.err().map_or(Status::STALE, |error| Status::of_inode(&error));
+            let nothing = if is_gone { Status::STALE } else { Status::JUKEBOX };
+            let status = rights.err().map_or(nothing, |error| Status::of_inode(&error));
             result.number(status.0);
             write_after(&mut result, place.bucket, shown.as_ref());
         }

@@ -39,14 +39,14 @@ pub async fn lookup(
     arguments.end()?;
     let place = desk.place(client, &handle).await?;
     let found = find(desk, &place, &name).await;
-    let directory = desk.shown(&place).await;
+    let (directory, is_gone) = desk.shown_or_gone(&place).await;
     match found {
         Ok(found) => {
             result.number(Status::OK.0).bytes(&desk.handle(&place, found.ino));
             write_after(&mut result, place.bucket, Some(&found));
         }
         Err(status) => {
-            let is_gone = status == Status::NOENT && directory.is_none();
+            let is_gone = status == Status::NOENT && is_gone;
             result.number(if is_gone { Status::STALE } else { status }.0);
         }
     }
@@ -292,8 +292,8 @@ pub async fn link(desk: &Desk, client: &Client, mut arguments: Reader, mut resul
     let (status, shown) = match linked {
         Ok(linked) => (Status::OK, Some(linked)),
         Err(status) => {
-            let shown = desk.shown(&file).await;
-            let is_gone = status == Status::NOENT && (shown.is_none() || around.after.is_none());
+            let (shown, is_gone) = desk.shown_or_gone(&file).await;
+            let is_gone = status == Status::NOENT && (is_gone || around.is_gone);
             (if is_gone { Status::STALE } else { status }, shown)
         }
     };

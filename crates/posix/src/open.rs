@@ -43,14 +43,13 @@ impl Posix {
             if matches!(found, Err(Error::Denied(_))) && posix.resumes(&who, ino, intent).await {
                 found = posix.open_as(&who.as_root().caller(&posix.user), ino, intent).await;
             }
-            let (mut object, mut inode) = found?;
+            let (object, inode) = found?;
             if intent.writes
                 && let Some(node) = posix.files.node(ino)
                 && inode.as_ref().is_some_and(|inode| node.local(&(0..0)).is_over_others(inode))
             {
                 // What was taken before others wrote goes before more is taken.
                 node.flush(|bytes| posix.dirt.less(bytes)).await?;
-                (object, inode) = posix.open_as(&caller, ino, intent).await?;
             }
             let base = inode.map(|inode| Base { change: inode.data_change, turn });
             Ok(posix.opened(ino, (caller, intent), object, base))

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use cairn_base::Ino;
+use cairn_base::{Error, Ino};
 use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::rows::Inode;
 
@@ -23,6 +23,8 @@ pub struct Around {
     pub before: Option<Attributes>,
     /// After it, if the inode is still there and may be looked at.
     pub after: Option<Attributes>,
+    /// It is not there any more.
+    pub is_gone: bool,
 }
 
 /// Ends a watch also where whoever waits for the change gives up.
@@ -53,7 +55,7 @@ impl Posix {
         W: IntoFuture<Output = T>,
     {
         let watch = Watch::begin(self, inodes);
-        let mut around = [Around { before: None, after: None }; N];
+        let mut around = [Around { before: None, after: None, is_gone: false }; N];
         for (around, ino) in around.iter_mut().zip(inodes) {
             around.before = self.leased(who, ino).await;
         }
@@ -63,6 +65,7 @@ impl Posix {
             if around.after.is_none() {
                 around.before = None;
                 let found = self.attributes_of(who, ino).await.0;
+                around.is_gone = matches!(found, Err(Error::NotFound(_)));
                 around.after = found.ok().map(|inode| self.watched(ino, inode));
             }
             if self.watches.is_mixed(ino) {

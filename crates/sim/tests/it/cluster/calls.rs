@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{sleep, timeout};
 
 use super::client::Door;
+use super::files::CLIENTS;
 use super::roles::Slot;
 
 const NFS: u32 = 100_003;
@@ -114,6 +115,7 @@ impl Reply {
 /// How a client gets at gateways.
 pub struct Way {
     pub doors: Vec<Slot<Door>>,
+    /// Its own: no other client draws from it.
     pub rng: Arc<SeededRng>,
     pub address: IpAddr,
     /// The gateway that it keeps to for a while.
@@ -174,6 +176,7 @@ impl Way {
                 _ => {
                     self.stream = None;
                     self.again += 1;
+                    self.pause().await;
                 }
             }
         }
@@ -187,7 +190,11 @@ impl Way {
                 None => sleep(Duration::from_millis(50)).await,
             }
         };
-        timeout(PATIENCE_ONCE, exchange(&mut stream, call, 1)).await.ok()?.ok()
+        let reply = timeout(PATIENCE_ONCE, exchange(&mut stream, call, 1)).await;
+        if !matches!(reply, Ok(Ok(_))) {
+            self.pause().await;
+        }
+        reply.ok()?.ok()
     }
 
     /// A call of before comes once more, to a gateway. Nobody asks for its reply.
@@ -195,7 +202,16 @@ impl Way {
         let door = self.rng.below(self.doors.len() as u64) as usize;
         if let Some(mut stream) = self.connect(door) {
             let _ = timeout(PATIENCE, exchange(&mut stream, call, 1)).await;
+            self.pause().await;
         }
+    }
+
+    /// Where a gateway dies, its clients hear of it in no order that a seed says. They go on in one
+    /// that it says: each at times of its own.
+    async fn pause(&self) {
+        let IpAddr::V4(address) = self.address else { return };
+        let own = u64::from(address.octets()[3]);
+        sleep(Duration::from_millis(own + self.rng.below(10) * u64::from(CLIENTS))).await;
     }
 }
 

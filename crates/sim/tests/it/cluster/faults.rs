@@ -29,6 +29,9 @@ pub enum Fault {
     Flaky(u64),
     /// Nothing gets from a gateway to any master or back.
     Apart(NodeId),
+    /// Nothing gets from any master to a gateway: what it asks for is done, and it does not hear of
+    /// it until its session is lost.
+    Deafen(NodeId),
     /// An operator has a chunkserver drained.
     Drain(NodeId),
     /// So many thousandths of all commits fail.
@@ -73,6 +76,8 @@ pub struct Plan<'a> {
     victim: NodeId,
     wipes: bool,
     wiped: bool,
+    /// Clocks do not jump. Gateways are deaf from time to time instead.
+    keeps_clocks: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -83,12 +88,13 @@ impl<'a> Plan<'a> {
             _ => rng.next(),
         };
         let victim = layout.chunkservers[rng.below(layout.chunkservers.len() as u64) as usize];
-        Plan { layout, rng, kinds, victim, wipes: rng.below(2) == 0, wiped: false }
+        let (wipes, wiped, keeps_clocks) = (rng.below(2) == 0, false, false);
+        Plan { layout, rng, kinds, victim, wipes, wiped, keeps_clocks }
     }
 
     /// Clocks do not jump: for what is kept for a time.
     pub fn keep_clocks(&mut self) {
-        self.kinds &= !(1 << JUMP);
+        self.keeps_clocks = true;
     }
 
     /// Whether anything goes wrong at all.
@@ -167,6 +173,9 @@ impl<'a> Plan<'a> {
                 _ => (Fault::Flaky(4 + rng.below(40)), long),
             },
             12 => (Fault::Commits(20 + rng.below(200)), short),
+            JUMP if self.keeps_clocks => {
+                (Fault::Deafen(self.one_of(&self.layout.gateways)), 3_000 + long)
+            }
             JUMP => (Fault::Jump(self.any(), rng.below(7_200) as i64 - 3_600), 1),
             14 => (Fault::Slow(self.any(), 2 + rng.below(30)), long),
             15 => match rng.below(2) {

@@ -223,10 +223,11 @@ const FOUND: [(Bug, u64); 17] = [
 ];
 
 /// The same, of clients of NFS.
-const FOUND_OF_NFS: [(Bug, u64); 3] = [
+const FOUND_OF_NFS: [(Bug, u64); 4] = [
     (Bug::CallsForgotten, SERVING + 1),
     (Bug::RefusalsForgotten, SERVING + 2),
     (Bug::BaseIgnored, SERVING),
+    (Bug::UnknownAnswered, SERVING + 15),
 ];
 
 fn find_all(bugs: &[(Bug, u64)], from: u64) {

@@ -292,7 +292,8 @@ impl World {
             shared.history = history;
             let (shared, doors) = (shared.clone(), &self.doors);
             let client = move |number| {
-                files::Client::new(number, shared.clone(), doors.clone(), Arc::clone(&rng))
+                let own = Arc::new(SeededRng::new(rng.next_u64()));
+                files::Client::new(number, shared.clone(), doors.clone(), own)
             };
             (1..=files::CLIENTS).map(client).collect::<Vec<_>>()
         });
@@ -441,6 +442,9 @@ impl World {
             Fault::Isolate(_) | Fault::Halves(_) | Fault::Apart(_) => {
                 self.pairs(fault).into_iter().for_each(|(a, b)| net.cut(a, b));
             }
+            Fault::Deafen(gateway) => {
+                self.layout.masters.iter().for_each(|master| net.cut(*master, gateway));
+            }
             Fault::Delay(a, b, by_ms) => net.delay(a, b, by_ms * 1000),
             Fault::Break(one_in) => net.break_some(one_in),
             Fault::Flaky(one_in) => self.flaky = Some(one_in),
@@ -515,6 +519,7 @@ impl World {
             | Fault::Isolate(_)
             | Fault::Halves(_)
             | Fault::Apart(_)
+            | Fault::Deafen(_)
             | Fault::Delay(..) => self.all.net.heal(),
             Fault::Flaky(_) => self.flaky = None,
             Fault::Drain(node) => self.all.orders.lock().push(Edit::Undrain(node)),
