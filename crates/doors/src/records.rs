@@ -7,8 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use cairn_audit::{AccessRecord, Actor, AuditOutcome, AuditRecord, LineLog, cut};
-use cairn_base::trace::Trace;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body::{Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
@@ -74,7 +73,8 @@ struct Answer {
     status: Option<u16>,
     bytes: u64,
     request: Option<String>,
-    trace: Option<Trace>,
+    /// As its reply says it.
+    trace: Option<HeaderValue>,
 }
 
 impl Recorded {
@@ -83,10 +83,13 @@ impl Recorded {
         let answer = &mut self.0.answer;
         answer.status = Some(response.status().as_u16());
         answer.request = text(headers, "x-amz-request-id").or(text(headers, "x-request-id"));
-        let trace = headers.get("traceresponse").map(|value| Trace::parse(value.as_bytes()));
-        answer.trace =
-            trace.flatten().map(|(id, span, sampled)| Trace { id, span, parent: 0, sampled });
+        answer.trace = headers.get("traceresponse").cloned();
     }
+}
+
+/// The id within a `traceresponse`: `00-<trace>-<span>-<flags>`.
+fn trace_of(value: &HeaderValue) -> Option<&str> {
+    value.to_str().ok()?.split('-').nth(1)
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -97,7 +100,7 @@ impl Drop for Recorded {
     fn drop(&mut self) {
         let facts = self.0.witness.take();
         if let Some(log) = &self.0.records.access {
-            self.0.note_access(log, &facts);
+            log.note_access(self.0.accessed(&facts));
         }
         if let Some(log) = &self.0.records.audit
             && let Some(outcome) = self.0.outcome(&facts)
@@ -153,17 +156,14 @@ impl InProgress {
             query: self.uri.query().map(|query| without_secrets(query).into_owned()),
             status: status.map(u32::from),
             request: request.clone(),
-            trace: *trace,
+            trace: trace.as_ref().and_then(trace_of).map(str::to_owned),
             ..AuditRecord::default()
         }
     }
 
-    fn note_access(&self, log: &LineLog, facts: &Facts) {
-        let mut actor = self.actor(facts);
-        actor.name = actor.user.and_then(|user| log.name_of(user));
+    fn accessed(&self, facts: &Facts) -> AccessRecord<'_> {
         let Answer { status, bytes, request, trace } = &self.answer;
-        log.write(&AccessRecord {
-            time: log.time(),
+        AccessRecord {
             door: self.records.door,
             method: self.method.as_str(),
             path: cut(self.uri.path()),
@@ -171,10 +171,11 @@ impl InProgress {
             status: *status,
             bytes: *bytes,
             us: self.began.elapsed().as_micros() as u64,
-            actor,
+            actor: self.actor(facts),
             request: request.as_deref(),
-            trace: *trace,
-        });
+            trace: trace.as_ref().and_then(trace_of),
+            ..AccessRecord::default()
+        }
     }
 }
 
