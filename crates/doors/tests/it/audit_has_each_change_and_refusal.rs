@@ -105,7 +105,7 @@ fn check(asked: &[Asked], records: &[Value], door: &str) -> HashMap<String, usiz
         let outcome = match status {
             401 | 403 => "refused",
             200..400 => "done",
-            400..500 | 501 => "failed",
+            400..=499 | 501 => "failed",
             _ => "unknown",
         };
         assert_eq!(record["outcome"], outcome, "{what}");
