@@ -133,7 +133,7 @@ impl LineLog {
     }
 }
 
-/// A record that is noted when this is dropped: with an outcome that is unknown, unless it was said.
+/// A record that is noted when this is dropped: with an unknown outcome, unless that was said.
 #[derive(Debug)]
 pub struct Noting {
     log: LineLog,

@@ -2,6 +2,7 @@
 //! so no door can forget it.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -12,7 +13,6 @@ use http_body::{Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
-use crate::serve::Remote;
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
 
@@ -42,7 +42,7 @@ impl Records {
     }
 
     /// A request begins. Its records are made when what this returns is dropped.
-    pub(crate) fn begin(&self, peer: Remote, request: &mut Request<Upload>) -> Option<Recorded> {
+    pub(crate) fn begin(&self, source: IpAddr, request: &mut Request<Upload>) -> Option<Recorded> {
         if self.audit.is_none() && self.access.is_none() {
             return None;
         }
@@ -51,7 +51,15 @@ impl Records {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let (records, began) = (self.clone(), Instant::now());
         let answer = Answer::default();
-        Some(Recorded(Box::new(InProgress { records, peer, method, uri, witness, began, answer })))
+        Some(Recorded(Box::new(InProgress {
+            records,
+            source,
+            method,
+            uri,
+            witness,
+            began,
+            answer,
+        })))
     }
 }
 
@@ -60,7 +68,7 @@ pub(crate) struct Recorded(Box<InProgress>);
 
 struct InProgress {
     records: Records,
-    peer: Remote,
+    source: IpAddr,
     method: Method,
     uri: Uri,
     witness: Witness,
@@ -132,8 +140,7 @@ impl InProgress {
     }
 
     fn actor(&self, facts: &Facts) -> Actor {
-        let nobody =
-            || Actor { source: Some(self.peer.address.ip().to_canonical()), ..Actor::default() };
+        let nobody = || Actor { source: Some(self.source), ..Actor::default() };
         facts.actor.clone().unwrap_or_else(nobody)
     }
 
@@ -179,7 +186,7 @@ impl InProgress {
     }
 }
 
-/// A query without the values of parameters that are secrets, whichever way their names are written.
+/// A query without the values of parameters that are secrets, however their names are written.
 fn without_secrets(query: &str) -> Cow<'_, str> {
     let query = cut(query);
     let is_secret = |name: &str| {

@@ -27,8 +27,8 @@ impl Remembered {
     }
 }
 
-/// Says names without waiting. A name that is not at hand is asked for, and said the next time. Must
-/// be called within a runtime.
+/// Says names without waiting. A name that is not at hand is asked for, and said the next time.
+/// Must be called within a runtime.
 pub fn of(fs: &Fs) -> Names {
     let (fs, runtime) = (fs.clone(), Handle::current());
     let remembered = Arc::new(Remembered::default());
