@@ -9,6 +9,7 @@
 //!                                                  └─► LineQueue ──► drain: a thread ──► LineSink
 //! ```
 
+mod actor;
 pub mod levels;
 mod queue;
 
@@ -17,7 +18,8 @@ mod lines;
 
 mod record;
 
+pub use actor::Actor;
 pub use drain::{LineSink, drain};
 pub use lines::{LineLog, Names};
 pub use queue::{LineQueue, QueueCounts};
-pub use record::{AccessRecord, Actor, AuditOutcome, AuditRecord, Noting, cut};
+pub use record::{AccessRecord, AuditOutcome, AuditRecord, Noting, cut};

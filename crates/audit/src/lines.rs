@@ -1,21 +1,29 @@
 //! A log: each line is an object of JSON, and goes to all sinks of the log.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
 use cairn_base::{Clock, UserId, rfc3339};
 use serde::Serialize;
 
+use crate::actor::Actor;
 use crate::queue::LineQueue;
 
 /// The name of a user, if it can be said without waiting.
-pub type Names = Arc<dyn Fn(UserId) -> Option<String> + Send + Sync>;
+pub type Names = Arc<dyn Fn(UserId) -> Option<Arc<str>> + Send + Sync>;
+
+thread_local! {
+    /// The last second of which this thread wrote the time, and how.
+    static SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+}
 
 /// Takes objects, and gives each as a line to sinks. Never waits. Clones are the same.
 #[derive(Clone)]
 pub struct LineLog {
     clock: Arc<dyn Clock>,
     names: Names,
+    root: Arc<str>,
     queues: Arc<[Arc<LineQueue>]>,
 }
 
@@ -27,27 +35,71 @@ impl fmt::Debug for LineLog {
 
 impl LineLog {
     pub fn new(clock: Arc<dyn Clock>, names: Names, queues: &[Arc<LineQueue>]) -> LineLog {
-        LineLog { clock, names, queues: queues.into() }
+        LineLog { clock, names, root: "root".into(), queues: queues.into() }
     }
 
     /// Now, as it is in lines.
-    pub fn time(&self) -> String {
-        rfc3339(self.clock.now())
+    pub(crate) fn time(&self) -> String {
+        let now = self.clock.now();
+        SECOND.with_borrow_mut(|(second, text)| {
+            if *second != now.secs() {
+                (*second, *text) = (now.secs(), rfc3339(now));
+                // As far as all times of this second are the same.
+                text.truncate(text.len() - "000Z".len());
+            }
+            let millis = now.subsec_nanos() / 1_000_000;
+            let digit = |of: u32| char::from(b'0' + (millis / of % 10) as u8);
+            let mut time = String::with_capacity(text.len() + 4);
+            time.push_str(text);
+            time.extend([digit(100), digit(10), digit(1), 'Z']);
+            time
+        })
     }
 
-    pub fn name_of(&self, user: UserId) -> Option<String> {
-        if user == UserId::ROOT {
-            return Some("root".to_owned());
-        }
-        (self.names)(user)
+    /// The name of the user of a record.
+    pub(crate) fn name(&self, actor: &mut Actor) {
+        let Some(user) = actor.user else { return };
+        actor.name = match user {
+            UserId::ROOT => Some(Arc::clone(&self.root)),
+            user => (self.names)(user),
+        };
     }
 
-    pub fn write(&self, record: &impl Serialize) {
+    pub(crate) fn write(&self, record: &impl Serialize) {
         let mut line = Vec::with_capacity(512);
         match serde_json::to_writer(&mut line, record) {
             Ok(()) => line.push(b'\n'),
             Err(error) => return tracing::error!(%error, "a record is no JSON"),
         }
         self.queues.iter().for_each(|queue| queue.add(&line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use cairn_base::Timestamp;
+
+    use super::*;
+
+    struct Set(i64);
+
+    impl Clock for Set {
+        fn now(&self) -> Timestamp {
+            Timestamp(self.0)
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    #[test]
+    fn times_are_written_as_ever() {
+        for ns in [0, 1_999_000_000, 1_001_000_000, 1_795_699_917_042_000_000, -1] {
+            let log = LineLog::new(Arc::new(Set(ns)), Arc::new(|_| None), &[]);
+            assert_eq!(log.time(), rfc3339(Timestamp(ns)));
+        }
     }
 }

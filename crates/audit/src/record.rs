@@ -1,13 +1,11 @@
 //! The lines of the audit and of access logs.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 
-use cairn_auth::{Caller, CredentialId, Principal};
-use cairn_base::trace::Trace;
-use cairn_base::{Error, UserId};
-use serde::{Serialize, Serializer};
+use cairn_base::Error;
+use serde::Serialize;
 
+use crate::actor::Actor;
 use crate::lines::LineLog;
 
 /// Bytes of any one text in a record, at most.
@@ -78,8 +76,8 @@ pub struct AuditRecord {
     pub status: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "trace")]
-    pub trace: Option<Trace>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 impl AuditRecord {
@@ -96,45 +94,8 @@ impl AuditRecord {
     }
 }
 
-/// Who asked, and from where.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Actor {
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number")]
-    pub user: Option<UserId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub credential: Option<CredentialId>,
-    /// As which user of its machine it acts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-    /// A node of the cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<IpAddr>,
-}
-
-impl Actor {
-    pub fn of(caller: &Caller) -> Actor {
-        let user = match caller.principal() {
-            Principal::User(user) => Some(user),
-            _ => None,
-        };
-        let origin = caller.origin();
-        let uid = caller.posix().map(|posix| posix.uid);
-        Actor {
-            user,
-            credential: origin.credential,
-            uid,
-            source: origin.source,
-            ..Actor::default()
-        }
-    }
-}
-
 /// A request of S3 or HTTP, and its reply.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct AccessRecord<'a> {
     pub time: String,
     pub door: &'static str,
@@ -151,19 +112,8 @@ pub struct AccessRecord<'a> {
     pub actor: Actor,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "trace")]
-    pub trace: Option<Trace>,
-}
-
-fn trace<S: Serializer>(trace: &Option<Trace>, serializer: S) -> Result<S::Ok, S::Error> {
-    match trace {
-        Some(trace) => serializer.collect_str(trace),
-        None => serializer.serialize_none(),
-    }
-}
-
-fn number<S: Serializer>(user: &Option<UserId>, serializer: S) -> Result<S::Ok, S::Error> {
-    user.map(|user| user.0).serialize(serializer)
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<&'a str>,
 }
 
 impl LineLog {
@@ -171,12 +121,19 @@ impl LineLog {
     pub fn note(&self, mut record: AuditRecord) {
         record.cut_keys();
         record.time = self.time();
-        record.actor.name = record.actor.user.and_then(|user| self.name_of(user));
+        self.name(&mut record.actor);
+        self.write(&record);
+    }
+
+    /// The same of an access log.
+    pub fn note_access(&self, mut record: AccessRecord<'_>) {
+        record.time = self.time();
+        self.name(&mut record.actor);
         self.write(&record);
     }
 }
 
-/// A record that is noted when this is dropped: with an outcome that is unknown, unless it was said.
+/// A record that is noted when this is dropped: with an unknown outcome, unless that was said.
 #[derive(Debug)]
 pub struct Noting {
     log: LineLog,

@@ -2,18 +2,17 @@
 //! so no door can forget it.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use cairn_audit::{AccessRecord, Actor, AuditOutcome, AuditRecord, LineLog, cut};
-use cairn_base::trace::Trace;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body::{Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 use tokio::time::Instant;
 
-use crate::serve::Remote;
 use crate::upload::Upload;
 use crate::witness::{Facts, Witness};
 
@@ -43,7 +42,7 @@ impl Records {
     }
 
     /// A request begins. Its records are made when what this returns is dropped.
-    pub(crate) fn begin(&self, peer: Remote, request: &mut Request<Upload>) -> Option<Recorded> {
+    pub(crate) fn begin(&self, source: IpAddr, request: &mut Request<Upload>) -> Option<Recorded> {
         if self.audit.is_none() && self.access.is_none() {
             return None;
         }
@@ -52,7 +51,15 @@ impl Records {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let (records, began) = (self.clone(), Instant::now());
         let answer = Answer::default();
-        Some(Recorded(Box::new(InProgress { records, peer, method, uri, witness, began, answer })))
+        Some(Recorded(Box::new(InProgress {
+            records,
+            source,
+            method,
+            uri,
+            witness,
+            began,
+            answer,
+        })))
     }
 }
 
@@ -61,7 +68,7 @@ pub(crate) struct Recorded(Box<InProgress>);
 
 struct InProgress {
     records: Records,
-    peer: Remote,
+    source: IpAddr,
     method: Method,
     uri: Uri,
     witness: Witness,
@@ -74,7 +81,8 @@ struct Answer {
     status: Option<u16>,
     bytes: u64,
     request: Option<String>,
-    trace: Option<Trace>,
+    /// As its reply says it.
+    trace: Option<HeaderValue>,
 }
 
 impl Recorded {
@@ -83,10 +91,13 @@ impl Recorded {
         let answer = &mut self.0.answer;
         answer.status = Some(response.status().as_u16());
         answer.request = text(headers, "x-amz-request-id").or(text(headers, "x-request-id"));
-        let trace = headers.get("traceresponse").map(|value| Trace::parse(value.as_bytes()));
-        answer.trace =
-            trace.flatten().map(|(id, span, sampled)| Trace { id, span, parent: 0, sampled });
+        answer.trace = headers.get("traceresponse").cloned();
     }
+}
+
+/// The id within a `traceresponse`: `00-<trace>-<span>-<flags>`.
+fn trace_of(value: &HeaderValue) -> Option<&str> {
+    value.to_str().ok()?.split('-').nth(1)
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -97,7 +108,7 @@ impl Drop for Recorded {
     fn drop(&mut self) {
         let facts = self.0.witness.take();
         if let Some(log) = &self.0.records.access {
-            self.0.note_access(log, &facts);
+            log.note_access(self.0.accessed(&facts));
         }
         if let Some(log) = &self.0.records.audit
             && let Some(outcome) = self.0.outcome(&facts)
@@ -129,8 +140,7 @@ impl InProgress {
     }
 
     fn actor(&self, facts: &Facts) -> Actor {
-        let nobody =
-            || Actor { source: Some(self.peer.address.ip().to_canonical()), ..Actor::default() };
+        let nobody = || Actor { source: Some(self.source), ..Actor::default() };
         facts.actor.clone().unwrap_or_else(nobody)
     }
 
@@ -153,17 +163,14 @@ impl InProgress {
             query: self.uri.query().map(|query| without_secrets(query).into_owned()),
             status: status.map(u32::from),
             request: request.clone(),
-            trace: *trace,
+            trace: trace.as_ref().and_then(trace_of).map(str::to_owned),
             ..AuditRecord::default()
         }
     }
 
-    fn note_access(&self, log: &LineLog, facts: &Facts) {
-        let mut actor = self.actor(facts);
-        actor.name = actor.user.and_then(|user| log.name_of(user));
+    fn accessed(&self, facts: &Facts) -> AccessRecord<'_> {
         let Answer { status, bytes, request, trace } = &self.answer;
-        log.write(&AccessRecord {
-            time: log.time(),
+        AccessRecord {
             door: self.records.door,
             method: self.method.as_str(),
             path: cut(self.uri.path()),
@@ -171,14 +178,15 @@ impl InProgress {
             status: *status,
             bytes: *bytes,
             us: self.began.elapsed().as_micros() as u64,
-            actor,
+            actor: self.actor(facts),
             request: request.as_deref(),
-            trace: *trace,
-        });
+            trace: trace.as_ref().and_then(trace_of),
+            ..AccessRecord::default()
+        }
     }
 }
 
-/// A query without the values of parameters that are secrets, whichever way their names are written.
+/// A query without the values of parameters that are secrets, however their names are written.
 fn without_secrets(query: &str) -> Cow<'_, str> {
     let query = cut(query);
     let is_secret = |name: &str| {

@@ -272,7 +272,8 @@ impl<D: Door> ServeShared<D> {
             let waits = !is_http2 && request.headers().contains_key(EXPECT);
             let continued = waits.then(|| request.body_mut().watch_continue());
             let in_progress = Pulse::begin(&beats);
-            let recorded = records.begin(peer, &mut request);
+            let source = peer.address.ip().to_canonical();
+            let recorded = records.begin(source, &mut request);
             door.call(peer, request).map(move |mut response| {
                 if let Some(seat) = response.extensions_mut().remove::<Seat>() {
                     in_progress.give(&seat);

@@ -127,7 +127,7 @@ fn recorded(ran: Ran) -> AuditRecord {
         actor: Actor { user: ran.user, uid, source, ..Actor::default() },
         resource: Some(ran.object),
         status: ran.status,
-        trace: ran.trace,
+        trace: ran.trace.map(|trace| trace.to_string()),
         ..AuditRecord::default()
     }
 }

@@ -37,8 +37,8 @@ impl BucketSink {
         self.fs.append(&Caller::system(), &self.bucket, &key, lines).await.map(|_| ())
     }
 
-    /// Makes the bucket if there is none. That of another user is not written: it could read, change
-    /// and remove the lines.
+    /// Makes the bucket if there is none. That of another user is not written: the user could read,
+    /// change and remove the lines.
     async fn prepare(&self) -> cairn_base::Result<()> {
         let (name, system) = (self.bucket.clone(), Caller::system());
         match self.fs.read(&system, GetBucket { name: name.clone() }).await {

@@ -15,35 +15,36 @@ use tokio::runtime::Handle;
 const REMEMBERED: usize = 10_000;
 
 #[derive(Default)]
-struct Remembered(Mutex<HashMap<UserId, String>>);
+struct Remembered(Mutex<HashMap<UserId, Arc<str>>>);
 
 impl Remembered {
-    fn add(&self, user: UserId, name: String) {
+    fn add(&self, user: UserId, name: &Arc<str>) {
         let mut known = self.0.lock();
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(user, name);
+        known.insert(user, Arc::clone(name));
     }
 }
 
-/// Says names without waiting. A name that is not at hand is asked for, and said the next time. Must
-/// be called within a runtime.
+/// Says names without waiting. A name that is not at hand is asked for, and said the next time.
+/// Must be called within a runtime.
 pub fn of(fs: &Fs) -> Names {
     let (fs, runtime) = (fs.clone(), Handle::current());
     let remembered = Arc::new(Remembered::default());
     Arc::new(move |user| {
         if let Some(name) = remembered.0.lock().get(&user) {
-            return Some(name.clone());
+            return Some(Arc::clone(name));
         }
         if let Some(Ok(Some(name))) = fs.read_now(&Caller::system(), &UserName { user }) {
-            remembered.add(user, name.clone());
+            let name = name.into();
+            remembered.add(user, &name);
             return Some(name);
         }
         let (fs, remembered) = (fs.clone(), Arc::clone(&remembered));
         runtime.spawn(async move {
             if let Ok(Some(name)) = fs.read(&Caller::system(), UserName { user }).await {
-                remembered.add(user, name);
+                remembered.add(user, &name.into());
             }
         });
         None

@@ -57,8 +57,6 @@ const PACE: Pace = Pace {
     compact: Duration::from_secs(1),
     compact_looks: 3,
     abandoned: Duration::from_secs(2),
-    // There are none.
-    logs_looks: u64::MAX,
 };
 /// Of each gateway, at the same time.
 const HOSTILE_MOUNTS: usize = 2;
@@ -150,13 +148,13 @@ pub fn master(all: &Surroundings, node: NodeId, given: Given) {
     });
     let (silence, patience) = (Duration::from_secs(2), Duration::from_secs(4));
     let settings = Settings { silence, patience, ..Settings::default() };
-    let (lease, audit) = (all.tuning.lease, None);
-    let config = master::Config { lease, settings, late: LATE, pace: PACE, audit };
+    let config =
+        master::Config { lease: all.tuning.lease, settings, late: LATE, pace: PACE, audit: None };
     let secrets = Secrets { seal: None, authority: None, links: None };
     let listener = all.net.listen(node, Role::Master.into(), &address_of(node), None);
     let stored = Stored { node: own.clone(), all, threads, engine: Mutex::default() };
     let orders = give_orders(service.clone(), Arc::clone(&stored.all.orders));
-    let master = MasterNode { node: own, service, desk, secrets, config, export: None };
+    let master = MasterNode { node: own, service, desk, secrets, config };
     let (stop, stopped) = watch::channel(false);
     master.answer(listener, stopped);
     tokio::spawn(orders);
