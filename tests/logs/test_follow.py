@@ -5,6 +5,7 @@ import os
 import subprocess
 import tarfile
 import threading
+import urllib.parse
 
 import pytest
 from harness.cluster import Cluster
@@ -26,7 +27,8 @@ def push(url, source, *messages):
         json.dumps({"create": {}}) + "\n" + json.dumps({"message": text, "level": level}) + "\n"
         for text, level in messages
     )
-    reply = Http(url).request("POST", f"/{source}/_bulk", documents.encode(), {})
+    path = f"/{urllib.parse.quote(source, safe='')}/_bulk"
+    reply = Http(url).request("POST", path, documents.encode(), {})
     assert reply.status == 200 and not reply.json()["errors"], reply
 
 

@@ -21,7 +21,10 @@ fn keys(client: &Client, prefix: &str) -> Vec<String> {
 }
 
 fn look(server: &Server) -> Retained {
-    server.runtime.block_on(retain(server.fs())).unwrap()
+    let fs = server.fs().clone();
+    // On a thread whose log is the server's.
+    let looking = server.runtime.spawn(async move { retain(&fs).await.unwrap() });
+    server.runtime.block_on(looking).unwrap()
 }
 
 fn set(client: &Client, settings: &str) {
