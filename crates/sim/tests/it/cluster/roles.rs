@@ -154,7 +154,7 @@ pub fn master(all: &Surroundings, node: NodeId, given: Given) {
     let listener = all.net.listen(node, Role::Master.into(), &address_of(node), None);
     let stored = Stored { node: own.clone(), all, threads, engine: Mutex::default() };
     let orders = give_orders(service.clone(), Arc::clone(&stored.all.orders));
-    let master = MasterNode { node: own, service, desk, secrets, config };
+    let master = MasterNode { node: own, service, desk, secrets, config, export: None };
     let (stop, stopped) = watch::channel(false);
     master.answer(listener, stopped);
     tokio::spawn(orders);
