@@ -57,6 +57,8 @@ const PACE: Pace = Pace {
     compact: Duration::from_secs(1),
     compact_looks: 3,
     abandoned: Duration::from_secs(2),
+    // There are none.
+    logs_looks: u64::MAX,
 };
 /// Of each gateway, at the same time.
 const HOSTILE_MOUNTS: usize = 2;
@@ -148,8 +150,8 @@ pub fn master(all: &Surroundings, node: NodeId, given: Given) {
     });
     let (silence, patience) = (Duration::from_secs(2), Duration::from_secs(4));
     let settings = Settings { silence, patience, ..Settings::default() };
-    let config =
-        master::Config { lease: all.tuning.lease, settings, late: LATE, pace: PACE, audit: None };
+    let (lease, audit) = (all.tuning.lease, None);
+    let config = master::Config { lease, settings, late: LATE, pace: PACE, audit };
     let secrets = Secrets { seal: None, authority: None, links: None };
     let listener = all.net.listen(node, Role::Master.into(), &address_of(node), None);
     let stored = Stored { node: own.clone(), all, threads, engine: Mutex::default() };
