@@ -26,11 +26,11 @@ pub struct Openings {
     posix: Arc<Posix>,
     /// Of a bucket of which nothing was dropped.
     verifier: u64,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<OpeningsState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct OpeningsState {
     held: HashMap<Ino, Held>,
     /// How often bytes of a bucket were dropped.
     drops: HashMap<BucketId, u64>,
@@ -46,7 +46,7 @@ struct Held {
     is_closing: bool,
 }
 
-impl State {
+impl OpeningsState {
     /// Bytes of a file are about to be dropped.
     fn drop_of(&mut self, ino: Ino) {
         if let Some(held) = self.held.get(&ino) {
@@ -72,7 +72,7 @@ impl Drop for Writer<'_> {
 
 impl Openings {
     pub fn new(posix: Arc<Posix>, verifier: u64) -> Arc<Openings> {
-        let state: Arc<Mutex<State>> = Arc::default();
+        let state: Arc<Mutex<OpeningsState>> = Arc::default();
         let dropped = Arc::clone(&state);
         posix.never_overwrite(move |ino| dropped.lock().drop_of(ino));
         Arc::new(Openings { posix, verifier, state })

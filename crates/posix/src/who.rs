@@ -97,9 +97,9 @@ impl Who {
         self.user.as_ref()
     }
 
-    /// The same with an attempt at a call. Of a request in several steps, the steps are done that were not done
-    /// before, in this order: making an inode, truncating it, setting its attributes. They are
-    /// counted from the step of the call on.
+    /// The same with an attempt at a call. Of a request in several steps, the steps are done that
+    /// were not done before, in this order: making an inode, truncating it, setting its attributes.
+    /// They are counted from the step of the call on.
     pub fn for_call(self, attempt: Attempt) -> Who {
         Who { call: Some(attempt), ..self }
     }

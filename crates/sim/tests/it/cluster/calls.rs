@@ -182,7 +182,8 @@ impl Way {
         }
     }
 
-    /// The reply to a call that is sent once, to one gateway. None: nobody knows what becomes of it.
+    /// The reply to a call that is sent once, to one gateway. None: nobody knows what becomes of
+    /// it.
     pub async fn once(&self, door: usize, call: &[u8]) -> Option<Reply> {
         let mut stream = loop {
             match self.connect(door) {
