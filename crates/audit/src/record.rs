@@ -188,8 +188,11 @@ mod tests {
     #[test]
     fn a_record_of_many_keys_is_no_line_that_is_lost() {
         let queue = Arc::new(LineQueue::new("audit", "test"));
-        let log =
-            LineLog::new(Arc::new(RealClock::default()), Arc::new(|_| None), &[queue.clone()]);
+        let log = LineLog::new(
+            Arc::new(RealClock::default()),
+            Arc::new(|_| None),
+            std::slice::from_ref(&queue),
+        );
         let keys = vec!["\u{1}".repeat(1024); 1000];
         log.note(AuditRecord { keys, ..AuditRecord::default() });
         let line = queue.take(Duration::ZERO).unwrap().bytes;
