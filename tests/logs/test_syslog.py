@@ -91,14 +91,15 @@ def test_one_sender_leaves_connections_to_others(server):
 
 def test_a_token_that_has_expired_stores_nothing():
     with Server(args=["--syslog", "127.0.0.1:0", "--syslog-user", "alice"]) as server:
-        body = json.dumps({"user": "alice", "expires_s": 1}).encode()
-        kind = {"Content-Type": "application/json"}
-        token = Http(server.http).request("POST", "/admin/tokens", body, kind).json()["token"]
+        root, kind = Http(server.http), {"Content-Type": "application/json"}
+        ask = lambda path, **body: root.request("POST", path, json.dumps(body).encode(), kind).json()  # noqa: E731
+        key = ask("/admin/keys", user="alice")["id"]
+        token = ask("/admin/tokens", user="alice", expires_s=1)["token"]
+        assert root.request("DELETE", f"/admin/keys/{key}").status == 204
         bearer = {"Authorization": f"Bearer {token}"}
         status = lambda: Http(server.http).request("GET", "/storage/", None, bearer).status  # noqa: E731
         eventually(lambda: status() == 401, "it expires")
         with connect(server) as sender:
             sender.sendall(b"<13>1 - box - - - - x\n")
             eventually(lambda: "a token that is good" in server.tail(), "it is said why")
-            http = Http(server.http)
-            assert http.request("GET", "/storage/logs-alice", None, {}).status == 404
+            assert root.request("GET", "/storage/logs-alice").status == 404

@@ -48,7 +48,9 @@ impl RowWatches {
 
     /// Any row may have changed.
     pub fn wake_all(&self) {
-        self.rows.lock().values().for_each(|row| row.send_replace(()));
+        if !self.is_empty() {
+            self.rows.lock().values().for_each(|row| row.send_replace(()));
+        }
     }
 }
 

@@ -101,8 +101,9 @@ pub async fn follow(
 ) -> Result<Response<Body>> {
     check_request(parts)?;
     let from = from(query, &parts.headers)?;
-    let place = door.followers.take(caller, peer, door.tails.counts())?;
+    let shares = door.followers.take(caller, peer)?;
     let feed = Feed::new(&door.tails, Wanted { caller, bucket, key, from }).await?;
+    let place = FollowerPlace::new(shares, door.tails.counts());
     let is_events = wants_events(&parts.headers);
     let (seat, begin) = (Seat::default(), feed.begin());
     let mut looks = interval(FOLLOW_CHECK);

@@ -28,25 +28,51 @@ pub struct FollowerPlace {
 }
 
 impl Followers {
-    pub fn take(
-        &self,
-        caller: &Caller,
-        peer: Remote,
-        counts: &Arc<FollowCounts>,
-    ) -> Result<FollowerPlace> {
+    pub fn take(&self, caller: &Caller, peer: Remote) -> Result<(Share, Share)> {
         let network = Party::at(peer.address.ip());
         let user = if caller.is_anonymous() { network } else { Party::User(caller.user()) };
         let shares = self.users.take_now(user, 1).zip(self.networks.take_now(network, 1));
-        let _shares = shares.ok_or_else(|| {
+        shares.ok_or_else(|| {
             Error::Unavailable("too many follow at once, from here or in all: try later".into())
-        })?;
+        })
+    }
+}
+
+impl FollowerPlace {
+    /// Of one who hears of all that is added from now on.
+    pub fn new(shares: (Share, Share), counts: &Arc<FollowCounts>) -> FollowerPlace {
         counts.come();
-        Ok(FollowerPlace { _shares, counts: Arc::clone(counts) })
+        FollowerPlace { _shares: shares, counts: Arc::clone(counts) }
     }
 }
 
 impl Drop for FollowerPlace {
     fn drop(&mut self) {
         self.counts.go();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::UserId;
+
+    use super::*;
+
+    #[test]
+    fn no_user_and_no_network_takes_all_places() {
+        let at = |text: &str| Remote { address: text.parse().unwrap(), tls: false };
+        let (here, there) = (at("10.0.0.1:1"), at("10.0.0.2:1"));
+        let [alice, bob] = [1, 2].map(|number| Caller::verified(UserId(number)));
+        let followers = Followers::default();
+        let mut held = Vec::new();
+        while let Ok(shares) = followers.take(&alice, here) {
+            held.push(shares);
+        }
+        assert_eq!(held.len() as u64, FOLLOWERS / 4 * 3);
+        assert!(followers.take(&alice, there).is_err(), "from anywhere");
+        assert!(followers.take(&bob, here).is_err(), "from the same network");
+        assert!(followers.take(&bob, there).is_ok());
+        held.pop();
+        assert!(followers.take(&alice, here).is_ok());
     }
 }

@@ -90,7 +90,7 @@ impl Stream {
     }
 
     /// All that comes until the body ends.
-    fn read_to_end(mut self) -> String {
+    fn until_end(mut self) -> String {
         while self.fill() {}
         String::from_utf8(self.rest).unwrap()
     }
@@ -245,11 +245,11 @@ fn the_end_of_an_object_ends_the_stream_and_is_said() {
         (open(), Stream::followed(&root, "/storage/bucket/log?follow&offset=8", &[]));
     root.put("/storage/bucket/log", b"other\n").expect(204);
     assert_eq!(replaced.event(), end("replaced"));
-    assert_eq!(plain.read_to_end(), "three\n");
+    assert_eq!(plain.until_end(), "three\n");
     let mut deleted = open();
     root.call("DELETE", "/storage/bucket/log", &[], b"").expect(204);
     assert_eq!(deleted.event(), end("deleted"));
-    assert_eq!(deleted.read_to_end(), "");
+    assert_eq!(deleted.until_end(), "");
     root.put("/storage/bucket/log", b"other\n").expect(201);
     let mut moved = open();
     root.call("POST", "/storage/bucket/log?move-to=elsewhere", &[], b"").expect(204);
@@ -279,7 +279,7 @@ fn who_may_not_read_any_more_sees_nothing_new() {
     root.call("PATCH", "/storage/bucket?grant=alice:none", &[], b"").expect(204);
     assert_eq!(stream.datum(), end);
     append(&root, "b");
-    assert_eq!(stream.read_to_end(), "");
+    assert_eq!(stream.until_end(), "");
     root.call("PATCH", "/storage/bucket?grant=alice:read", &[], b"").expect(204);
     let (mut stream, plain) =
         (Stream::followed(&alice, path, &[EVENTS]), Stream::followed(&alice, path, &[]));
@@ -287,7 +287,7 @@ fn who_may_not_read_any_more_sees_nothing_new() {
     let json = [("Content-Type", "application/json")];
     root.call("PATCH", "/admin/users/alice", &json, disabled.as_bytes()).expect(204);
     assert_eq!(stream.datum(), end);
-    assert_eq!(plain.read_to_end(), "");
+    assert_eq!(plain.until_end(), "");
 }
 
 #[test]
@@ -368,6 +368,6 @@ fn a_server_that_stops_waits_for_no_follower() {
     let stream = Stream::followed(&root, "/storage/bucket/log?follow", &[]);
     server.stop();
     // A connection that is given up has no last chunk.
-    assert_eq!(stream.read_to_end(), "");
+    assert_eq!(stream.until_end(), "");
     server.wait();
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use cairn_base::Error;
 
 use super::asked::Step;
@@ -72,13 +73,15 @@ impl Committer {
         shared.counters.batches.add(1);
         shared.counters.rows.add(batch.changes.len() as u64);
         self.fence.batch = batch.number;
-        let watched = match shared.watches.is_empty() {
-            true => Vec::new(),
-            false => batch.changes.iter().map(|(key, _)| key.clone()).collect(),
-        };
+        let keys = || batch.changes.iter().map(|(key, _)| key.clone()).collect();
+        let watched: Option<Vec<Bytes>> = (!shared.watches.is_empty()).then(keys);
         shared.cache.publish(batch.number, batch.changes);
         shared.durable.publish(batch.number);
-        shared.watches.wake(&watched);
+        match watched {
+            Some(keys) => shared.watches.wake(&keys),
+            // Somebody may have come meanwhile, and read what was before.
+            None => shared.watches.wake_all(),
+        }
         shared.answer(batch.jobs);
     }
 
