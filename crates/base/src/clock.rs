@@ -2,8 +2,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the clock")]
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// Wall time, nanoseconds since 1970-01-01T00:00:00Z; negative before.
@@ -45,19 +46,20 @@ impl Timestamp {
 pub trait Clock: Send + Sync + 'static {
     /// Wall time. May jump.
     fn now(&self) -> Timestamp;
-    /// Time since an arbitrary start. Never goes back.
+    /// Time since an arbitrary start. Never goes back, and runs while the machine is suspended: a
+    /// lease must not outlive that.
     fn monotonic(&self) -> Duration;
 }
 
 /// The clock of the operating system.
 #[derive(Debug)]
 pub struct RealClock {
-    start: Instant,
+    start: Duration,
 }
 
 impl Default for RealClock {
     fn default() -> Self {
-        RealClock { start: Instant::now() }
+        RealClock { start: since_boot() }
     }
 }
 
@@ -67,6 +69,13 @@ impl Clock for RealClock {
     }
 
     fn monotonic(&self) -> Duration {
-        self.start.elapsed()
+        since_boot().saturating_sub(self.start)
     }
+}
+
+/// `Instant` stops while the machine is suspended (`CLOCK_MONOTONIC`).
+fn since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    let secs = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or_default())
 }

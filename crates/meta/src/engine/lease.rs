@@ -1,11 +1,11 @@
 //! How long a master may answer from memory: as long as no other can have taken over.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cairn_base::Error;
+use cairn_base::{Clock, Error};
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
 /// Called with the reason when another master took over.
 type Fenced = Box<dyn FnOnce(String) + Send>;
@@ -16,8 +16,8 @@ pub struct Lease {
     /// The holder of the lease, for messages.
     shown: String,
     length: Duration,
-    start: Instant,
-    /// Microseconds after `start`; 0: it will never be held again.
+    clock: Arc<dyn Clock>,
+    /// Microseconds of `clock`; 0: it will never be held again.
     until: AtomicU64,
     end: Mutex<End>,
 }
@@ -31,23 +31,22 @@ struct End {
 }
 
 impl Lease {
-    /// One of `length` that was asked for at `sent`.
-    pub fn new(shown: String, length: Duration, sent: Instant) -> Lease {
-        let until = AtomicU64::new(micros(length));
-        Lease { shown, length, start: sent, until, end: Mutex::default() }
+    /// One of `length` that was asked for at `sent` by `clock`.
+    pub fn new(shown: String, length: Duration, clock: Arc<dyn Clock>, sent: Duration) -> Lease {
+        let until = AtomicU64::new(micros(sent + length));
+        Lease { shown, length, clock, until, end: Mutex::default() }
     }
 
     /// Whether nobody else can have taken over by now.
     pub fn is_held(&self) -> bool {
-        micros(self.start.elapsed()) < self.until.load(Ordering::Acquire)
+        micros(self.clock.monotonic()) < self.until.load(Ordering::Acquire)
     }
 
     /// The engine answered a renewal, or a commit, that was sent at `sent`.
-    pub fn extend(&self, sent: Instant) {
+    pub fn extend(&self, sent: Duration) {
         let end = self.end.lock();
         if !end.ended {
-            let until = sent.saturating_duration_since(self.start) + self.length;
-            self.until.fetch_max(micros(until), Ordering::AcqRel);
+            self.until.fetch_max(micros(sent + self.length), Ordering::AcqRel);
         }
     }
 
@@ -103,35 +102,51 @@ fn micros(time: Duration) -> u64 {
 mod tests {
     use std::sync::mpsc;
 
+    use cairn_base::Timestamp;
+
     use super::*;
 
     const LENGTH: Duration = Duration::from_secs(60);
 
+    #[derive(Default)]
+    struct SetClock(Mutex<Duration>);
+
+    impl Clock for SetClock {
+        fn now(&self) -> Timestamp {
+            Timestamp::default()
+        }
+
+        fn monotonic(&self) -> Duration {
+            *self.0.lock()
+        }
+    }
+
     #[test]
     fn it_runs_out_and_goes_on_when_renewed() {
-        let now = Instant::now();
-        let Some(before) = now.checked_sub(2 * LENGTH) else { return };
-        let lease = Lease::new("x".into(), LENGTH, before);
+        let clock = Arc::new(SetClock::default());
+        let lease = Lease::new("x".into(), LENGTH, clock.clone(), Duration::ZERO);
+        assert!(lease.is_held());
+        *clock.0.lock() = 2 * LENGTH;
         assert!(!lease.is_held());
-        lease.extend(before + LENGTH / 2);
+        lease.extend(LENGTH / 2);
         assert!(!lease.is_held(), "it counts from when the renewal was sent");
-        lease.extend(now);
-        lease.extend(before);
+        lease.extend(2 * LENGTH);
+        lease.extend(Duration::ZERO);
         assert!(lease.is_held());
         lease.give_up();
-        lease.extend(Instant::now());
+        lease.extend(2 * LENGTH);
         assert!(!lease.is_held());
     }
 
     #[test]
     fn who_is_fenced_stays_so_and_is_told_once() {
-        let lease = Lease::new("x".into(), LENGTH, Instant::now());
+        let lease = Lease::new("x".into(), LENGTH, Arc::new(SetClock::default()), Duration::ZERO);
         let (sender, told) = mpsc::channel();
         let again = sender.clone();
         lease.when_fenced(move |reason| sender.send(reason).unwrap());
         lease.fence("first".into());
         lease.fence("second".into());
-        lease.extend(Instant::now());
+        lease.extend(Duration::ZERO);
         assert!(!lease.is_held());
         lease.when_fenced(move |reason| again.send(reason).unwrap());
         assert_eq!(told.iter().collect::<Vec<_>>(), ["first", "first"]);

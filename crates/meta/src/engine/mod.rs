@@ -5,6 +5,7 @@ pub mod embedded;
 mod lease;
 pub mod memory;
 pub mod postgres;
+mod row_store;
 
 use std::sync::Arc;
 

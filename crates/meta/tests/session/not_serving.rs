@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cairn_auth::Caller;
 use cairn_base::clock::RealClock;
-use cairn_base::{Result, SessionId};
+use cairn_base::{Clock, Result, SessionId};
 use cairn_meta::engine::{Change, CommitError, Engine, Fence, Lease, Memory, Snapshot};
 use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::master::{Config, Master};
@@ -16,7 +16,6 @@ use cairn_meta::session::{
     Attach, Attached, Read, ReadReply, Renew, Renewed, Reply, Run, SessionMethod,
 };
 use cairn_meta::{WireVerb, wire};
-use tokio::time::Instant;
 
 /// Of sessions.
 const LENGTH: Duration = Duration::from_secs(600);
@@ -61,17 +60,19 @@ struct Rig {
     master: Master,
     sessions: Arc<Sessions>,
     lease: Arc<Lease>,
+    clock: Arc<RealClock>,
 }
 
 impl Rig {
     async fn new() -> Rig {
-        let lease = Arc::new(Lease::new("rig".into(), LEASE, Instant::now()));
-        let engine = Arc::new(Leased { memory: Memory::new(), lease: Arc::clone(&lease) });
         let clock = Arc::new(RealClock::default());
+        let begun = clock.monotonic();
+        let lease = Arc::new(Lease::new("rig".into(), LEASE, clock.clone(), begun));
+        let engine = Arc::new(Leased { memory: Memory::new(), lease: Arc::clone(&lease) });
         let master = Master::start(engine, clock.clone(), Config::default()).unwrap();
         master.run(&Caller::system(), Format { cluster: 1 }).await.unwrap();
-        let sessions = Sessions::start(master.clone(), clock, LENGTH).await.unwrap();
-        Rig { master, sessions, lease }
+        let sessions = Sessions::start(master.clone(), clock.clone(), LENGTH).await.unwrap();
+        Rig { master, sessions, lease, clock }
     }
 
     async fn ask<T: serde::de::DeserializeOwned>(
@@ -148,7 +149,7 @@ async fn while_the_lease_is_lost_nothing_is_answered_from_memory() {
     let other = SessionId(8);
     rig.master.run(&system, OpenSession { session: other }).await.unwrap();
 
-    rig.lease.extend(Instant::now());
+    rig.lease.extend(rig.clock.monotonic());
     assert!(matches!(rig.read(true).await, Reply::Done(ReadReply { reply: Ok(_), .. })));
     assert!(matches!(rig.renew().await, Reply::Done(_)));
     assert_eq!(rig.master.read(&system, cluster).await.unwrap(), (1, false));

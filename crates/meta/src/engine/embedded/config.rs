@@ -7,6 +7,8 @@ use std::time::Duration;
 use cairn_base::Rng;
 use cairn_base::rng::RealRng;
 
+use super::super::row_store::Limits;
+
 /// How an embedded engine uses memory and disk.
 #[derive(Clone)]
 pub struct Config {
@@ -27,6 +29,19 @@ pub struct Config {
     pub background: bool,
     /// Draws the log's id.
     pub rng: Arc<dyn Rng>,
+}
+
+impl Config {
+    /// The part of it that rows are subject to.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            memtable_bytes: self.memtable_bytes,
+            cache_bytes: self.cache_bytes,
+            reserve_bytes: self.reserve_bytes,
+            idle: self.idle,
+            background: self.background,
+        }
+    }
 }
 
 impl Default for Config {

@@ -6,13 +6,10 @@ use cairn_base::disk::read_exact_at;
 use cairn_base::{Disk, DiskFile, Error, Result};
 
 use super::super::Fence;
+use super::super::row_store::{Mark, Memtable, RESERVE, SUSPECT, Table};
 use super::config::Config;
 use super::log::{create_file, for_each_header};
-use super::mark::Mark;
-use super::memtable::Memtable;
 use super::record::Header;
-use super::reserve::SUSPECT;
-use super::table::Table;
 
 pub const ROWS: &str = "rows.redb";
 /// The table while it is being made or copied.
@@ -65,7 +62,7 @@ fn create(disk: &dyn Disk, config: &Config, names: &[String]) -> Result<()> {
 }
 
 fn is_ours(name: &str) -> bool {
-    name == ROWS_NEW || name == SUSPECT || name == super::reserve::RESERVE || is_log(name)
+    name == ROWS_NEW || name == SUSPECT || name == RESERVE || is_log(name)
 }
 
 fn is_log(name: &str) -> bool {

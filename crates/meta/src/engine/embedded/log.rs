@@ -8,8 +8,8 @@ use bytes::Bytes;
 use cairn_base::disk::read_exact_at;
 use cairn_base::{Disk, DiskFile, Error, Result};
 
+use super::super::row_store::Mark;
 use super::super::{Change, Fence};
-use super::mark::Mark;
 use super::record::{self, ALIGN, Draft, HEADER_BYTES, Header, Kind};
 
 /// Bytes read or zeroed at once.
@@ -95,16 +95,16 @@ impl Log {
         })
     }
 
-    pub fn total_bytes(&self) -> u64 {
-        self.segment_bytes * self.segments.len() as u64
-    }
-
-    pub fn segment_bytes(&self) -> u64 {
-        self.segment_bytes
-    }
-
-    pub fn segments(&self) -> u32 {
-        self.segments.len() as u32
+    /// What the table says once all up to now is in it, with `fence`.
+    pub fn mark(&self, fence: Fence) -> Mark {
+        Mark {
+            log_id: self.id,
+            sequence: self.sequence,
+            previous: self.previous,
+            fence,
+            segments: self.segments.len() as u32,
+            segment_bytes: self.segment_bytes,
+        }
     }
 
     /// Bytes that a record of `changes` takes.
@@ -131,12 +131,15 @@ impl Log {
         self.segments[(self.current + 1) % self.segments.len()].last <= checkpointed
     }
 
-    /// No record may be written before all up to now are in the table. Records of an earlier
-    /// process may not be durable, so ours must not follow them.
-    pub fn occupy(&mut self) {
-        self.offset = self.segment_bytes;
-        let last = self.sequence;
-        self.segments.iter_mut().for_each(|segment| segment.last = last);
+    /// Goes on after `last`. `is_behind`: some records up to it are not in the table. No record is
+    /// written before they are: those of an earlier process may not be durable, so ours must not
+    /// follow them.
+    pub fn resume(&mut self, last: &Mark, is_behind: bool) {
+        (self.sequence, self.previous) = (last.sequence, last.previous);
+        if is_behind {
+            self.offset = self.segment_bytes;
+            self.segments.iter_mut().for_each(|segment| segment.last = last.sequence);
+        }
     }
 
     /// Encodes the next record. [`Log::write`] writes it.

@@ -1,51 +1,29 @@
-//! The embedded engine: an own log for commits, redb for the rows at rest.
+//! The embedded engine: an own log for commits, a row store for what is committed.
 //!
 //! ```text
-//!   commit ──► log record, one fdatasync ──► active memtable ──► visible
-//!                                               │ over its limit, or idle
-//!                                               ▼
-//!              snapshot ◄── frozen memtable ──► checkpoint ──► rows.redb ──► log reused
+//!   commit ──► log record, one fdatasync ──► row store ──► visible
+//!      ▲                                         │
+//!      └──────────── log reused ◄── checkpoint ──┘
 //! ```
 //!
 //! Files and bytes: docs/format-engine.md. Why so: docs/decisions/0002-embedded-engine.md.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "its thread writes checkpoints, not what is acknowledged"
-)]
-
-mod backend;
 mod config;
-mod core;
 mod create;
-mod header;
-mod inserter;
 mod log;
-mod mark;
-mod memtable;
 pub mod record;
 mod recover;
-mod reserve;
-mod snapshot;
-mod table;
-mod tables;
 mod verify;
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Instant;
 
 use cairn_base::{Disk, Error, Result};
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 
-use self::core::{Core, TableSlot, View, Writer};
-use self::inserter::Inserter;
 use self::log::Log;
-use self::reserve::{DiskSpace, Load};
-use self::snapshot::EmbeddedSnapshot;
-use self::table::Table;
-use self::tables::Tables;
+use self::record::Kind;
+use super::row_store::{RowStore, Table, Writer};
 use super::{Change, CommitError, Engine, Fence, Snapshot};
 
 pub use self::config::Config;
@@ -54,13 +32,15 @@ pub use self::verify::{Report, verify};
 /// An engine in a directory of its own. Only one may be open on a directory at a time; the
 /// caller sees to that. Snapshots that outlive it may answer `Unavailable`.
 pub struct Embedded {
-    core: Arc<Core>,
-    checkpointer: Option<JoinHandle<()>>,
+    /// Locked before the writer of `rows`.
+    log: Mutex<Log>,
+    rows: RowStore,
+    config: Config,
 }
 
 impl fmt::Debug for Embedded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Embedded").field("config", &self.core.config).finish_non_exhaustive()
+        f.debug_struct("Embedded").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
@@ -72,22 +52,14 @@ impl Embedded {
     /// `Corrupt` where acknowledged rows cannot be read, `Invalid` for files of a newer version,
     /// `Full` and `Io`.
     pub fn open(disk: Arc<dyn Disk>, config: Config) -> Result<Embedded> {
-        let core = Arc::new(open_core(disk, config)?);
-        if core.writer.lock().frozen.is_some() {
-            match core.checkpoint() {
-                Ok(_) => {}
-                // All is in memory: reads work, and commits once there is space.
-                Err(Error::Full(text)) => tracing::warn!("opened on a full disk: {text}"),
-                Err(error) => return Err(error),
-            }
-        }
-        let mut checkpointer = None;
-        if core.config.background {
-            let core = Arc::clone(&core);
-            let thread = std::thread::Builder::new().name("checkpoint".into());
-            checkpointer = Some(thread.spawn(move || core.run_checkpoints())?);
-        }
-        Ok(Embedded { core, checkpointer })
+        let file = create::open_rows(&*disk, &config)?;
+        let table = Table::open(&file, config.cache_bytes)?;
+        let mark = table.cold()?.mark;
+        let mut log = Log::open(&*disk, &mark)?;
+        let behind = recover::recover(&log, &mark)?;
+        log.resume(&behind.mark, behind.mark.sequence != mark.sequence);
+        let rows = RowStore::open(disk, file, table, behind, config.limits())?;
+        Ok(Embedded { log: Mutex::new(log), rows, config })
     }
 
     /// Moves all that is committed into the table of rows, so that the next start reads no log.
@@ -95,120 +67,79 @@ impl Embedded {
     /// # Errors
     /// `Full` and `Io`; nothing is lost.
     pub fn checkpoint(&self) -> Result<()> {
-        // The first may find an older one that was stalled; what came after it is still active.
-        while self.core.checkpoint()? {}
-        Ok(())
+        self.rows.checkpoint()
     }
 
     /// Ends the engine without a last checkpoint: the next start finds what is in the log.
-    pub fn abandon(mut self) {
-        self.core.writer.lock().poison("abandoned".into());
-        self.stop();
+    pub fn abandon(self) {
+        self.rows.abandon();
     }
 
-    fn stop(&mut self) {
-        self.core.writer.lock().stop = true;
-        self.core.work.notify_all();
-        if let Some(thread) = self.checkpointer.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the checkpoint thread panicked");
+    /// Writes one record, makes it durable and shows its rows.
+    fn append(
+        &self,
+        log: &mut Log,
+        mut writer: MutexGuard<'_, Writer>,
+        (kind, fence): (Kind, Fence),
+        changes: Vec<Change>,
+    ) -> Result<(), CommitError> {
+        let encoded = log.encode(kind, fence, &changes).map_err(CommitError::Failed)?;
+        let durable = log.write(encoded).and_then(|bytes| {
+            self.rows.insert(&mut writer, fence.batch, changes, || log.sync())?;
+            Ok(bytes)
+        });
+        match durable {
+            Ok(bytes) => {
+                self.rows.publish(writer, log.mark(fence), bytes);
+                Ok(())
+            }
+            Err(error) => {
+                writer.poison(format!("writing the log: {error}"));
+                Err(CommitError::Poisoned(Error::Io(error)))
+            }
         }
-        let inserter = self.core.writer.lock().inserter.take();
-        if let Some(inserter) = inserter {
-            inserter.join();
-        }
-    }
-}
-
-impl Drop for Embedded {
-    /// Tries a last checkpoint: a start after it reads no log, and no bit of the log matters.
-    fn drop(&mut self) {
-        self.stop();
-        let poisoned = self.core.writer.lock().poisoned.is_some();
-        if !poisoned && let Err(error) = self.checkpoint() {
-            tracing::warn!("closing without a checkpoint: {error}");
-        }
-        // A snapshot that is still held must not keep the file from being opened again.
-        self.core.writer.lock().poisoned.get_or_insert_with(|| "closed".into());
-        self.core.slot.lock().table = None;
     }
 }
 
 impl Engine for Embedded {
     fn fence(&self) -> Result<Fence> {
-        Ok(self.core.view.read().fence)
+        Ok(self.rows.fence())
     }
 
     fn take_over_at(&self, batch: u64) -> Result<Fence> {
-        self.core.take_over_at(batch)
+        let mut log = self.log.lock();
+        let mut writer = self.rows.writer();
+        let result = log.record_bytes(&[]).map_err(CommitError::Failed).and_then(|bytes| {
+            self.rows.wait_for_room(&mut writer, |done| log.has_room(bytes, done))
+        });
+        let Fence { epoch, batch: last } = writer.mark.fence;
+        let fence = Fence { epoch: epoch + 1, batch: last.max(batch) };
+        let kind = if batch > last { Kind::Advance } else { Kind::TakeOver };
+        match result.and_then(|()| self.append(&mut log, writer, (kind, fence), vec![])) {
+            Ok(()) => Ok(fence),
+            Err(CommitError::Failed(error) | CommitError::Poisoned(error)) => Err(error),
+            Err(error) => Err(Error::Unavailable(format!("taking over the metadata: {error:?}"))),
+        }
     }
 
     fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
-        let view = self.core.view.read();
-        let tables = Arc::clone(&view.tables);
-        let batch = view.fence.batch;
-        drop(view);
-        Ok(Box::new(EmbeddedSnapshot { core: Arc::clone(&self.core), tables, batch }))
+        Ok(self.rows.snapshot())
     }
 
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
-        self.core.commit(expected, changes)
+        let mut log = self.log.lock();
+        let bytes = log.record_bytes(&changes).map_err(CommitError::Failed)?;
+        let mut writer = self.rows.writer();
+        self.rows.pace(&mut writer, bytes);
+        self.rows.wait_for_room(&mut writer, |done| log.has_room(bytes, done))?;
+        if writer.mark.fence != expected {
+            return Err(CommitError::Fenced { found: writer.mark.fence });
+        }
+        let fence = Fence { batch: expected.batch + 1, ..expected };
+        self.append(&mut log, writer, (Kind::Batch, fence), changes)
     }
 
     fn is_low_on_space(&self) -> bool {
-        self.core.space.is_low()
+        self.rows.is_low_on_space()
     }
-}
-
-/// Recovers what is on `disk`. The records of the log are left frozen, to be checkpointed before
-/// anything is appended.
-fn open_core(disk: Arc<dyn Disk>, config: Config) -> Result<Core> {
-    let file = create::open_rows(&*disk, &config)?;
-    let table = Table::open(&file, config.cache_bytes)?;
-    let cold = table.cold()?;
-    let mark = cold.mark;
-    let mut log = Log::open(&*disk, &mark)?;
-    let recovered = recover::recover(&log, &mark)?;
-    (log.sequence, log.previous) = (recovered.sequence, recovered.previous);
-    let mut tables = Tables { active: Arc::default(), frozen: None, cold: Arc::new(cold) };
-    let space = DiskSpace::new(&*disk, &config);
-    space.set_table_bytes(file.len()?);
-    let mut frozen = None;
-    let fence = recovered.fence;
-    if log.sequence != mark.sequence {
-        log.occupy();
-        let (sequence, previous) = (log.sequence, log.previous);
-        frozen = Some(mark::Mark { sequence, previous, fence, ..mark });
-        tables.frozen = Some(Arc::new(recovered.rows));
-    }
-    let writer = Writer {
-        log,
-        fence,
-        checkpointed: mark.sequence,
-        active: Load::default(),
-        active_log_bytes: 0,
-        frozen_load: recovered.load,
-        frozen,
-        frozen_log_bytes: 0,
-        drained_per_second: 50e6,
-        poisoned: None,
-        stalled: None,
-        wanted: false,
-        stop: false,
-        last_commit: Instant::now(),
-        inserter: config.background.then(Inserter::spawn).transpose()?,
-    };
-    space.restore(&*disk);
-    space.look(&*disk);
-    Ok(Core {
-        disk,
-        config,
-        space,
-        writer: Mutex::new(writer),
-        room: Condvar::new(),
-        work: Condvar::new(),
-        view: RwLock::new(View { fence, tables: Arc::new(tables) }),
-        slot: Mutex::new(TableSlot { file, table: Some(table) }),
-    })
 }

@@ -5,21 +5,9 @@ use std::collections::BTreeMap;
 use cairn_base::{Error, Result};
 
 use super::super::Fence;
+use super::super::row_store::{Behind, Load, Mark, Memtable};
 use super::log::{Log, LogPosition};
-use super::mark::Mark;
-use super::memtable::Memtable;
 use super::record::{Kind, parse_rows};
-use super::reserve::Load;
-
-/// The contents of the log beyond the table of rows.
-pub struct Recovered {
-    pub rows: Memtable,
-    pub load: Load,
-    pub fence: Fence,
-    /// The last sound record, and the crc of its header.
-    pub sequence: u64,
-    pub previous: u32,
-}
 
 /// Replays the records after `mark` up to the first that is missing or fails its checksum. That
 /// record was being written when the machine or the process stopped, and was not acknowledged.
@@ -27,20 +15,14 @@ pub struct Recovered {
 /// # Errors
 /// `Corrupt` where a later record is there: a record is written only once all before it are
 /// durable, so the one that is missing was lost after it was acknowledged.
-pub fn recover(log: &Log, mark: &Mark) -> Result<Recovered> {
+pub fn recover(log: &Log, mark: &Mark) -> Result<Behind> {
     let mut places: BTreeMap<u64, Vec<LogPosition>> = BTreeMap::new();
     for place in log.headers(mark.sequence)? {
         places.entry(place.header.sequence).or_default().push(place);
     }
-    let mut state = Recovered {
-        rows: Memtable::default(),
-        load: Load::default(),
-        fence: mark.fence,
-        sequence: mark.sequence,
-        previous: mark.previous,
-    };
-    while let Some(candidates) = places.remove(&(state.sequence + 1)) {
-        let (previous, mut found) = (state.previous, false);
+    let mut state = Behind { rows: Memtable::default(), load: Load::default(), mark: *mark };
+    while let Some(candidates) = places.remove(&(state.mark.sequence + 1)) {
+        let (previous, mut found) = (state.mark.previous, false);
         for place in candidates.iter().filter(|place| place.header.previous == previous) {
             // A torn record of an earlier life may lie elsewhere under the same number.
             found = found || replay(log, place, &mut state)?;
@@ -51,7 +33,7 @@ pub fn recover(log: &Log, mark: &Mark) -> Result<Recovered> {
     }
     match places.last_key_value() {
         Some((&last, _)) => Err(Error::corrupt(
-            format!("log record {}", state.sequence + 1),
+            format!("log record {}", state.mark.sequence + 1),
             format!("none that checks out, yet record {last} is there"),
             "it: acknowledged changes are lost; restore from a dump",
         )),
@@ -60,10 +42,10 @@ pub fn recover(log: &Log, mark: &Mark) -> Result<Recovered> {
 }
 
 /// Applies one record. `false`: its body does not check out.
-fn replay(log: &Log, place: &LogPosition, state: &mut Recovered) -> Result<bool> {
+fn replay(log: &Log, place: &LogPosition, state: &mut Behind) -> Result<bool> {
     let Some(body) = log.body(place)? else { return Ok(false) };
     let header = &place.header;
-    let Fence { epoch, batch } = state.fence;
+    let Fence { epoch, batch } = state.mark.fence;
     let expected = match header.kind {
         Kind::Batch => Fence { epoch, batch: batch.wrapping_add(1) },
         Kind::TakeOver => Fence { epoch: epoch.wrapping_add(1), batch },
@@ -79,8 +61,7 @@ fn replay(log: &Log, place: &LogPosition, state: &mut Recovered) -> Result<bool>
     let changes = parse_rows(header, &body)?;
     let rows = changes.len();
     state.load.add(rows, state.rows.insert(header.fence.batch, changes));
-    state.fence = header.fence;
-    state.sequence = header.sequence;
-    state.previous = header.crc;
+    let (sequence, previous, fence) = (header.sequence, header.crc, header.fence);
+    state.mark = Mark { sequence, previous, fence, ..state.mark };
     Ok(true)
 }

@@ -3,11 +3,11 @@
 use cairn_base::{Disk, Error, Result};
 
 use super::super::Fence;
+use super::super::row_store::Table;
 use super::config::Config;
 use super::create;
 use super::log::Log;
 use super::recover::recover;
-use super::table::Table;
 
 /// The findings of [`verify`].
 #[non_exhaustive]
@@ -34,6 +34,6 @@ pub fn verify(disk: &dyn Disk, config: &Config) -> Result<Report> {
     let mark = table.cold()?.mark;
     let log = Log::open(disk, &mark)?;
     let recovered = recover(&log, &mark)?;
-    let log_records = recovered.sequence - mark.sequence;
-    Ok(Report { fence: recovered.fence, log_records, repaired })
+    let log_records = recovered.mark.sequence - mark.sequence;
+    Ok(Report { fence: recovered.mark.fence, log_records, repaired })
 }

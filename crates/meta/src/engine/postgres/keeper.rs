@@ -51,10 +51,15 @@ struct Renewer {
 }
 
 impl LeaseKeeper {
-    /// Keeps a lease that was asked for at `sent`.
-    pub fn start(target: Arc<Target>, epoch: u64, sent: Instant) -> Result<LeaseKeeper> {
+    /// Keeps a lease that was asked for at `sent` by the clock of `target`.
+    pub fn start(target: Arc<Target>, epoch: u64, sent: Duration) -> Result<LeaseKeeper> {
         let length = target.lease();
-        let lease = Arc::new(Lease::new(target.shown().to_owned(), length, sent.into()));
+        let lease = Arc::new(Lease::new(
+            target.shown().to_owned(),
+            length,
+            Arc::clone(&target.clock),
+            sent,
+        ));
         let orders = Arc::new(Orders::default());
         let (kept, heard) = (Arc::clone(&lease), Arc::clone(&orders));
         let renewer = Renewer { target, lease: kept, length, epoch, orders: heard, link: None };
@@ -95,9 +100,11 @@ impl Orders {
 }
 
 impl Renewer {
-    fn run(mut self, mut sent: Instant) {
+    /// `sent`: when the lease was asked for.
+    fn run(mut self, sent: Duration) {
         let period = self.length / RENEWALS;
-        let mut due = sent + period;
+        let gone = self.target.clock.monotonic().saturating_sub(sent);
+        let mut due = Instant::now() + period.saturating_sub(gone);
         let mut troubled = false;
         loop {
             match self.orders.wait_until(due) {
@@ -105,9 +112,10 @@ impl Renewer {
                 Some(Order::GiveUp) => return self.clear(),
                 None => {}
             }
-            match self.renew(&mut sent) {
+            let begun = Instant::now();
+            match self.renew() {
                 Ok(true) => {
-                    due = sent + period;
+                    due = begun + period;
                     if std::mem::take(&mut troubled) {
                         tracing::info!(epoch = self.epoch, "the lease is renewed again");
                     }
@@ -125,15 +133,15 @@ impl Renewer {
     }
 
     /// `false`: another master took over.
-    fn renew(&mut self, sent: &mut Instant) -> Result<bool> {
+    fn renew(&mut self) -> Result<bool> {
         let (target, limit) = (Arc::clone(&self.target), self.limit());
         let epoch = signed(self.epoch)?;
         let link = self.link()?;
         let failed = |fault: Fault| fault.at(target.shown());
-        *sent = Instant::now();
+        let sent = target.clock.monotonic();
         let renewed = link.query_within(limit, &target.sql.renew, &[(&epoch, Type::INT8)]);
         if !renewed.map_err(failed)?.is_empty() {
-            self.lease.extend((*sent).into());
+            self.lease.extend(sent);
             return Ok(true);
         }
         let rows = link.query_within(limit, &target.sql.fence, &[]).map_err(failed)?;

@@ -13,8 +13,6 @@
 //!
 //! docs/format-postgres.md says what is stored, docs/decisions/0003 why.
 
-#![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
-
 mod config;
 mod errors;
 mod inspect;
@@ -31,7 +29,6 @@ mod url;
 mod writer;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use cairn_base::Result;
@@ -111,7 +108,7 @@ impl Engine for Postgres {
     fn take_over_at(&self, batch: u64) -> Result<Fence> {
         let mut keeper = self.keeper.lock();
         drop(keeper.take());
-        let sent = Instant::now();
+        let sent = self.target.clock.monotonic();
         let fence = self.writer.lock().take_over(batch, self.turn)?;
         *keeper = Some(LeaseKeeper::start(Arc::clone(&self.target), fence.epoch, sent)?);
         Ok(fence)
@@ -137,14 +134,14 @@ impl Engine for Postgres {
     }
 
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
-        let sent = Instant::now();
+        let sent = self.target.clock.monotonic();
         let result = self.writer.lock().commit(expected, &changes);
         if result.is_ok()
             && let Some(keeper) = &*self.keeper.lock()
             && keeper.epoch == expected.epoch
         {
             // A commit proves as much as a renewal does.
-            keeper.lease.extend(sent.into());
+            keeper.lease.extend(sent);
         }
         result
     }

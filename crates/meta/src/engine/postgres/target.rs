@@ -2,10 +2,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "a database is not simulated")]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cairn_base::clock::RealClock;
 use cairn_base::waits;
-use cairn_base::{Error, Result};
+use cairn_base::{Clock, Error, Result};
 
 use super::config::Config;
 use super::inspect;
@@ -20,6 +22,8 @@ pub struct Target {
     tls: Tls,
     patience: Duration,
     lease: Duration,
+    /// By which leases are counted.
+    pub clock: Arc<dyn Clock>,
     pub sql: Sql,
 }
 
@@ -32,7 +36,8 @@ impl Target {
         if lease.is_zero() {
             return Err(Error::Invalid("the lease of a master is 0: must be longer".into()));
         }
-        Ok(Target { url, tls, patience, lease, sql })
+        let clock = Arc::new(RealClock::default());
+        Ok(Target { url, tls, patience, lease, clock, sql })
     }
 
     /// Host, port and database, for messages.

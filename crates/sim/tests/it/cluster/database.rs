@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::rng::SeededRng;
-use cairn_base::{Error, NodeId, Result, Threads};
+use cairn_base::{Clock, Error, NodeId, Result, Threads};
 use cairn_meta::engine::{
     Change, CommitError, CommitFault, Engine, Fence, Lease, Memory, Snapshot,
 };
@@ -89,6 +89,7 @@ pub struct SharedDatabase {
     database: Arc<Database>,
     node: NodeId,
     turn: Turn,
+    clock: Arc<dyn Clock>,
     threads: Arc<dyn Threads>,
     lease: Mutex<Option<Arc<Lease>>>,
 }
@@ -98,21 +99,22 @@ impl SharedDatabase {
         database: &Arc<Database>,
         node: NodeId,
         turn: Turn,
-        threads: Arc<dyn Threads>,
+        (clock, threads): (Arc<dyn Clock>, Arc<dyn Threads>),
     ) -> Arc<SharedDatabase> {
         let database = Arc::clone(database);
-        Arc::new(SharedDatabase { database, node, turn, threads, lease: Mutex::default() })
+        let lease = Mutex::default();
+        Arc::new(SharedDatabase { database, node, turn, clock, threads, lease })
     }
 
     /// Renews until another has taken over, or nobody wants it any more.
     fn renew(&self, lease: &Arc<Lease>, epoch: u64) {
         let (database, node) = (Arc::clone(&self.database), self.node);
-        let lease = Arc::downgrade(lease);
+        let (clock, lease) = (Arc::clone(&self.clock), Arc::downgrade(lease));
         self.threads.spawn(Box::pin(async move {
             loop {
                 sleep(RENEWAL).await;
                 let Some(lease) = lease.upgrade() else { return };
-                let sent = Instant::now();
+                let sent = clock.monotonic();
                 let Ok(Turn { fence, .. }) = database.look(node) else { continue };
                 if fence.epoch != epoch {
                     return lease.fence(format!("epoch {} has begun", fence.epoch));
@@ -137,12 +139,12 @@ impl Engine for SharedDatabase {
     }
 
     fn take_over_at(&self, batch: u64) -> Result<Fence> {
-        let sent = Instant::now();
+        let sent = self.clock.monotonic();
         if self.database.look(self.node)? != self.turn {
             return Err(Error::Unavailable("another master was faster".into()));
         }
         let fence = self.database.rows.take_over_at(batch)?;
-        let lease = Arc::new(Lease::new("database".into(), LEASE, sent));
+        let lease = Arc::new(Lease::new("database".into(), LEASE, Arc::clone(&self.clock), sent));
         self.database.state.lock().beats += 1;
         self.renew(&lease, fence.epoch);
         *self.lease.lock() = Some(lease);
@@ -170,7 +172,7 @@ impl Engine for SharedDatabase {
     }
 
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
-        let sent = Instant::now();
+        let sent = self.clock.monotonic();
         if let Err(error) = self.database.reached_by(self.node) {
             return Err(CommitError::Unknown(error));
         }

@@ -184,7 +184,8 @@ impl Source for Stored {
     async fn start(&self) -> Result<(Master, String)> {
         let Surroundings { database, tuning, .. } = &self.all;
         let turn = database.wait_for_turn(self.node.id()).await;
-        let engine = SharedDatabase::new(database, self.node.id(), turn, Arc::clone(&self.threads));
+        let seams = (Arc::clone(&self.node.clock), Arc::clone(&self.threads));
+        let engine = SharedDatabase::new(database, self.node.id(), turn, seams);
         let config = cairn_meta::master::Config {
             threads: Some(Arc::clone(&self.threads)),
             leases: tuning.leases,

@@ -240,8 +240,8 @@ impl World {
         host.start(0, &self.all.rng, |given| {
             tokio::spawn(async move {
                 let turn = database.wait_for_turn(first).await;
-                let engine =
-                    SharedDatabase::new(&database, first, turn, Arc::clone(&given.threads));
+                let seams = (Arc::clone(&given.clock), Arc::clone(&given.threads));
+                let engine = SharedDatabase::new(&database, first, turn, seams);
                 let config =
                     master::Config { threads: Some(given.threads), ..master::Config::default() };
                 let master = Master::start(engine, given.clock, config).unwrap();

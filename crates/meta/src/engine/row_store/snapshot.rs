@@ -15,13 +15,13 @@ use super::tables::Tables;
 const PAGE_ROWS: usize = 1024;
 
 /// All rows as of one batch.
-pub struct EmbeddedSnapshot {
+pub struct RowSnapshot {
     pub core: Arc<Core>,
     pub tables: Arc<Tables>,
     pub batch: u64,
 }
 
-impl EmbeddedSnapshot {
+impl RowSnapshot {
     /// Reads the table of rows; once more where it was stopped by what a reopening cures.
     fn cold<T>(&self, read: impl Fn(&Cold) -> Result<T>) -> Result<T> {
         match read(&self.tables.cold) {
@@ -51,7 +51,7 @@ impl EmbeddedSnapshot {
     }
 }
 
-impl Snapshot for EmbeddedSnapshot {
+impl Snapshot for RowSnapshot {
     fn batch(&self) -> u64 {
         self.batch
     }

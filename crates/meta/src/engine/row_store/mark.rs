@@ -23,6 +23,11 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// Bytes of the whole log.
+    pub fn log_bytes(&self) -> u64 {
+        self.segment_bytes * u64::from(self.segments)
+    }
+
     /// `version u32, log id, sequence, epoch, batch, segment bytes u64, segments, previous,
     /// crc32c u32`, little endian.
     pub fn encode(&self) -> Vec<u8> {

@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cairn_base::{Disk, Result};
 
-use super::config::Config;
-
 pub const RESERVE: &str = "reserve";
 pub const SUSPECT: &str = "suspect";
 
@@ -53,9 +51,9 @@ pub struct DiskSpace {
 }
 
 impl DiskSpace {
-    pub fn new(disk: &dyn Disk, config: &Config) -> DiskSpace {
+    pub fn new(disk: &dyn Disk, reserve_bytes: u64) -> DiskSpace {
         let space = DiskSpace {
-            reserve_bytes: config.reserve_bytes,
+            reserve_bytes,
             held: AtomicBool::new(disk.open(RESERVE).is_ok()),
             short: AtomicBool::new(false),
             free_bytes: AtomicU64::new(0),

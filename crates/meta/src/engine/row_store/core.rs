@@ -1,7 +1,8 @@
-//! The state of an embedded engine: one writer, any number of readers, one checkpointer.
+//! The state of rows in memory and at rest: one writer, any number of readers, one checkpointer.
 
 #![expect(clippy::disallowed_methods, reason = "times of checkpoints")]
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::super::{Change, CommitError, Fence};
 use super::backend::Failure;
-use super::config::Config;
 use super::inserter::Inserter;
-use super::log::Log;
+use super::limits::Limits;
 use super::mark::Mark;
 use super::memtable::Memtable;
-use super::record::Kind;
 use super::reserve::{DiskSpace, Load};
 use super::table::{Cold, Table};
 use super::tables::Tables;
@@ -40,10 +39,10 @@ impl Stall {
     }
 }
 
-/// State that only the committer changes.
+/// State that only the log's writer changes, and the checkpointer between two of its batches.
 pub struct Writer {
-    pub log: Log,
-    pub fence: Fence,
+    /// The mark that a checkpoint would leave: how far the log was added.
+    pub mark: Mark,
     /// The last log record that is in the table of rows.
     pub checkpointed: u64,
     /// The active memtable; what the log took for it.
@@ -78,7 +77,7 @@ pub struct TableSlot {
 
 pub struct Core {
     pub disk: Arc<dyn Disk>,
-    pub config: Config,
+    pub limits: Limits,
     pub space: DiskSpace,
     pub writer: Mutex<Writer>,
     /// A checkpoint ended.
@@ -91,75 +90,32 @@ pub struct Core {
 }
 
 impl Core {
-    pub fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
-        let mut writer = self.writer.lock();
-        let bytes = writer.log.record_bytes(&changes).map_err(CommitError::Failed)?;
-        self.pace(&mut writer, bytes);
-        self.wait_for_room(&mut writer, bytes)?;
-        if writer.fence != expected {
-            return Err(CommitError::Fenced { found: writer.fence });
-        }
-        let fence = Fence { batch: expected.batch + 1, ..expected };
-        self.append(&mut writer, Kind::Batch, fence, changes)?;
-        self.publish(writer, fence);
-        Ok(())
-    }
-
-    pub fn take_over_at(&self, batch: u64) -> Result<Fence> {
-        let mut writer = self.writer.lock();
-        let result = writer.log.record_bytes(&[]).map_err(CommitError::Failed);
-        let result = result.and_then(|bytes| self.wait_for_room(&mut writer, bytes));
-        let Fence { epoch, batch: last } = writer.fence;
-        let fence = Fence { epoch: epoch + 1, batch: last.max(batch) };
-        let kind = if batch > last { Kind::Advance } else { Kind::TakeOver };
-        let result = result.and_then(|()| self.append(&mut writer, kind, fence, vec![]));
-        match result {
-            Ok(()) => {
-                self.publish(writer, fence);
-                Ok(fence)
-            }
-            Err(CommitError::Failed(error) | CommitError::Poisoned(error)) => Err(error),
-            Err(error) => Err(Error::Unavailable(format!("taking over the metadata: {error:?}"))),
-        }
-    }
-
-    /// Writes one record, makes it durable and puts its rows into the active memtable.
-    fn append(
+    /// Puts the rows of a batch into the active memtable while `meanwhile` makes them durable.
+    /// Nobody sees them before [`Core::publish`].
+    pub fn insert(
         &self,
         writer: &mut Writer,
-        kind: Kind,
-        fence: Fence,
+        batch: u64,
         changes: Vec<Change>,
-    ) -> Result<(), CommitError> {
-        let rows = changes.len();
-        let encoded = writer.log.encode(kind, fence, &changes).map_err(CommitError::Failed)?;
-        let durable = writer.log.write(encoded).and_then(|bytes| {
-            let active = Arc::clone(&self.view.read().tables.active);
-            let insert = inserter::start(writer.inserter.as_ref(), &active, fence.batch, changes);
-            let synced = writer.log.sync();
-            writer.active.add(rows, insert.finish());
-            synced.map(|()| bytes)
-        });
-        match durable {
-            Ok(bytes) => {
-                writer.active_log_bytes += bytes;
-                Ok(())
-            }
-            Err(error) => {
-                writer.poison(format!("writing the log: {error}"));
-                Err(CommitError::Poisoned(Error::Io(error)))
-            }
-        }
+        meanwhile: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (rows, active) = (changes.len(), Arc::clone(&self.view.read().tables.active));
+        let insert = inserter::start(writer.inserter.as_ref(), &active, batch, changes);
+        let durable = meanwhile();
+        writer.active.add(rows, insert.finish());
+        durable
     }
 
-    /// Shows readers what was committed, and has the checkpointer look.
-    fn publish(&self, mut writer: MutexGuard<'_, Writer>, fence: Fence) {
-        writer.fence = fence;
+    /// Shows readers what was inserted: all up to the record of `mark`, which took `log_bytes` of
+    /// the log. Has the checkpointer look.
+    pub fn publish(&self, mut writer: MutexGuard<'_, Writer>, mark: Mark, log_bytes: u64) {
+        writer.mark = mark;
+        writer.active_log_bytes += log_bytes;
         writer.last_commit = Instant::now();
-        self.view.write().fence = fence;
+        self.view.write().fence = mark.fence;
         self.space.look(&*self.disk);
-        let first = writer.log.sequence == writer.checkpointed + 1;
-        if !self.config.background {
+        let first = mark.sequence == writer.checkpointed + 1;
+        if !self.limits.background {
             if self.over_limit(&writer) {
                 drop(writer);
                 // An error that stops it is kept in the writer and reported to later commits.
@@ -172,26 +128,26 @@ impl Core {
 
     /// Whether the active memtable is due for the table.
     pub fn over_limit(&self, writer: &Writer) -> bool {
-        writer.active.bytes > self.config.memtable_bytes
-            || writer.active_log_bytes > writer.log.total_bytes() / 4
+        writer.active.bytes > self.limits.memtable_bytes
+            || writer.active_log_bytes > writer.mark.log_bytes() / 4
             || !self.space.has_room(writer.active, 4)
     }
 
-    fn has_room(&self, writer: &Writer, bytes: u64) -> bool {
+    /// Whether memory and disk have room for what the active memtable may become.
+    fn has_room(&self, writer: &Writer) -> bool {
         let (rows, memory) = (writer.active.rows, writer.active.bytes);
         let mut both = writer.frozen_load;
         both.add(rows, memory);
-        both.bytes <= self.config.memtable_bytes.saturating_mul(4)
+        both.bytes <= self.limits.memtable_bytes.saturating_mul(4)
             && (both.rows == 0 || self.space.has_room(both, 2))
-            && writer.log.has_room(bytes, writer.checkpointed)
     }
 
     /// Slows commits down as memory fills up behind a checkpoint, from half of what is allowed
-    /// on, so that many wait a little before one waits for all of it.
-    fn pace(&self, writer: &mut MutexGuard<'_, Writer>, bytes: u64) {
-        let limit = self.config.memtable_bytes as f64;
+    /// on, so that many wait a little before one waits for all of it. `bytes`: of the log record.
+    pub fn pace(&self, writer: &mut MutexGuard<'_, Writer>, bytes: u64) {
+        let limit = self.limits.memtable_bytes as f64;
         let over = (writer.active.bytes + writer.frozen_load.bytes) as f64 / limit - 2.0;
-        if writer.frozen.is_none() || over <= 0.0 || !self.config.background {
+        if writer.frozen.is_none() || over <= 0.0 || !self.limits.background {
             return;
         }
         let delay = bytes as f64 / writer.drained_per_second * over;
@@ -200,22 +156,23 @@ impl Core {
         }
     }
 
-    /// Waits until the log and memory have room for a record.
-    fn wait_for_room(
+    /// Waits until memory has room for a batch, and so does the log by `log_has_room`, which is
+    /// told the last record that the log need not keep.
+    pub fn wait_for_room(
         &self,
         writer: &mut MutexGuard<'_, Writer>,
-        bytes: u64,
+        log_has_room: impl Fn(u64) -> bool,
     ) -> Result<(), CommitError> {
         loop {
             if let Some(reason) = &writer.poisoned {
                 let text = format!("{reason}; restart to recover");
                 return Err(CommitError::Poisoned(Error::Unavailable(text)));
             }
-            if self.has_room(writer, bytes) {
+            if self.has_room(writer) && log_has_room(writer.checkpointed) {
                 return Ok(());
             }
             writer.wanted = true;
-            if self.config.background {
+            if self.limits.background {
                 self.work.notify_one();
                 if let Some(stall) = &writer.stalled {
                     return Err(CommitError::Failed(stall.error()));
@@ -263,10 +220,10 @@ impl Core {
         if let (Some(mark), Some(frozen)) = (writer.frozen, &view.tables.frozen) {
             return Ok(Some((Arc::clone(frozen), mark)));
         }
-        if writer.log.sequence == writer.checkpointed {
+        if writer.mark.sequence == writer.checkpointed {
             return Ok(None);
         }
-        let mark = writer.mark();
+        let mark = writer.mark;
         writer.frozen = Some(mark);
         writer.frozen_load = std::mem::take(&mut writer.active);
         writer.frozen_log_bytes = std::mem::take(&mut writer.active_log_bytes);
@@ -304,7 +261,7 @@ impl Core {
             slot.table = None;
         }
         if slot.table.is_none() {
-            slot.table = Some(Table::open(&slot.file, self.config.cache_bytes)?);
+            slot.table = Some(Table::open(&slot.file, self.limits.cache_bytes)?);
         }
         slot.table
             .as_mut()
@@ -400,7 +357,7 @@ impl Core {
             self.work.wait_for(&mut writer, RETRY);
         }
         while !writer.stop {
-            let pending = writer.log.sequence != writer.checkpointed;
+            let pending = writer.mark.sequence != writer.checkpointed;
             if writer.poisoned.is_some() || !pending {
                 if self.space.is_low() {
                     self.work.wait_for(&mut writer, RETRY);
@@ -414,10 +371,10 @@ impl Core {
                 continue;
             }
             let idle = writer.last_commit.elapsed();
-            if retry || writer.wanted || self.over_limit(&writer) || idle >= self.config.idle {
+            if retry || writer.wanted || self.over_limit(&writer) || idle >= self.limits.idle {
                 return true;
             }
-            self.work.wait_for(&mut writer, self.config.idle - idle);
+            self.work.wait_for(&mut writer, self.limits.idle - idle);
         }
         false
     }
@@ -428,16 +385,5 @@ impl Writer {
     pub fn poison(&mut self, reason: String) {
         tracing::error!("the metadata engine stops: {reason}");
         self.poisoned.get_or_insert(reason);
-    }
-
-    fn mark(&self) -> Mark {
-        Mark {
-            log_id: self.log.id,
-            sequence: self.log.sequence,
-            previous: self.log.previous,
-            fence: self.fence,
-            segments: self.log.segments(),
-            segment_bytes: self.log.segment_bytes(),
-        }
     }
 }

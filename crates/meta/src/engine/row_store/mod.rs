@@ -1,0 +1,246 @@
+//! Rows in memory over rows at rest, for a log that makes batches durable. The log adds the rows
+//! of each batch; a checkpoint moves them into redb, with a mark that says how far the log is in
+//! there. It knows nothing of the log but that mark.
+//!
+//! ```text
+//!   a batch ──► active memtable ──► visible
+//!                    │ over its limit, or idle
+//!                    ▼
+//!   snapshot ◄── frozen memtable ──► checkpoint ──► rows.redb ──► the log may be used again
+//! ```
+//!
+//! Files and bytes: docs/format-engine.md.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "its thread writes checkpoints, not what is acknowledged"
+)]
+
+mod backend;
+mod core;
+mod header;
+mod inserter;
+mod limits;
+mod mark;
+mod memtable;
+mod reserve;
+mod snapshot;
+mod table;
+mod tables;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use cairn_base::{Disk, DiskFile, Error, Result};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+
+use self::core::{Core, TableSlot, View};
+use self::inserter::Inserter;
+use self::reserve::DiskSpace;
+use self::snapshot::RowSnapshot;
+use self::tables::Tables;
+use super::{Change, CommitError, Fence, Snapshot};
+
+pub use self::core::Writer;
+pub use self::limits::Limits;
+pub use self::mark::Mark;
+pub use self::memtable::Memtable;
+pub use self::reserve::{Load, RESERVE, SUSPECT};
+pub use self::table::Table;
+
+/// The rows in the log that are not in the table yet.
+pub struct Behind {
+    pub rows: Memtable,
+    pub load: Load,
+    /// As of the last of them.
+    pub mark: Mark,
+}
+
+/// All rows of one engine. Snapshots that outlive it may answer `Unavailable`.
+pub struct RowStore {
+    core: Arc<Core>,
+    checkpointer: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for RowStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowStore").field("limits", &self.core.limits).finish_non_exhaustive()
+    }
+}
+
+impl RowStore {
+    /// The rows of `table`, which is in `file` on `disk`, with those of the log over them. The
+    /// latter are moved into the table before anything is added, unless the disk is full.
+    ///
+    /// # Errors
+    /// `Corrupt` and `Io`.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        file: Arc<dyn DiskFile>,
+        table: Table,
+        behind: Behind,
+        limits: Limits,
+    ) -> Result<RowStore> {
+        let cold = table.cold()?;
+        let (checkpointed, mark) = (cold.mark.sequence, behind.mark);
+        let mut tables = Tables { active: Arc::default(), frozen: None, cold: Arc::new(cold) };
+        let space = DiskSpace::new(&*disk, limits.reserve_bytes);
+        space.set_table_bytes(file.len()?);
+        let is_behind = mark.sequence != checkpointed;
+        if is_behind {
+            tables.frozen = Some(Arc::new(behind.rows));
+        }
+        let writer = Writer {
+            mark,
+            checkpointed,
+            active: Load::default(),
+            active_log_bytes: 0,
+            frozen_load: behind.load,
+            frozen: is_behind.then_some(mark),
+            frozen_log_bytes: 0,
+            drained_per_second: 50e6,
+            poisoned: None,
+            stalled: None,
+            wanted: false,
+            stop: false,
+            last_commit: Instant::now(),
+            inserter: limits.background.then(Inserter::spawn).transpose()?,
+        };
+        space.restore(&*disk);
+        space.look(&*disk);
+        let core = Arc::new(Core {
+            disk,
+            limits,
+            space,
+            writer: Mutex::new(writer),
+            room: Condvar::new(),
+            work: Condvar::new(),
+            view: RwLock::new(View { fence: mark.fence, tables: Arc::new(tables) }),
+            slot: Mutex::new(TableSlot { file, table: Some(table) }),
+        });
+        RowStore::start(core, is_behind)
+    }
+
+    fn start(core: Arc<Core>, is_behind: bool) -> Result<RowStore> {
+        if is_behind {
+            match core.checkpoint() {
+                Ok(_) => {}
+                // All is in memory: reads work, and commits once there is space.
+                Err(Error::Full(text)) => tracing::warn!("opened on a full disk: {text}"),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut checkpointer = None;
+        if core.limits.background {
+            let core = Arc::clone(&core);
+            let thread = std::thread::Builder::new().name("checkpoint".into());
+            checkpointer = Some(thread.spawn(move || core.run_checkpoints())?);
+        }
+        Ok(RowStore { core, checkpointer })
+    }
+
+    /// For the one that adds batches: no checkpoint begins while this is held.
+    pub fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.core.writer.lock()
+    }
+
+    /// See [`Core::pace`].
+    pub fn pace(&self, writer: &mut MutexGuard<'_, Writer>, log_bytes: u64) {
+        self.core.pace(writer, log_bytes);
+    }
+
+    /// See [`Core::wait_for_room`].
+    ///
+    /// # Errors
+    /// `Failed` where there will be no room by itself, `Poisoned`.
+    pub fn wait_for_room(
+        &self,
+        writer: &mut MutexGuard<'_, Writer>,
+        log_has_room: impl Fn(u64) -> bool,
+    ) -> Result<(), CommitError> {
+        self.core.wait_for_room(writer, log_has_room)
+    }
+
+    /// See [`Core::insert`].
+    ///
+    /// # Errors
+    /// That of `meanwhile`.
+    pub fn insert(
+        &self,
+        writer: &mut Writer,
+        batch: u64,
+        changes: Vec<Change>,
+        meanwhile: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.core.insert(writer, batch, changes, meanwhile)
+    }
+
+    /// See [`Core::publish`].
+    pub fn publish(&self, writer: MutexGuard<'_, Writer>, mark: Mark, log_bytes: u64) {
+        self.core.publish(writer, mark, log_bytes);
+    }
+
+    /// The fence as readers see it.
+    pub fn fence(&self) -> Fence {
+        self.core.view.read().fence
+    }
+
+    pub fn snapshot(&self) -> Box<dyn Snapshot> {
+        let view = self.core.view.read();
+        let tables = Arc::clone(&view.tables);
+        let batch = view.fence.batch;
+        drop(view);
+        Box::new(RowSnapshot { core: Arc::clone(&self.core), tables, batch })
+    }
+
+    pub fn is_low_on_space(&self) -> bool {
+        self.core.space.is_low()
+    }
+
+    /// Moves all that was added into the table.
+    ///
+    /// # Errors
+    /// `Full` and `Io`; nothing is lost.
+    pub fn checkpoint(&self) -> Result<()> {
+        // The first may find an older one that was stalled; what came after it is still active.
+        while self.core.checkpoint()? {}
+        Ok(())
+    }
+
+    /// Ends without a last checkpoint.
+    pub fn abandon(mut self) {
+        self.core.writer.lock().poison("abandoned".into());
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        self.core.writer.lock().stop = true;
+        self.core.work.notify_all();
+        if let Some(thread) = self.checkpointer.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the checkpoint thread panicked");
+        }
+        let inserter = self.core.writer.lock().inserter.take();
+        if let Some(inserter) = inserter {
+            inserter.join();
+        }
+    }
+}
+
+impl Drop for RowStore {
+    /// Tries a last checkpoint: a start after it reads no log, and no bit of the log matters.
+    fn drop(&mut self) {
+        self.stop();
+        let poisoned = self.core.writer.lock().poisoned.is_some();
+        if !poisoned && let Err(error) = self.checkpoint() {
+            tracing::warn!("closing without a checkpoint: {error}");
+        }
+        // A snapshot that is still held must not keep the file from being opened again.
+        self.core.writer.lock().poisoned.get_or_insert_with(|| "closed".into());
+        self.core.slot.lock().table = None;
+    }
+}
