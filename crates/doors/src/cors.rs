@@ -41,10 +41,6 @@ impl From<Error> for Refusal {
     }
 }
 
-pub const NOT_ALLOWED: &str = "CORSResponse: This CORS request is not allowed. This is usually \
-    because the evalution of Origin, request method / Access-Control-Request-Method or \
-    Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.";
-
 /// Whether a browser asks if a page may send a request.
 pub fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::OPTIONS

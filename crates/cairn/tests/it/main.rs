@@ -8,6 +8,7 @@ mod a_flipped_bit_is_named;
 mod a_lock_is_not_a_file_that_can_be_removed;
 mod audits_are_written;
 mod benchmarks_run_and_clean_up;
+mod buckets_have_rules_for_pages;
 mod clusters_redirect_clients;
 mod gateways_let_nobody_wait;
 mod killed_servers_lose_nothing;

@@ -9,8 +9,9 @@ use http::{HeaderMap, Method};
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 const JSON: &str = "application/json";
 
-/// Refuses a change that a page of another site asks for, unless a rule `allows` it. Browsers send `Sec-Fetch-Site` to
-/// trustworthy addresses only, `Origin` with every request that is not a GET or HEAD.
+/// Refuses a change that a page of another site asks for, unless a rule `allows` it. Browsers send
+/// `Sec-Fetch-Site` to trustworthy addresses only, `Origin` with every request that is not a GET or
+/// HEAD.
 pub fn refuse_other_sites(parts: &Parts, allows: bool) -> Result<()> {
     if parts.method.is_safe() || allows {
         return Ok(());

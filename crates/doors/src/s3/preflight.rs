@@ -13,6 +13,11 @@ use crate::cors::{self, Cors, Policy, Refusal};
 /// As S3 does it. What is signed is never added by a browser.
 pub(super) const POLICY: Policy = Policy { credentials: true, exposed: "" };
 
+/// In S3's words.
+const NOT_ALLOWED: &str = "CORSResponse: This CORS request is not allowed. This is usually \
+    because the evalution of Origin, request method / Access-Control-Request-Method or \
+    Access-Control-Request-Headers are not whitelisted by the resource's CORS spec.";
+
 pub(super) async fn answer(fs: &Fs, parts: &Parts) -> S3Result<Response<Body>> {
     let cors = Cors::of(fs, parts.address.bucket(), POLICY).await;
     let told = cors.map_err(Refusal::from).and_then(|cors| cors.preflight(&parts.headers));
@@ -24,9 +29,7 @@ pub(super) async fn answer(fs: &Fs, parts: &Parts) -> S3Result<Response<Body>> {
 fn refused(refusal: Refusal) -> S3Error {
     match refusal {
         Refusal::Malformed(text) => refuse(S3ErrorCode::InvalidRequest, text),
-        Refusal::NotAllowed => {
-            refuse_with("AccessForbidden", StatusCode::FORBIDDEN, cors::NOT_ALLOWED)
-        }
+        Refusal::NotAllowed => refuse_with("AccessForbidden", StatusCode::FORBIDDEN, NOT_ALLOWED),
         Refusal::Failed(error) => translate(error, Codes::bucket()),
     }
 }
