@@ -23,6 +23,7 @@ NOT_RUN = {
     "cairn mount https://g1.example.org": "needs two gateways with names and certificates",
     "grpcurl": "is not installed, and tests/cluster/test_grpc.py asks the same with another client",
     "systemd-journal-upload": "may not be installed, and tests/logs runs it",
+    "cairn logs tail -n 100 -f": "goes on until it is stopped, and tests/logs runs it",
     "mount -t nfs": "needs the kernel's client of NFS, and tests/nfs has it where there is one",
 }
 # Measurements that are long enough to be believed are too long to be a test.
@@ -47,6 +48,10 @@ GIVEN = {
 }
 BEFORE = {
     "cairn meta load": ["STOP", "rm -r ./data/meta"],
+    "cairn logs ls": [
+        """printf '%s\\n' '{"create":{}}' '{"message":"timed out"}' | curl -f -u $CAIRN_KEY:$CAIRN_SECRET """
+        """-H 'Content-Type: application/json' --data-binary @- http://127.0.0.1:8080/nginx/_bulk"""
+    ],
     "cairn export add": [*STORE[1:], "cairn bucket create photos", "cairn key create alice"],
 }
 SERVERS = ("server", "master", "chunkserver", "gateway")
@@ -117,7 +122,7 @@ class Reader:
             ("/mnt/cairn", f"{self.work}/mnt"),
         ):
             command = command.replace(known, own)
-        command = re.sub(r"(?<=\s)/(srv|backup)/", rf"{self.work}/\1/", command)
+        command = re.sub(r"(?<=\s)/(srv|backup|var/log)/", rf"{self.work}/\1/", command)
         if command.startswith("cairn server") and "--s3" not in command:
             command += " --s3 127.0.0.1:9000 --http 127.0.0.1:8080"
         if added := found(SHORTER, command):

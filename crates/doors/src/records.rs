@@ -125,10 +125,14 @@ impl InProgress {
         if let Some(outcome) = facts.late {
             return Some(outcome);
         }
+        // A browser asks by it, without credentials, which pages may do what.
+        if self.method == Method::OPTIONS {
+            return None;
+        }
         if facts.is_refused || matches!(status, Some(401 | 403)) {
             return Some(AuditOutcome::Refused);
         }
-        let is_change = !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
+        let is_change = !matches!(self.method, Method::GET | Method::HEAD);
         if !is_change && status != Some(101) {
             return None;
         }

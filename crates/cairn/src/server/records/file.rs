@@ -1,8 +1,8 @@
 //! Lines in a file, which is rotated.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use cairn_audit::LineSink;
@@ -25,7 +25,12 @@ pub struct FileSink {
 }
 
 impl FileSink {
+    /// Makes the directories of the file if they are not there.
     pub fn open(path: &Path, most: u64, kept: u32) -> Result<FileSink> {
+        if let Some(parent) = path.parent() {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(parent);
+            made.map_err(|error| Failure::file(parent, &error))?;
+        }
         let (file, len) = open(path).map_err(|error| Failure::file(path, &error))?;
         Ok(FileSink { path: path.to_owned(), file, len, most, kept })
     }
@@ -111,19 +116,20 @@ mod tests {
 
     #[test]
     fn files_are_rotated_and_the_oldest_go() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("audit.jsonl");
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("made/for/it");
+        let path = directory.join("audit.jsonl");
         let mut sink = FileSink::open(&path, 25, 2).unwrap();
         for line in ["first line\n", "second line\n", "third line\n", "fourth line\n", "fifth\n"] {
             sink.write(line.as_bytes()).unwrap();
         }
         assert_eq!(read(&path), "fifth\n");
-        assert_eq!(read(&directory.path().join("audit.jsonl.1")), "third line\nfourth line\n");
-        assert_eq!(read(&directory.path().join("audit.jsonl.2")), "first line\nsecond line\n");
+        assert_eq!(read(&directory.join("audit.jsonl.1")), "third line\nfourth line\n");
+        assert_eq!(read(&directory.join("audit.jsonl.2")), "first line\nsecond line\n");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         sink.write(&[b'x'; 30]).unwrap();
         sink.write(b"\nlast line that makes four\n").unwrap();
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3, "two are kept");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 3, "two are kept");
     }
 
     #[test]
