@@ -36,8 +36,8 @@ pub struct GrepArgs {
     ignore_case: bool,
     #[command(flatten)]
     range: Range,
-    /// Only records of this severity or a more severe one: emerg, alert, crit, err, warning, notice,
-    /// info, debug, trace
+    /// Only records of this severity or a more severe one: emerg, alert, crit, err, warning,
+    /// notice, info, debug, trace
     #[arg(long, value_name = "LEVEL", value_parser = Level::parse)]
     level: Option<Level>,
 }
