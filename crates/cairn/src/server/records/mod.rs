@@ -39,7 +39,7 @@ pub struct AuditArgs {
     /// POST the lines of the audit to this URL
     #[arg(long, value_name = "URL", env = "CAIRN_AUDIT_WEBHOOK", hide_env_values = true)]
     audit_webhook: Option<String>,
-    /// Size at which the files of the audit and access logs are rotated, MiB
+    /// Size beyond which files of the audit and of the access log are rotated, MiB
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     log_file_mib: u64,
