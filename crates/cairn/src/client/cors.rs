@@ -19,7 +19,7 @@ A file of rules:
               \"headers\": [\"authorization\"], \"max_age_s\": 600}]}")]
 pub struct CorsArgs {
     name: String,
-    /// Replace all rules by those in a file of JSON; - for standard input
+    /// Replace all rules by those in a JSON file, or - for standard input
     #[arg(long, value_name = "FILE")]
     set: Option<PathBuf>,
     /// Remove all rules

@@ -17,8 +17,8 @@ const LINE_BYTES: u64 = 64 << 20;
 
 /// Print the lines of a log source that match a pattern
 ///
-/// Exits with 1 if there are none. Lines are searched here, so all files of the days in question
-/// are fetched.
+/// Exits with 1 if no line matches. Fetches all files of the days in question and searches them on
+/// this machine.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn logs grep 'timed? out' nginx
@@ -28,16 +28,16 @@ pub struct GrepArgs {
     /// A regular expression, in the syntax of Rust's crate regex
     pattern: String,
     source: String,
-    /// The pattern is the text itself
+    /// Search for the pattern as plain text, not as a regular expression
     #[arg(short = 'F', long)]
     fixed_strings: bool,
-    /// Upper and lower case are the same
+    /// Ignore the difference between upper and lower case
     #[arg(short, long)]
     ignore_case: bool,
     #[command(flatten)]
     range: Range,
-    /// Only records that say that they are as severe as this, or more: emerg, alert, crit, err,
-    /// warning, notice, info, debug, trace
+    /// Only records of this severity or a more severe one: emerg, alert, crit, err, warning,
+    /// notice, info, debug, trace
     #[arg(long, value_name = "LEVEL", value_parser = Level::parse)]
     level: Option<Level>,
 }

@@ -12,14 +12,14 @@ use crate::connection::Server;
 use crate::failure::Result;
 use crate::output;
 
-/// List log sources, or the days of one
+/// List log sources, or the days of one source
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn logs ls
   cairn logs ls nginx --json | jq .bytes")]
 pub struct LsArgs {
     source: Option<String>,
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each source or day
     #[arg(long)]
     json: bool,
 }

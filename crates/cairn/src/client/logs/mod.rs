@@ -17,9 +17,9 @@ use std::process::ExitCode;
 use crate::connection::Connection;
 use crate::failure::Result;
 
-/// Read records of logs, and say how long they stay
+/// Read log sources, and set how long their files are kept
 ///
-/// SOURCE is a log source as `cairn logs ls` shows it.
+/// SOURCE is the name of a log source, as `cairn logs ls` shows it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn logs ls

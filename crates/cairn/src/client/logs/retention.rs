@@ -12,8 +12,8 @@ use crate::output;
 
 /// Show or set how long logs stay
 ///
-/// Without limits, which is the default, they stay. Only files that a server made for records are
-/// deleted, whole days of them, within an hour or so; that of today stays.
+/// Without limits, which is the default, logs are kept for ever. Only files that a server made for
+/// records are deleted, each as a whole, within about an hour. The file of today is never deleted.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   cairn logs retention
@@ -21,26 +21,26 @@ use crate::output;
   cairn logs retention nginx --days 7 --bytes 10g
   cairn logs retention audit --off")]
 pub struct RetentionArgs {
-    /// Only of this source, instead of what --all says
+    /// Apply to this source, instead of the settings of --all
     #[arg(conflicts_with = "all")]
     source: Option<String>,
-    /// Of all sources that have no settings of their own
+    /// Apply to all sources that have no settings of their own
     #[arg(long)]
     all: bool,
-    /// Days that files stay after their day
+    /// Number of days that a file is kept after its day
     #[arg(long, value_name = "N")]
     days: Option<u32>,
-    /// Bytes that the files of a source may have, such as 10g: the oldest go first
+    /// Bytes that a source may have, such as 10g; its oldest files are deleted first
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
-    /// No limits: files stay
+    /// Set no limits: files are kept for ever
     #[arg(long, conflicts_with_all = ["days", "bytes"])]
     off: bool,
-    /// No settings of its own: the source has those of --all again
+    /// Remove the settings of this source, so that those of --all apply again
     #[arg(long, conflicts_with_all = ["days", "bytes", "off", "all"], requires = "source")]
     inherit: bool,
-    /// Say that the server's clock is right, after it jumped by a day or more, or no server ran for
-    /// that long: until then no logs are deleted
+    /// Confirm that the server's clock is right. No logs are deleted before that if the clock has
+    /// jumped by more than a day, or if no server ran for that long
     #[arg(long, conflicts_with_all = ["source", "all", "days", "bytes", "off", "inherit"])]
     confirm: bool,
     /// Print the settings as JSON

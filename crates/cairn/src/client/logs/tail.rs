@@ -23,11 +23,11 @@ const AGAIN: Duration = Duration::from_secs(1);
   cairn logs tail -n 100 -f nginx | jq .event")]
 pub struct TailArgs {
     source: String,
-    /// How many lines, at most 10,000
+    /// Number of lines, at most 10,000
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=10_000))]
     lines: u16,
-    /// Print further lines as they come, from day to day
+    /// Also print new lines as they arrive, from day to day
     #[arg(short, long)]
     follow: bool,
 }

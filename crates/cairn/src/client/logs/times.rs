@@ -9,11 +9,11 @@ const RECEIVED: &[u8] = b"{\"received\":\"";
 /// Records of a time: those that came at `since` or later, and before `until`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Range {
-    /// Only records that came at this time or later: 2026-11-26, 2026-11-26T13:30:00Z, or 30m, 2h
-    /// or 3d before now. All times are in UTC
+    /// Only records that arrived at this time or later: 2026-11-26, 2026-11-26T13:30:00Z, or 30m,
+    /// 2h or 3d before now. All times are in UTC
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<String>,
-    /// Only records that came before this time
+    /// Only records that arrived before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<String>,
 }

@@ -23,7 +23,7 @@ use crate::server::process;
   cairn logs zip nginx november.tar.gz --since 2026-11-01 --until 2026-12-01")]
 pub struct ZipArgs {
     source: String,
-    /// The archive, or - for stdout [default: SOURCE.tar.gz]
+    /// File of the archive, or - for stdout [default: SOURCE.tar.gz]
     file: Option<PathBuf>,
     #[command(flatten)]
     range: Range,

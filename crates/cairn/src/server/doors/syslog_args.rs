@@ -7,15 +7,15 @@ use cairn_auth::Network;
 /// Where the door is, whose records come, and from where.
 #[derive(clap::Args)]
 pub struct SyslogArgs {
-    /// Where messages of syslog are taken over TCP, such as 127.0.0.1:6514. Without this there is
-    /// no such door
+    /// Address of the syslog door, such as 127.0.0.1:6514, which takes messages over TCP. Without
+    /// this there is no syslog door
     #[arg(long, value_name = "ADDR", requires = "syslog_user")]
     pub(super) syslog: Option<SocketAddr>,
-    /// The user as whom messages of syslog are stored, in the bucket logs-USER
+    /// User as whom messages of syslog are stored, in the bucket logs-USER
     #[arg(long, value_name = "USER", requires = "syslog")]
     pub(super) syslog_user: Option<String>,
-    /// A network that senders of syslog are in, such as 10.0.0.0/8; several are fine. Beyond this
-    /// machine there must be one
+    /// Network of senders of syslog, such as 10.0.0.0/8; may be given several times. Required if
+    /// --syslog is reachable from other machines
     #[arg(long, value_name = "NETWORK", requires = "syslog", value_parser = network)]
     pub(super) syslog_client: Vec<Network>,
 }

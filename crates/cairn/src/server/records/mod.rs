@@ -33,17 +33,17 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// Where the audit goes.
 #[derive(clap::Args)]
 pub struct AuditArgs {
-    /// Record each request that changes something or is refused in this file, as lines of JSON
+    /// Record in this file, as lines of JSON, each request that asks for a change or is refused
     #[arg(long, value_name = "FILE")]
     audit_log: Option<PathBuf>,
-    /// Also POST these lines to this URL
+    /// POST the lines of the audit to this URL
     #[arg(long, value_name = "URL", env = "CAIRN_AUDIT_WEBHOOK", hide_env_values = true)]
     audit_webhook: Option<String>,
-    /// The length from which on files of logs are rotated, MiB
+    /// Size beyond which files of the audit and of the access log are rotated, MiB
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..1 << 20))]
     log_file_mib: u64,
-    /// How many rotated files of each log are kept
+    /// Number of rotated files that are kept of each of these logs
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..10_000))]
     log_files: u32,
@@ -54,10 +54,10 @@ pub struct AuditArgs {
 pub struct RecordArgs {
     #[command(flatten)]
     audit: AuditArgs,
-    /// Also append the lines of --audit-log to this bucket of root, which is made if there is none
+    /// Append the lines of the audit to this bucket of root, which is made if there is none
     #[arg(long, value_name = "BUCKET")]
     audit_bucket: Option<String>,
-    /// Record each request at the S3 and HTTP doors in this file, as lines of JSON
+    /// Record in this file, as lines of JSON, each request at the S3 and HTTP doors
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
     /// Append the log of this process to this bucket of root, which is made if there is none
@@ -66,7 +66,7 @@ pub struct RecordArgs {
     /// POST to this URL when the process has logged many errors within a minute
     #[arg(long, value_name = "URL", env = "CAIRN_ERROR_WEBHOOK", hide_env_values = true)]
     error_webhook: Option<String>,
-    /// How many errors are many
+    /// Number of errors within a minute from which --error-webhook is told
     #[arg(long, value_name = "N", default_value_t = 10, requires = "error_webhook")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     error_rate: u64,
