@@ -113,12 +113,12 @@ impl Cors {
             return Err(Refusal::Malformed("Access-Control-Request-Headers: not names of headers"));
         };
         let allows = |rule: &&CorsRule| {
-            allows(rule, origin, method)
-                && wanted.iter().all(|name| {
-                    rule.headers
-                        .iter()
-                        .any(|known| matches(&known.to_ascii_lowercase(), name.as_str()))
-                })
+            if !allows(rule, origin, method) {
+                return false;
+            }
+            let known: Vec<String> =
+                rule.headers.iter().map(|name| name.to_ascii_lowercase()).collect();
+            wanted.iter().all(|name| known.iter().any(|known| matches(known, name.as_str())))
         };
         let rule = self.rules.iter().find(allows).ok_or(Refusal::NotAllowed)?;
         let mut told = HeaderMap::new();

@@ -31,8 +31,8 @@ pub const XML_BYTES: u64 = 64 << 20;
 /// later.
 pub const LOGS_BYTES: u64 = 128 << 20;
 pub const LOGS_PATIENCE: Duration = Duration::from_secs(5);
-/// Memory for all archives that are sent, and for one of them, bytes: for each object twice its
-/// key, and 128.
+/// Memory for all archives that are sent, and for one of them, bytes: for each object six times
+/// its key, and 256.
 pub const ZIPS_BYTES: u64 = 64 << 20;
 pub const ZIP_BYTES: usize = 16 << 20;
 /// Who follow at the same time: no user and no network are more than three quarters of them.

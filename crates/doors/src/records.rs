@@ -125,14 +125,13 @@ impl InProgress {
         if let Some(outcome) = facts.late {
             return Some(outcome);
         }
-        // A browser asks by it, without credentials, which pages may do what.
-        if self.method == Method::OPTIONS {
+        if facts.is_preflight {
             return None;
         }
         if facts.is_refused || matches!(status, Some(401 | 403)) {
             return Some(AuditOutcome::Refused);
         }
-        let is_change = !matches!(self.method, Method::GET | Method::HEAD);
+        let is_change = !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS);
         if !is_change && status != Some(101) {
             return None;
         }
@@ -156,14 +155,14 @@ impl InProgress {
             door: self.records.door,
             operation: operation.map_or_else(|| self.method.to_string().into(), Cow::Borrowed),
             outcome,
-            reason: reason.filter(|_| outcome != AuditOutcome::Done),
+            reason: reason.filter(|_| outcome != AuditOutcome::Done).as_deref().map(short),
             actor,
-            bucket,
-            key,
+            bucket: bucket.as_deref().map(short),
+            key: key.as_deref().map(short),
             keys,
-            resource,
+            resource: resource.as_deref().map(short),
             method: Some(self.method.to_string()),
-            path: Some(cut(self.uri.path()).to_owned()),
+            path: Some(short(self.uri.path())),
             query: self.uri.query().map(|query| without_secrets(query).into_owned()),
             status: status.map(u32::from),
             request: request.clone(),
@@ -188,6 +187,10 @@ impl InProgress {
             ..AccessRecord::default()
         }
     }
+}
+
+fn short(text: &str) -> String {
+    cut(text).to_owned()
 }
 
 /// A query without the values of parameters that are secrets, however their names are written.

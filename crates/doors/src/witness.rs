@@ -20,6 +20,8 @@ pub(crate) struct Facts {
     pub reason: Option<String>,
     /// It was refused, whatever the status is.
     pub is_refused: bool,
+    /// A browser asks, without credentials, what a page may do.
+    pub is_preflight: bool,
     /// The outcome, where the reply began before it was known.
     pub late: Option<AuditOutcome>,
 }

@@ -195,8 +195,7 @@ impl Intake {
         (lines, held): (Bytes, &Held),
         key: Option<&Key>,
     ) -> Result<()> {
-        let (_, file) = place;
-        let made = mark::made(file);
+        let made = mark::made(place.0, place.1);
         match key {
             None => {
                 let held = Arc::clone(held);

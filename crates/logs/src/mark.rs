@@ -10,16 +10,19 @@ const NAME: &str = "cairn-log";
 /// How the names of files of days end.
 const END: &str = ".jsonl";
 
-/// The attributes of a file that the intake makes.
-pub fn made(file: &str) -> ObjectAttributes {
-    let user_metadata = vec![(NAME.to_owned(), file.to_owned())];
+/// The attributes of a file that the intake makes in a bucket.
+pub fn made(bucket: &str, file: &str) -> ObjectAttributes {
+    let user_metadata = vec![(NAME.to_owned(), format!("{bucket}/{file}"))];
     ObjectAttributes { user_metadata, ..ObjectAttributes::default() }
 }
 
 /// Whether the intake made this file, at this place.
-pub fn is_made(file: &str, attributes: Option<&ObjectAttributes>) -> bool {
+pub fn is_made((bucket, file): (&str, &str), attributes: Option<&ObjectAttributes>) -> bool {
     let metadata = attributes.map_or(&[][..], |attributes| &attributes.user_metadata);
-    metadata.iter().any(|(name, value)| name == NAME && value == file)
+    let is_here = |value: &str| {
+        value.strip_prefix(bucket).and_then(|rest| rest.strip_prefix('/')) == Some(file)
+    };
+    metadata.iter().any(|(name, value)| name == NAME && is_here(value))
 }
 
 /// The file for the records of a source that came on a day.
@@ -42,9 +45,12 @@ mod tests {
     fn a_mark_is_of_one_place() {
         let file = file("app", "2026-11-26");
         assert_eq!(file, "app/2026-11-26.jsonl");
-        assert!(is_made(&file, Some(&made(&file))));
-        assert!(!is_made("kept/2026-11-26.jsonl", Some(&made(&file))));
-        assert!(!is_made(&file, None) && !is_made(&file, Some(&ObjectAttributes::default())));
+        let made = made("logs-a", &file);
+        assert!(is_made(("logs-a", &file), Some(&made)));
+        assert!(!is_made(("logs-a", "kept/2026-11-26.jsonl"), Some(&made)));
+        assert!(!is_made(("archive", &file), Some(&made)), "a copy in another bucket");
+        let place = ("logs-a", &file[..]);
+        assert!(!is_made(place, None) && !is_made(place, Some(&ObjectAttributes::default())));
     }
 
     #[test]

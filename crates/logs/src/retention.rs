@@ -181,7 +181,7 @@ async fn retain_source(
     let (mut files, mut after) = (Vec::new(), String::new());
     loop {
         let page = list(fs, bucket, &format!("{source}/"), after).await?;
-        files.extend(page.objects.into_iter().filter_map(file_of));
+        files.extend(page.objects.into_iter().filter_map(|listed| file_of(bucket, listed)));
         match page.next {
             Some(next) => after = next,
             None => break,
@@ -206,10 +206,10 @@ async fn retain_source(
 }
 
 /// A file that the intake made.
-fn file_of(Listed { key, ino, inode }: Listed) -> Option<File> {
+fn file_of(bucket: &str, Listed { key, ino, inode }: Listed) -> Option<File> {
     let (_, day) = mark::parse(&key)?;
     let etag = inode.etag(ino);
-    let is_made = mark::is_made(&key, inode.object.as_deref());
+    let is_made = mark::is_made((bucket, &key), inode.object.as_deref());
     is_made.then_some(File { day, bytes: inode.size, etag, key })
 }
 

@@ -207,8 +207,9 @@ async fn attempt(
         Ok(Settled::Refused(before)) => {
             Some(Refusal::Failed(Status(before)).reply(call.xid, absent(call.procedure)))
         }
-        // What another attempt has made is gone, or this one fails in finding it.
-        Ok(Settled::Done) if *acted => Some(reply),
+        // What another attempt has made is gone, or this one fails in finding it. What says nothing
+        // of the call may pass.
+        Ok(Settled::Done) if *acted => (!is_of_the_store(status)).then_some(reply),
         // Another attempt has acted: the next one finds what came of it.
         Ok(Settled::Done) => {
             *acted = true;
@@ -221,6 +222,11 @@ async fn attempt(
             None
         }
     }
+}
+
+/// Whether a status says how the store is, and nothing of what was asked for.
+fn is_of_the_store(status: Status) -> bool {
+    matches!(status, Status::IO | Status::NOSPC | Status::SERVERFAULT)
 }
 
 async fn look(desk: &Desk, client: &Client, call: &Call) -> Reply {

@@ -83,7 +83,8 @@ impl Posix {
             let mut local = node.as_ref().map(|node| node.local(&(0..0)));
             let (mut found, mut keeps) = posix.attributes_of(&who, ino).await;
             if let (Ok(inode), Some(node)) = (&found, &node)
-                && node.local(&(0..0)).is_over_others(inode)
+                && (local.as_ref().is_some_and(|local| local.is_over_others(inode))
+                    || node.local(&(0..0)).is_over_others(inode))
             {
                 node.flush(|bytes| posix.dirt.less(bytes)).await?;
                 local = Some(node.local(&(0..0)));

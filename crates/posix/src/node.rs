@@ -91,6 +91,9 @@ struct NodeState {
     /// How often bytes were written back over their base, and what the file was then.
     turn: u64,
     turned: u64,
+    /// Where the last write-backs began between which nobody else wrote, each over what the one
+    /// before had left.
+    began: Option<Base>,
     /// How often bytes were dropped since others wrote to the file.
     drops: u64,
 }
@@ -163,9 +166,12 @@ impl Node {
         if is_clean {
             state.account = Some(Arc::clone(account));
             let base = base.filter(|_| self.dropped.is_some());
-            // What was written back since the file was opened was over what is there now.
-            let base_of =
-                |base: Base| if base.turn == state.turn { base.change } else { state.turned };
+            // What was written back since the file was opened was over what is there now: unless
+            // others had written in between.
+            let base_of = |base: Base| match state.began {
+                Some(began) if base == began || base.turn > began.turn => state.turned,
+                _ => base.change,
+            };
             state.base = base.map(base_of);
         }
         let more = state.dirty.bytes() - before;
@@ -379,13 +385,17 @@ impl Node {
             (frozen, caller, over)
         };
         let bytes = length(&frozen);
+        let before = over.map(|over| over.base);
         let sent = self.send(&caller, &frozen, over).await;
         let mut state = self.state.lock();
         state.frozen = Arc::default();
         match sent {
             Ok(over) => {
                 state.uncount(bytes);
-                if let Some(Over { base, .. }) = over {
+                if let (Some(Over { base, .. }), Some(before)) = (over, before) {
+                    if state.began.is_none() || before != state.turned {
+                        state.began = Some(Base { change: before, turn: state.turn });
+                    }
                     (state.base, state.turned) = (Some(base), base);
                     state.turn += 1;
                 }

@@ -23,7 +23,7 @@ use crate::limits;
 
 const CRC: CrcAlgorithm = CrcAlgorithm::Crc32IsoHdlc;
 /// Memory for an object beside its key: the rest of its record in the directory, and the list.
-const OVERHEAD: usize = 128;
+const OVERHEAD: usize = 256;
 /// Bytes that are sent at once where objects are small.
 const BATCH: usize = 64 << 10;
 
@@ -93,7 +93,7 @@ async fn find(
         };
         let page = door.fs().read(caller, verb).await?;
         // Each name is there twice in the end: here, and in the directory.
-        let cost = |key: &str| 2 * key.len() + OVERHEAD;
+        let cost = |key: &str| 6 * key.len() + OVERHEAD;
         let more: usize = page.objects.iter().map(|listed| cost(&listed.key)).sum();
         bytes += more;
         if bytes > limits::ZIP_BYTES {

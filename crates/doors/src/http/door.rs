@@ -150,15 +150,16 @@ impl Inner {
         let read = Read { method, headers, query: None, key: &key };
         let reply = opened.and_then(|object| get::reply(&read, &object, || self.ids.next()));
         let is_anonymous = caller.is_anonymous();
+        let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };
         let reply = reply.unwrap_or_else(|error| {
             let failure = Failure::from(error);
             Witness::of(request.extensions()).note(|facts| {
+                facts.operation = Some(Kind::NAMES[kind as usize]);
                 (facts.bucket, facts.key) = (Some(bucket.to_string()), Some(key.to_string()));
                 facts.reason = Some(failure.reason());
             });
             error::reply(failure, is_anonymous, &self.ids.next())
         });
-        let kind = if *method == Method::HEAD { Kind::Head } else { Kind::Get };
         stages.lap(Stage::Cache);
         let (path, stages) = (uri.path(), *stages);
         let seen = Seen { peer, method, path, is_anonymous, stages };
@@ -180,6 +181,7 @@ impl Inner {
         if let Ok(target) = &target
             && is_preflight(&parts.method, &parts.headers)
         {
+            witness.note(|facts| facts.is_preflight = true);
             let reply = cors::preflight(self, &parts, target).await;
             return seen(peer, &parts, is_anonymous).finish(reply, stats);
         }

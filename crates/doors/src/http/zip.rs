@@ -241,9 +241,11 @@ pub fn entry_name(rest: &str, is_empty: bool) -> String {
             "." => name.push_str("%2E"),
             ".." => name.push_str("%2E%2E"),
             _ => {
-                for char in component.chars() {
+                for (place, char) in component.char_indices() {
                     let is_drive = has_drive && at == 0 && char == ':';
-                    match char.is_control() || char == '\\' || is_drive {
+                    // So that no two keys have one name.
+                    let is_escape = char == '%' && begins_with_hex(&component[place + 1..]);
+                    match char.is_control() || char == '\\' || is_drive || is_escape {
                         true => escape(&mut name, char),
                         false => name.push(char),
                     }
@@ -255,6 +257,10 @@ pub fn entry_name(rest: &str, is_empty: bool) -> String {
         name.push('/');
     }
     name
+}
+
+fn begins_with_hex(text: &str) -> bool {
+    matches!(text.as_bytes(), [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit())
 }
 
 fn escape(name: &mut String, char: char) {

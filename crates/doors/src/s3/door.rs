@@ -262,6 +262,7 @@ impl Inner {
     async fn answer(&self, mut parts: Parts, upload: Upload) -> Response<Body> {
         let (mut seen, announced) = (UNSEEN, upload.announced());
         let mut response = if cors::is_preflight(&parts.method, &parts.headers) {
+            parts.witness.note(|facts| facts.is_preflight = true);
             let outcome = preflight::answer(&self.store.fs, &parts).await;
             let mut response = outcome.unwrap_or_else(|error| refused(&parts, &error));
             leave(|| upload.linger(), parts.is_waiting(), &mut response);

@@ -118,7 +118,10 @@ impl SourceFeed {
     ) -> Result<SourceFeed> {
         let fs = tails.fs();
         let days = place.known_days(fs).await?;
-        let last = days.last().copied().unwrap_or_default();
+        // A file of a later day comes from a clock that is wrong: others come before it.
+        let latest = day::number(fs.clock().now()) + 1;
+        let last = days.iter().rfind(|number| **number <= latest).or(days.last());
+        let last = last.copied().unwrap_or_default();
         let next = match from {
             SourceFrom::End => vec![(last, place.open(fs, last).await?.size())],
             SourceFrom::Lines(count) => place.last_lines(fs, &days, count).await?,
@@ -153,9 +156,19 @@ impl SourceFeed {
                 let Some(Day { number, file }) = self.open.get_mut(turn) else { break };
                 let day = Some(*number);
                 match file.ready(most).await? {
-                    Some(Ready::Bytes(bytes)) => return Ok(FeedEvent::Bytes { day, bytes }),
+                    Some(Ready::Bytes(bytes)) => {
+                        // A line goes on with the next bytes of its file, and with no others.
+                        if bytes.last() != Some(&b'\n') {
+                            self.turn = turn;
+                        }
+                        return Ok(FeedEvent::Bytes { day, bytes });
+                    }
                     Some(Ready::Cut) => return Ok(FeedEvent::End("truncated")),
                     Some(Ready::Gone) => {
+                        // It may be made again.
+                        if self.last == *number {
+                            self.last -= 1;
+                        }
                         self.open.remove(turn);
                         return Ok(FeedEvent::Closed { day });
                     }
@@ -222,7 +235,11 @@ impl SourceFeed {
                 }
                 found
             }
-            false => self.place.days(fs, Some(self.last)).await?,
+            false => {
+                let mut found = self.place.days(fs, Some(self.last)).await?;
+                found.retain(|number| *number <= today + 1);
+                found
+            }
         };
         self.looked = (today, now);
         if let Some(last) = found.last() {

@@ -52,7 +52,9 @@ impl FileSink {
     }
 
     fn rotate(&self) -> io::Result<()> {
-        for number in (1..self.kept).rev() {
+        // Up to the first number that is free: a rotation that fails may be tried again and again.
+        let taken = (1..self.kept).take_while(|number| self.numbered(*number).exists()).count();
+        for number in (1..=taken as u32).rev() {
             match fs::rename(self.numbered(number), self.numbered(number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -1,3 +1,4 @@
+use cairn_audit::AuditOutcome;
 use cairn_base::{Error, limits};
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
 use cairn_fs::ops::delete_object::DeleteObjects;
@@ -48,6 +49,15 @@ pub(crate) async fn run(call: Call<'_>) -> S3Result<Response<Body>> {
                 Err(error) => errors.push(key_error(key, &told(error))),
             }
         }
+    }
+    if !errors.is_empty() {
+        let is_denied = |error: &&KeyError| error.code.as_deref() == Some("AccessDenied");
+        let refused = errors.iter().filter(is_denied).count();
+        call.parts.witness.note(|facts| {
+            let all = refused == errors.len() && facts.keys.is_empty();
+            facts.late = Some(if all { AuditOutcome::Refused } else { AuditOutcome::Failed });
+            facts.reason = errors.first().and_then(|error| error.code.clone());
+        });
     }
     reply::xml(&DeleteObjectsOutput {
         deleted: Some(deleted),
