@@ -13,6 +13,7 @@ use cairn_posix::{
     Attempt, Attributes, CallId, Changes, Intent, Nobody, Options, Posix, Step, Who,
 };
 use tokio::runtime::Handle as Runtime;
+use tokio::time::Instant;
 
 use crate::attributes::write_after;
 use crate::handle::{BYTES, Handle};
@@ -61,14 +62,14 @@ impl Client {
         Client { address, identity, attempt: None }
     }
 
-    /// The same with an attempt at a call.
-    pub fn calling(&self, checksum: Checksum) -> (Client, Attempt) {
+    /// The same with an attempt at a call that came at `came`.
+    pub fn calling(&self, checksum: Checksum, came: Instant) -> (Client, Attempt) {
         let client = match self.address {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
         let call = CallId { client: client.octets(), checksum, step: 0 };
-        let attempt = Attempt::new(call);
+        let attempt = Attempt::new(call, came);
         (Client { attempt: Some(attempt.clone()), ..self.clone() }, attempt)
     }
 }

@@ -145,12 +145,12 @@ async fn find(desk: Arc<Desk>, client: Client, call: Call, record: Bytes) -> Opt
 /// sends another call, with another number (RFC 1813, `NFS3ERR_JUKEBOX`), which would find done
 /// what may have been done for the first one. Who is told nothing sends the same call again.
 async fn act(desk: &Desk, client: Client, call: &Call, record: &[u8]) -> Option<Reply> {
-    let checksum = checksum(record);
+    let (checksum, came) = (checksum(record), Instant::now());
     let work = async {
         let running = Running::new(desk, &client, call, watch::of_nfs(call.procedure));
         let (mut patience, mut acted) = (Patience::new(), false);
         loop {
-            let attempt = attempt(desk, client.calling(checksum), call, &mut acted);
+            let attempt = attempt(desk, client.calling(checksum, came), call, &mut acted);
             if let Some(reply) = attempt.await {
                 running.end(&reply);
                 return Some(reply.head);

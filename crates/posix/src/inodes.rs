@@ -145,6 +145,7 @@ impl Posix {
         if let Some(size) = size {
             inode = match who.call(Step::Size) {
                 Some(call) => {
+                    who.begin()?;
                     let cut = self.fs.truncate_for(&caller, call, (ino, opened), size).await?;
                     who.has_done(Step::Size);
                     cut

@@ -194,6 +194,7 @@ impl Posix {
         let mut tries = 0;
         loop {
             tries += 1;
+            who.begin()?;
             match self.fs.run(&caller, ForCall { call, verb: verb.clone() }).await {
                 Err(error @ Error::Unavailable(_)) if tries < most => {
                     tracing::debug!(%error, "tried again");

@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use cairn_auth::{Caller, Posix};
-use cairn_base::Ino;
+use cairn_base::{Error, Ino, Result};
 use cairn_fs::ops::for_call::CallId;
+use tokio::time::Instant;
+
+/// For how long after a call came something is begun for it. What was begun ends within as much
+/// again, and a call is known for longer than both.
+const BEGINS: Duration = Duration::from_secs(80);
 
 /// The process or client that makes a call.
 #[derive(Clone, Debug)]
@@ -23,6 +29,7 @@ pub struct Who {
 #[derive(Clone, Debug)]
 pub struct Attempt {
     call: CallId,
+    came: Instant,
     come: Arc<Come>,
 }
 
@@ -35,8 +42,9 @@ struct Come {
 }
 
 impl Attempt {
-    pub fn new(call: CallId) -> Attempt {
-        Attempt { call, come: Arc::default() }
+    /// At a call that came at `came`.
+    pub fn new(call: CallId, came: Instant) -> Attempt {
+        Attempt { call, came, come: Arc::default() }
     }
 
     fn done(&self, step: u8) {
@@ -117,6 +125,16 @@ impl Who {
     pub(crate) fn call(&self, step: Step) -> Option<CallId> {
         let call = self.call.as_ref()?.call;
         Some(CallId { step: call.step.saturating_add(step as u8), ..call })
+    }
+
+    /// # Errors
+    /// `Unavailable` where the call came so long ago that it may be forgotten before something that
+    /// is begun for it now is done.
+    pub(crate) fn begin(&self) -> Result<()> {
+        match self.call.as_ref().is_some_and(|attempt| attempt.came.elapsed() > BEGINS) {
+            true => Err(Error::Unavailable("the call came too long ago to be done".into())),
+            false => Ok(()),
+        }
     }
 
     /// A step of the call was done, now or before.

@@ -1,13 +1,32 @@
 //! Calls that were done before: what has their names now is something else.
 
+use std::time::Duration;
+
 use cairn_base::Error;
 use cairn_posix::{Attempt, CallId, Changes, Intent, Kind, RenameMode, Step, Who};
+
+use tokio::time::Instant;
 
 use crate::world::{MODE, Mount, World, run};
 
 fn calling(mount: &Mount, number: u8) -> Who {
     let call = CallId { client: [1; 16], checksum: [number; 16], step: 0 };
-    mount.who().for_call(Attempt::new(call))
+    mount.who().for_call(Attempt::new(call, Instant::now()))
+}
+
+#[test]
+fn a_call_that_came_long_ago_does_nothing_more() {
+    run(async {
+        let world = World::new(1).await;
+        let mount = world.mount().await;
+        let ino = mount.put(mount.top, "file", b"written since").await;
+        let call = CallId { client: [1; 16], checksum: [1; 16], step: 0 };
+        let Some(came) = Instant::now().checked_sub(Duration::from_secs(81)) else { return };
+        let who = mount.who().for_call(Attempt::new(call, came));
+        let removed = mount.posix.remove_file(who, (mount.top, &b"file"[..])).await;
+        assert!(matches!(removed, Err(Error::Unavailable(_))), "{removed:?}");
+        assert_eq!(mount.stat(ino).await.unwrap().nlink, 1);
+    });
 }
 
 async fn remove(mount: &Mount, number: u8) {
@@ -102,5 +121,32 @@ fn an_attempt_does_not_cut_what_another_one_has_made() {
         let who = calling(&other, 2).ending_with(Step::Names);
         let made = other.posix.make_node(who, (other.top, "file"), Kind::File, MODE).await;
         assert!(matches!(made, Err(Error::NotFound(_))), "it is gone");
+    });
+}
+
+#[test]
+fn bytes_are_taken_over_nothing_that_their_opener_never_saw() {
+    run(async {
+        let world = World::new(3).await;
+        let (here, there) = (world.served().await, world.mount().await);
+        here.posix.never_overwrite(|_| {});
+        let ino = here.put(here.top, "file", b"0000").await;
+        let early = here.open(ino, Intent::BOTH).await.unwrap();
+        let elsewhere = there.open(ino, Intent::BOTH).await.unwrap();
+        there.write(elsewhere, 0, b"1111").await;
+        there.close(elsewhere).await;
+        // Written back from here, over what was written elsewhere.
+        let other = here.open(ino, Intent::BOTH).await.unwrap();
+        here.write(other, 0, b"2").await;
+        here.close(other).await;
+        assert_eq!(here.get(ino).await.unwrap(), "2111");
+        here.write(early, 0, b"3333").await;
+        here.close(early).await;
+        assert_eq!(here.get(ino).await.unwrap(), "2111");
+        // What was opened since is over what is there.
+        let late = here.open(ino, Intent::BOTH).await.unwrap();
+        here.write(late, 1, b"44").await;
+        here.close(late).await;
+        assert_eq!(here.get(ino).await.unwrap(), "2441");
     });
 }
