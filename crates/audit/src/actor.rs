@@ -1,4 +1,4 @@
-//! Who asked for something.
+//! The caller of a request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use cairn_auth::{Caller, CredentialId, Principal};
 use cairn_base::UserId;
 use serde::{Serialize, Serializer};
 
-/// Who asked, and from where.
+/// The caller of a request, and its address.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Actor {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number")]

@@ -14,7 +14,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// and counted.
 #[derive(Debug)]
 pub struct LineQueue {
-    /// What the lines are, and where they go, for metrics: `audit`, `file`.
+    /// The name of the log and that of the sink, for metrics: `audit`, `file`.
     pub log: &'static str,
     pub sink: &'static str,
     waiting: Mutex<WaitingLines>,
@@ -39,7 +39,7 @@ pub struct LineBatch {
     pub lost: u64,
 }
 
-/// What became of lines so far.
+/// How many lines the sink took so far, and how many were lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueCounts {
     pub written: u64,

@@ -19,7 +19,7 @@ pub fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES)).unwrap_or_default()
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditOutcome {
@@ -63,7 +63,7 @@ pub struct AuditRecord {
     /// Further keys, for which there is no room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_keys: Option<usize>,
-    /// What it is about, where that is neither a bucket nor a key.
+    /// The subject of the request, where that is neither a bucket nor a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -48,7 +48,7 @@ pub const TAIL_LOOK: Duration = Duration::from_secs(5);
 pub const TAIL_LOOK_UNLEASED: Duration = Duration::from_millis(500);
 /// After how long it is looked at again where that failed.
 pub const TAIL_RETRY: Duration = Duration::from_millis(500);
-/// What a follower is given at once, bytes: as it is, and as events.
+/// Bytes that a follower is given at once: as they are, and as events.
 pub const FOLLOW_BYTES: usize = 256 << 10;
 pub const FOLLOW_EVENTS_BYTES: usize = 16 << 10;
 /// A longer line is sent as several events, bytes.

@@ -25,7 +25,7 @@ pub const SETTINGS: &str = ".retention.json";
 /// How the names of buckets for records begin.
 const BUCKETS: &str = "logs-";
 
-/// How long files of a source stay. What is `None` has no limit.
+/// How long files of a source stay. `None` is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
@@ -54,7 +54,7 @@ impl RetentionSettings {
     }
 }
 
-/// What a look did.
+/// The result of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Retained {
     pub deleted: u64,

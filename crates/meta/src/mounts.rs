@@ -33,7 +33,7 @@ pub trait Mounted: Verb {
 
     fn own(&self) -> Own;
 
-    /// What it is about, for its record in the audit: an inode, or a name in a directory. `None`
+    /// Its subject, for its record in the audit: an inode, or a name in a directory. `None`
     /// where nobody but the mount itself can see what it does.
     fn subject(&self) -> Option<String>;
 

@@ -47,7 +47,7 @@ pub struct Desk {
     key: HandleKey,
 }
 
-/// Who asks.
+/// The client that asks.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub address: IpAddr,

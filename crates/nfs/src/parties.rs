@@ -56,7 +56,7 @@ impl Part {
         }
     }
 
-    /// What its party has.
+    /// The amount of all that its party has.
     pub fn all(&self) -> usize {
         self.taken.of(self.party)
     }

@@ -150,7 +150,7 @@ impl From<Writer> for Reply {
 }
 
 impl Reply {
-    /// What the result begins with, if there is a result.
+    /// The first number of the result, if there is a result.
     fn result(&self) -> Option<Option<u32>> {
         let mut reader = Reader::new(self.head.clone());
         let mut number = || reader.number().ok();

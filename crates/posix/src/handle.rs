@@ -26,7 +26,7 @@ pub struct Handle {
     /// It was opened so, and nobody keeps pages of what is written by it.
     pub appends: bool,
     pub writes: bool,
-    /// What is written by it is taken over this.
+    /// The base of bytes that are written by it.
     pub base: Option<Base>,
     /// Written bytes are durable before the program hears that they are written.
     pub syncs: bool,

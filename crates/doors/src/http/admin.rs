@@ -72,7 +72,7 @@ pub async fn reply(
     }
 }
 
-/// What a change is about, for its record: its path, and members of its body that are no secrets.
+/// The subject of a change, for its record: its path, and members of its body that are no secrets.
 pub fn subject(path: &str, json: &[u8]) -> Option<String> {
     const SHOWN: [&str; 9] = [
         "user",

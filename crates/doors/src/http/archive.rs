@@ -136,7 +136,7 @@ struct Making {
     /// None when its last byte was sent.
     archive: Option<Archive>,
     current: Option<(ByteStream, Digest)>,
-    /// What was deleted meanwhile.
+    /// Keys that were deleted meanwhile.
     gone: Vec<Box<str>>,
     hidden: u64,
     note: String,
@@ -207,7 +207,7 @@ impl Making {
         }
     }
 
-    /// What is not in the archive although it was asked for; none if all is there.
+    /// The text that names the objects which are missing; none if all are there.
     fn note(&self) -> Option<String> {
         let mut text = String::new();
         if self.hidden > 0 {

@@ -103,7 +103,7 @@ impl Door for HttpDoor {
     }
 }
 
-/// What a request is about, for its record.
+/// Notes the subject of a request, for its record.
 fn tell(facts: &mut Facts, kind: Kind, target: Option<&Target<'_>>) {
     facts.operation = Some(Kind::NAMES[kind as usize]);
     let named = |text: &str| Some(text.to_owned());

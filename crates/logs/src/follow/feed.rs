@@ -1,4 +1,4 @@
-//! What is followed: an object, or a source.
+//! The feed of a follower: an object, or a source.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use super::tail::Tails;
 /// Where it is followed from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum From {
-    /// What is added from now on.
+    /// From the end on.
     End,
     /// The last lines.
     Lines(usize),
     At(Position),
 }
 
-/// What is to be followed, and by whom.
+/// The object or source to be followed, and the caller.
 pub struct Wanted<'a> {
     pub caller: &'a Caller,
     pub bucket: &'a str,

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::tail::{Seen, Tail, Tails};
 
-/// What there is for a follower.
+/// News for a follower.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Ready {
     Bytes(Bytes),
@@ -39,7 +39,7 @@ impl FileFollower {
         self.tail.ino()
     }
 
-    /// What there is now, of bytes at most `most`. Giving up loses nothing.
+    /// The news that there are now, of bytes at most `most`. Giving up loses nothing.
     pub async fn ready(&mut self, most: usize) -> Result<Option<Ready>> {
         let seen = *self.seen.borrow_and_update();
         if seen.is_gone {

@@ -9,7 +9,7 @@ pub struct Sse {
     files: Vec<Sent>,
 }
 
-/// What was sent of a file.
+/// How much of a file was sent.
 struct Sent {
     /// Its day, where it is one of a source.
     day: Option<i64>,
@@ -74,12 +74,12 @@ impl Sse {
         format!("event: end\ndata: {{\"reason\":\"{reason}\"}}\n\n").into_bytes()
     }
 
-    /// What is sent so that proxies and clients see that the connection is alive.
+    /// A comment, so that proxies and clients see that the connection is alive.
     pub fn alive() -> Vec<u8> {
         b":\n\n".to_vec()
     }
 
-    /// What is sent first: after how many milliseconds a client comes again.
+    /// The first field: after how many milliseconds a client comes again.
     pub fn begin() -> Vec<u8> {
         b"retry: 1000\n\n".to_vec()
     }

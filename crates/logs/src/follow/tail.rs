@@ -66,7 +66,7 @@ pub struct Tails {
     counts: Arc<FollowCounts>,
 }
 
-/// What is known of a file.
+/// The state of a file as it was seen last.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// Bytes.
@@ -86,7 +86,7 @@ pub struct Tail {
     task: OnceLock<AbortHandle>,
 }
 
-/// What was read last: each piece begins where the one before ends.
+/// The bytes that were read last: each piece begins where the one before ends.
 #[derive(Default)]
 struct Pieces {
     all: VecDeque<(u64, Bytes)>,

@@ -205,7 +205,7 @@ pub struct SettleCall {
     pub found: Ino,
 }
 
-/// What a call has come to.
+/// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Settled {
     /// It stays as was said.

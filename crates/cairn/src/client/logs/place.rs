@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 const BUCKETS: &str = "logs-";
 /// How the names of files of days end.
 const END: &str = ".jsonl";
-/// What is read of a file at once, bytes.
+/// Bytes that are read of a file at once.
 const BUFFER: usize = 256 << 10;
 
 /// A file of a source.

@@ -3,7 +3,7 @@
 use cairn_base::Timestamp;
 use cairn_logs::day;
 
-/// What a line begins with that says when its record came.
+/// The beginning of a line, in front of the time at which its record came.
 const RECEIVED: &[u8] = b"{\"received\":\"";
 
 /// Records of a time: those that came at `since` or later, and before `until`.
@@ -22,7 +22,7 @@ impl Range {
     /// Whether a day has any of it.
     pub fn has_day(&self, day: &str) -> bool {
         let since = self.since.as_deref().and_then(|since| since.get(..day.len()));
-        // What is before the beginning of a day is on the day before.
+        // A time before the beginning of a day is on the day before.
         let until = self.until.as_deref();
         since.is_none_or(|since| since <= day) && until.is_none_or(|until| day < until)
     }
