@@ -8,6 +8,7 @@ import subprocess
 import time
 
 from harness.server import KEY, SECRET, binary
+from harness.stop import go_on, stop
 from harness.wait import PATIENCE_SECONDS
 
 
@@ -86,11 +87,10 @@ class Node:
         return code
 
     def pause(self):
-        """SIGSTOP: it neither answers nor knows that time passes."""
-        self.process.send_signal(signal.SIGSTOP)
+        stop(self.process)
 
     def resume(self):
-        self.process.send_signal(signal.SIGCONT)
+        go_on(self.process)
 
     def wipe(self):
         """Removes all data of a chunkserver that does not run; who it is stays."""

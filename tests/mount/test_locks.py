@@ -18,6 +18,7 @@ import pytest
 
 from harness.mount import Door, Mount
 from harness.server import Server, scratch
+from harness.stop import go_on, stop
 from harness.wait import PATIENCE_SECONDS, eventually
 
 STEPS = 300
@@ -289,11 +290,11 @@ def test_who_lost_its_locks_can_do_nothing_with_the_file(pair):
     with opened(two.root / "f") as second:
         fcntl.lockf(first, fcntl.LOCK_EX)
         os.pwrite(first, b"LATE!", 0)
-        one.process.send_signal(signal.SIGSTOP)
+        stop(one.process)
         fcntl.lockf(second, fcntl.LOCK_EX)
         os.pwrite(second, b"other", 0)
         os.fsync(second)
-        one.process.send_signal(signal.SIGCONT)
+        go_on(one.process)
         # Until it knows.
         eventually(lambda: fails(lambda: os.pread(first, 5, 0)))
         for attempt in (

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import threading
 
@@ -14,6 +13,7 @@ from harness.doors import S3, Http
 from harness.mount import Mount
 from harness.rawmount import RawMount
 from harness.server import KEY, SECRET, Server, binary
+from harness.stop import stopped
 from harness.wait import PATIENCE_SECONDS, eventually
 
 
@@ -44,15 +44,6 @@ def found(target, is_meant):
 
 def waits_for(one, text):
     return any(text in wait["what"] for wait in one["waits_for"])
-
-
-@contextlib.contextmanager
-def stopped(process):
-    process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGCONT)
 
 
 @contextlib.contextmanager
