@@ -1,6 +1,7 @@
 """`python -m steps`: what tests/run does once everything is installed."""
 
 import argparse
+import fcntl
 import os
 import shutil
 import subprocess
@@ -17,6 +18,18 @@ EXAMPLES = """examples:
   tests/run --long seeds episodes    two parts of it
   tests/run --list                   the parts of the long form
 """
+
+
+def claim():
+    """Two runs in one checkout would remove each other's data. The lock ends with the process."""
+    place = jobs.ROOT / "target/test-lock"
+    place.parent.mkdir(exist_ok=True)
+    lock = open(place, "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit("tests/run: another run is going on in this checkout; wait for it or end it")
+    return lock
 
 
 def clean():
@@ -45,6 +58,7 @@ def main():
         return long.show()
     # With its assertions; $CAIRN_BIN is another one to test.
     os.environ.setdefault("CAIRN_BIN", str(jobs.ROOT / "target/debug/cairn"))
+    lock = claim()  # until the end of the run
     clean()
     if arguments.long:
         return long.run(arguments.wanted)
