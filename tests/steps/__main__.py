@@ -58,7 +58,7 @@ def main():
         return long.show()
     # With its assertions; $CAIRN_BIN is another one to test.
     os.environ.setdefault("CAIRN_BIN", str(jobs.ROOT / "target/debug/cairn"))
-    lock = claim()  # until the end of the run
+    _lock = claim()  # until the end of the run
     clean()
     if arguments.long:
         return long.run(arguments.wanted)
