@@ -37,8 +37,10 @@ pub mod inflight;
 mod join;
 pub mod map;
 
+mod allowance;
 mod scope;
 
+pub use allowance::Allowance;
 pub use clock::{Clock, Timestamp};
 pub use date::{civil, day, rfc3339};
 pub use disk::{Disk, DiskFile, RealDisk};

@@ -1,16 +1,23 @@
 //! Observers of requests that have ended: the log, and collectors of traces.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use cairn_base::trace::{Trace, Traces};
-use cairn_base::{Rng, Stages};
+use cairn_base::{Allowance, Party, Rng, Stages};
 use http::HeaderMap;
+use tokio::time::Instant;
 
 use crate::timing;
 
 /// From when on a request is slow, if nothing else is said.
 pub const SLOW: Duration = Duration::from_secs(1);
+
+/// Requests a second that are exported since their clients say that they are sampled. One address
+/// has a quarter of them: the collector is not theirs alone.
+const CLAIMED: u32 = 1000;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A request that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +36,8 @@ pub struct Observer {
     traces: Traces,
     slow: Duration,
     export: Option<Export>,
+    claimed: Allowance,
+    since: Instant,
 }
 
 impl fmt::Debug for Observer {
@@ -41,18 +50,33 @@ impl Observer {
     /// Logs what is slow or fails.
     pub fn new(rng: &dyn Rng, slow: Duration) -> Observer {
         let traces = Traces::new([rng.next_u64(), rng.next_u64()], 0.0);
-        Observer { traces, slow, export: None }
+        Observer::with(traces, slow, None)
     }
 
-    /// Also gives away those whose client says that they are sampled, and `ratio` of the others.
+    /// Also gives away those whose client says that they are sampled, if those are not too many, and
+    /// `ratio` of the others.
     pub fn exporting(rng: &dyn Rng, slow: Duration, ratio: f64, export: Export) -> Observer {
         let traces = Traces::new([rng.next_u64(), rng.next_u64()], ratio);
-        Observer { traces, slow, export: Some(export) }
+        Observer::with(traces, slow, Some(export))
     }
 
-    /// The stages of a request that begins.
-    pub fn begin(&self, headers: &HeaderMap) -> Stages {
-        self.start(self.traces.next(timing::traceparent(headers)))
+    fn with(traces: Traces, slow: Duration, export: Option<Export>) -> Observer {
+        let claimed = Allowance::new(SECOND, CLAIMED);
+        Observer { traces, slow, export, claimed, since: Instant::now() }
+    }
+
+    /// The stages of a request that begins, from an address.
+    pub fn begin(&self, headers: &HeaderMap, from: IpAddr) -> Stages {
+        self.begin_at(headers, from, self.since.elapsed())
+    }
+
+    fn begin_at(&self, headers: &HeaderMap, from: IpAddr, now: Duration) -> Stages {
+        let mut trace = self.traces.next(timing::traceparent(headers));
+        let is_claimed = trace.sampled && trace.parent != 0 && self.export.is_some();
+        if is_claimed && !self.claimed.take(Party::at(from), now) {
+            trace.sampled = false;
+        }
+        self.start(trace)
     }
 
     /// Of one whose client knows no traces.
@@ -101,4 +125,29 @@ impl Observer {
 /// probe for it would fill the log.
 fn has_failed(status: u16) -> bool {
     status >= 500 && status != 501
+}
+
+#[cfg(test)]
+mod tests {
+    use cairn_base::rng::SeededRng;
+
+    use super::*;
+
+    #[test]
+    fn clients_choose_some_requests_a_second_to_be_exported() {
+        let rng = SeededRng::new(1);
+        let observer = Observer::exporting(&rng, SLOW, 0.0, Box::new(|_| ()));
+        let mut headers = HeaderMap::new();
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        headers.insert("traceparent", parent.parse().unwrap());
+        let sampled = |last: u8, now| {
+            let from = IpAddr::from([10, 0, 0, last]);
+            let begun = (0..1000).map(|_| observer.begin_at(&headers, from, now).trace);
+            begun.filter(|trace| trace.sampled && trace.parent != 0).count()
+        };
+        assert_eq!([1, 1, 2].map(|last| sampled(last, SECOND)), [250, 0, 250]);
+        assert_eq!(sampled(1, 2 * SECOND), 250);
+        let of_nobody = observer.begin(&HeaderMap::new(), IpAddr::from([10, 0, 0, 1]));
+        assert!(!of_nobody.trace.sampled);
+    }
 }

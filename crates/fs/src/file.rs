@@ -340,7 +340,8 @@ impl FileWriter {
 
     /// Publishes runs that do not overlap, in `session`; durable when it returns. Blocks first,
     /// several in one operation. If it is said what they were taken over, they are published only
-    /// if the file is as it was then; returned is then what it is now.
+    /// if the file is as it was then. `over` says then what it is now, also if only some of them
+    /// were published.
     ///
     /// # Errors
     /// `PreconditionFailed` if it is not; then some of them may have been published. `Conflict` if
@@ -351,8 +352,8 @@ impl FileWriter {
         caller: &Caller,
         session: SessionId,
         pieces: Vec<Piece>,
-        mut over: Option<Over>,
-    ) -> Result<Option<Over>> {
+        over: &mut Option<Over>,
+    ) -> Result<()> {
         let mut blocks: Vec<Uploaded> = Vec::new();
         let mut inline = Vec::new();
         for piece in pieces {
@@ -369,12 +370,12 @@ impl FileWriter {
             }) {
                 run.extend(next.extents);
             }
-            self.publish_blocks(caller, session, (target, run), &mut over).await?;
+            self.publish_blocks(caller, session, (target, run), over).await?;
         }
         for (offset, data) in inline {
-            self.write(caller, session, (offset, Data::Inline(data)), None, &mut over).await?;
+            self.write(caller, session, (offset, Data::Inline(data)), None, over).await?;
         }
-        Ok(over)
+        Ok(())
     }
 
     async fn publish_blocks(

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cairn_auth::{Action, Caller, Resource, authorize, is_allowed};
-use cairn_base::{Result, Timestamp};
+use cairn_base::{Party, Result, Timestamp};
 
 use crate::needs::Declared;
 use crate::{Stop, View};
@@ -67,6 +67,12 @@ pub trait Verb: Declared + Send + Sync + 'static {
     /// operation, so that nobody has to wait until it was told to.
     fn changes(&self) -> Vec<Bytes> {
         Vec::new()
+    }
+
+    /// The party whose part of the reserve it takes, if it is run when the disk is full and frees no
+    /// space.
+    fn takes_reserve_of(&self) -> Option<Party> {
+        None
     }
 
     /// Asks for what it needs ([`Declared`]) first, where that is not done before. Fails without

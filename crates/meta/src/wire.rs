@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_auth::Action::{self, *};
 use cairn_auth::ActionSet;
-use cairn_base::{BlockId, Error, Result, SessionId};
+use cairn_base::{BlockId, Error, Party, Result, SessionId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,6 +34,9 @@ pub trait WireVerb:
 /// A verb of any type that came as bytes.
 pub trait ReceivedVerb: AnyVerb {
     fn traits(&self) -> Traits;
+
+    /// As [`Verb::takes_reserve_of`].
+    fn takes_reserve_of(&self) -> Option<Party>;
 
     /// As [`mounts::check`].
     fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()>;
@@ -66,6 +69,10 @@ impl<V: WireVerb> ReceivedVerb for V {
             leases_changes: V::LEASES_CHANGES,
             posts: V::POSTS,
         }
+    }
+
+    fn takes_reserve_of(&self) -> Option<Party> {
+        Verb::takes_reserve_of(self)
     }
 
     fn check_mount(&self, session: SessionId, wanted: Use) -> Result<()> {

@@ -7,6 +7,7 @@
 //! A call of which it is not known whether it was done has no reply. The connection ends: so the
 //! client makes another one, and sends the same calls again.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -16,15 +17,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use cairn_base::Party;
+use cairn_base::shares::{Party, Share, Take};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, interval};
 
 use crate::desk::{Client, Desk};
 use crate::dispatch::{answer, reply_bytes};
-use crate::limits::{CALLS, CONNECTION_BYTES, DRAIN, IDLE, PARTY_BYTES, STALLED};
+use crate::limits::{CALLS, COMES, CONNECTION_BYTES, DRAIN, IDLE, PARTY_BYTES, STALLED, TURN};
+use crate::load::Full;
 use crate::parties::Part;
 use crate::record::Records;
 use crate::rpc::{Incoming, Reply, read};
@@ -40,12 +43,18 @@ type Work = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
 /// A call that has ended, with its reply if it has one, and the bytes that were counted for it.
 type Answered = (Option<Reply>, usize);
 
+/// The place that a connection takes among those of all clients.
+pub type Place = Arc<dyn Any + Send + Sync>;
+
 /// A call at work, of which the connection hears when that ends, however it does.
 struct AtWork {
     sender: UnboundedSender<Answered>,
     bytes: usize,
-    /// Also while it is at work for a client that has left.
-    _counted: Part,
+    /// Also while it is at work for a client that has left: who connects again and again has no
+    /// more calls at work than the connections that it may have.
+    _counted: (Part, Place),
+    /// Of the room of long calls, if it is one.
+    _share: Option<Share>,
     reply: Option<Reply>,
 }
 
@@ -65,6 +74,11 @@ struct Connection {
     desk: Arc<Desk>,
     address: IpAddr,
     records: Records,
+    /// Since when the record has begun that has not come to its end.
+    begun: Option<Instant>,
+    /// Room for that record, if it is a long one, and the wait for it.
+    share: Option<Share>,
+    waits: Option<Take>,
     sender: UnboundedSender<Answered>,
     /// Calls at work, and the bytes counted for them.
     calls: usize,
@@ -74,32 +88,42 @@ struct Connection {
     reply_bytes: usize,
     /// Those count for all connections from there.
     party: Part,
+    place: Place,
+    full: Full,
     /// When something came or went last.
     moved: Instant,
+    /// When the client took some of the replies last, or they began to wait for it.
+    taken: Instant,
 }
 
-/// Serves a client until it leaves, breaks the rules, or `stopped`.
+/// Serves a client until it leaves, breaks the rules, or `stopped`. The `place` is kept until the
+/// last of its calls has ended.
 ///
 /// # Errors
 /// Why it ended otherwise than by the client.
 pub async fn converse(
     (mut reader, mut writer): (impl AsyncRead + Unpin, impl AsyncWrite + Unpin),
-    address: IpAddr,
+    (address, place): (IpAddr, Place),
     desk: Arc<Desk>,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let (sender, mut answers) = unbounded_channel();
-    let mut connection = Connection::new(desk, address, sender);
+    let mut connection = Connection::new(desk, (address, place), sender);
     let mut looks = interval(LOOK);
     let (mut takes, mut is_stopped) = (true, false);
     loop {
-        connection.take()?;
+        let has_more = connection.take()?;
+        connection.look_at_record();
         if !takes && connection.is_done() {
             return Ok(());
         }
-        connection.records.reserve();
         let has_room = connection.has_room();
-        let Connection { records, replies, .. } = &mut connection;
+        let reads = takes && has_room && !has_more && connection.waits.is_none();
+        if reads {
+            connection.records.reserve();
+        }
+        connection.full.set(connection.is_full());
+        let Connection { records, replies, waits, .. } = &mut connection;
         tokio::select! {
             biased;
             _ = stopped.wait_for(|stop| *stop), if !is_stopped => {
@@ -111,10 +135,12 @@ pub async fn converse(
             written = write(&mut writer, replies), if !replies.is_empty() => {
                 connection.written(written?);
             }
-            came = reader.read_buf(&mut records.came), if takes && has_room => {
+            came = reader.read_buf(&mut records.came), if reads => {
                 takes = came? > 0;
                 connection.moved = Instant::now();
             }
+            room = wait(waits) => (connection.share, connection.waits) = (Some(room), None),
+            () = yield_now(), if has_more => {}
         }
     }
 }
@@ -123,6 +149,14 @@ pub async fn converse(
 async fn next(answers: &mut UnboundedReceiver<Answered>) -> Answered {
     match answers.recv().await {
         Some(answered) => answered,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for room, if there is to be some.
+async fn wait(waits: &mut Option<Take>) -> Share {
+    match waits {
+        Some(waits) => waits.await,
         None => std::future::pending().await,
     }
 }
@@ -138,19 +172,30 @@ async fn write(
 }
 
 impl Connection {
-    fn new(desk: Arc<Desk>, address: IpAddr, sender: UnboundedSender<Answered>) -> Connection {
+    fn new(
+        desk: Arc<Desk>,
+        (address, place): (IpAddr, Place),
+        sender: UnboundedSender<Answered>,
+    ) -> Connection {
         let party = desk.bytes.nothing(Party::at(address));
+        let full = Full::new(&desk.load);
         Connection {
             desk,
             address,
             records: Records::default(),
+            begun: None,
+            share: None,
+            waits: None,
             sender,
             calls: 0,
             call_bytes: 0,
             replies: VecDeque::new(),
             reply_bytes: 0,
             party,
+            place,
+            full,
             moved: Instant::now(),
+            taken: Instant::now(),
         }
     }
 
@@ -160,31 +205,63 @@ impl Connection {
         self.calls < CALLS && bytes < CONNECTION_BYTES && is_fair
     }
 
+    /// Whether it has as many calls at work as it may.
+    fn is_full(&self) -> bool {
+        self.calls >= CALLS || self.call_bytes >= CONNECTION_BYTES
+    }
+
     fn is_done(&self) -> bool {
         self.calls == 0 && self.replies.is_empty()
     }
 
-    /// Takes the calls that have come.
-    fn take(&mut self) -> io::Result<()> {
+    /// Takes calls that have come, for a while. Whether there may be more of them.
+    fn take(&mut self) -> io::Result<bool> {
+        let began = Instant::now();
         while self.has_room() {
+            if began.elapsed() > TURN {
+                return Ok(true);
+            }
             let record = self.records.next().map_err(|_| bad("a record is too long"))?;
-            let Some(record) = record else { return Ok(()) };
+            let Some(record) = record else { return Ok(false) };
+            let share = self.share.take();
+            self.begun = None;
             match read(record.clone()).map_err(|_| bad("the record is no call"))? {
                 Incoming::Refused(reply) => self.reply(reply),
                 Incoming::Call(call) => {
                     let bytes = record.len() + reply_bytes(&call);
                     let client = Client::new(self.address, call.identity.clone());
                     let work = answer(Arc::clone(&self.desk), client, call, record);
-                    self.begin(Box::pin(work), bytes)?;
+                    self.begin(Box::pin(work), bytes, share)?;
                 }
             }
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// A long record is read once there is room for it.
+    fn look_at_record(&mut self) {
+        // One that waits for calls before it has come, perhaps.
+        match self.records.is_partial() && self.has_room() {
+            true => drop(self.begun.get_or_insert_with(Instant::now)),
+            false => self.begun = None,
+        }
+        let long = self.records.long();
+        match long {
+            None => (self.share, self.waits) = (None, None),
+            Some(len) if self.share.is_none() && self.waits.is_none() => {
+                let (long, party) = (&self.desk.long, Party::at(self.address));
+                self.share = long.take_now(party, len as u64);
+                if self.share.is_none() {
+                    self.waits = Some(long.take(party, len as u64));
+                }
+            }
+            Some(_) => {}
+        }
     }
 
     /// # Errors
     /// It has ended, and has no reply.
-    fn begin(&mut self, mut work: Work, bytes: usize) -> io::Result<()> {
+    fn begin(&mut self, mut work: Work, bytes: usize, share: Option<Share>) -> io::Result<()> {
         if let Poll::Ready(reply) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             self.reply(reply.ok_or_else(unknown)?);
             return Ok(());
@@ -193,8 +270,9 @@ impl Connection {
         self.call_bytes += bytes;
         let mut counted = self.desk.bytes.nothing(Party::at(self.address));
         counted.add(bytes);
-        let sender = self.sender.clone();
-        let mut at_work = AtWork { sender, bytes, _counted: counted, reply: None };
+        let (sender, place) = (self.sender.clone(), Arc::clone(&self.place));
+        let counted = (counted, place);
+        let mut at_work = AtWork { sender, bytes, _counted: counted, _share: share, reply: None };
         // Also when the client has left: what it asked for is done, and not half of it.
         tokio::spawn(async move {
             at_work.end(work.await);
@@ -214,7 +292,7 @@ impl Connection {
     fn reply(&mut self, reply: Reply) {
         if self.replies.is_empty() {
             // From here on the client is waited for.
-            self.moved = Instant::now();
+            self.taken = Instant::now();
         }
         for part in reply.into_record() {
             if !part.is_empty() {
@@ -227,6 +305,7 @@ impl Connection {
 
     fn written(&mut self, mut bytes: usize) {
         self.moved = Instant::now();
+        self.taken = self.moved;
         self.reply_bytes -= bytes;
         self.party.less(bytes);
         while let Some(part) = self.replies.front_mut() {
@@ -243,14 +322,17 @@ impl Connection {
     /// # Errors
     /// `TimedOut` where nothing has happened for too long.
     fn check(&self, is_stopped: bool) -> io::Result<()> {
-        let (patience, what) = match (self.replies.is_empty(), self.calls) {
-            _ if is_stopped => (DRAIN, "calls are at work, and the server stops"),
-            (false, _) => (STALLED, "the client takes no replies"),
-            (true, 0) => (IDLE, "the client asks for nothing"),
+        if self.begun.is_some_and(|begun| begun.elapsed() > COMES) && self.waits.is_none() {
+            return Err(timed_out("a call does not come to its end"));
+        }
+        let (since, patience, what) = match (self.replies.is_empty(), self.calls) {
+            _ if is_stopped => (self.moved, DRAIN, "calls are at work, and the server stops"),
+            (false, _) => (self.taken, STALLED, "the client takes no replies"),
+            (true, 0) => (self.moved, IDLE, "the client asks for nothing"),
             (true, _) => return Ok(()),
         };
-        match self.moved.elapsed() > patience {
-            true => Err(io::Error::new(io::ErrorKind::TimedOut, what)),
+        match since.elapsed() > patience {
+            true => Err(timed_out(what)),
             false => Ok(()),
         }
     }
@@ -258,6 +340,10 @@ impl Connection {
 
 fn unknown() -> io::Error {
     io::Error::other("it is not known what became of a call")
+}
+
+fn timed_out(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
 fn bad(what: &'static str) -> io::Error {

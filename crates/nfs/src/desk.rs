@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::{Caller, HandleKey, Origin, Posix as Identity};
-use cairn_base::{BucketId, Error, Ino, Result, Rng, inflight};
+use cairn_base::{BucketId, Error, Ino, Party, Result, Rng, Shares, inflight};
 use cairn_fs::Fs;
 use cairn_fs::ops::exports::{FindExportAt, ListExports, ListedExport};
 use cairn_fs::rows::Export;
@@ -16,8 +16,10 @@ use tokio::runtime::Handle as Runtime;
 use tokio::time::Instant;
 
 use crate::attributes::write_after;
+use crate::groups::{Groups, ID, NotNow};
 use crate::handle::{BYTES, Handle};
-use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH};
+use crate::limits::{DIRTY_BYTES, DIRTY_BYTES_EACH, LONG_BYTES};
+use crate::load::Load;
 use crate::openings::Openings;
 use crate::parties::Taken;
 use crate::replies::{Checksum, Replies};
@@ -40,11 +42,27 @@ pub struct Desk {
     pub replies: Replies,
     /// Of calls at work, and replies that wait.
     pub bytes: Arc<Taken>,
+    /// Of long calls that come or are at work.
+    pub long: Arc<Shares>,
+    pub load: Arc<Load>,
     /// Where the door is, as the portmapper says.
     pub port: u16,
     /// Who is told of calls.
     pub watch: Watch,
     key: HandleKey,
+    /// Of users, where those that clients name do not count.
+    groups: Option<Groups>,
+}
+
+/// How a door behaves.
+#[derive(Clone)]
+pub struct Behaviour {
+    /// Where it is, as the portmapper says.
+    pub port: u16,
+    /// Who is told of calls.
+    pub watch: Watch,
+    /// Groups of users are those that this machine knows, and not those that clients name.
+    pub looks_up_groups: bool,
 }
 
 /// The client that asks.
@@ -137,7 +155,7 @@ impl Desk {
         key: HandleKey,
         rng: &dyn Rng,
         runtime: Runtime,
-        (port, watch): (u16, Watch),
+        Behaviour { port, watch, looks_up_groups }: Behaviour,
     ) -> Arc<Desk> {
         let options = Options {
             dirty_bytes: DIRTY_BYTES,
@@ -148,8 +166,10 @@ impl Desk {
         let posix = Posix::new(fs, Caller::anonymous(), runtime, Arc::new(Nobody), options);
         posix.follow_changes();
         let openings = Openings::new(Arc::clone(&posix), rng.next_u64());
-        let (replies, bytes) = (Replies::default(), Arc::default());
-        Arc::new(Desk { posix, openings, replies, bytes, port, watch, key })
+        let groups = looks_up_groups.then(|| Groups::new(ID));
+        let (replies, bytes, load) = (Replies::default(), Arc::default(), Arc::default());
+        let long = Shares::new(LONG_BYTES);
+        Arc::new(Desk { posix, openings, replies, bytes, long, load, port, watch, key, groups })
     }
 
     /// Looks after what was written, until the desk is gone.
@@ -181,8 +201,24 @@ impl Desk {
             return Err(Status::ACCES);
         }
         inflight::by(export.user);
-        let identity = export.identity(client.identity.clone());
+        let identity = self.identity(client).await?;
+        let identity = export.identity(identity);
         Ok(Place::new(bucket, (export, top), ino, (identity, client)))
+    }
+
+    /// Who a client says it is, with all groups where they are looked up. A user whom this machine
+    /// does not know has none but the first one.
+    async fn identity(&self, client: &Client) -> Result<Option<Identity>, Status> {
+        let Some(groups) = &self.groups else { return Ok(client.identity.clone()) };
+        let Some(Identity { uid, gid, .. }) = client.identity else { return Ok(None) };
+        if uid == 0 {
+            // Mode bits do not hold it, and where it is squashed it has no groups.
+            return Ok(client.identity.clone());
+        }
+        let found = groups.of(uid, Party::at(client.address)).await;
+        let found = found.map_err(|NotNow| Status::JUKEBOX)?;
+        let groups = found.map_or_else(Vec::new, |groups| groups.to_vec());
+        Ok(Some(Identity { uid, gid, groups }))
     }
 
     async fn find(

@@ -217,6 +217,11 @@ async fn attempt(
         }
         // The master is of a version before.
         Err(Error::NotImplemented(_)) => Some(reply),
+        // Nobody can find out whether another attempt has acted. None will from here on.
+        Err(error @ Error::Corrupt { .. }) => {
+            let status = Status::of(&error);
+            Some(Refusal::Failed(status).reply(call.xid, absent(call.procedure)))
+        }
         Err(error) => {
             tracing::debug!(%error, "it is not known whether a call is settled");
             None

@@ -27,10 +27,14 @@ mod status;
 mod attributes;
 mod handle;
 
+mod groups;
 mod openings;
 mod parties;
 mod portmap;
 mod replies;
+
+mod load;
+mod rpcbind;
 
 mod desk;
 
@@ -51,6 +55,9 @@ mod datagrams;
 mod server;
 
 pub use connection::converse;
-pub use desk::Desk;
+pub use desk::{Behaviour, Desk};
+pub use groups::ID;
+pub use load::Load;
+pub use rpcbind::{RPCBIND, register};
 pub use server::{Options, Sockets, serve};
 pub use watch::{Ended, Outcome, PROCEDURES, Ran, Watch};

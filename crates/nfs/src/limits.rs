@@ -24,6 +24,13 @@ pub const CALLS: usize = 64;
 pub const CONNECTION_BYTES: usize = 8 << 20;
 /// The same of all connections from one address, or /64 of IPv6, beyond one call of each.
 pub const PARTY_BYTES: usize = 64 << 20;
+/// Bytes of all calls longer than [`COPIED_BYTES`] that come or are at work, of all clients. One
+/// address, or /64 of IPv6, has three quarters of it at most, and others take turns with it.
+pub const LONG_BYTES: u64 = 128 << 20;
+/// A call has to come to its end within.
+pub const COMES: Duration = Duration::from_secs(300);
+/// The time for which one connection answers calls before others have their turn.
+pub const TURN: Duration = Duration::from_millis(1);
 /// A longer call keeps the memory that it was read into.
 pub const COPIED_BYTES: usize = 64 << 10;
 /// A client that takes no byte of its replies for so long is gone.

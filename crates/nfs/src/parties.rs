@@ -22,6 +22,15 @@ impl Taken {
         self.0.lock().get(&party).copied().unwrap_or_default()
     }
 
+    /// How many have something, and how much all of them have.
+    pub fn parties(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    pub fn sum(&self) -> usize {
+        self.0.lock().values().sum()
+    }
+
     /// One more. `None` if the party has `most`.
     pub fn one(self: &Arc<Taken>, party: Party, most: usize) -> Option<Part> {
         let mut taken = self.0.lock();

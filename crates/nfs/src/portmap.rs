@@ -6,10 +6,11 @@ use crate::status::Done;
 use crate::xdr::{Garbage, Reader, Writer};
 
 const TCP: u32 = 6;
-const UDP: u32 = 17;
+pub const UDP: u32 = 17;
 
 /// Program, version, protocol.
-const KNOWN: [[u32; 3]; 3] = [[NFS, VERSION, TCP], [MOUNT, VERSION, TCP], [MOUNT, VERSION, UDP]];
+pub const KNOWN: [[u32; 3]; 3] =
+    [[NFS, VERSION, TCP], [MOUNT, VERSION, TCP], [MOUNT, VERSION, UDP]];
 
 /// SET or UNSET: nobody else registers here.
 pub fn set(mut arguments: Reader, mut result: Writer) -> Done {

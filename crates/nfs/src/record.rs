@@ -65,8 +65,31 @@ impl Records {
             Ok(Some((len, _))) => (len + 4).saturating_sub(self.came.len()),
             _ => 0,
         };
-        let more = self.came.len().max(READ_BYTES);
-        self.came.reserve(missing.clamp(READ_BYTES, more));
+        let more = missing.clamp(READ_BYTES, self.came.len().max(READ_BYTES));
+        if more <= READ_BYTES {
+            self.came.reserve(more);
+        } else if self.came.capacity() - self.came.len() < more {
+            // No more than that, where a buffer that grows by itself becomes twice as long.
+            let mut longer = BytesMut::with_capacity(self.came.len() + more);
+            longer.extend_from_slice(&self.came);
+            self.came = longer;
+        }
+    }
+
+    /// Whether a record has begun and not come to its end.
+    pub fn is_partial(&self) -> bool {
+        !self.came.is_empty() || !self.begun.is_empty()
+    }
+
+    /// The length of a record that has begun, if that is a long one: at most, where it is not known.
+    pub fn long(&self) -> Option<usize> {
+        let len = match self.fragment() {
+            Ok(Some((len, true))) => self.begun.len() + len,
+            Ok(Some((_, false))) => RECORD_BYTES,
+            _ if self.begun.is_empty() => 0,
+            _ => RECORD_BYTES,
+        };
+        (len > COPIED_BYTES).then_some(len)
     }
 }
 

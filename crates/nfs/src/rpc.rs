@@ -119,6 +119,30 @@ fn accepted(xid: u32, outcome: u32) -> Writer {
     reply
 }
 
+/// A call of nobody in particular, to another server. Arguments follow.
+pub fn call((program, version, procedure): (u32, u32, u32)) -> Writer {
+    let mut call = Writer::default();
+    call.number(1).number(CALL).number(VERSION);
+    call.number(program).number(version).number(procedure);
+    call.number(AUTH_NONE).bytes(&[]).number(AUTH_NONE).bytes(&[]);
+    call
+}
+
+/// The result that a reply to a call has.
+///
+/// # Errors
+/// [`Garbage`] if it has none.
+pub fn result(reply: Bytes) -> Result<Reader, Garbage> {
+    let mut reader = Reader::new(reply);
+    let (_xid, kind, denied) = (reader.number()?, reader.number()?, reader.number()?);
+    let (_, _) = (reader.number()?, reader.bytes(AUTH_BYTES)?);
+    let accepted = reader.number()?;
+    match (kind, denied, accepted) {
+        (REPLY, ACCEPTED, SUCCESS) => Ok(reader),
+        _ => Err(Garbage),
+    }
+}
+
 /// What was found out follows.
 pub fn success(xid: u32) -> Writer {
     accepted(xid, SUCCESS)
@@ -152,11 +176,7 @@ impl From<Writer> for Reply {
 impl Reply {
     /// The first number of the result, if there is a result.
     fn result(&self) -> Option<Option<u32>> {
-        let mut reader = Reader::new(self.head.clone());
-        let mut number = || reader.number().ok();
-        let (_xid, _reply, denied) = (number(), number(), number());
-        let (_, _, accepted) = (number(), number(), number());
-        (denied == Some(ACCEPTED) && accepted == Some(SUCCESS)).then(number)
+        Some(result(self.head.clone()).ok()?.number().ok())
     }
 
     /// The status of the result, `OK` where results have none; nothing if there is no result.

@@ -46,7 +46,7 @@ pub async fn serve(
         tokio::spawn(datagrams::serve(socket, Arc::clone(&desk), clients, stopped.clone()));
     }
     let slots = Arc::new(Semaphore::new(options.connections));
-    let connected = Arc::new(Taken::default());
+    let connected = Arc::clone(&desk.load.connected);
     let mut taking = JoinSet::new();
     for listener in sockets.listeners {
         let (desk, counts) = (Arc::clone(&desk), (Arc::clone(&slots), Arc::clone(&connected)));
@@ -83,9 +83,9 @@ async fn take(
         };
         let (desk, stopped) = (Arc::clone(&desk), stopped.clone());
         tokio::spawn(async move {
-            let _held = (slot, counted);
+            let place = Arc::new((slot, counted));
             let _ = stream.set_nodelay(true);
-            let served = converse(stream.into_split(), address, desk, stopped).await;
+            let served = converse(stream.into_split(), (address, place), desk, stopped).await;
             if let Err(error) = served {
                 tracing::debug!(%address, %error, "a connection ended");
             }

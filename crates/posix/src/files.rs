@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::directory::Directory;
 use crate::handle::{Descriptor, Handle, Heard};
 use crate::intent::Intent;
-use crate::node::{Base, Dropped, Node};
+use crate::node::{Dropped, Node};
 
 pub struct Files {
     fs: Fs,
@@ -64,13 +64,7 @@ impl Files {
         all
     }
 
-    pub fn open(
-        &self,
-        ino: Ino,
-        caller: Caller,
-        intent: Intent,
-        base: Option<Base>,
-    ) -> Arc<Handle> {
+    pub fn open(&self, ino: Ino, caller: Caller, intent: Intent, base: Option<u64>) -> Arc<Handle> {
         let node = {
             let mut nodes = self.nodes.lock();
             let dropped = || self.dropped.get().cloned();

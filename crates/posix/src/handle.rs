@@ -8,7 +8,7 @@ use cairn_base::{Error, Party, Result, SessionId};
 
 use crate::dirt::{Account, Dirt};
 use crate::intent::Intent;
-use crate::node::{Base, Node};
+use crate::node::Node;
 use crate::owners::{Lockers, lost};
 
 /// Names something that is open. None is used again.
@@ -26,8 +26,8 @@ pub struct Handle {
     /// It was opened so, and nobody keeps pages of what is written by it.
     pub appends: bool,
     pub writes: bool,
-    /// The base of bytes that are written by it.
-    pub base: Option<Base>,
+    /// What bytes are written over by it: the number of the last change of those of the file.
+    pub base: Option<u64>,
     /// Written bytes are durable before the program hears that they are written.
     pub syncs: bool,
     pub lockers: Lockers,
@@ -42,7 +42,7 @@ impl Handle {
         number: u64,
         node: Arc<Node>,
         caller: Caller,
-        (intent, base): (Intent, Option<Base>),
+        (intent, base): (Intent, Option<u64>),
         lost: u64,
     ) -> Handle {
         let Intent { appends, writes, syncs, .. } = intent;

@@ -123,7 +123,11 @@ impl Posix {
         let node = self.files.node(ino);
         let work = async move {
             let inode = posix.set(&who, ino, changes, opened).await?;
-            let (inode, _) = posix.with_local(ino, inode);
+            if posix.is_written_here(ino)
+                && let Ok((shown, _)) = posix.attributes(who, ino, false).await
+            {
+                return Ok(shown);
+            }
             Ok(posix.show(ino, moment, inode))
         };
         match node {

@@ -47,6 +47,7 @@ impl Posix {
         let verb = Lookup { parent, name: name.to_vec() };
         match self.fs.read_now(&who.caller(&self.user), &verb) {
             Some(Err(Error::Denied(_))) => {}
+            Some(Ok((ino, _))) if self.is_written_here(ino) => {}
             Some(found) => {
                 return Answer::Now(self.looked_up(parent, (found, self.keeps(moment)), moment));
             }
@@ -59,7 +60,10 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let found = posix.look_up(&who, verb).await;
-            posix.looked_up(parent, found, moment)
+            Ok(match posix.looked_up(parent, found, moment)? {
+                Found::Entry(entry) => Found::Entry(posix.as_written(&who, entry).await),
+                nothing @ Found::Nothing(_) => nothing,
+            })
         })
     }
 
@@ -172,7 +176,8 @@ impl Posix {
                 Once::Before(_) => Once::Before(ino),
             };
             let (ino, inode) = posix.made(&who, linked).await?;
-            Ok(posix.entry((ino, inode), moment, Duration::ZERO))
+            let entry = posix.entry((ino, inode), moment, Duration::ZERO);
+            Ok(posix.as_written(&who, entry).await)
         })
     }
 

@@ -40,15 +40,6 @@ const EAGER_BYTES: u64 = 2 * limits::BLOCK_BYTES as u64;
 /// ask for anything of the file.
 pub type Dropped = Arc<dyn Fn(Ino) + Send + Sync>;
 
-/// What bytes are taken over: as the file was when it was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Base {
-    /// The number of the last change of its bytes.
-    pub change: u64,
-    /// How often bytes had been written back from here, before that was asked for.
-    pub turn: u64,
-}
-
 pub struct Node {
     pub ino: Ino,
     fs: Fs,
@@ -88,17 +79,20 @@ struct NodeState {
     last: Option<Last>,
     /// What dirty and frozen bytes were taken over, where they overwrite nothing else.
     base: Option<u64>,
-    /// How often bytes were written back over their base, and what the file was then.
-    turn: u64,
-    turned: u64,
-    /// Where the last write-backs began between which nobody else wrote, each over what the one
-    /// before had left.
-    began: Option<Base>,
+    /// What the file was before and after the last write-backs between which nobody else wrote,
+    /// each over what the one before had left. What it was in between is of this node as well.
+    own: Option<(u64, u64)>,
     /// How often bytes were dropped since others wrote to the file.
     drops: u64,
 }
 
 impl NodeState {
+    /// The file was written to over `before`, which made it `after`.
+    fn wrote_over(&mut self, before: u64, after: u64) {
+        let first = self.own.filter(|(_, last)| *last == before).map_or(before, |own| own.0);
+        (self.own, self.base) = (Some((first, after)), Some(after));
+    }
+
     /// So many bytes are dirty no more.
     fn uncount(&self, bytes: u64) {
         if let Some(account) = &self.account {
@@ -140,12 +134,12 @@ impl Node {
         }
     }
 
-    /// Takes bytes. Returns by how much there are more of them, and whether somebody should write
-    /// back what is whole.
+    /// Takes bytes over `base`, as the file was when it was opened. Returns by how much there are
+    /// more of them, and whether somebody should write back what is whole.
     pub fn write(
         &self,
         (caller, account): (&Caller, &Arc<Account>),
-        base: Option<Base>,
+        base: Option<u64>,
         offset: u64,
         data: &[u8],
     ) -> (u64, bool) {
@@ -166,11 +160,11 @@ impl Node {
         if is_clean {
             state.account = Some(Arc::clone(account));
             let base = base.filter(|_| self.dropped.is_some());
-            // What was written back since the file was opened was over what is there now: unless
-            // others had written in between.
-            let base_of = |base: Base| match state.began {
-                Some(began) if base == began || base.turn > began.turn => state.turned,
-                _ => base.change,
+            // What was written back since the file was opened hides nothing of what its opener saw:
+            // unless others had written in between.
+            let base_of = |base| match state.own {
+                Some((first, last)) if (first..=last).contains(&base) => last,
+                _ => base,
             };
             state.base = base.map(base_of);
         }
@@ -202,11 +196,6 @@ impl Node {
             patches,
             base: state.base,
         }
-    }
-
-    /// How often bytes were written back over their base.
-    pub fn turn(&self) -> u64 {
-        self.state.lock().turn
     }
 
     /// How often bytes were dropped since others wrote to the file.
@@ -369,7 +358,7 @@ impl Node {
     /// Writes back what is there when its turn comes. Whether that was anything.
     async fn write_back(&self, only_whole: bool, done: &impl Fn(u64)) -> Result<bool> {
         let _held = self.writing_back.lock().await;
-        let (frozen, caller, over) = {
+        let (frozen, caller, mut over) = {
             let mut state = self.state.lock();
             let frozen = Arc::new(state.dirty.take(only_whole));
             let Some(caller) = state.writer.clone() else { return Ok(false) };
@@ -384,21 +373,19 @@ impl Node {
             let over = state.base.map(|base| Over { base, shown });
             (frozen, caller, over)
         };
-        let bytes = length(&frozen);
-        let before = over.map(|over| over.base);
-        let sent = self.send(&caller, &frozen, over).await;
+        let (bytes, before) = (length(&frozen), over);
+        let sent = self.send(&caller, &frozen, &mut over).await;
         let mut state = self.state.lock();
         state.frozen = Arc::default();
+        // Also of bytes that were published before others failed.
+        if let (Some(before), Some(over)) = (before, over)
+            && before.base != over.base
+        {
+            state.wrote_over(before.base, over.base);
+        }
         match sent {
-            Ok(over) => {
+            Ok(()) => {
                 state.uncount(bytes);
-                if let (Some(Over { base, .. }), Some(before)) = (over, before) {
-                    if state.began.is_none() || before != state.turned {
-                        state.began = Some(Base { change: before, turn: state.turn });
-                    }
-                    (state.base, state.turned) = (Some(base), base);
-                    state.turn += 1;
-                }
                 if state.dirty.is_empty() {
                     state.written = None;
                 }
@@ -438,18 +425,13 @@ impl Node {
         self.writing_back.try_lock().is_err()
     }
 
-    async fn send(
-        &self,
-        caller: &Caller,
-        frozen: &Frozen,
-        over: Option<Over>,
-    ) -> Result<Option<Over>> {
+    async fn send(&self, caller: &Caller, frozen: &Frozen, over: &mut Option<Over>) -> Result<()> {
         let mut tries = 0;
         loop {
             // Bytes that were written under locks are published only while the locks are held.
             let now = self.session()?;
             let error = match self.send_once(caller, now, frozen, over).await {
-                Ok(over) => return Ok(over),
+                Ok(()) => return Ok(()),
                 Err(error) => error,
             };
             tries += 1;
@@ -473,8 +455,8 @@ impl Node {
         caller: &Caller,
         session: SessionId,
         frozen: &Frozen,
-        over: Option<Over>,
-    ) -> Result<Option<Over>> {
+        over: &mut Option<Over>,
+    ) -> Result<()> {
         let (inline, packs) = pack(frozen);
         let upload = |pack: Frozen| async move {
             Ok::<_, Error>(Piece::Block(self.writer.upload(caller, &pack).await?))
@@ -483,9 +465,8 @@ impl Node {
         let mut pieces: Vec<Piece> =
             uploads.buffer_unordered(PARALLEL_BLOCKS).try_collect().await?;
         pieces.extend(inline.into_iter().map(|(offset, run)| Piece::Inline(offset, run)));
-        let over = self.writer.publish(caller, session, pieces, over).await?;
-        self.compact_inline(caller, frozen).await?;
-        Ok(over)
+        self.writer.publish(caller, session, pieces, over).await?;
+        self.compact_inline(caller, frozen).await
     }
 
     /// Rewrites a chunk that has taken many small writes: each further one would cost more.
@@ -552,16 +533,20 @@ fn pack(frozen: &Frozen) -> (Frozen, Vec<Frozen>) {
 }
 
 impl Local {
-    /// The inode with what is here.
+    /// The inode with what is here. What is over others' bytes is about to be dropped, and hides
+    /// nothing.
     pub fn over(&self, mut inode: Inode) -> Inode {
+        if self.retained {
+            inode.nlink = inode.nlink.saturating_sub(1);
+        }
+        if self.is_over_others(&inode) {
+            return inode;
+        }
         inode.size = inode.size.max(self.end);
         if let Some((written, change)) = self.written {
             inode.change = change;
             inode.mtime = inode.mtime.max(written);
             inode.ctime = inode.ctime.max(written);
-        }
-        if self.retained {
-            inode.nlink = inode.nlink.saturating_sub(1);
         }
         inode
     }

@@ -16,7 +16,6 @@ use crate::handle::Descriptor;
 use crate::intent::Intent;
 use crate::known::Moment;
 use crate::names::Mode;
-use crate::node::Base;
 use crate::posix::Posix;
 use crate::shown::Entry;
 use crate::who::Who;
@@ -35,7 +34,6 @@ impl Posix {
         let posix = Arc::clone(self);
         Answer::soon(async move {
             let caller = who.caller(&posix.user);
-            let turn = posix.files.node(ino).map_or(0, |node| node.turn());
             let mut found = posix.open_as(&caller, ino, intent).await;
             if matches!(found, Err(Error::Denied(_))) && who.has_more_groups() {
                 found = posix.open_as(&posix.caller(&who), ino, intent).await;
@@ -51,7 +49,7 @@ impl Posix {
                 // What was taken before others wrote goes before more is taken.
                 node.flush(|bytes| posix.dirt.less(bytes)).await?;
             }
-            let base = inode.map(|inode| Base { change: inode.data_change, turn });
+            let base = inode.map(|inode| inode.data_change);
             Ok(posix.opened(ino, (caller, intent), object, base))
         })
     }
@@ -76,7 +74,7 @@ impl Posix {
         ino: Ino,
         (caller, intent): (Caller, Intent),
         object: Option<Object>,
-        base: Option<Base>,
+        base: Option<u64>,
     ) -> Opened {
         let handle = self.files.open(ino, caller, intent, base);
         if let Some(object) = &object {

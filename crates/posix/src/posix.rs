@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cairn_auth::Caller;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Error, Ino, Result};
+use cairn_base::{Error, Ino, Result, Shares};
 use cairn_fs::ops::for_call::{Callable, FindCall, ForCall, Once, SettleCall, Settled};
 use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::rows::Inode;
@@ -66,6 +66,8 @@ pub struct Posix {
     pub(crate) gone: Gone,
     pub(crate) watches: Watches,
     pub(crate) cookies: Cookies,
+    /// Whoever seeks a cookie that is not known looks at all of a directory: one after the other.
+    pub(crate) seeks: Arc<Shares>,
     pub(crate) files: Files,
     pub(crate) dirt: Dirt,
     pub(crate) bytes_read: AtomicU64,
@@ -95,6 +97,7 @@ impl Posix {
             gone: Gone::default(),
             watches: Watches::default(),
             cookies: Cookies::default(),
+            seeks: Shares::new(1),
             dirt: Dirt::new(options.dirty_bytes, options.dirty_bytes_each),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),

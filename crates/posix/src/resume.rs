@@ -30,7 +30,7 @@ pub struct Resumable {
     pub ino: Ino,
     pub kind: Kind,
     pub cookie: u64,
-    /// If it was asked for. `.` and `..` have none.
+    /// If it was asked for. `.` and `..` have none, and neither have files that are written to here.
     pub entry: Option<Entry>,
 }
 
@@ -78,10 +78,9 @@ impl Posix {
                 let keeps = posix.keeps(found.moment);
                 for listed in found.page.entries {
                     let cookie = posix.cookies.give(ino, listed.cursor());
-                    let entry = listed
-                        .inode
-                        .map(|inode| posix.entry((listed.ino, inode), found.moment, keeps));
                     let (name, ino, kind) = (listed.name, listed.ino, listed.kind);
+                    let inode = listed.inode.filter(|_| !posix.is_written_here(ino));
+                    let entry = inode.map(|inode| posix.entry((ino, inode), found.moment, keeps));
                     entries.push(Resumable { name, ino, kind, cookie, entry });
                 }
                 after = found.page.next;
@@ -97,6 +96,7 @@ impl Posix {
         if let Some(cursor) = self.cookies.find(ino, cookie) {
             return Ok(cursor);
         }
+        let _turn = self.seeks.take(who.party(), 1).await;
         let mut after = None;
         loop {
             let page = self.ask_page(who, ino, after, limits::LIST_KEYS, false).await?.page;

@@ -1,5 +1,6 @@
 //! The attributes that are shown of an inode, and for how long they may be kept.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_base::{Ino, Result};
@@ -22,6 +23,25 @@ pub struct Entry {
 }
 
 impl Posix {
+    /// Whether an inode is a file that is open here and was written to: whoever looks at it asks for
+    /// its attributes by themselves. What is written back between a look at the store and one at
+    /// what is here would be in neither.
+    pub(crate) fn is_written_here(&self, ino: Ino) -> bool {
+        self.files.node(ino).is_some_and(|node| node.was_written())
+    }
+
+    /// The same with its present attributes, if it is written to here.
+    pub(crate) async fn as_written(self: &Arc<Posix>, who: &Who, entry: Entry) -> Entry {
+        let ino = entry.attributes.ino;
+        if !self.is_written_here(ino) {
+            return entry;
+        }
+        match self.attributes(who.clone(), ino, false).await {
+            Ok((attributes, _)) => Entry { attributes, ..entry },
+            Err(_) => entry,
+        }
+    }
+
     /// An inode with what was written here, and whether that is anything: then nothing of it may
     /// be kept, since what was written back meanwhile is in neither.
     pub(crate) fn with_local(&self, ino: Ino, inode: Inode) -> (Inode, bool) {

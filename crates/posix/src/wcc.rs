@@ -13,6 +13,7 @@ use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::rows::Inode;
 
 use crate::attributes::Attributes;
+use crate::node::Local;
 use crate::posix::Posix;
 use crate::who::Who;
 
@@ -64,9 +65,10 @@ impl Posix {
             around.after = self.leased_now(who, ino);
             if around.after.is_none() {
                 around.before = None;
+                let local = self.local(ino);
                 let found = self.attributes_of(who, ino).await.0;
                 around.is_gone = matches!(found, Err(Error::NotFound(_)));
-                around.after = found.ok().map(|inode| self.watched(ino, inode));
+                around.after = found.ok().map(|inode| with(local, ino, inode));
             }
             if self.watches.is_mixed(ino) {
                 around.before = None;
@@ -89,11 +91,18 @@ impl Posix {
         if self.fs.lease_left().is_zero() {
             return None;
         }
+        let local = self.local(ino);
         let (inode, _) = self.fs.read_now(&who.caller(&self.user), &Getattr { ino })?.ok()?;
-        Some(self.watched(ino, inode))
+        Some(with(local, ino, inode))
     }
 
-    fn watched(&self, ino: Ino, inode: Inode) -> Attributes {
-        Attributes::of(ino, &self.with_local(ino, inode).0)
+    /// To be asked for before the store is: what is written back in the meantime is in one of the
+    /// two, or both.
+    fn local(&self, ino: Ino) -> Option<Local> {
+        self.files.node(ino).map(|node| node.local(&(0..0)))
     }
+}
+
+fn with(local: Option<Local>, ino: Ino, inode: Inode) -> Attributes {
+    Attributes::of(ino, &local.map_or(inode.clone(), |local| local.over(inode)))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_auth::{Caller, Posix};
-use cairn_base::{Error, Ino, Result};
+use cairn_base::{Error, Ino, Party, Result};
 use cairn_fs::ops::for_call::CallId;
 use tokio::time::Instant;
 
@@ -98,6 +98,12 @@ impl Who {
     /// The same for the store as `user`: where clients of several users share a file system.
     pub fn for_user(self, user: Caller) -> Who {
         Who { user: Some(user), ..self }
+    }
+
+    /// The address that it comes from, if it is one.
+    pub(crate) fn party(&self) -> Party {
+        let source = self.user.as_ref().and_then(|user| user.origin().source);
+        source.map_or(Party::Other, Party::at)
     }
 
     /// As whom the store knows it, if not as the user of the file system.

@@ -74,7 +74,7 @@ async fn blocks_beyond_the_first_chunk_are_asked_for_again() {
     for number in 0..4 {
         let runs = [(START + number * STEP, data(number))];
         let block = Piece::Block(writer.upload(&one.user, &runs).await.unwrap());
-        writer.publish(&one.user, writes.session(), vec![block], None).await.unwrap();
+        writer.publish(&one.user, writes.session(), vec![block], &mut None).await.unwrap();
     }
     let extents_before = extents(&world, ino).await;
     assert_eq!(extents_before.len(), 4);

@@ -39,6 +39,7 @@ pub fn report(pair: &Pair<'_>) -> Report {
         network::resent(pair),
         nfs::storms(pair),
         nfs::small_writes(pair),
+        nfs::few_connections(pair),
     ];
     let mut findings = throttled;
     findings.extend(others.into_iter().flatten().map(|mut found| {

@@ -14,6 +14,11 @@ const SMALL_BYTES: f64 = 16.0 * 1024.0;
 /// COMMITs for each WRITE, or changes that wait for a disk, from which on writes are not gathered.
 const SYNCED: f64 = 0.5;
 
+/// Connections of a client, on average, from which on these are several.
+const FEW: f64 = 2.0;
+/// Of the time, from which on a connection is not enough.
+const FULL: f64 = 0.1;
+
 /// Attributes asked for again and again.
 pub fn storms(pair: &Pair<'_>) -> Vec<Finding> {
     pair.servers().filter_map(|server| storm(&server)).collect()
@@ -73,5 +78,34 @@ fn of_small_writes(server: &Server<'_>) -> Option<Finding> {
             format!("{:.0} % of the time of requests goes there", 100.0 * share),
         ],
         remedy: "mount without sync, and have programs write more between two fsync".to_owned(),
+    })
+}
+
+/// Clients with one connection each, which is not enough for what they ask.
+pub fn few_connections(pair: &Pair<'_>) -> Vec<Finding> {
+    let seconds = pair.seconds();
+    pair.servers().filter_map(|server| of_few_connections(&server, seconds)).collect()
+}
+
+fn of_few_connections(server: &Server<'_>, seconds: f64) -> Option<Finding> {
+    let (clients, connections) =
+        (server.is("cairn_nfs_clients"), server.is("cairn_nfs_connections"));
+    let full = server.grew("cairn_nfs_full_us_total", &[]) / 1e6;
+    let share = full / seconds.max(1e-9) / connections.max(1.0);
+    if clients < 1.0 || connections >= FEW * clients || share < FULL {
+        return None;
+    }
+    Some(Finding {
+        kind: "nfs few connections",
+        cost_percent: 100.0 * share.min(1.0),
+        what: format!("{}: clients of NFS ask for more than their connections take", server.url),
+        evidence: vec![
+            format!("{clients:.0} clients have {connections:.0} connections"),
+            format!(
+                "{:.0} % of the time, a connection had as many calls at work as one may",
+                100.0 * share
+            ),
+        ],
+        remedy: "mount with nconnect=4 (Linux 5.3 and later)".to_owned(),
     })
 }

@@ -424,6 +424,23 @@ fn clients_of_nfs_that_ask_too_much_are_told() {
 }
 
 #[test]
+fn clients_of_nfs_with_one_full_connection_are_told() {
+    let (before, mut after) = quiet();
+    for (clients, connections, full_seconds, found) in
+        [(3, 3, 6.0, true), (3, 12, 60.0, false), (3, 3, 0.1, false), (0, 0, 0.0, false)]
+    {
+        let full_us = full_seconds * 1e6;
+        after.nodes = vec![node(&format!(
+            "cairn_nfs_clients {clients}\n\
+             cairn_nfs_connections {connections}\n\
+             cairn_nfs_full_us_total {full_us}\n"
+        ))];
+        let report = look(&before, &after);
+        assert_eq!(kinds(&report).contains(&"nfs few connections"), found, "{connections}");
+    }
+}
+
+#[test]
 fn small_writes_over_nfs_that_are_synced_are_told() {
     let (before, mut after) = quiet();
     for (procedures, found) in [

@@ -84,7 +84,7 @@ impl Door for HttpDoor {
     type Reply = Reply;
 
     fn call(&self, peer: Remote, request: Request<Upload>) -> Reply {
-        let mut stages = self.inner.metrics.observer().begin(request.headers());
+        let mut stages = self.inner.metrics.observer().begin(request.headers(), peer.address.ip());
         if let Some(response) = self.inner.answer_now(peer, &request, &mut stages) {
             return Reply::Now(Some(response));
         }

@@ -73,7 +73,7 @@ impl Door for FilesDoor {
     type Reply = Reply;
 
     fn call(&self, peer: Remote, request: Request<Upload>) -> Reply {
-        let stages = self.inner.metrics.observer().begin(request.headers());
+        let stages = self.inner.metrics.observer().begin(request.headers(), peer.address.ip());
         let (inner, method) = (Arc::clone(&self.inner), request.method().clone());
         let about = move || About {
             door: "files",

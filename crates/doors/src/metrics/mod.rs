@@ -31,7 +31,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 pub use self::form::Form;
-use self::number::{Number, Numbers, counter, gauge};
+use self::number::Numbers;
+pub use self::number::{Number, counter, gauge};
 use crate::observe::{Ended, Observer};
 
 /// Upper bounds of the latency buckets, microseconds; one more counts what is above.
@@ -218,7 +219,11 @@ pub struct Metrics {
     lines: Mutex<Vec<Arc<LineQueue>>>,
     /// Of those who follow objects.
     follows: Mutex<Vec<Arc<FollowCounts>>>,
+    more: Mutex<Vec<MoreNumbers>>,
 }
+
+/// Numbers that a door has besides those of its calls.
+pub type MoreNumbers = Arc<dyn Fn() -> Vec<Number> + Send + Sync>;
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -265,6 +270,7 @@ impl Metrics {
             logs: Mutex::default(),
             lines: Mutex::default(),
             follows: Mutex::default(),
+            more: Mutex::default(),
         })
     }
 
@@ -291,6 +297,11 @@ impl Metrics {
     /// Shows what becomes of lines on their way to sinks, too.
     pub fn count_lines(&self, queues: &[Arc<LineQueue>]) {
         self.lines.lock().extend_from_slice(queues);
+    }
+
+    /// Shows these numbers, too.
+    pub fn count_more(&self, numbers: MoreNumbers) {
+        self.more.lock().push(numbers);
     }
 
     fn verb(&self, door: &'static str, verb: &'static str) -> Arc<VerbStats> {
@@ -330,6 +341,8 @@ impl Metrics {
             numbers.extend(peers::connections(&peers));
             registry.register_collector(Box::new(peers::Collected(peers)));
         }
+        let more = self.more.lock().clone();
+        numbers.extend(more.iter().flat_map(|more| more()));
         registry.register_collector(Box::new(Numbers(numbers)));
         registry.register_collector(Box::new(process::Build));
         registry.register_collector(Box::new(throttled::Throttled));

@@ -6,19 +6,22 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+/// A number, its name and what it says.
 #[derive(Debug)]
-pub(super) struct Number {
+pub struct Number {
     name: &'static str,
     help: &'static str,
     is_counter: bool,
     value: u64,
 }
 
-pub(super) fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
+/// A number of now.
+pub fn gauge(name: &'static str, help: &'static str, value: u64) -> Number {
     Number { name, help, is_counter: false, value }
 }
 
-pub(super) fn counter(name: &'static str, help: &'static str, value: u64) -> Number {
+/// A number that only grows.
+pub fn counter(name: &'static str, help: &'static str, value: u64) -> Number {
     Number { name, help, is_counter: true, value }
 }
 

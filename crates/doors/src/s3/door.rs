@@ -151,7 +151,7 @@ impl Door for S3Door {
     type Reply = Either<Ready<Response<Body>>, Slow>;
 
     fn call(&self, peer: Remote, request: Request<Upload>) -> Self::Reply {
-        let mut stages = self.inner.observer.begin(request.headers());
+        let mut stages = self.inner.observer.begin(request.headers(), peer.address.ip());
         let (parts, upload) = match self.inner.take_apart(peer, request) {
             Ok(taken) => taken,
             Err(response) => {

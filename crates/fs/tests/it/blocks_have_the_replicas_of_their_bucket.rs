@@ -56,7 +56,7 @@ fn on_every_way_that_writes_blocks() {
         for at in 0..3u64 {
             let runs = [(at << 20, data(4, 5000)), ((at << 20) + 10_000, data(5, 5000))];
             let block = Piece::Block(writer.upload(&caller, &runs).await.unwrap());
-            writer.publish(&caller, world.fs.session(), vec![block], None).await.unwrap();
+            writer.publish(&caller, world.fs.session(), vec![block], &mut None).await.unwrap();
         }
         assert_eq!(wishes.take("a write of a mount"), 3);
         world.fs.compact_chunk(&caller, ino, 0).await.unwrap();

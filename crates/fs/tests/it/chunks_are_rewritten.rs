@@ -18,7 +18,7 @@ async fn written(world: &World) -> (Ino, Bytes) {
     for at in 0..3u64 {
         let runs = [(at << 20, data(4, 5000)), ((at << 20) + 10_000, data(5, 5000))];
         let block = Piece::Block(writer.upload(&caller, &runs).await.unwrap());
-        writer.publish(&caller, world.fs.session(), vec![block], None).await.unwrap();
+        writer.publish(&caller, world.fs.session(), vec![block], &mut None).await.unwrap();
     }
     (ino, world.get("file").await.unwrap())
 }

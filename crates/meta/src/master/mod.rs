@@ -59,7 +59,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{Clock, Error, Result, SessionId, Stage, stage};
+use cairn_base::{Clock, Error, Party, Result, SessionId, Stage, stage};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -124,9 +124,7 @@ impl Master {
     /// `Unavailable` when the master has ended, and then the outcome is unknown if the text says
     /// so.
     pub async fn run<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
-        if !V::RUNS_WHEN_FULL {
-            self.check_space()?;
-        }
+        self.check_runs(V::RUNS_WHEN_FULL, verb.takes_reserve_of())?;
         Ok(reply_of::<V>(self.run_any(caller, Box::new(verb)).await?))
     }
 
@@ -169,6 +167,24 @@ impl Master {
                 self.wait_failed().await;
                 Err(self.owner.shared.gone())
             }
+        }
+    }
+
+    /// # Errors
+    /// `Full` if the disk is, and the operation is not run then.
+    fn check_runs(&self, when_full: bool, takes_reserve_of: Option<Party>) -> Result<()> {
+        let shared = &self.owner.shared;
+        match (when_full, takes_reserve_of) {
+            (false, _) => self.check_space(),
+            (true, Some(party))
+                if shared.engine.is_low_on_space()
+                    && !shared.reserve.take(party, shared.monotonic()) =>
+            {
+                let what = "the disk of the metadata is nearly full, and this client has taken \
+                            its part of the reserve: make room on it";
+                Err(Error::Full(what.into()))
+            }
+            (true, _) => Ok(()),
         }
     }
 

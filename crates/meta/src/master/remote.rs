@@ -94,8 +94,8 @@ impl Master {
     /// Runs `verb` as [`Master::run`] does, unless it ran before in this slot; the reply as bytes,
     /// and what it changed where that is leased.
     pub async fn run_once(&self, once: Once<'_>, verb: Arc<dyn ReceivedVerb>) -> Executed {
-        let full = if verb.traits().runs_when_full { Ok(()) } else { self.check_space() };
-        if let Err(error) = once.check(&*verb).and(full) {
+        let runs = || self.check_runs(verb.traits().runs_when_full, verb.takes_reserve_of());
+        if let Err(error) = once.check(&*verb).and_then(|()| runs()) {
             return Executed::failed(error);
         }
         let (sender, answer) = oneshot::channel();

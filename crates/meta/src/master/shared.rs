@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use cairn_base::{Clock, Error, Result, Timestamp};
+use cairn_base::{Allowance, Clock, Error, Result, Timestamp};
 use tokio::sync::{Notify, Semaphore};
 
 use super::asked::{Asked, Working};
@@ -18,6 +19,11 @@ use super::settle::Unsettled;
 use super::stats::{Counters, Stats};
 use crate::engine::{Engine, Fence, Lease};
 use crate::{RowWatches, Watched};
+
+/// Operations that are run when the disk is full although they free no space, as often as what they
+/// keep is forgotten, about. Each keeps less than 100 bytes: some 6 MiB of the reserve.
+const RESERVE_PERIOD: Duration = Duration::from_secs(600);
+const RESERVE_OPS: u32 = 1 << 16;
 
 /// The last published batch, and who waits for it.
 pub struct Durable {
@@ -58,6 +64,8 @@ pub struct MasterShared {
     pub working: Arc<Working>,
     pub asked: Arc<Asked>,
     pub watches: Arc<RowWatches>,
+    /// Of operations that take some of the reserve.
+    pub reserve: Allowance,
     /// Accepted operations are finished, new ones refused.
     pub stopping: AtomicBool,
     /// The lease that is needed to answer from memory, if any.
@@ -89,6 +97,7 @@ impl MasterShared {
             unsettled: Arc::default(),
             hasty: Hasty::default(),
             watches: Arc::default(),
+            reserve: Allowance::new(RESERVE_PERIOD, RESERVE_OPS),
             asked: Arc::new(Asked::new(Arc::clone(&working))),
             working,
             stopping: AtomicBool::new(false),
@@ -113,8 +122,12 @@ impl MasterShared {
     }
 
     /// Time for measuring.
+    pub fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
     pub fn monotonic_us(&self) -> u64 {
-        u64::try_from(self.clock.monotonic().as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(self.monotonic().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Has the master fail when another takes over.

@@ -47,7 +47,7 @@ impl Verb for AppendOnce {
             return Err(Stop::Miss);
         }
         let mut calls = calls?.unwrap_or_default();
-        if let Some(done) = self.call.find(&calls, context) {
+        if let Some(done) = self.call.find(&calls, context)? {
             return Ok(AppendedOnce::Before(done.result));
         }
         // None is of later than now, but where the clock was set back.

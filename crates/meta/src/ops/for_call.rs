@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Error, Ino, UserId};
+use cairn_base::{Error, Ino, Party, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::create::{Create, Mknod};
@@ -76,9 +76,21 @@ impl CallId {
         keys::calls(self.client, u16::from_be_bytes([first, second]) % Calls::SETS)
     }
 
-    pub(super) fn find<'a>(&self, calls: &'a Calls, context: &Context) -> Option<&'a DoneCall> {
+    /// # Errors
+    /// `Corrupt` if the row was damaged, and nobody knows whether the call was in it.
+    pub(super) fn find<'a>(
+        &self,
+        calls: &'a Calls,
+        context: &Context,
+    ) -> Result<Option<&'a DoneCall>, Error> {
         let since = self.since(context);
-        calls.done.iter().find(|done| done.checksum == self.checksum && done.time.0 >= since)
+        let of = |checksum| {
+            calls.done.iter().find(move |done| done.checksum == checksum && done.time.0 >= since)
+        };
+        match of(Calls::DAMAGED) {
+            Some(_) => Err(Error::corrupt("row of calls", "a damaged row", "what was done")),
+            None => Ok(of(self.checksum)),
+        }
     }
 }
 
@@ -152,7 +164,7 @@ impl<V: Callable> Verb for ForCall<V> {
             return Err(Stop::Miss);
         }
         let mut calls = calls?.unwrap_or_default();
-        let before = self.call.find(&calls, context).copied();
+        let before = self.call.find(&calls, context)?.copied();
         if let Some(done) = before {
             if done.status != 0 {
                 return Err(Error::PreconditionFailed("the call was refused before".into()).into());
@@ -188,7 +200,7 @@ impl Verb for FindCall {
 
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<bool, Stop> {
         let calls = load::<Calls>(view, &self.call.key())?.unwrap_or_default();
-        let found = self.call.find(&calls, context);
+        let found = self.call.find(&calls, context)?;
         Ok(found.is_some_and(|done| done.status == 0 && done.step >= self.call.step))
     }
 }
@@ -222,10 +234,14 @@ impl Verb for SettleCall {
     // What is refused for want of space has to be answered, too.
     const RUNS_WHEN_FULL: bool = true;
 
+    fn takes_reserve_of(&self) -> Option<Party> {
+        Some(Party::at(self.call.client.into()))
+    }
+
     fn apply(&self, view: &mut View<'_>, context: &Context) -> Result<Settled, Stop> {
         let key = self.call.key();
         let mut calls = load::<Calls>(view, &key)?.unwrap_or_default();
-        let before = self.call.find(&calls, context).copied();
+        let before = self.call.find(&calls, context)?.copied();
         match before {
             Some(done) if done.status != 0 => return Ok(Settled::Refused(done.status)),
             Some(done) if done.step >= self.call.step => return Ok(Settled::Done),
@@ -265,12 +281,18 @@ impl Verb for ForgetCalls {
         let rows = view.scan(&start, &end, PAGE)?;
         let next = (rows.len() == PAGE).then(|| rows.last().map(|(key, _)| key.clone())).flatten();
         for (key, row) in rows {
-            let since = keys::client_of_calls(&key).map(|client| since(&client, context));
+            let client = keys::client_of_calls(&key);
+            let since = client.map(|client| since(&client, context));
             let is_kept = |done: &DoneCall| since.is_some_and(|since| done.time.0 >= since);
-            // A row that is damaged tells nothing.
-            let is_wanted = Calls::decode(&row).is_ok_and(|calls| calls.done.iter().any(is_kept));
-            if !is_wanted {
-                view.delete(key);
+            match Calls::decode(&row) {
+                Ok(calls) if calls.done.iter().any(is_kept) => {}
+                // For as long as any of its calls may come again. Users hear of no error for a day:
+                // at worst something is appended twice.
+                Err(error) if client.is_some_and(|client| !client.starts_with(&USERS)) => {
+                    tracing::error!(%error, "a row of calls is damaged: some will fail");
+                    store(view, key, &Calls::damaged(context.now));
+                }
+                _ => view.delete(key),
             }
         }
         Ok(next)

@@ -168,3 +168,33 @@ fn what_is_kept_of_a_client_is_bounded_and_forgotten_page_by_page() {
     }
     assert_eq!((rows(&store), pages), (0, 3));
 }
+
+/// Of a call that may have been in it nobody says that it was not done, nor that it was refused.
+#[test]
+fn what_was_in_a_damaged_row_is_not_known_until_none_of_it_comes_again() {
+    let mut store = Store::new(8);
+    let top = store.bucket("bucket", BucketKind::Posix);
+    let make = |number| ForCall { call: call(number, 0), verb: mkdir(top, "made") };
+    store.run(make(1)).unwrap();
+    let key = store.rows.keys().find(|key| key[0] == b'a').unwrap().clone();
+    store.rows.insert(key, vec![1, 1, 200].into());
+    let unknown = |store: &mut Store| {
+        let failed = [
+            store.run(make(1)).unwrap_err(),
+            store.run(FindCall { call: call(1, 0) }).unwrap_err(),
+            store.run(settle(call(1, 0), 2, 0)).unwrap_err(),
+        ];
+        assert!(failed.iter().all(|error| error.kind() == "corrupt"), "{failed:?}");
+    };
+    unknown(&mut store);
+    // It may have been damaged a moment ago.
+    assert_eq!(store.run(ForgetCalls { after: None }).unwrap(), None);
+    unknown(&mut store);
+    store.now += KEPT_NS - 1_000;
+    assert_eq!(store.run(ForgetCalls { after: None }).unwrap(), None);
+    unknown(&mut store);
+    store.now += 2_000;
+    assert!(matches!(store.run(make(1)), Err(Error::Exists(_))), "it is taken for a new call");
+    assert_eq!(store.run(ForgetCalls { after: None }).unwrap(), None);
+    assert_eq!(rows(&store), 0);
+}

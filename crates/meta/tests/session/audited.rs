@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_audit::{LineLog, LineQueue};
-use cairn_auth::{Caller, Origin, Posix, Visibility};
+use cairn_auth::{Caller, Origin, Posix, Rights, Visibility};
 use cairn_base::clock::RealClock;
-use cairn_base::{Ino, Result, SessionId, UserId};
+use cairn_base::{Error, Ino, Result, SessionId, UserId};
 use cairn_meta::master::host::{Answer, Sender};
-use cairn_meta::ops::buckets::CreateBucket;
+use cairn_meta::ops::buckets::{CreateBucket, UpdateBucket};
 use cairn_meta::ops::create::Create;
+use cairn_meta::ops::credentials::AddAccessKey;
 use cairn_meta::ops::getattr::Getattr;
 use cairn_meta::ops::mkdir::Mkdir;
 use cairn_meta::ops::rename::{Rename, RenameMode};
@@ -23,7 +24,8 @@ use cairn_meta::ops::unlink::Unlink;
 use cairn_meta::ops::xattr::{SetXattr, XattrMode};
 use cairn_meta::rows::BucketKind;
 use cairn_meta::session::{
-    Attach, Attached, Change, Execute, Executed, Read, ReadReply, Reply, Run, SessionMethod,
+    Attach, Attached, Change, Delegate, Delegated, Execute, Executed, Read, ReadReply, Reply, Run,
+    SessionMethod,
 };
 use cairn_meta::{WireVerb, wire};
 use serde::Serialize;
@@ -123,13 +125,26 @@ async fn change_all(mount: &mut Asking<'_>, parent: Ino) -> Vec<(&'static str, R
     ]
 }
 
+/// Where the records of a host go.
+fn recorded(host: &Host) -> Arc<LineQueue> {
+    let queue = Arc::new(LineQueue::new("audit", "test"));
+    let (clock, names) = (Arc::new(RealClock::default()), Arc::new(|_| None));
+    host.sessions.audit_to(LineLog::new(clock, names, &[Arc::clone(&queue)]));
+    queue
+}
+
+/// All of them, also as they were written.
+fn records(queue: &LineQueue) -> (String, Vec<Value>) {
+    queue.close();
+    let text = String::from_utf8(queue.take(Duration::ZERO).unwrap().bytes).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (text, records)
+}
+
 #[tokio::test]
 async fn changes_and_refusals_of_mounts_have_one_record_each() {
     let host = Host::new().await;
-    let queue = Arc::new(LineQueue::new("audit", "test"));
-    let (clock, names) = (Arc::new(RealClock::default()), Arc::new(|_| None));
-    let log = LineLog::new(clock, names, &[Arc::clone(&queue)]);
-    host.sessions.audit_to(log);
+    let queue = recorded(&host);
     let open = host.master.run(&root(), mkdir(host.bucket, "open")).await.unwrap().0;
     let opened = Setattr { ino: open, mode: Some(0o777), ..Setattr::default() };
     host.master.run(&root(), opened).await.unwrap();
@@ -163,10 +178,7 @@ async fn changes_and_refusals_of_mounts_have_one_record_each() {
         owner.ask::<_, Bytes>(SessionMethod::Run, &again).await.unwrap();
         wanted.push(("mkdir", "done"));
     }
-    queue.close();
-    let text = String::from_utf8(queue.take(Duration::ZERO).unwrap().bytes).unwrap();
-    let records: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (text, records) = records(&queue);
     let found: Vec<(&str, &str)> = records
         .iter()
         .map(|one| (one["operation"].as_str().unwrap(), one["outcome"].as_str().unwrap()))
@@ -192,4 +204,71 @@ async fn changes_and_refusals_of_mounts_have_one_record_each() {
         "{}",
         records[3]
     );
+}
+
+#[tokio::test]
+async fn directories_that_are_refused_and_messages_that_are_none_have_one_record_each() {
+    let host = Host::new().await;
+    let queue = recorded(&host);
+    for user in ["root", "bob"] {
+        let (id, user, sealed) = (format!("KEY{user}"), user.to_owned(), vec![1]);
+        let added = AddAccessKey { id, sealed, user, replace: false };
+        host.master.run(&Caller::system(), added).await.unwrap();
+    }
+    let open = host.master.run(&root(), mkdir(host.bucket, "open")).await.unwrap().0;
+    let opened = Setattr { ino: open, mode: Some(0o777), ..Setattr::default() };
+    host.master.run(&root(), opened).await.unwrap();
+    let grant = async |rights| {
+        let grant = UpdateBucket {
+            name: "bucket".into(),
+            visibility: None,
+            cache_control: None,
+            grant: Some(("bob".into(), rights)),
+            tags: None,
+            replicas: None,
+            redirect: None,
+            quota_objects: None,
+            quota_bytes: None,
+        };
+        host.master.run(&root(), grant).await.unwrap();
+    };
+    grant(Rights::READ.union(Rights::WRITE)).await;
+    let mut stranger = Asking::attached(&host, UserId(2), 2).await;
+    let (session, bucket) = (stranger.session, host.id);
+    let made = stranger.execute(mkdir(open, "refused")).await.unwrap().ino.unwrap();
+    grant(Rights::NONE).await;
+    // Whoever asks for a directory that others use is not refused.
+    for (directory, is_refused) in [(open, false), (made, true)] {
+        let delegate = Delegate { session, directory, bucket };
+        let delegated = stranger.ask::<_, Delegated>(SessionMethod::Delegate, &delegate).await;
+        let is_denied = matches!(delegated, Err(Error::Denied(_)));
+        assert_eq!(is_denied, is_refused, "{delegated:?}");
+    }
+    for method in [SessionMethod::Run, SessionMethod::Delegate, SessionMethod::RunPosted] {
+        assert!(host.sessions.handle(&stranger.peer, method, b"\xff\xff\xff").await.is_err());
+    }
+    let mut run = stranger.message(&mkdir(host.bucket, "planted"));
+    run.fields.truncate(1);
+    stranger.ask::<_, Bytes>(SessionMethod::Run, &run).await.unwrap_err();
+    let Run { session, caller, fields, .. } = run;
+    let read = Read { session, caller, verb: u16::MAX, fields, lease: false };
+    let read = stranger.ask::<_, ReadReply>(SessionMethod::Read, &read).await;
+    assert!(read.is_err());
+    // A node is no mount.
+    let node = Sender::node(7);
+    assert!(host.sessions.handle(&node, SessionMethod::Run, b"\xff").await.is_err());
+    let (text, records) = records(&queue);
+    let found: Vec<_> = records
+        .iter()
+        .map(|one| [&one["operation"], &one["outcome"], &one["user"]].map(Value::to_string))
+        .collect();
+    let of = |operation: &str, outcome: &str| {
+        [format!("{operation:?}"), format!("{outcome:?}"), "2".to_owned()]
+    };
+    let mut wanted = vec![of("mkdir", "done"), of("delegate", "refused")];
+    wanted.extend((0..5).map(|_| of("unreadable", "failed")));
+    assert_eq!(found, wanted);
+    assert_eq!(records[1]["resource"], format!("(inode {made})"));
+    assert!(records.iter().all(|one| one["source"] == "10.0.0.2"));
+    assert!(!text.contains("planted"));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::{Caller, Visibility};
-use cairn_base::{Clock, Ino, Result, SessionId, Timestamp, UserId};
+use cairn_base::{BucketId, Clock, Ino, Result, SessionId, Timestamp, UserId};
 use cairn_meta::engine::Memory;
 use cairn_meta::master::host::{Answer, Sender, Sessions};
 use cairn_meta::master::{Config, Master};
@@ -54,7 +54,7 @@ pub struct Host {
     pub master: Master,
     pub sessions: Arc<Sessions>,
     pub bucket: Ino,
-    id: cairn_base::BucketId,
+    pub id: BucketId,
 }
 
 pub fn root() -> Caller {
@@ -94,6 +94,11 @@ impl Host {
             mount.ask::<_, ()>(SessionMethod::Replayed, &Replayed { session }).await.unwrap();
         }
         mount
+    }
+
+    /// Time goes on.
+    pub fn pass_now(&self, time: Duration) {
+        self.clock.0.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
     }
 
     fn change(&self, ino: Ino, mode: u32) -> JoinHandle<()> {

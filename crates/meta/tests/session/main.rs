@@ -13,6 +13,7 @@ mod inherited;
 mod net;
 mod not_serving;
 mod recalls;
+mod sampled;
 mod slots;
 mod stale_reads;
 mod unanswered;

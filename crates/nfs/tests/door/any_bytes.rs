@@ -199,3 +199,52 @@ fn clients_at_one_address_take_so_much_together() {
         assert!((1..=MOST).contains(&reads), "{reads} calls are answered, and no reply is read");
     });
 }
+
+/// Calls of 1 MiB of which all but the last byte comes, from two addresses.
+#[test]
+fn calls_that_do_not_come_to_their_end_take_so_much_memory() {
+    const CONNECTIONS: usize = 64;
+    const ROOM: u64 = 128 << 20;
+    const BYTES: usize = 1 << 20;
+    run(async {
+        let (world, mut client, top) = World::mounted().await;
+        let file = client.create(&top, "file").await.unwrap();
+        let mut partial = vec![0x80, 0x10, 0, 0];
+        partial.resize(4 + BYTES - 1, 0);
+        let mut stalled = Vec::new();
+        for from in [2, 3] {
+            for _ in 0..CONNECTIONS {
+                let client = Client::connect_from([127, 0, 0, from], world.door.address).await;
+                let (reader, mut writer) = client.stream.into_split();
+                let partial = partial.clone();
+                let sent = tokio::spawn(async move {
+                    let _ = writer.write_all(&partial).await;
+                    writer
+                });
+                stalled.push((reader, sent));
+            }
+        }
+        let long = &world.door.desk.long;
+        let is_full = async {
+            while long.taken() < ROOM {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, is_full).await.expect("they are read as far as there is room");
+        // Whoever comes now waits until somebody leaves.
+        let honest = async {
+            let data = vec![7; BYTES];
+            client.write(&file, 0, &data, 2).await.unwrap();
+            client.read(&file, 0, BYTES as u32).await.unwrap().0
+        };
+        let leave = async {
+            for (reader, sent) in stalled {
+                sent.abort();
+                drop(reader);
+                tokio::task::yield_now().await;
+            }
+        };
+        let (read, ()) = tokio::join!(honest, leave);
+        assert!(read == vec![7; BYTES]);
+    });
+}

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use cairn_base::inflight::{self, Seen};
 use cairn_base::{Stage, UserId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
-use crate::client::{Args, NFS, call};
+use crate::client::{Args, Client, NFS, call};
 use crate::world::{World, run};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,5 +51,48 @@ fn a_call_is_in_flight_while_it_waits() {
             }
         };
         timeout(PATIENCE, is_over).await.expect("it is over");
+    });
+}
+
+/// The store stands still, and a client goes on asking for changes by one connection after the
+/// other.
+#[test]
+fn a_client_that_connects_again_and_again_has_no_more_calls_at_work() {
+    const CONNECTIONS: usize = 64;
+    run(async {
+        let (world, mut other, top) = World::mounted().await;
+        let ino = other.getattr(&top).await.unwrap().ino;
+        let from = [127, 0, 0, 2];
+        world.rows.is_held.store(true, Ordering::SeqCst);
+        for number in 0..CONNECTIONS {
+            let mut client = Client::connect_from(from, world.door.address).await;
+            let name = format!("again{number}");
+            let args = Args::new().bytes(&top).bytes(name.as_bytes()).mode(None);
+            client.send(&call(number as u32, (NFS, 3, 9), (0, 0), &args)).await;
+            let object = format!("(inode {ino:x})/{name}");
+            let is_at_work = async {
+                while seen(&object).is_none() {
+                    sleep(LOOK).await;
+                }
+            };
+            timeout(PATIENCE, is_at_work).await.expect("it is at work");
+        }
+        let closed = async || {
+            let mut client = Client::connect_from(from, world.door.address).await;
+            let null = call(7, (NFS, 3, 0), (0, 0), &Args::new());
+            let mut record = (null.len() as u32 | 1 << 31).to_be_bytes().to_vec();
+            record.extend(null);
+            let _ = client.stream.write_all(&record).await;
+            !matches!(client.stream.read(&mut [0; 4]).await, Ok(4))
+        };
+        assert!(timeout(PATIENCE, closed()).await.unwrap(), "one connection too many");
+        assert!(other.getattr(&top).await.is_ok(), "others are served");
+        world.rows.is_held.store(false, Ordering::SeqCst);
+        let is_served = async {
+            while closed().await {
+                sleep(LOOK).await;
+            }
+        };
+        timeout(PATIENCE, is_served).await.expect("its calls have ended");
     });
 }

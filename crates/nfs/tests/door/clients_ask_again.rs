@@ -1,10 +1,15 @@
 //! A call that comes twice acts once, on whatever connection, and at whatever door.
 
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
 use cairn_fs::ops::for_call::ForgetCalls;
 use cairn_meta::engine::CommitFault;
+use cairn_meta::keys;
+use cairn_meta::rows::Calls;
 
 use crate::client::{Args, NFS, Res, call};
-use crate::world::{World, run};
+use crate::world::{PutRow, World, run};
 
 const NOENT: u32 = 2;
 const EXIST: u32 = 17;
@@ -246,6 +251,71 @@ fn a_guard_that_the_call_itself_has_broken_does_not_refuse_it() {
         let same = call(701, (NFS, 3, 2), (0, 0), &args);
         let mut res = other.ask(&same).await;
         assert_eq!([(); 6].map(|()| res.number()), [1, 0, 0, 0, 0, 10_002], "another call");
+        another.stop().await;
+    });
+}
+
+/// Nobody knows whether the call was done: it fails at once, at all doors, and does nothing.
+#[test]
+fn a_call_of_a_damaged_row_fails() {
+    const IO: u32 = 5;
+    run(async {
+        let (world, mut one, top) = World::mounted().await;
+        let another = world.another_door().await;
+        let mut other = another.client().await;
+        one.create(&top, "file").await.unwrap();
+        let mut client = [0; 16];
+        client[10..].copy_from_slice(&[0xff, 0xff, 127, 0, 0, 1]);
+        let args = Args::new().bytes(&top).bytes(b"file");
+        let missing = Args::new().bytes(&top).bytes(b"missing");
+        let calls = [(12, &args), (12, &missing), (13, &missing)];
+        let calls = calls.map(|(of, args)| call(900 + of, (NFS, 3, of), (0, 0), args));
+        for call in &calls {
+            let sum = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, call);
+            let set = u16::from_be_bytes([sum.as_ref()[0], sum.as_ref()[1]]) % Calls::SETS;
+            let (row, damaged) = (keys::calls(client, set), Bytes::from_static(&[1, 1, 200]));
+            world.system(PutRow(row, damaged)).await;
+        }
+        for call in &calls {
+            for client in [&mut one, &mut other] {
+                let mut res = client.ask(call).await;
+                assert_eq!([(); 6].map(|()| res.number()), [1, 0, 0, 0, 0, IO]);
+                world.system(ForgetCalls { after: None }).await;
+            }
+        }
+        one.remove(12, &top, "file").await.expect("another call, of another row");
+        another.stop().await;
+    });
+}
+
+/// What is refused for want of space is refused for good, and what makes space is done.
+#[test]
+fn a_full_store_refuses_calls_for_good() {
+    const NOSPC: u32 = 28;
+    run(async {
+        let (world, mut one, top) = World::mounted().await;
+        let another = world.another_door().await;
+        let mut other = another.client().await;
+        let file = one.create(&top, "file").await.unwrap();
+        world.rows.is_low.store(true, Ordering::SeqCst);
+        let args = Args::new().bytes(&top).bytes(b"new").number(1).mode(Some(0o600));
+        let create = call(800, (NFS, 3, 8), (0, 0), &args);
+        let mut res = one.ask(&create).await;
+        assert_eq!([(); 6].map(|()| res.number()), [1, 0, 0, 0, 0, NOSPC]);
+        assert_eq!(one.write(&file, 0, b"bytes", 2).await, Err(NOSPC));
+        let (_, verifier) = one.write(&file, 0, b"bytes", 0).await.unwrap();
+        assert_eq!(one.commit(&file).await, Err(NOSPC));
+        assert_eq!(other.mkdir(&top, "directory").await, Err(NOSPC));
+        assert_eq!(one.rename((&top, "file"), (&top, "moved")).await, Err(NOSPC));
+        world.rows.is_low.store(false, Ordering::SeqCst);
+        assert_eq!(one.commit(&file).await, Ok(verifier), "nothing was dropped");
+        assert_eq!(other.read(&file, 0, 100).await.unwrap().0, b"bytes");
+        // Sent once more, it gets the same answer, and acts nowhere.
+        let mut res = other.ask(&create).await;
+        assert_eq!([(); 6].map(|()| res.number()), [1, 0, 0, 0, 0, NOSPC]);
+        assert_eq!(other.lookup(&top, "new").await.unwrap_err(), NOENT);
+        world.rows.is_low.store(true, Ordering::SeqCst);
+        one.remove(12, &top, "file").await.unwrap();
         another.stop().await;
     });
 }

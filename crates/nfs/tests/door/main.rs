@@ -11,6 +11,7 @@ mod calls_are_audited;
 mod calls_that_are_none;
 mod calls_that_wait;
 mod clients_ask_again;
+mod clients_that_stall;
 mod each_procedure;
 mod exports_hold_clients;
 mod listings_go_on;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use cairn_auth::{Caller, HandleKey, Network, Visibility};
 use cairn_base::clock::RealClock;
 use cairn_base::rng::SeededRng;
@@ -19,10 +20,10 @@ use cairn_fs::ops::rename::{Rename, RenameMode};
 use cairn_fs::ops::sessions::Format;
 use cairn_fs::rows::{BucketKind, Squash};
 use cairn_fs::{Config, Fs, WireVerb};
-use cairn_meta::Master;
 use cairn_meta::engine::{Change, CommitError, Engine, Fence, Memory, Snapshot};
 use cairn_meta::master::host::Sessions;
-use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Ran, Sockets, Watch};
+use cairn_meta::{Context, Declared, Master, Needs, Stop, Verb, View};
+use cairn_nfs::{Behaviour, Desk, Ended, Options, Outcome, PROCEDURES, Ran, Sockets, Watch};
 use cairn_sim::SimDisk;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::watch;
@@ -44,6 +45,8 @@ pub struct World {
 pub struct Gated {
     pub memory: Memory,
     pub is_held: AtomicBool,
+    /// The disk is nearly full.
+    pub is_low: AtomicBool,
 }
 
 impl Engine for Gated {
@@ -57,6 +60,10 @@ impl Engine for Gated {
 
     fn snapshot(&self) -> cairn_base::Result<Box<dyn Snapshot>> {
         self.memory.snapshot()
+    }
+
+    fn is_low_on_space(&self) -> bool {
+        self.is_low.load(Ordering::SeqCst)
     }
 
     fn commit(&self, expected: Fence, changes: Vec<Change>) -> Result<(), CommitError> {
@@ -74,6 +81,7 @@ pub struct Door {
     pub reads: Arc<AtomicU64>,
     /// What the audit was told.
     pub ran: Arc<Mutex<Vec<Ran>>>,
+    pub desk: Arc<Desk>,
     stop: watch::Sender<bool>,
     served: JoinHandle<()>,
 }
@@ -104,6 +112,23 @@ pub fn update(bucket: &str) -> UpdateBucket {
         redirect: None,
         quota_objects: None,
         quota_bytes: None,
+    }
+}
+
+/// Puts a row where it is, whatever that row means.
+pub struct PutRow(pub Bytes, pub Bytes);
+
+impl Declared for PutRow {
+    const NEEDS: Needs = Needs::Nothing("a test");
+}
+
+impl Verb for PutRow {
+    type Reply = ();
+    const NAME: &'static str = "put_row";
+
+    fn apply(&self, view: &mut View<'_>, _: &Context) -> Result<(), Stop> {
+        view.put(self.0.clone(), self.1.clone());
+        Ok(())
     }
 }
 
@@ -192,7 +217,7 @@ impl World {
     }
 
     /// As a duty of the store.
-    pub async fn system<V: WireVerb>(&self, verb: V) -> V::Reply {
+    pub async fn system<V: Verb>(&self, verb: V) -> V::Reply {
         self.master.run(&Caller::system(), verb).await.unwrap()
     }
 
@@ -254,14 +279,14 @@ async fn open(
         key,
         &rng,
         tokio::runtime::Handle::current(),
-        (address.port(), watch),
+        Behaviour { port: address.port(), watch, looks_up_groups: false },
     );
     let (stop, stopped) = watch::channel(false);
     let clients = [Network::parse("127.0.0.0/8").unwrap()].into();
     let options = Options { clients, connections: 256 };
     let sockets = Sockets { listeners: vec![listener], datagrams: vec![socket] };
-    let serving = cairn_nfs::serve(sockets, desk, options, stopped);
-    Door { address, reads, ran, stop, served: tokio::spawn(serving) }
+    let serving = cairn_nfs::serve(sockets, Arc::clone(&desk), options, stopped);
+    Door { address, reads, ran, desk, stop, served: tokio::spawn(serving) }
 }
 
 fn counting(reads: &Arc<AtomicU64>, ran: &Arc<Mutex<Vec<Ran>>>) -> Watch {

@@ -1,13 +1,17 @@
 //! Calls that were done before: what has their names now is something else.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cairn_base::Error;
+use cairn_fs::ops::buckets::UpdateBucket;
+use cairn_fs::ops::getattr::Getattr;
 use cairn_posix::{Attempt, CallId, Changes, Intent, Kind, RenameMode, Step, Who};
 
 use tokio::time::Instant;
 
-use crate::world::{MODE, Mount, World, run};
+use crate::world::{MODE, Mount, World, run, user};
 
 fn calling(mount: &Mount, number: u8) -> Who {
     let call = CallId { client: [1; 16], checksum: [number; 16], step: 0 };
@@ -148,5 +152,73 @@ fn bytes_are_taken_over_nothing_that_their_opener_never_saw() {
         here.write(late, 1, b"44").await;
         here.close(late).await;
         assert_eq!(here.get(ino).await.unwrap(), "2441");
+    });
+}
+
+#[test]
+fn bytes_that_are_over_those_of_others_are_shown_nowhere() {
+    run(async {
+        let world = World::new(4).await;
+        let (here, there) = (world.served().await, world.mount().await);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&dropped);
+        here.posix.never_overwrite(move |_| {
+            told.fetch_add(1, Ordering::SeqCst);
+        });
+        let ino = here.put(here.top, "file", b"0000").await;
+        let file = here.open(ino, Intent::BOTH).await.unwrap();
+        here.write(file, 0, b"written here").await;
+        assert_eq!(here.find(here.top, "file").await.unwrap().attributes.size, 12);
+        let cut = there.cut(ino, 2).await.unwrap();
+        let listed = here.posix.list_after(here.who(), here.top, 0, 100, true).await.unwrap();
+        let listed = listed.entries.into_iter().find(|entry| entry.name == "file").unwrap();
+        assert!(listed.entry.is_none(), "whoever wants to know asks for it");
+        let found = here.find(here.top, "file").await.unwrap().attributes;
+        assert_eq!((found.size, found.mtime), (2, cut.mtime));
+        assert_eq!(dropped.load(Ordering::SeqCst), 1, "nothing is written back");
+        here.write(file, 0, b"again").await;
+        there.cut(ino, 1).await.unwrap();
+        let mode = Changes { mode: Some(0o600), ..Changes::default() };
+        let set = here.posix.set_attributes(here.who(), ino, mode, None).await.unwrap();
+        assert_eq!((set.size, set.mode & 0o777), (1, 0o600));
+        here.close(file).await;
+        assert_eq!(here.get(ino).await.unwrap(), "0");
+    });
+}
+
+/// What was published of several runs before one failed is not what others wrote.
+#[test]
+fn bytes_of_which_some_were_written_back_are_written_back_later() {
+    run(async {
+        let world = World::new(5).await;
+        let here = world.served().await;
+        here.posix.never_overwrite(|_| panic!("bytes are dropped"));
+        let ino = here.put(here.top, "file", b"0000").await;
+        let quota = async |bytes| {
+            let quota = UpdateBucket {
+                name: "bucket".into(),
+                visibility: None,
+                cache_control: None,
+                grant: None,
+                tags: None,
+                replicas: None,
+                redirect: None,
+                quota_objects: None,
+                quota_bytes: Some(bytes),
+            };
+            here.posix.fs().run(&user(), quota).await.unwrap();
+        };
+        let file = here.open(ino, Intent::BOTH).await.unwrap();
+        quota(100).await;
+        here.write(file, 0, b"1").await;
+        here.write(file, 1000, b"2").await;
+        let failed = here.posix.sync(file).await;
+        assert!(matches!(failed, Err(Error::Full(_))), "{failed:?}");
+        let published = here.posix.fs().read(&user(), Getattr { ino }).await.unwrap().0;
+        assert_eq!(published.size, 4);
+        quota(10_000).await;
+        here.close(file).await;
+        let bytes = here.get(ino).await.unwrap();
+        assert_eq!((bytes.len(), &bytes[..4], bytes[1000]), (1001, &b"1000"[..], b'2'));
     });
 }

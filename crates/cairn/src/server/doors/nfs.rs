@@ -1,14 +1,19 @@
 //! The NFS door of a server or gateway.
 
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use cairn_audit::{Actor, AuditOutcome, AuditRecord, LineLog};
 use cairn_auth::Network;
 use cairn_base::rng::RealRng;
-use cairn_doors::metrics::DoorMetrics;
+use cairn_doors::metrics::{DoorMetrics, counter, gauge};
 use cairn_doors::serve;
-use cairn_nfs::{Desk, Ended, Options, Outcome, PROCEDURES, Ran, Sockets, Watch};
+use cairn_nfs::{
+    Behaviour, Desk, Ended, ID, Options, Outcome, PROCEDURES, RPCBIND, Ran, Sockets, Watch,
+};
 use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
@@ -19,14 +24,25 @@ pub const DOOR: Door = Door { name: "nfs", bind };
 
 /// Connections at the same time, at most. A client has one, or some of them.
 const CONNECTIONS: usize = 1024;
+/// Where clients ask a portmapper.
+const PORTMAP_PORT: u16 = 111;
+
+/// How clients that do not know the port find it.
+enum Portmap {
+    /// They do not.
+    None,
+    Own(TcpSocket, UdpSocket),
+    /// The rpcbind of this machine tells them.
+    Rpcbind,
+}
 
 /// The sockets that are bound beside the first one, and which networks clients are in.
 struct Offered {
     datagrams: UdpSocket,
-    /// Of the portmapper.
-    portmap: Option<(TcpSocket, UdpSocket)>,
-    port: u16,
+    portmap: Portmap,
+    address: SocketAddr,
     clients: Arc<[Network]>,
+    looks_up_groups: bool,
 }
 
 fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
@@ -38,16 +54,13 @@ impl NfsArgs {
     fn bind(&self) -> Result<Option<Bound>> {
         let Some(address) = self.nfs else { return Ok(None) };
         let clients = self.clients(address)?;
-        let (socket, datagrams) = bind_both(address)?;
+        let (socket, datagrams) = bind_both(address).map_err(|error| failed(address, &error))?;
         let address = socket.local_addr()?;
-        let portmap = match self.nfs_portmap {
-            Some(portmap) => {
-                // It is as open as the door is.
-                self.clients(portmap)?;
-                Some(bind_both(portmap)?)
-            }
-            None => None,
-        };
+        let portmap = self.bind_portmap(Path::new(RPCBIND))?;
+        if self.nfs_groups {
+            let asked = Command::new(ID).args(["-G", "--", "0"]).output();
+            asked.map_err(|error| Failure::new(format!("--nfs-groups: program {ID}: {error}")))?;
+        }
         if !address.ip().is_loopback() {
             tracing::warn!(
                 %address,
@@ -55,9 +68,28 @@ impl NfsArgs {
                  encryption, and any machine in a network of --nfs-client may claim any uid"
             );
         }
-        let offered = Offered { datagrams, portmap, port: address.port(), clients };
+        let looks_up_groups = self.nfs_groups;
+        let offered = Offered { datagrams, portmap, address, clients, looks_up_groups };
         let serve = |listener, behind: &mut Behind<'_>| serve(listener, behind, offered);
         Ok(Some(Bound { socket, shown: address.to_string(), serve: Box::new(serve) }))
+    }
+
+    fn bind_portmap(&self, rpcbind: &Path) -> Result<Portmap> {
+        let Some(portmap) = self.nfs_portmap else { return Ok(Portmap::None) };
+        // It is as open as the door is.
+        self.clients(portmap)?;
+        match bind_both(portmap) {
+            Ok((socket, datagrams)) => Ok(Portmap::Own(socket, datagrams)),
+            // It has the port, or the port is not for this user.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)
+                    && portmap.port() == PORTMAP_PORT
+                    && rpcbind.exists() =>
+            {
+                Ok(Portmap::Rpcbind)
+            }
+            Err(error) => Err(failed(portmap, &error)),
+        }
     }
 
     /// # Errors
@@ -86,29 +118,59 @@ impl NfsArgs {
 }
 
 fn serve(listener: TcpListener, behind: &mut Behind<'_>, offered: Offered) -> Result<Served> {
-    let Offered { datagrams, portmap, port, clients } = offered;
+    let Offered { datagrams, portmap, address, clients, looks_up_groups } = offered;
     let mut sockets = Sockets { listeners: vec![listener], datagrams: vec![datagrams] };
-    if let Some((socket, datagrams)) = portmap {
-        sockets.listeners.push(serve::begin(socket)?);
-        sockets.datagrams.push(datagrams);
+    let mut registers = false;
+    match portmap {
+        Portmap::None => {}
+        Portmap::Own(socket, datagrams) => {
+            sockets.listeners.push(serve::begin(socket)?);
+            sockets.datagrams.push(datagrams);
+        }
+        Portmap::Rpcbind => registers = true,
     }
     let missing = || Failure::new("the NFS door has no key for handles");
     let key = behind.offers.handles.take().ok_or_else(missing)?;
     let watch = counting(&behind.metrics.door(DOOR.name), behind.offers.records.audit().cloned());
     let runtime = tokio::runtime::Handle::current();
-    let desk = Desk::new(behind.fs.clone(), key, &RealRng, runtime, (port, watch));
+    let behaviour = Behaviour { port: address.port(), watch, looks_up_groups };
+    let desk = Desk::new(behind.fs.clone(), key, &RealRng, runtime, behaviour);
+    let load = Arc::clone(&desk.load);
+    behind.metrics.count_more(Arc::new(move || {
+        vec![
+            gauge("nfs_clients", "Addresses with connections to the NFS door", load.clients()),
+            gauge("nfs_connections", "Connections to the NFS door", load.connections()),
+            counter(
+                "nfs_full_us",
+                "Time that connections had as many calls at work as one may, microseconds",
+                load.full_us(),
+            ),
+        ]
+    }));
     let connections = behind.serving.limits.connections.min(CONNECTIONS);
     let options = Options { clients, connections };
-    Ok(Box::pin(cairn_nfs::serve(sockets, desk, options, behind.stopped.clone())))
+    let stopped = behind.stopped.clone();
+    let serving = cairn_nfs::serve(sockets, desk, options, stopped.clone());
+    Ok(Box::pin(async move {
+        let registering = async {
+            if registers {
+                cairn_nfs::register(address, Path::new(RPCBIND), stopped).await;
+            }
+        };
+        tokio::join!(serving, registering);
+    }))
 }
 
 /// Sockets for streams and for datagrams, of one port.
-fn bind_both(address: SocketAddr) -> Result<(TcpSocket, UdpSocket)> {
-    let failed = |error| Failure::new(format!("NFS door on {address}: {error}"));
-    let socket = serve::bind(address).map_err(failed)?;
-    let datagrams = std::net::UdpSocket::bind(socket.local_addr()?).map_err(failed)?;
+fn bind_both(address: SocketAddr) -> io::Result<(TcpSocket, UdpSocket)> {
+    let socket = serve::bind(address)?;
+    let datagrams = std::net::UdpSocket::bind(socket.local_addr()?)?;
     datagrams.set_nonblocking(true)?;
     Ok((socket, UdpSocket::from_std(datagrams)?))
+}
+
+fn failed(address: SocketAddr, error: &io::Error) -> Failure {
+    Failure::new(format!("NFS door on {address}: {error}"))
 }
 
 /// A call for the audit.
@@ -158,7 +220,7 @@ mod tests {
     fn args(nfs: &str, clients: &[&str], nfs_any_client: bool) -> NfsArgs {
         let nfs_client = clients.iter().map(|text| Network::parse(text).unwrap()).collect();
         let nfs = Some(nfs.parse().unwrap());
-        NfsArgs { nfs, nfs_client, nfs_portmap: None, nfs_any_client }
+        NfsArgs { nfs, nfs_client, nfs_portmap: None, nfs_groups: false, nfs_any_client }
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Sessions {
         };
         let request = Request::new(stage::trace(), about);
         let answering = stage::time(Stage::Meta, self.answer(peer, method, message));
-        let answer = within(request.clone(), answering).await;
+        let answer = self.note_unread(peer, within(request.clone(), answering).await);
         self.note(peer, method, &request);
         answer
     }
@@ -70,11 +70,14 @@ impl Sessions {
         }
         if stages.trace.sampled
             && let (Some(export), Some(operation)) = (self.export.get(), request.operation())
+            && self.is_exported(peer)
         {
             export(operation, stages);
         }
     }
 
+    /// # Errors
+    /// Where the message cannot be read.
     async fn answer(&self, peer: &Sender, method: SessionMethod, message: &[u8]) -> Result<Answer> {
         let bytes = match method {
             SessionMethod::Attach | SessionMethod::AttachToReplay => {

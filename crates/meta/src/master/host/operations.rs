@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_audit::{Actor, AuditRecord, Noting};
+use cairn_audit::{Actor, AuditRecord, LineLog, Noting};
 use cairn_auth::{Caller, Principal};
 use cairn_base::{Error, Ino, Result, Timestamp, inflight};
 
@@ -67,7 +67,7 @@ impl Sessions {
         let hasty = self.is_hasty(read.session);
         let mount = peer.user.map(|_| read.session);
         let reading = Reading { master: &self.master, caller, lease, hasty, mount };
-        let verb = wire::receive(read.verb, &read.fields)?;
+        let verb = self.note_unread(peer, wire::receive(read.verb, &read.fields))?;
         inflight::is(verb.name());
         let noting = self.noting(peer, &reading.caller, &*verb, String::new());
         let (reply, mut rows) = reading.run(verb).await;
@@ -126,7 +126,7 @@ impl Sessions {
         verb: &dyn ReceivedVerb,
         request: String,
     ) -> Option<Noting> {
-        let log = self.audit.get().filter(|_| peer.user.is_some())?;
+        let log = self.audit_of(peer)?;
         let is_change = !request.is_empty();
         let subject = verb.subject();
         // That is of the mount alone, unless it is refused.
@@ -140,6 +140,36 @@ impl Sessions {
             ..AuditRecord::default()
         };
         Some(Noting::new(log.clone(), record, is_change && is_seen))
+    }
+
+    fn audit_of(&self, peer: &Sender) -> Option<&LineLog> {
+        self.audit.get().filter(|_| peer.user.is_some())
+    }
+
+    /// Records that a mount asked for something that cannot be read: it may have been anything.
+    pub(super) fn note_unread<T>(&self, peer: &Sender, read: Result<T>) -> Result<T> {
+        if read.is_err()
+            && let (Some(log), Some(user)) = (self.audit_of(peer), peer.user())
+        {
+            let (door, operation, actor) = ("mount", "unreadable".into(), Actor::of(&user));
+            let record = AuditRecord { door, operation, actor, ..AuditRecord::default() };
+            Noting::new(log.clone(), record, true).end(&read);
+        }
+        read
+    }
+
+    /// Has it recorded if a mount is refused a directory. One that it gets changes nothing.
+    fn note_delegated<T>(&self, peer: &Sender, directory: Ino, delegated: &Result<T>) {
+        if let (Some(log), Some(user)) = (self.audit_of(peer), peer.user()) {
+            let record = AuditRecord {
+                door: "mount",
+                operation: "delegate".into(),
+                actor: Actor::of(&user),
+                resource: Some(format!("(inode {directory})")),
+                ..AuditRecord::default()
+            };
+            Noting::new(log.clone(), record, false).end(delegated);
+        }
     }
 
     /// The verb of an operation, and what else there is to it.
@@ -175,7 +205,7 @@ impl Sessions {
             is_replay,
             to_mount,
         };
-        let verb = wire::receive(verb, &fields)?;
+        let verb = self.note_unread(peer, wire::receive(verb, &fields))?;
         inflight::is(verb.name());
         Ok((verb, once))
     }
@@ -190,7 +220,10 @@ impl Sessions {
         }
         self.opened().await;
         self.master.check_space()?;
-        self.master.delegate(delegate, peer.user()).await.map(Some)
+        let directory = delegate.directory;
+        let delegated = self.master.delegate(delegate, peer.user()).await;
+        self.note_delegated(peer, directory, &delegated);
+        delegated.map(Some)
     }
 
     /// Operations that come after one that fails run all the same.

@@ -9,7 +9,7 @@ use cairn_audit::LineLog;
 use cairn_auth::Caller;
 use cairn_base::inflight::Awaited;
 use cairn_base::planted::{Bug, is_planted};
-use cairn_base::{Clock, Error, Result, SessionId, Stages};
+use cairn_base::{Allowance, Clock, Error, Party, Result, SessionId, Stages};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
@@ -23,6 +23,8 @@ use crate::session::{Attach, Attached, Detach, Recall, Renew, Renewed, Replayed}
 
 /// Sessions of mounts that one user has at a time. Each leaves a row.
 pub const SESSIONS_OF_A_USER: usize = 512;
+/// Messages of mounts a second that are exported, of one user a quarter of them.
+const CLAIMED: u32 = 1000;
 /// Sessions that are named to whoever asks what is waited for.
 const SHOWN: usize = 3;
 /// Between two looks for sessions that have lapsed, while the end of one is waited for.
@@ -44,8 +46,10 @@ pub struct Sessions {
     /// Whether sessions are answered: not before every session that an earlier master may have
     /// given leases to is attached here and has sent again what it kept, or has lapsed.
     open: Watched<bool>,
-    /// Takes operations of requests that are sampled.
+    /// Takes operations of requests that are sampled, and how many of mounts, which say so
+    /// themselves.
     pub(super) export: OnceLock<Export>,
+    claimed: Allowance,
     /// Takes records of what mounts ask for, if anybody does.
     pub(super) audit: OnceLock<LineLog>,
 }
@@ -129,12 +133,19 @@ impl Sessions {
         let open = Watched::new(inherited.is_empty() || forgotten);
         let state = Mutex::new(SessionsState { inherited, ..SessionsState::default() });
         let (export, audit) = (OnceLock::new(), OnceLock::new());
-        Ok(Arc::new(Sessions { master, clock, lease, state, open, export, audit }))
+        let claimed = Allowance::new(Duration::from_secs(1), CLAIMED);
+        Ok(Arc::new(Sessions { master, clock, lease, state, open, export, claimed, audit }))
     }
 
     /// From now on operations of requests that are sampled go there. The first one stays.
     pub fn export_to(&self, export: Export) {
         let _ = self.export.set(export);
+    }
+
+    /// Whether a message of a request that is sampled, as its sender says, is exported.
+    pub(super) fn is_exported(&self, peer: &Sender) -> bool {
+        // A node passes on what its clients said, and has bounded that.
+        peer.user.is_none_or(|user| self.claimed.take(Party::User(user), self.clock.monotonic()))
     }
 
     /// Records what mounts ask for. Once, before there are mounts.

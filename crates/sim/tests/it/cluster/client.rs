@@ -289,7 +289,7 @@ async fn fill(fs: &Fs, key: &str, record: Record, slow: Duration) -> Result<Outc
         false => Piece::Block(writer.upload(&caller, &[(0, data)]).await?),
     };
     sleep(slow).await;
-    writer.publish(&caller, session, vec![piece], None).await?;
+    writer.publish(&caller, session, vec![piece], &mut None).await?;
     Ok(Outcome::Done)
 }
 

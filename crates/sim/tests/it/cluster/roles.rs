@@ -26,7 +26,7 @@ use cairn_fs::Fs;
 use cairn_meta::Master;
 use cairn_meta::engine::Engine;
 use cairn_meta::session::client;
-use cairn_nfs::{Watch, converse};
+use cairn_nfs::{Behaviour, Watch, converse};
 use cairn_roles::chunkserver::ChunkserverNode;
 use cairn_roles::master::{MasterNode, Source};
 use cairn_roles::{Node, Pace, beat_of, duties, gateway, master};
@@ -328,12 +328,13 @@ async fn serve_files(
     let begin = Arc::new(move || Stages::start(traces.next(None)));
     let told = Watch { begin, end: Arc::new(drop), audit: None };
     let runtime = tokio::runtime::Handle::current();
-    let desk = cairn_nfs::Desk::new(fs, handles(), &*rng, runtime, (PORT, told));
+    let behaviour = Behaviour { port: PORT, watch: told, looks_up_groups: false };
+    let desk = cairn_nfs::Desk::new(fs, handles(), &*rng, runtime, behaviour);
     tokio::spawn(cairn_nfs::Desk::sweep(Arc::downgrade(&desk)));
     let (_stop, stopped) = watch::channel(false);
     while let Some((stream, address)) = connections.recv().await {
         let both = tokio::io::split(stream);
-        let served = converse(both, address, Arc::clone(&desk), stopped.clone());
+        let served = converse(both, (address, Arc::new(())), Arc::clone(&desk), stopped.clone());
         tokio::spawn(async move {
             if let Err(error) = served.await {
                 tracing::debug!(%address, %error, "a connection ended");

@@ -1,0 +1,66 @@
+//! How often parties may have something done that costs all: each of them, and all together.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::Party;
+
+/// So much in each period, a quarter of it for one party. It is counted anew when a period is over,
+/// so that twice as much may come in a short time.
+#[derive(Debug)]
+pub struct Allowance {
+    period: Duration,
+    all: u32,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default, Debug)]
+struct Counts {
+    /// When the period began.
+    since: Duration,
+    all: u32,
+    /// No more parties than `all`.
+    each: HashMap<Party, u32>,
+}
+
+impl Allowance {
+    pub fn new(period: Duration, all: u32) -> Allowance {
+        Allowance { period, all, counts: Mutex::default() }
+    }
+
+    /// Whether the party may once more, at `now` by any clock.
+    pub fn take(&self, party: Party, now: Duration) -> bool {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.saturating_sub(counts.since) >= self.period {
+            *counts = Counts { since: now, ..Counts::default() };
+        }
+        let of_party = counts.each.get(&party).copied().unwrap_or_default();
+        let is_free = counts.all < self.all && of_party < self.all.div_ceil(4);
+        if is_free {
+            counts.all += 1;
+            counts.each.insert(party, of_party + 1);
+        }
+        is_free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::UserId;
+
+    #[test]
+    fn a_party_has_a_quarter_and_all_have_all() {
+        let (period, all) = (Duration::from_secs(10), 400);
+        let allowance = Allowance::new(period, all);
+        let take = |user, now| {
+            let party = Party::User(UserId(user));
+            (0..all).filter(|_| allowance.take(party, now)).count()
+        };
+        let now = Duration::from_secs(100);
+        assert_eq!([1, 1, 2, 3, 4, 5].map(|user| take(user, now)), [100, 0, 100, 100, 100, 0]);
+        assert_eq!(take(5, now + period), 100);
+        assert_eq!(allowance.counts.lock().unwrap().each.len(), 1);
+    }
+}

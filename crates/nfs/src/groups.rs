@@ -1,0 +1,161 @@
+//! The groups of users as this machine knows them: a call names 16 at most. They are asked of `id`,
+//! which asks whatever this machine asks (files, LDAP), and kept for a while.
+//!
+//! A client chooses the uids that it names. So not many are asked for at the same time, nor many a
+//! second for one address.
+
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn_base::{Allowance, Party};
+use parking_lot::Mutex;
+use tokio::sync::{OnceCell, Semaphore};
+use tokio::time::{Instant, timeout};
+
+/// The program that knows them.
+pub const ID: &str = "id";
+
+/// How long groups are kept.
+const KEPT: Duration = Duration::from_secs(300);
+/// Users of whom they are kept.
+const USERS: usize = 4096;
+/// Groups of a user, at most.
+const GROUPS: usize = 1024;
+/// Users who are asked for at the same time, a second, and for how long.
+const AT_ONCE: usize = 4;
+const A_SECOND: u32 = 200;
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of an answer.
+const ANSWER_BYTES: usize = 16 << 10;
+
+type Known = Arc<OnceCell<Option<Arc<[u32]>>>>;
+
+pub struct Groups {
+    program: &'static str,
+    users: Mutex<HashMap<u32, (Instant, Known)>>,
+    places: Arc<Semaphore>,
+    asked: Allowance,
+    began: Instant,
+}
+
+impl Groups {
+    pub fn new(program: &'static str) -> Groups {
+        Groups {
+            program,
+            users: Mutex::default(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            asked: Allowance::new(Duration::from_secs(1), A_SECOND),
+            began: Instant::now(),
+        }
+    }
+
+    /// All groups of a user, the first one included; none if this machine knows no such user.
+    ///
+    /// # Errors
+    /// Where that cannot be found out now.
+    pub async fn of(&self, uid: u32, from: Party) -> Result<Option<Arc<[u32]>>, NotNow> {
+        let known = self.find(uid, from)?;
+        let asked = known.get_or_try_init(|| async {
+            let asked = timeout(PATIENCE, ask(self.program, uid, Arc::clone(&self.places)));
+            asked.await.unwrap_or(Err(NotNow))
+        });
+        asked.await.cloned()
+    }
+
+    fn find(&self, uid: u32, from: Party) -> Result<Known, NotNow> {
+        let mut users = self.users.lock();
+        if let Some((since, known)) = users.get(&uid)
+            && since.elapsed() < KEPT
+        {
+            return Ok(Arc::clone(known));
+        }
+        if !self.asked.take(from, self.began.elapsed()) {
+            return Err(NotNow);
+        }
+        if users.len() >= USERS {
+            users.retain(|_, (since, _)| since.elapsed() < KEPT / 2);
+        }
+        if users.len() >= USERS {
+            users.clear();
+        }
+        let known = Known::default();
+        users.insert(uid, (Instant::now(), Arc::clone(&known)));
+        Ok(known)
+    }
+}
+
+/// It may be found out later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotNow;
+
+#[expect(clippy::disallowed_methods, reason = "no simulation asks a machine who its users are")]
+async fn ask(
+    program: &'static str,
+    uid: u32,
+    places: Arc<Semaphore>,
+) -> Result<Option<Arc<[u32]>>, NotNow> {
+    let place = places.acquire_owned().await.map_err(|_| NotNow)?;
+    let work = move || {
+        // As long as the program runs, and not only as long as somebody waits for it.
+        let _place = place;
+        let mut command = Command::new(program);
+        command.args(["-G", "--", &uid.to_string()]);
+        command.stdin(Stdio::null()).stderr(Stdio::null()).output()
+    };
+    let answered = tokio::task::spawn_blocking(work).await.map_err(|_| NotNow)?;
+    let answered = answered.map_err(|error| {
+        tracing::warn!(uid, %error, "the groups of a user are not known");
+        NotNow
+    })?;
+    if !answered.status.success() {
+        // There is no such user.
+        return Ok(None);
+    }
+    let text = answered.stdout.get(..ANSWER_BYTES).unwrap_or(&answered.stdout);
+    let numbers = text.split(u8::is_ascii_whitespace).filter_map(|word| {
+        let word = std::str::from_utf8(word).ok()?;
+        word.parse().ok()
+    });
+    Ok(Some(numbers.take(GROUPS).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn from(last: u8) -> Party {
+        Party::at(IpAddr::from([10, 0, 0, last]))
+    }
+
+    #[tokio::test]
+    async fn groups_are_those_of_this_machine_and_are_kept() {
+        let groups = Groups::new("id");
+        let root = groups.of(0, from(1)).await.unwrap().expect("root is known");
+        assert!(root.contains(&0));
+        let again = groups.of(0, from(1)).await.unwrap().unwrap();
+        assert!(Arc::ptr_eq(&root, &again));
+        assert_eq!(groups.of(4_294_900_001, from(1)).await, Ok(None));
+        let broken = Groups::new("there-is-no-such-program");
+        assert_eq!(broken.of(0, from(1)).await, Err(NotNow));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_names_many_users_has_few_asked_for() {
+        let groups = Groups::new("id");
+        let asked = (0..10_000).filter(|uid| groups.find(*uid, from(1)).is_ok()).count();
+        assert_eq!(asked, A_SECOND as usize / 4);
+        assert!(groups.find(1 << 20, from(2)).is_ok(), "another client");
+        assert!(groups.find(7, from(1)).is_ok(), "it was asked for before");
+        for second in 0..200 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            for uid in 0..100 {
+                let _ = groups.find(second * 1000 + uid, from(1));
+            }
+        }
+        assert!(groups.users.lock().len() <= USERS);
+    }
+}
