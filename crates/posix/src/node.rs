@@ -169,7 +169,10 @@ impl Node {
             // What was written back since the file was opened was over what is there now: unless
             // others had written in between.
             let base_of = |base: Base| match state.began {
-                Some(began) if base == began || base.turn > began.turn => state.turned,
+                // What the file became after that, such as when it was cut, was seen at the open.
+                Some(began) if base == began || base.turn > began.turn => {
+                    base.change.max(state.turned)
+                }
                 _ => base.change,
             };
             state.base = base.map(base_of);
