@@ -33,8 +33,7 @@ def door(request):
     """A door's HTTP and NFS addresses, and the calls of a client for a new small file."""
     if request.param == "server":
         with Nfs(args=["--nfs", "127.0.0.1:0"]) as server:
-            # And ACCESS of the directory: the replies of a server are without attributes from before.
-            yield server, 4
+            yield server, 3
     else:
         with Cluster(chunkservers=1, replicas=1, gateways=1, nfs=True) as cluster:
             yield cluster["g1"], 3
