@@ -62,6 +62,13 @@ class Here(Side):
                 found[name] = None
         return found
 
+    def size(self, name):
+        """Without opening it; None for what is not there."""
+        try:
+            return os.lstat(self.path(name)).st_size
+        except FileNotFoundError:
+            return None
+
     def list_with_attributes(self, name):
         """As `ls -l` does: names in parts, and after each part the attributes."""
         with os.scandir(self.path(name)) as entries:
