@@ -1,7 +1,9 @@
 """One tree at all doors: the client of Linux' kernel over NFS, a mount, S3 and HTTP."""
 
+import contextlib
 import os
 import random
+import signal
 import time
 
 import pytest
@@ -130,6 +132,24 @@ def test_what_changes_at_one_door_is_seen_at_all(sides):
             assert not differ, f"{shown}: {differ} at {name}"
         if key.startswith("kept"):
             assert default.look([key])[key] == model[key], f"{shown}: at default options"
+
+
+@guest.ready
+def test_a_client_that_stands_still_delays_nobody_and_undoes_nothing(nfs, exported, work):
+    http = Door(Http(nfs.http), exported)
+    with guest.Guest(work / "guest", nfs.port, exported) as client:
+        client.do("put", "file", b"old")
+        client.do("hold", "file")
+        # It keeps these bytes to itself, for some seconds.
+        assert client.do("use", "file", 0, b"late")[0] == b"late"
+        client.guest.send_signal(signal.SIGSTOP)
+        http.put("file", b"between")
+        assert http.look(["file"]) == {"file": b"between"}
+        client.guest.send_signal(signal.SIGCONT)
+        with contextlib.suppress(OSError):
+            client.do("close")
+        assert client.do("look", ["file"]) == {"file": b"between"}
+        assert http.look(["file"]) == {"file": b"between"}
 
 
 @pytest.mark.skipif(not DELAYS, reason="it waits for minutes, and shows times: for the long form")
