@@ -172,11 +172,17 @@ def test_files():
     whole, found = one("files")
     assert len(found) == 4
     for title, table in found.items():
-        [nfs] = [row for row in table["rows"] if row[0] == "Cairn NFS"]
-        assert nfs[1] == "not measured yet"
-        for name in ("local", "Cairn mount", "Cairn HTTP"):
+        for name in ("local", "Cairn mount", "Cairn HTTP", "Cairn NFS", "nginx over Cairn mount"):
             average, least, *_ = measured(table, name)
             assert average > 0 and least > 0, table
+        rows = {row[0]: row for row in table["rows"]}
+        times = 1 if title.endswith("once each") else 4
+        asked = float(rows["Cairn NFS"][8])
+        assert asked == pytest.approx((3 + times - 1) / times, abs=0.01), table
+        assert "of the kernel" in rows["Cairn mount"][8], table
+        ganesha = rows["nfs-ganesha"][1]
+        is_there = re.match(r"\d", ganesha)
+        assert is_there or ganesha.startswith("not installed: apt-get install"), ganesha
     served = [cell for cell in whole["cells"] if cell["what"].endswith("4 times each")]
     assert {cell["latency"]["count"] for cell in served} == {5 * 4}
 

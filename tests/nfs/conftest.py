@@ -1,6 +1,7 @@
 """A server with an NFS door, and buckets that are exported by it."""
 
 import itertools
+import os
 import subprocess
 
 import pytest
@@ -29,6 +30,13 @@ class Nfs(Server):
         return super().restart()
 
 
+def export_all(http, bucket):
+    """Exports a bucket to clients on this machine, who act as whom they say."""
+    command = ["export", "add", bucket, "--client", "127.0.0.0/8", "--as", "root"]
+    env = {**os.environ, "CAIRN_SERVER": http, "CAIRN_KEY": KEY, "CAIRN_SECRET": SECRET}
+    subprocess.run([binary(), *command, "--squash", "none"], env=env, check=True)
+
+
 @pytest.fixture
 def nfs():
     with Nfs(args=["--nfs", "127.0.0.1:0"]) as server:
@@ -40,5 +48,5 @@ def exported(nfs):
     """A bucket that clients on this machine change as whom they say."""
     name = f"exported-{next(numbers)}"
     S3(nfs.s3).create_bucket(name)
-    nfs.cairn("export", "add", name, "--client", "127.0.0.0/8", "--as", "root", "--squash", "none")
+    export_all(nfs.http, name)
     return name

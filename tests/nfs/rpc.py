@@ -127,6 +127,15 @@ class Client:
         assert (status, reply.number()) == (0, 1), status
         return reply.data()
 
+    def all_made(self, calls, at_once=32):
+        """Asks for many, of which some are under way at a time."""
+        for number, call in enumerate([*calls, *[None] * at_once]):
+            if call is not None:
+                self.send(call)
+            if at_once <= number:
+                status, _ = self.receive()
+                assert status == 0, status
+
     def lookup(self, directory, name):
         """A handle, or None."""
         status, reply = self.ask(call(NFS, LOOKUP, data(directory) + data(name)))

@@ -7,9 +7,9 @@ import os
 import pytest
 from harness.cluster import Cluster
 from harness.doors import S3
-from harness.server import KEY, SECRET
 
 from nfs import rpc
+from nfs.conftest import export_all
 
 numbers = itertools.count(1)
 FILES = int(os.environ.get("CAIRN_TEST_NFS_AGAIN", 20))
@@ -88,9 +88,7 @@ def exported_there(cluster):
     """A bucket that is exported, and a gateway that stays."""
     bucket = f"exported-{next(numbers)}"
     S3(cluster["g1"].s3).create_bucket(bucket)
-    to = {"CAIRN_SERVER": cluster["g1"].http, "CAIRN_KEY": KEY, "CAIRN_SECRET": SECRET}
-    add = ["export", "add", bucket, "--client", "127.0.0.0/8", "--as", "root", "--squash", "none"]
-    cluster.command(*add, env={**os.environ, **to})
+    export_all(cluster["g1"].http, bucket)
     return bucket
 
 

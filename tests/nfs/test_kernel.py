@@ -1,18 +1,21 @@
-"""The client of Linux' kernel, in a guest."""
+"""The client of Linux' kernel, in a guest: as a file system, also while servers are killed."""
 
 import os
+import random
 import time
 
-import pytest
-
-from harness.doors import Http
+from harness.cluster import Cluster
+from harness.doors import S3, Http
 from nfs import guest
+from nfs.conftest import export_all
+from nfs.proxy import Proxy
 
-ready = pytest.mark.skipif(
-    not (guest.GUEST / "bin/busybox").exists(), reason="no kernel: see tests/install"
-)
 FILES = int(os.environ.get("CAIRN_TEST_NFS_FILES", 100))
+OPERATIONS = int(os.environ.get("CAIRN_TEST_NFS_OPERATIONS", 1000))
 KILLS = int(os.environ.get("CAIRN_TEST_NFS_KILLS", 3))
+FAILOVERS = int(os.environ.get("CAIRN_TEST_NFS_FAILOVERS", 2))
+# Of a model, in the middle of which a server dies.
+ROUND_OPERATIONS = 150
 
 FILE_SYSTEM = """
 echo one > first; test "$(cat first)" = one
@@ -36,7 +39,7 @@ df -P . ; test "$(cat from-http)" = "from http"
 """
 
 
-@ready
+@guest.ready
 def test_a_kernel_uses_it_as_a_file_system(nfs, exported, work):
     http = Http(nfs.http)
     assert http.object("PUT", exported, "from-http", body=b"from http").status == 201
@@ -46,28 +49,50 @@ def test_a_kernel_uses_it_as_a_file_system(nfs, exported, work):
     assert len(http.object("GET", exported, "bytes").body) == 8 << 20
 
 
-WRITING = """
-set +x
-i=0; while [ $i -lt {files} ]; do
-  echo $i > file$i || exit 1
-  sync file$i || exit 2
-  echo "made $i"
-  i=$((i+1))
-done
-"""
+@guest.ready
+def test_a_kernel_does_what_it_does_in_memory(nfs, exported, work):
+    with guest.Guest(work / "guest", nfs.port, exported) as client:
+        for seed in (1, 2):
+            assert client.do("model", f"model{seed}", seed, OPERATIONS // 2)
+            assert client.do("exercise", f"file{seed}", seed, OPERATIONS // 2)
+    nfs.kill()
+    assert nfs.fsck()[0] == 0
 
 
-@ready
+def work_meanwhile(client, number, act):
+    """A round of the model, in the middle of which something is done."""
+    name = f"round{number}"
+    client.send("model", name, number, ROUND_OPERATIONS)
+    time.sleep(random.Random(number).uniform(0, 0.8))
+    act()
+    client.receive()
+
+
+@guest.ready
 def test_a_kernel_goes_on_when_the_server_was_killed(nfs, exported, work):
-    running = guest.start(work, nfs.port, exported, WRITING.format(files=FILES))
-    made = 0
-    for kill in range(KILLS):
-        wanted = (kill + 1) * FILES // (KILLS + 1)
-        while made < wanted and running.poll() is None:
-            made = (work / "console").read_text(errors="replace").count("made ")
-            time.sleep(0.01)
-        nfs.restart()
-    guest.finish(running, work)
-    http = Http(nfs.http)
-    for number in range(FILES):
-        assert http.object("GET", exported, f"file{number}").body == b"%d\n" % number
+    """No error, nothing lost and nothing done twice, or the model would differ."""
+    with guest.Guest(work / "guest", nfs.port, exported) as client:
+        for kill in range(KILLS):
+            work_meanwhile(client, kill, nfs.restart)
+    nfs.kill()
+    assert nfs.fsck()[0] == 0
+
+
+@guest.ready
+def test_a_kernel_goes_on_at_another_gateway(work):
+    with Cluster(chunkservers=1, replicas=1, gateways=2, nfs=True) as cluster:
+        S3(cluster["g1"].s3).create_bucket("bucket")
+        export_all(cluster["g1"].http, "bucket")
+        with Proxy(cluster["g1"].nfs) as proxy:
+            with guest.Guest(work / "guest", proxy.port, "bucket") as client:
+                for number in range(FAILOVERS):
+                    one, other = ("g1", "g2") if number % 2 == 0 else ("g2", "g1")
+
+                    def fail_over(one=one, other=other):
+                        proxy.target = cluster[other].nfs
+                        cluster.kill(one)
+
+                    work_meanwhile(client, number, fail_over)
+                    cluster.start(one)
+                    cluster.wait_whole()
+        assert cluster.misbehaviour() == []

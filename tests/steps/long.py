@@ -87,6 +87,29 @@ def mounts(_):
     yield python("mount/test_stalled_disk.py", env=env, timeout=HOUR)
 
 
+def nfs(programs):
+    """Emulation is slow: each unit takes from 2 to 20 minutes."""
+    env = {"CAIRN_TEST_NFS_OPERATIONS": "1000000"}
+    yield rust(*programs["nfs", "door"], "files_have_the_bytes", env=env, timeout=HOUR)
+    units = [
+        ("nfs/test_calls.py", "asks_no_more", {"LISTED": 10_000}),
+        ("nfs/test_programs.py", "programs", {"PROGRAM_FILES": 300}),
+        ("nfs/test_programs.py", "many_files", {"FOUND": 100_000}),
+        ("nfs/test_kernel.py", "in_memory", {"OPERATIONS": 200_000}),
+        ("nfs/test_kernel.py", "was_killed", {"KILLS": 50}),
+        ("nfs/test_kernel.py", "another_gateway", {"FAILOVERS": 20}),
+        ("nfs/test_coherence.py", "seen_at_all", {"CHANGES": 10_000}),
+        ("nfs/test_coherence.py", "how_late", {"DELAYS": 5}),
+        ("nfs/test_again.py", "interrupts", {"AGAIN": 1000}),
+    ]
+    for file, test, numbers in units:
+        env = {f"CAIRN_TEST_NFS_{name}": str(number) for name, number in numbers.items()}
+        # What is printed are figures.
+        job = python(file, "-s", "-k", test, env=env, timeout=HOUR)
+        job.name += f" {test}"
+        yield job
+
+
 def sizes(_):
     env = {
         "CAIRN_TEST_HUGE_GIB": "10",
@@ -152,6 +175,7 @@ PARTS = {
     "kills": (kills, "100 kill -9 of a server under load"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
+    "nfs": (nfs, "Linux' client of NFS in a guest: 200,000 operations, 50 kills, 10,000 changes at 4 doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),
     "hostile": (hostile, "10 minutes of hostile clients beside honest ones; a quiet machine"),
     "versions": (versions, "nodes, mounts and stores of this version and of the one in tests/previous"),

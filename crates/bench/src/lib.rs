@@ -6,6 +6,7 @@
 //! ```text
 //!   http, rate, s3 ──► load: threads, connections ──► client ──► the target
 //!   fs ──────────────► threads ─────────────────────────────► a directory
+//!   nfs ─────────────► threads, connections ────────────────► an export
 //!        └──► Sample ──► session (rounds, alternately) ──► report: JSON, Markdown, HTML ──► diff
 //!   reports: starts Cairn and its peers as processes, and runs these loads on them
 //!   null: a target that does nothing, or that as slowly as it is told
@@ -35,6 +36,7 @@ pub mod session;
 mod closed;
 
 mod fs;
+mod nfs;
 mod rate;
 mod s3;
 
@@ -53,6 +55,7 @@ pub enum Command {
     Rate(Box<rate::RateArgs>),
     S3(Box<s3::S3Args>),
     Fs(Box<fs::FsArgs>),
+    Nfs(Box<nfs::NfsArgs>),
     Reports(Box<reports::ReportsArgs>),
     Diff(diff::DiffArgs),
     Null(null::NullArgs),
@@ -66,6 +69,7 @@ pub fn run(command: &Command) -> Result<()> {
         Command::Rate(args) => rate::run(args),
         Command::S3(args) => s3::run(args),
         Command::Fs(args) => fs::run(args),
+        Command::Nfs(args) => nfs::run(args),
         Command::Reports(args) => reports::run(args),
         Command::Diff(args) => diff::run(args),
         Command::Null(args) => null::run(args),

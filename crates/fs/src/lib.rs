@@ -35,7 +35,7 @@ pub use cache::{PIECE_BYTES, Stats};
 pub use cairn_blocks::{NodeCounts, Peers, Spent};
 pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
-pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, rows};
+pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, rows, seeing};
 pub use changed::Changed;
 pub use digest::{Digester, Digests, combine_checksums, hex};
 pub use file::{FileWriter, Over, PACKED_RUNS, Piece, Uploaded};

@@ -36,6 +36,8 @@ mod shown;
 
 pub mod ops;
 
+mod sights;
+
 pub mod mounts;
 
 pub mod check;
@@ -56,6 +58,7 @@ pub use memo::Memo;
 pub use meta::{Meta, Stats};
 pub use needs::{Declared, Needs};
 pub use row_watches::{RowWatch, RowWatches};
+pub use sights::{Sight, seeing};
 pub use verb::{Context, Verb};
 pub use view::{Changes, Source, Stop, View, Want};
 pub use watched::Watched;

@@ -12,7 +12,7 @@ use crate::master;
 use crate::master::host::Sessions;
 use crate::memo::Memo;
 use crate::session::client::{self, Client};
-use crate::{Master, RowWatch, WireVerb, dump};
+use crate::{Master, RowWatch, WireVerb, dump, sights};
 
 /// The way to the metadata: the master in this process, or a session with one on another machine.
 /// Clones are the same.
@@ -44,7 +44,13 @@ impl Meta {
             Meta::Local { master, sessions, .. } => {
                 let running = async {
                     opened(sessions, caller).await;
-                    master.run(caller, verb).await
+                    let Some(wanted) = sights::wanted() else {
+                        return master.run(caller, verb).await;
+                    };
+                    let inodes = wanted.inodes().to_vec();
+                    let (reply, sights) = master.run_seeing(caller, verb, inodes).await?;
+                    wanted.add(sights);
+                    Ok(reply)
                 };
                 waiting(|| awaited(sessions), running).await
             }

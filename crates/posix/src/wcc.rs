@@ -1,16 +1,19 @@
 //! Attributes before and after a change (NFS calls it weak cache consistency): whoever kept those
 //! from before knows by them whether anybody else changed something in between.
 //!
-//! They are exact, or those from before are left out. Exact: the attributes from before were
-//! leased, and nobody was heard to change the inode until those from after were leased in turn. No
-//! other change of this process that is watched was under way. So whoever serves clients has all of
-//! their changes watched. Operations that do not lease what they change, as a rename, leave it out.
+//! They are exact, or those from before are left out. Exact: a master in this process has seen the
+//! inode right before and right after. Or, at a gateway: the attributes from before were leased, and
+//! nobody was heard to change the inode until those from after were leased in turn. No other change
+//! of this process that is watched was under way. So whoever serves clients has all of their changes
+//! watched. Operations that do not lease what they change, as a rename, leave it out there.
 
+use std::iter::repeat;
 use std::sync::Arc;
 
 use cairn_base::{Error, Ino};
 use cairn_fs::ops::getattr::Getattr;
 use cairn_fs::rows::Inode;
+use cairn_fs::seeing;
 
 use crate::attributes::Attributes;
 use crate::node::Local;
@@ -60,8 +63,9 @@ impl Posix {
         for (around, ino) in around.iter_mut().zip(inodes) {
             around.before = self.leased(who, ino).await;
         }
-        let done = work.into_future().await;
-        for (around, ino) in around.iter_mut().zip(inodes) {
+        let (done, sights) = seeing(&inodes, work.into_future()).await;
+        let sights = sights.into_iter().chain(repeat(None));
+        for ((around, ino), sight) in around.iter_mut().zip(inodes).zip(sights) {
             around.after = self.leased_now(who, ino);
             if around.after.is_none() {
                 around.before = None;
@@ -69,6 +73,15 @@ impl Posix {
                 let found = self.attributes_of(who, ino).await.0;
                 around.is_gone = matches!(found, Err(Error::NotFound(_)));
                 around.after = found.ok().map(|inode| with(local, ino, inode));
+                // The master was in this process, and nothing is here beside what it has seen.
+                if around.after.is_some()
+                    && let Some((before, after)) = sight
+                    && self.files.node(ino).is_none()
+                {
+                    around.before = Some(Attributes::of(ino, &before));
+                    around.after = Some(Attributes::of(ino, &after));
+                    continue;
+                }
             }
             if self.watches.is_mixed(ino) {
                 around.before = None;

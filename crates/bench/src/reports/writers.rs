@@ -60,7 +60,7 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
     let local = lab.directory("local")?;
     let mut places = vec![MeasuredPlace { name: LOCAL.to_owned(), path: local, pids: Vec::new() }];
     session.target(LOCAL, lab.args.dir.display());
-    let cairn = peer(session, CAIRN, || mounted(lab));
+    let cairn = peer(session, CAIRN, || mounted(lab, &[]));
     if let Some((mount, server)) = &cairn {
         let pids = vec![server.process.id(), mount.process.id()];
         session.target(CAIRN, &server.http);
@@ -109,8 +109,8 @@ fn run(lab: &Lab, session: &mut Session) -> Result<()> {
 }
 
 /// A mount that has a bucket, and its server, which is to end after it.
-pub fn mounted(lab: &Lab) -> Result<(Mount, Server)> {
-    let server = Server::start(lab, &[])?;
+pub fn mounted(lab: &Lab, arguments: &[&str]) -> Result<(Mount, Server)> {
+    let server = Server::start(lab, arguments)?;
     let path = format!("/storage/{BUCKET}?visibility=public");
     send(lab, &server.http, Method::PUT, &path, &[])?;
     let mount = Mount::start(lab, &server)?;

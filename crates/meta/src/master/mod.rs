@@ -59,7 +59,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_auth::Caller;
-use cairn_base::{Clock, Error, Party, Result, SessionId, Stage, stage};
+use cairn_base::{Clock, Error, Ino, Party, Result, SessionId, Stage, stage};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -71,6 +71,7 @@ use shared::MasterShared;
 use crate::engine::{Engine, Snapshot};
 use crate::erased::{AnyReply, AnyVerb, reply_of};
 use crate::memo::Memo;
+use crate::sights::{Seeing, Seen, Sight};
 use crate::{RowWatch, Verb};
 
 /// How long a dropped master may take to finish what it accepted.
@@ -126,6 +127,27 @@ impl Master {
     pub async fn run<V: Verb>(&self, caller: &Caller, verb: V) -> Result<V::Reply> {
         self.check_runs(V::RUNS_WHEN_FULL, verb.takes_reserve_of())?;
         Ok(reply_of::<V>(self.run_any(caller, Box::new(verb)).await?))
+    }
+
+    /// As [`Master::run`], with what these inodes were right before and after.
+    ///
+    /// # Errors
+    /// As it.
+    pub async fn run_seeing<V: Verb>(
+        &self,
+        caller: &Caller,
+        verb: V,
+        inodes: Vec<Ino>,
+    ) -> Result<(V::Reply, Vec<Option<Sight>>)> {
+        if !V::RUNS_WHEN_FULL {
+            self.check_space()?;
+        }
+        let seeing = Seeing { verb: Box::new(verb), inodes };
+        let reply = self.run_any(caller, Box::new(seeing)).await?;
+        match reply.downcast::<Seen>() {
+            Ok(seen) => Ok((reply_of::<V>(seen.0), seen.1)),
+            Err(_) => unreachable!("not a reply of Seeing"),
+        }
     }
 
     async fn run_any(&self, caller: &Caller, verb: Box<dyn AnyVerb>) -> Result<AnyReply> {

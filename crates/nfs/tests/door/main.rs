@@ -7,6 +7,7 @@ mod client;
 mod world;
 
 mod any_bytes;
+mod bytes_agree;
 mod calls_are_audited;
 mod calls_that_are_none;
 mod calls_that_wait;

@@ -71,15 +71,37 @@ fn a_file_is_known_around_a_write_that_is_written_back() {
     });
 }
 
+/// It sees them in the turn of the operation, also what it does not lease.
+#[test]
+fn a_master_in_this_process_knows_both() {
+    run(async {
+        let world = World::new(6).await;
+        let (mount, other) = (world.local().await, world.served().await);
+        let made = make(&mount, mount.top, "directory").await;
+        make(&other, mount.top, "other").await;
+        let names = ((mount.top, &b"directory"[..]), (mount.top, "moved"));
+        let work = mount.posix.rename(mount.who(), names.0, names.1, RenameMode::Replace);
+        let (moved, [renamed]) = mount.posix.around(&mount.who(), [mount.top], work).await;
+        moved.unwrap();
+        for around in [made, renamed] {
+            assert!(around.before.unwrap().ctime < around.after.unwrap().ctime);
+        }
+        assert_eq!(made.after.unwrap().nlink, made.before.unwrap().nlink + 1);
+        assert_eq!(renamed.after.unwrap().nlink, renamed.before.unwrap().nlink);
+        assert_eq!(renamed.before.unwrap().nlink, made.after.unwrap().nlink + 1);
+        let work = mount.posix.make_directory(mount.who(), (mount.top, "moved"), MODE);
+        let (refused, [around]) = mount.posix.around(&mount.who(), [mount.top], work).await;
+        assert!(refused.is_err() && around.before.is_none() && around.after.is_some());
+    });
+}
+
 /// Others may change what is not leased, and nobody hears of it.
 #[test]
 fn what_is_not_leased_is_left_out() {
     run(async {
         let world = World::new(5).await;
-        let mount = world.local().await;
-        let around = make(&mount, mount.top, "directory").await;
-        assert!(around.before.is_none() && around.after.is_some());
         let served = world.served().await;
+        make(&served, served.top, "directory").await;
         let names = ((served.top, &b"directory"[..]), (served.top, "moved"));
         let work = served.posix.rename(served.who(), names.0, names.1, RenameMode::Replace);
         let (moved, [around]) = served.posix.around(&served.who(), [served.top], work).await;
@@ -109,11 +131,13 @@ async fn together(seed: u64) {
     for _ in 0..3 {
         mounts.push(Arc::new(world.served().await));
     }
+    mounts.push(Arc::new(world.local().await));
     let top = mounts[0].top;
     let mut makers = Vec::new();
-    // Two of them in one session.
-    for maker in 0..4_usize {
-        let mount = Arc::clone(&mounts[maker % 3]);
+    // Two of them in one session, and two in the process of the master.
+    for maker in [0, 1, 2, 3, 3, 0] {
+        let mount = Arc::clone(&mounts[maker]);
+        let maker = makers.len();
         makers.push(tokio::spawn(async move {
             let mut pairs = Vec::new();
             for round in 0..25 {

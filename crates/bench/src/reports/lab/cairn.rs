@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::ports::free_address;
 use super::process::Process;
 use super::site::Lab;
-use super::system::{unmount, wait};
+use super::system::{run, unmount, wait};
 use crate::client::Target;
 use crate::error::{Error, Result};
 
@@ -20,6 +20,8 @@ const ANYWHERE: [&str; 4] = ["--s3", "127.0.0.1:0", "--http", "127.0.0.1:0"];
 pub struct Server {
     pub process: Process,
     pub http: Target,
+    /// With `--nfs`: where that door is.
+    pub nfs: Option<String>,
 }
 
 /// A gateway of a cluster.
@@ -50,7 +52,20 @@ impl Server {
         all.extend(arguments);
         let mut process = Process::start(lab, "cairn server", Signal::KILL, lab.cairn(&all))?;
         let (http, _) = process.wait(doors)?;
-        Ok(Server { process, http })
+        let has_nfs = arguments.contains(&"--nfs");
+        let nfs = has_nfs.then(|| process.wait(|process| Ok(address(process, "nfs"))));
+        Ok(Server { process, http, nfs: nfs.transpose()? })
+    }
+
+    /// Exports a bucket to clients on this machine, with the URL for them.
+    pub fn export(&self, lab: &Lab, bucket: &str) -> Result<String> {
+        let add = ["export", "add", bucket, "--client", "127.0.0.0/8", "--as", "root"];
+        let mut command = lab.cairn(&add);
+        command.args(["--squash", "none"]).env("CAIRN_SERVER", self.http.origin());
+        run(command)?;
+        let address = self.nfs.as_deref().unwrap_or_default();
+        let port = address.rsplit(':').next().unwrap_or_default();
+        Ok(format!("nfs://127.0.0.1/{bucket}?nfsport={port}"))
     }
 }
 
@@ -144,15 +159,19 @@ impl Drop for Mount {
 
 /// The addresses of doors: HTTP and S3, once they are announced.
 fn doors(process: &Process) -> Result<Option<(Target, Target)>> {
-    let printed = process.printed();
-    let address = |door: &str| {
-        let mut lines = printed.lines().filter_map(|line| line.split_once(' '));
-        lines.find(|(name, url)| *name == door && url.starts_with("http")).map(|(_, url)| url)
-    };
-    match (address("http"), address("s3")) {
-        (Some(http), Some(s3)) => Ok(Some((Target::parse(http)?, Target::parse(s3)?))),
+    match (address(process, "http"), address(process, "s3")) {
+        (Some(http), Some(s3)) => Ok(Some((Target::parse(&http)?, Target::parse(&s3)?))),
         _ => Ok(None),
     }
+}
+
+/// The address of a door, once it is announced.
+fn address(process: &Process, door: &str) -> Option<String> {
+    let printed = process.printed();
+    let mut lines = printed.lines().filter_map(|line| line.split_once(' '));
+    let is_address = |text: &str| text.starts_with("http") || text.starts_with("127.0.0.1:");
+    let found = lines.find(|(name, address)| *name == door && is_address(address));
+    found.map(|(_, address)| address.to_owned())
 }
 
 /// The masters' status of a cluster; none while they report nothing.

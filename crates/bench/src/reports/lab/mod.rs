@@ -4,6 +4,7 @@
 //! dropped.
 
 mod cairn;
+mod ganesha;
 mod gluster;
 mod nginx;
 mod ports;
@@ -15,6 +16,7 @@ mod system;
 mod threads;
 
 pub use cairn::{Cluster, Gateway, Mount, Server};
+pub use ganesha::Ganesha;
 pub use gluster::{Gluster, Volume};
 pub use nginx::{Lighttpd, Nginx};
 pub use postgres::Postgres;

@@ -1,6 +1,7 @@
 //! nginx and lighttpd, as peers.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -49,6 +50,7 @@ http {
         listen @PLAIN@ backlog=1024;
         listen @TLS@ ssl backlog=1024;
         root @WORK@/root;
+        location /live/ { open_file_cache off; }
         location = /redirect { return 302 http://127.0.0.1/elsewhere; }
     }
 }
@@ -76,6 +78,14 @@ impl Nginx {
         let plain = Target::parse(&format!("http://{plain}/"))?;
         let tls = Target::parse(&format!("https://{tls}/"))?;
         Ok(Nginx { process, plain, tls, root })
+    }
+
+    /// Serves a directory at `/live/NAME/`, from which each file is opened for each request.
+    pub fn serve(&self, name: &str, directory: &Path) -> Result<()> {
+        let live = self.root.join("live");
+        fs::create_dir_all(&live).map_err(|error| Error::file(&live, error))?;
+        let link = live.join(name);
+        symlink(directory, &link).map_err(|error| Error::file(&link, error))
     }
 
     /// Serves a file at `/NAME`.

@@ -1,0 +1,96 @@
+//! Inodes right before and right after an operation, of which the master that runs it tells whoever
+//! is in the same process.
+
+use std::sync::Arc;
+
+use cairn_base::Ino;
+use parking_lot::Mutex;
+use tokio::task_local;
+
+use crate::erased::{AnyReply, AnyVerb};
+use crate::ops::posix::{find_inode, present};
+use crate::rows::Inode;
+use crate::{Context, Stop, View};
+
+task_local! {
+    static WANTED: Arc<Wanted>;
+}
+
+/// An inode as POSIX shows it, before and after.
+pub type Sight = (Inode, Inode);
+
+/// Inodes that are looked at around the operations of a task.
+pub struct Wanted {
+    inodes: Vec<Ino>,
+    /// Of each; none if there was no operation, or others changed it between two of them.
+    seen: Mutex<Option<Vec<Option<Sight>>>>,
+}
+
+/// Does `work`, and tells what these inodes were before and after the operations that it has run
+/// in this task, where the master is in this process. Whoever is told must be allowed to know.
+pub async fn seeing<T>(inodes: &[Ino], work: impl Future<Output = T>) -> (T, Vec<Option<Sight>>) {
+    let wanted = Arc::new(Wanted { inodes: inodes.to_vec(), seen: Mutex::default() });
+    let done = WANTED.scope(Arc::clone(&wanted), work).await;
+    let seen = wanted.seen.lock().take().unwrap_or_default();
+    (done, seen)
+}
+
+/// What is wanted of the operations of this task.
+pub fn wanted() -> Option<Arc<Wanted>> {
+    WANTED.try_with(Arc::clone).ok()
+}
+
+impl Wanted {
+    pub fn inodes(&self) -> &[Ino] {
+        &self.inodes
+    }
+
+    /// An operation has run.
+    pub fn add(&self, sights: Vec<Option<Sight>>) {
+        let mut seen = self.seen.lock();
+        *seen = Some(match seen.take() {
+            None => sights,
+            Some(before) => before.into_iter().zip(sights).map(|(a, b)| joined(a?, b?)).collect(),
+        });
+    }
+}
+
+/// Of two operations as of one, if nobody changed it in between.
+fn joined((before, between): Sight, (same, after): Sight) -> Option<Sight> {
+    (between == same).then_some((before, after))
+}
+
+/// A verb that looks at inodes before and after.
+pub struct Seeing {
+    pub verb: Box<dyn AnyVerb>,
+    pub inodes: Vec<Ino>,
+}
+
+/// The reply of a verb, and what was seen.
+pub type Seen = (AnyReply, Vec<Option<Sight>>);
+
+impl AnyVerb for Seeing {
+    fn name(&self) -> &'static str {
+        self.verb.name()
+    }
+
+    fn apply_any(&self, view: &mut View<'_>, context: &Context) -> Result<AnyReply, Stop> {
+        let before = self.look(view, context)?;
+        let reply = self.verb.apply_any(view, context)?;
+        let after = self.look(view, context)?;
+        let sights = before.into_iter().zip(after).map(|(before, after)| Some((before?, after?)));
+        let seen: Seen = (reply, sights.collect());
+        Ok(Box::new(seen))
+    }
+}
+
+impl Seeing {
+    fn look(&self, view: &mut View<'_>, context: &Context) -> Result<Vec<Option<Inode>>, Stop> {
+        let look = |ino: &Ino| match find_inode(view, *ino) {
+            Ok(inode) => present(view, context, *ino, inode).map(|(inode, _)| Some(inode)),
+            Err(Stop::Fail(_)) => Ok(None),
+            Err(stop) => Err(stop),
+        };
+        self.inodes.iter().map(look).collect()
+    }
+}
