@@ -12,7 +12,7 @@ BUCKET = "logs-root"
 
 def lines(server, bucket=BUCKET):
     """The lines of each source in the order of its days, each of them whole."""
-    http, found = Http(server.http), {}
+    http, found = Http(server.http, cafile=server.cafile), {}
     for key in sorted(http.list(bucket)):
         body = http.object("GET", bucket, key).body
         assert body.endswith(b"\n"), f"{key} ends within a line"
