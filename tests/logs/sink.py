@@ -1,6 +1,7 @@
 """What a server has of records of logs, and what of it may not be."""
 
 import json
+import os
 import threading
 import time
 
@@ -54,7 +55,11 @@ class Producer(threading.Thread):
         self.join()
 
 
-def run(server, producers, kills=2, pause=0.7):
+# More in the long form.
+KILLS = int(os.environ.get("CAIRN_TEST_LOG_KILLS", "2"))
+
+
+def run(server, producers, kills=KILLS, pause=0.7):
     """Lets them send while the server is killed and started again."""
     for producer in producers:
         producer.start()

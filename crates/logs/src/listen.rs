@@ -158,10 +158,16 @@ impl Connection {
     async fn begin(self, stream: TcpStream, tls: Option<ShakeHands>) -> Result<()> {
         let mut stream: Box<dyn Incoming> = match tls {
             None => Box::new(stream),
-            Some(shake_hands) => {
-                let late = |_| Error::Invalid("a handshake of TLS that takes too long".into());
-                timeout(SYSLOG_HANDSHAKE, shake_hands(stream)).await.map_err(late)??
-            }
+            Some(shake_hands) => match timeout(SYSLOG_HANDSHAKE, shake_hands(stream)).await {
+                Ok(Ok(stream)) => stream,
+                // Anybody can cause this.
+                Ok(Err(error)) => {
+                    let sender = self.sender;
+                    tracing::debug!(%sender, %error, "a handshake of syslog failed");
+                    return Ok(());
+                }
+                Err(_) => return Ok(()),
+            },
         };
         self.serve(&mut *stream).await?;
         // Senders that wait for the end of TLS get it.

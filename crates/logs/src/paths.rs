@@ -19,7 +19,7 @@ const USER: &str = "{user}";
 const SOURCE: &str = "{source}";
 const PROTOCOL: &str = "{protocol}";
 /// Bytes of a bucket's name.
-const BUCKET_BYTES: std::ops::RangeInclusive<usize> = 3..=63;
+const BUCKET_BYTES: usize = 63;
 
 /// A template of the path of records.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ impl PathTemplate {
         {
             return bad("the bucket's name begins with logs- and has a-z 0-9 . - and {user}");
         }
-        if literal.len() > *BUCKET_BYTES.end() {
+        if literal.len() > BUCKET_BYTES {
             return bad("the bucket's name is too long");
         }
         let is_of_source =

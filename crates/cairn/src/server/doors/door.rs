@@ -33,7 +33,7 @@ pub struct DoorArgs {
     /// Address of the HTTP door, which also has health, metrics and administration
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(super) http: SocketAddr,
-    /// Certificate chain for both doors, PEM
+    /// Certificate chain for the S3 and HTTP doors, and for --syslog-tls, PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Its private key, PEM
