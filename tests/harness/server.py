@@ -53,6 +53,7 @@ class Server:
         self.s3 = self.http = None  # "http://127.0.0.1:PORT" once started
         self.nfs = ""  # "127.0.0.1:PORT" with --nfs
         self.syslog = ""  # the same with --syslog
+        self.cafile = None  # the certificate with --tls-cert
         self.start_seconds = None
 
     def start(self):

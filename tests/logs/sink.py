@@ -1,6 +1,7 @@
 """What a server has of records of logs, and what of it may not be."""
 
 import json
+import os
 import threading
 import time
 
@@ -12,7 +13,7 @@ BUCKET = "logs-root"
 
 def lines(server, bucket=BUCKET):
     """The lines of each source in the order of its days, each of them whole."""
-    http, found = Http(server.http), {}
+    http, found = Http(server.http, cafile=server.cafile), {}
     for key in sorted(http.list(bucket)):
         body = http.object("GET", bucket, key).body
         assert body.endswith(b"\n"), f"{key} ends within a line"
@@ -54,7 +55,11 @@ class Producer(threading.Thread):
         self.join()
 
 
-def run(server, producers, kills=2, pause=0.7):
+# More in the long form.
+KILLS = int(os.environ.get("CAIRN_TEST_LOG_KILLS", "2"))
+
+
+def run(server, producers, kills=KILLS, pause=0.7):
     """Lets them send while the server is killed and started again."""
     for producer in producers:
         producer.start()

@@ -3,13 +3,20 @@
 import gzip
 import itertools
 import json
+import logging
+import os
+import shlex
+import subprocess
 import uuid
 
 import pytest
 from harness.doors import Http
-from harness.server import KEY, SECRET, Server
+from harness.server import ROOT, Server
 
 from logs import sink
+from logs.documented import documented
+
+NODE = ROOT / "target/clients/logs_js"
 
 # Clients that tell the server to send again would hide what the server does.
 TIMEOUT_SECONDS = 20
@@ -58,15 +65,16 @@ def keyed(server, source):
     return send
 
 
+def executed(heading, server, **names):
+    """The names that a documented program of Python defines."""
+    exec(compile(documented(heading, server), heading, "exec"), names)  # noqa: S102: our own
+    return names
+
+
 def bulk(server, source):
-    elasticsearch = pytest.importorskip("elasticsearch")
-    client = elasticsearch.Elasticsearch(
-        server.http,
-        basic_auth=(KEY, SECRET),
-        max_retries=0,
-        retry_on_timeout=False,
-        request_timeout=TIMEOUT_SECONDS,
-    )
+    pytest.importorskip("elasticsearch")
+    client = executed("Elasticsearch's client for Python", server)["client"]
+    client = client.options(max_retries=0, retry_on_timeout=False, request_timeout=TIMEOUT_SECONDS)
 
     def send(batch):
         documents = [{"message": line} for line in batch]
@@ -78,45 +86,132 @@ def bulk(server, source):
     return send
 
 
-def otlp(server, source):
+def loki_python(server, source):
+    pytest.importorskip("logging_loki")
+    # A logger belongs to the process, a handler to a producer.
+    handler = executed("Loki from Python", server)["handler"]
+    logging.getLogger("app").removeHandler(handler)
+    assert handler.emitter.tags == {"job": source}
+
+    def send(batch):
+        for line in batch:
+            record = logging.LogRecord("tests", logging.ERROR, "", 0, line, None, None)
+            # As the handler does, which hides failures.
+            handler.emitter(record, handler.format(record))
+
+    return send
+
+
+def environment(server):
+    """What the SDKs of OpenTelemetry read."""
+    kind = {"Content-Type": "application/json"}
+    made = Http(server.http).request("POST", "/admin/tokens", b'{"user":"root"}', kind).json()
+    lines = documented("OpenTelemetry", server, TOKEN=made["token"]).split("\n")
+    return dict(shlex.split(line)[0].split("=", 1) for line in lines if line)
+
+
+def otlp(server, source, monkeypatch):
     exporting = pytest.importorskip("opentelemetry.exporter.otlp.proto.http._log_exporter")
-    from opentelemetry._logs import LogRecord
+    from opentelemetry._logs import LogRecord, SeverityNumber
     from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk._logs.export import LogRecordExportResult
     from opentelemetry.sdk.resources import Resource
 
+    for name, value in environment(server).items():
+        monkeypatch.setenv(name, value)
     resource = Resource.create({"service.name": source})
-    headers = Http(server.http).auth
-    exporter = exporting.OTLPLogExporter(f"{server.http}/v1/logs", headers=headers, timeout=5)
+    exporter = exporting.OTLPLogExporter(timeout=5)
+    error = SeverityNumber.ERROR
 
     def send(batch):
-        records = [ReadableLogRecord(LogRecord(body=line), resource) for line in batch]
+        logged = [LogRecord(body=line, severity_number=error) for line in batch]
+        records = [ReadableLogRecord(record, resource) for record in logged]
         assert exporter.export(records) == LogRecordExportResult.SUCCESS
 
     return send
 
 
+class Node:
+    """A program for Node: a documented configuration, and behind it what sends batches."""
+
+    def __init__(self, what, configuration, env, work):
+        if not (NODE / "node_modules").exists():
+            pytest.skip("no clients for Node here")
+        # Beside the packages that it imports.
+        self.program = NODE / f"{work.name}-{uuid.uuid4()}.mjs"
+        self.program.write_text(configuration + "\n" + (NODE / "send.mjs").read_text())
+        command = ["node", self.program, what]
+        self.process = subprocess.Popen(
+            command, env={**os.environ, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert self.process.stdout.readline() == "ready\n"
+        finally:
+            self.program.unlink()
+
+    def __call__(self, batch):
+        self.process.stdin.write(json.dumps(batch) + "\n")
+        self.process.stdin.flush()
+        reply = self.process.stdout.readline()
+        assert reply == "ok\n", reply
+
+
+@pytest.fixture
+def nodes(server, work):
+    """Starts programs for Node, and ends them."""
+    started = []
+
+    def start(what, heading=None):
+        configuration = documented(heading, server) if heading else ""
+        env = {} if heading else environment(server)
+        started.append(Node(what, configuration, env, work))
+        return started[-1]
+
+    yield start
+    for node in started:
+        node.process.kill()
+        node.process.wait()
+
+
 def message(line):
     """The text of a line of any protocol."""
-    return line.get("line") or line.get("body") or line["event"]["message"]
+    text = line.get("line") or line.get("body") or line["event"]["message"]
+    # As pino-loki sends it.
+    return json.loads(text)["msg"] if text.startswith("{") else text
 
 
-@pytest.mark.parametrize("protocol", [loki, bulk, otlp, keyed])
-def test_nothing_acknowledged_is_lost(server, protocol):
-    source = protocol.__name__
-    if protocol is keyed:
-        Http(server.http).create_bucket(sink.BUCKET)
-    producers = [sink.Producer(f"p{n}", protocol(server, source)) for n in range(4)]
+def survives(server, source, send, is_once=False):
+    """Producers send while the server is killed, each with a client of its own."""
+    producers = [sink.Producer(f"p{n}", send()) for n in range(4)]
     sink.run(server, producers)
     stored = [message(line) for line in sink.lines(server)[source]]
-    sink.check(producers, stored, is_once=protocol is keyed)
+    # Documented configurations send this.
+    stored = [text for text in stored if text != "it works"]
+    sink.check(producers, stored, is_once)
 
 
-def test_one_bad_record_leaves_the_others(server):
-    http = Http(server.http)
-    body = b'{"create":{}}\n{"message":"good"}\n{"create":{}}\n{bad\n'
-    reply = http.request("POST", "/app/_bulk", body).json()
-    assert [item["create"]["status"] for item in reply["items"]] == [201, 400]
-    assert [line["event"]["message"] for line in sink.lines(server)["app"]] == ["good"]
-    metrics = http.request("GET", "/metrics").body.decode()
-    assert 'cairn_log_records_total{protocol="bulk",outcome="refused"} 1' in metrics
+@pytest.mark.parametrize("protocol", [loki, loki_python, bulk, keyed])
+def test_nothing_acknowledged_is_lost(server, protocol):
+    source = "lines" if protocol is keyed else "app"
+    if protocol is keyed:
+        Http(server.http).create_bucket(sink.BUCKET)
+    survives(server, source, lambda: protocol(server, source), is_once=protocol is keyed)
+
+
+def test_nothing_acknowledged_to_opentelemetry_is_lost(server, monkeypatch):
+    survives(server, "app", lambda: otlp(server, "app", monkeypatch))
+    metrics = Http(server.http).request("GET", "/metrics").body.decode()
+    level = '{bucket="logs-root",source="app",level="error"}'
+    assert f"cairn_log_levels_total{level} " in metrics
+
+
+@pytest.mark.parametrize(
+    ("what", "heading"),
+    [
+        ("elasticsearch", "Elasticsearch's client for Node"),
+        ("loki", "Loki from Node"),
+        ("otlp", None),
+    ],
+)
+def test_nothing_acknowledged_to_node_is_lost(server, nodes, what, heading):
+    survives(server, "app", lambda: nodes(what, heading))

@@ -1,38 +1,30 @@
 """Stock shippers of Debian, configured as docs/logs.md says, while the server is killed."""
 
-import re
+import os
 import shutil
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
-from harness.server import KEY, ROOT, SECRET, Server
+from harness.server import ROOT, Server
 from harness.wait import eventually
 
 from logs import sink
+from logs.certificates import Certificates
+from logs.documented import documented
 
 RECORDS = 600
 UPLOAD = Path("/usr/lib/systemd/systemd-journal-upload")
 REMOTE = Path("/usr/lib/systemd/systemd-journal-remote")
+SYSLOG_NG = ROOT / "target/syslog-ng"
 
 
 @pytest.fixture
 def server():
     with Server() as running:
         yield running
-
-
-def documented(heading, server, **replaced):
-    """The configuration below a heading of docs/logs.md, for this server."""
-    text = (ROOT / "docs/logs.md").read_text()
-    section = text.split(f"\n### {heading}\n")[1]
-    block = re.search(r"```\w*\n(.*?)```", section, re.S).group(1)
-    host, port = server.http.removeprefix("http://").rsplit(":", 1)
-    words = {"127.0.0.1": host, "8080": port, "KEY": KEY, "SECRET": SECRET, **replaced}
-    for word, instead in words.items():
-        block = re.sub(rf"\b{re.escape(word)}\b", str(instead), block)
-    return block
 
 
 def has(server, shipper, source, count, text):
@@ -49,20 +41,11 @@ def has(server, shipper, source, count, text):
     return condition
 
 
-def test_rsyslog_loses_nothing(server, work):
-    if not shutil.which("rsyslogd"):
-        pytest.skip("no rsyslogd here")
-    log, state = work / "app.log", work / "state"
-    state.mkdir()
+def ships_a_file(server, log, start, text):
+    """A shipper sends the lines of a file while the server is killed: they come in their order."""
     log.write_text("".join(f"record {n}\n" for n in range(RECORDS // 2)))
-    config = documented("rsyslog", server)
-    config = config.replace("/var/log/app.log", str(log)).replace("/var/spool/rsyslog", str(state))
-    (work / "rsyslog.conf").write_text(config)
-    command = ["rsyslogd", "-n", "-f", work / "rsyslog.conf", "-i", work / "pid"]
-    with open(work / "rsyslog.out", "w") as out:
-        shipper = subprocess.Popen(command, stdout=out, stderr=out)
+    shipper = start()
     try:
-        text = lambda line: line["event"]["message"]  # noqa: E731
         eventually(has(server, shipper, "app", 1, text), "the first records come")
         server.kill()
         with open(log, "a") as more:
@@ -75,6 +58,69 @@ def test_rsyslog_loses_nothing(server, work):
     messages = [text(line) for line in sink.lines(server)["app"]]
     first = list(dict.fromkeys(messages))
     assert first == [f"record {n}" for n in range(RECORDS)]
+
+
+def test_rsyslog_loses_nothing(server, work):
+    if not shutil.which("rsyslogd"):
+        pytest.skip("no rsyslogd here")
+    log, state = work / "app.log", work / "state"
+    state.mkdir()
+    config = documented("rsyslog", server)
+    config = config.replace("/var/log/app.log", str(log)).replace("/var/spool/rsyslog", str(state))
+    (work / "rsyslog.conf").write_text(config)
+
+    def start():
+        command = ["rsyslogd", "-n", "-f", work / "rsyslog.conf", "-i", work / "pid"]
+        with open(work / "rsyslog.out", "w") as out:
+            return subprocess.Popen(command, stdout=out, stderr=out)
+
+    ships_a_file(server, log, start, lambda line: line["event"]["message"])
+
+
+def syslog_ng(work, config):
+    """Starts the one that tests/install has unpacked."""
+    (work / "syslog-ng.conf").write_text(config)
+    libraries = [SYSLOG_NG / "usr/lib/syslog-ng", *(SYSLOG_NG / "usr/lib").glob("*-linux-gnu")]
+    env = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
+    command = [SYSLOG_NG / "usr/sbin/syslog-ng", "-F", "-e", "--no-caps", "-f", work / "syslog-ng.conf"]
+    command += ["--module-path", next((SYSLOG_NG / "usr/lib/syslog-ng").glob("3.*"))]
+    for option in ("persist-file", "control", "pidfile"):
+        command += [f"--{option}", work / f"syslog-ng.{option}"]
+    with open(work / "syslog-ng.out", "a") as out:
+        return subprocess.Popen(command, env=env, stdout=out, stderr=out)
+
+
+def needs_syslog_ng():
+    if not (SYSLOG_NG / "usr/sbin/syslog-ng").exists():
+        pytest.skip("no syslog-ng here")
+
+
+def test_syslog_ng_loses_nothing(server, work):
+    needs_syslog_ng()
+    log = work / "app.log"
+    config = documented("syslog-ng", server).replace("/var/log/app.log", str(log))
+    ships_a_file(server, log, lambda: syslog_ng(work, config), lambda line: line["body"])
+
+
+def test_syslog_ng_sends_over_tls(work):
+    needs_syslog_ng()
+    certificates = Certificates(work)
+    log = work / "app.log"
+    with Server(args=certificates.args()) as server:
+        server.cafile = work / "cert.pem"
+        port = server.syslog.rsplit(":", 1)[1]
+        config = documented("syslog-ng over TLS", server, **{"6514": port})
+        config = config.replace("/var/log/app.log", str(log)).replace("/etc/ssl", str(work))
+        log.write_text("".join(f"record {n}\n" for n in range(RECORDS)))
+        shipper = syslog_ng(work, config)
+        try:
+            host = socket.gethostname()
+            eventually(has(server, shipper, host, RECORDS, lambda line: line["message"]), "all come")
+        finally:
+            shipper.terminate()
+            shipper.wait(timeout=60)
+        messages = [line["message"] for line in sink.lines(server)[host]]
+        assert messages == [f"record {n}" for n in range(RECORDS)]
 
 
 def test_a_journal_is_uploaded_whole(server, work):

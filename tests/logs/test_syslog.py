@@ -3,15 +3,19 @@
 import json
 import resource
 import select
+import shutil
+import signal
 import socket
+import ssl
 import subprocess
 
 import pytest
 from harness.doors import Http
-from harness.server import Server
+from harness.server import Server, binary
 from harness.wait import eventually
 
 from logs import sink
+from logs.certificates import Certificates
 
 
 @pytest.fixture
@@ -103,3 +107,67 @@ def test_a_token_that_has_expired_stores_nothing():
             sender.sendall(b"<13>1 - box - - - - x\n")
             eventually(lambda: "a token that is good" in server.tail(), "it is said why")
             assert root.request("GET", "/storage/logs-alice").status == 404
+
+
+def shaken(server, certificates, name):
+    """A connection over TLS, with a certificate or without."""
+    context = ssl.create_default_context(cafile=certificates.work / "cert.pem")
+    if name:
+        context.load_cert_chain(certificates.work / f"{name}.pem", certificates.work / f"{name}.key")
+    return context.wrap_socket(connect(server), server_hostname="127.0.0.1")
+
+
+def send_as(server, certificates, name, message):
+    with shaken(server, certificates, name) as sender:
+        line = f"<13>1 - {name} - - - - {message}".encode()
+        sender.sendall(b"%d %s" % (len(line), line))
+        sender.unwrap().close()
+
+
+def is_refused(server, certificates, name):
+    try:
+        with shaken(server, certificates, name) as sender:
+            sender.sendall(b"<13>1 - refused - - - - no\n")
+            return sender.recv(1) == b""
+    except (ssl.SSLError, ConnectionError):
+        return True
+
+
+def test_only_senders_with_a_certificate_send(work):
+    certificates = Certificates(work)
+    # From anywhere: certificates are enough.
+    args = ["0.0.0.0:0" if word == "127.0.0.1:0" else word for word in certificates.args()]
+    with Server(args=args) as server:
+        server.cafile = work / "cert.pem"
+        server.syslog = server.syslog.replace("0.0.0.0", "127.0.0.1")
+        send_as(server, certificates, "sender", "first")
+        eventually(lambda: messages(server, "sender") == ["first"], "it comes")
+        for other in ("stranger", None):
+            assert is_refused(server, certificates, other)
+        with connect(server) as plain:
+            plain.sendall(b"<13>1 - plain - - - - no\n")
+            while plain.recv(100):  # perhaps an alert
+                pass
+        # Another authority from here on.
+        shutil.copy(work / "others.pem", work / "senders.pem")
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "certificate reloaded" in server.tail(), "it is read again")
+        assert is_refused(server, certificates, "sender")
+        send_as(server, certificates, "stranger", "second")
+        eventually(lambda: messages(server, "stranger") == ["second"], "it comes")
+        assert set(sink.lines(server)) == {"sender", "stranger"}
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (["--syslog-tls"], "--tls-cert"),
+        (["--syslog-client-ca", "senders.pem"], "--syslog-tls"),
+        (["--syslog", "0.0.0.0:0"], "--syslog-client-ca"),
+    ],
+)
+def test_options_that_would_let_anybody_in_are_refused(work, args, why):
+    door = [] if "--syslog" in args else ["--syslog", "127.0.0.1:0"]
+    command = [binary(), "server", work / "data", *door, "--syslog-user", "root", *args]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and why in done.stderr, done.stderr

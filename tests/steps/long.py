@@ -72,6 +72,11 @@ def deaths(_):
         yield job
 
 
+def logs(_):
+    env = {"CAIRN_TEST_LOG_KILLS": "50"}
+    yield python("logs/test_clients.py", "-k", "nothing_acknowledged", env=env, timeout=HOUR)
+
+
 def mounts(_):
     env = {
         "CAIRN_TEST_MOUNT_OPERATIONS": "100000",
@@ -174,6 +179,7 @@ PARTS = {
     "episodes": (episodes, "40 faults of real clusters under load"),
     "kills": (kills, "100 kill -9 of a server under load"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
+    "logs": (logs, "50 kill -9 of a server under each client of logs"),
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),
     "nfs": (nfs, "Linux' client of NFS in a guest: 200,000 operations, 50 kills, 10,000 changes at 4 doors"),
     "sizes": (sizes, "10 GiB objects, 1,000,000 entries in a directory, 100,000 objects"),

@@ -12,6 +12,7 @@
 mod actor;
 pub mod levels;
 mod queue;
+mod refusals;
 
 mod drain;
 mod lines;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::actor::Actor;
 use crate::queue::LineQueue;
+use crate::refusals::Refusals;
 
 /// The name of a user, if it can be said without waiting.
 pub type Names = Arc<dyn Fn(UserId) -> Option<Arc<str>> + Send + Sync>;
@@ -25,6 +26,8 @@ pub struct LineLog {
     names: Names,
     root: Arc<str>,
     queues: Arc<[Arc<LineQueue>]>,
+    /// If requests of nobody are bounded.
+    pub(crate) refusals: Option<Arc<Refusals>>,
 }
 
 impl fmt::Debug for LineLog {
@@ -35,7 +38,17 @@ impl fmt::Debug for LineLog {
 
 impl LineLog {
     pub fn new(clock: Arc<dyn Clock>, names: Names, queues: &[Arc<LineQueue>]) -> LineLog {
-        LineLog { clock, names, root: "root".into(), queues: queues.into() }
+        LineLog { clock, names, root: "root".into(), queues: queues.into(), refusals: None }
+    }
+
+    /// The same, with at most a few records of requests of nobody, and with counts of the others.
+    #[must_use]
+    pub fn bounded(self) -> LineLog {
+        LineLog { refusals: Some(Arc::default()), ..self }
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     /// Now, as it is in lines.

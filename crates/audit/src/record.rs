@@ -1,12 +1,14 @@
 //! The lines of the audit and of access logs.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use cairn_base::Error;
 use serde::Serialize;
 
 use crate::actor::Actor;
 use crate::lines::LineLog;
+use crate::refusals::MoreRefusals;
 
 /// Bytes of any one text in a record, at most.
 const TEXT_BYTES: usize = 2048;
@@ -81,6 +83,12 @@ pub struct AuditRecord {
 }
 
 impl AuditRecord {
+    /// Whether anybody at all can cause such records.
+    fn is_of_nobody(&self) -> bool {
+        let Actor { user, node, .. } = &self.actor;
+        self.outcome != AuditOutcome::Done && user.is_none() && node.is_none()
+    }
+
     fn cut_keys(&mut self) {
         let mut bytes = 0;
         let fits = |key: &&String| {
@@ -119,10 +127,29 @@ pub struct AccessRecord<'a> {
 impl LineLog {
     /// Adds a record, with the time and the name of its user.
     pub fn note(&self, mut record: AuditRecord) {
+        if record.is_of_nobody() && !self.admits(record.actor.source) {
+            return;
+        }
         record.cut_keys();
         record.time = self.time();
         self.name(&mut record.actor);
         self.write(&record);
+    }
+
+    /// Whether a request of nobody that was not done is to have a record.
+    fn admits(&self, source: Option<IpAddr>) -> bool {
+        self.tell_refusals(false);
+        let now = self.clock().monotonic();
+        self.refusals.as_ref().is_none_or(|refusals| refusals.admit(source, now))
+    }
+
+    /// Adds lines of how many requests were only counted: after a while, or now if this is the end.
+    pub fn tell_refusals(&self, is_end: bool) {
+        let Some(refusals) = &self.refusals else { return };
+        for counted in refusals.take(self.clock().monotonic(), is_end) {
+            let outcome = AuditOutcome::Refused;
+            self.write(&CountedRefusals { time: self.time(), outcome, counted });
+        }
     }
 
     /// The same of an access log.
@@ -131,6 +158,15 @@ impl LineLog {
         self.name(&mut record.actor);
         self.write(&record);
     }
+}
+
+/// Requests of nobody that were not done, and have no records of their own.
+#[derive(Serialize)]
+struct CountedRefusals {
+    time: String,
+    outcome: AuditOutcome,
+    #[serde(flatten)]
+    counted: MoreRefusals,
 }
 
 /// A record that is noted when this is dropped: with an unknown outcome, unless that was said.
@@ -184,6 +220,34 @@ mod tests {
 
     use super::*;
     use crate::LineQueue;
+
+    #[test]
+    fn requests_of_nobody_do_not_crowd_out_others() {
+        let queue = Arc::new(LineQueue::new("audit", "test"));
+        let queues = std::slice::from_ref(&queue);
+        let log = LineLog::new(Arc::new(RealClock::default()), Arc::new(|_| None), queues);
+        let log = log.bounded();
+        let source = Some("10.0.0.7".parse().unwrap());
+        let nobody = Actor { source, ..Actor::default() };
+        let alice = Actor { user: Some(cairn_base::UserId(7)), ..nobody.clone() };
+        for _ in 0..100 {
+            for actor in [&nobody, &alice] {
+                let outcome = AuditOutcome::Refused;
+                log.note(AuditRecord { outcome, actor: actor.clone(), ..AuditRecord::default() });
+            }
+        }
+        log.tell_refusals(true);
+        queue.close();
+        let lines = queue.take(Duration::ZERO).unwrap().bytes;
+        let lines = std::str::from_utf8(&lines).unwrap().lines();
+        let records: Vec<serde_json::Value> =
+            lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of_alice = records.iter().filter(|record| record["user"] == 7).count();
+        assert_eq!((of_alice, records.len()), (100, 161));
+        let told = records.last().unwrap();
+        assert_eq!((&told["more"], &told["source"]), (&40.into(), &"10.0.0.7".into()));
+        assert_eq!(told["outcome"], "refused");
+    }
 
     #[test]
     fn a_record_of_many_keys_is_no_line_that_is_lost() {

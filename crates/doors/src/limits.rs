@@ -5,6 +5,12 @@ use std::time::Duration;
 
 /// Connections waiting to be accepted.
 pub const BACKLOG: u32 = 4096;
+/// A connection on which nothing comes is probed after so long, then so often, and is gone where so
+/// many probes are not answered. So is one where nothing that was sent is acknowledged for so long.
+pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+pub const KEEPALIVE_PROBES: u32 = 4;
+pub const UNACKNOWLEDGED: Duration = Duration::from_secs(120);
 /// The request line and all headers, bytes.
 pub const HEADER_BYTES: usize = 64 << 10;
 /// The most that is read ahead and buffered of one connection, bytes.
@@ -35,8 +41,10 @@ pub const LOGS_PATIENCE: Duration = Duration::from_secs(5);
 /// its key, and 256.
 pub const ZIPS_BYTES: u64 = 64 << 20;
 pub const ZIP_BYTES: usize = 16 << 20;
-/// Who follow at the same time: no user and no network are more than three quarters of them.
+/// Who follow at the same time: no user and no network are more than three quarters of them, and all
+/// together they hold at most one in so many connections of the door.
 pub const FOLLOWERS: u64 = 4096;
+pub const FOLLOWERS_PART: u64 = 2;
 /// How often it is decided again whether one may go on, and after how long a silence the client is
 /// shown that the connection is alive.
 pub const FOLLOW_CHECK: Duration = Duration::from_secs(2);

@@ -128,6 +128,9 @@ impl InProgress {
         if facts.is_preflight {
             return None;
         }
+        if let Some((outcome, _)) = facts.partial() {
+            return Some(outcome);
+        }
         if facts.is_refused || matches!(status, Some(401 | 403)) {
             return Some(AuditOutcome::Refused);
         }
@@ -149,13 +152,18 @@ impl InProgress {
 
     fn audited(&self, outcome: AuditOutcome, facts: Facts) -> AuditRecord {
         let actor = self.actor(&facts);
+        let partial = facts.partial().map(|(_, why)| why);
         let Facts { operation, bucket, key, keys, resource, reason, .. } = facts;
         let Answer { status, request, trace, .. } = &self.answer;
         AuditRecord {
             door: self.records.door,
             operation: operation.map_or_else(|| self.method.to_string().into(), Cow::Borrowed),
             outcome,
-            reason: reason.filter(|_| outcome != AuditOutcome::Done).as_deref().map(short),
+            reason: partial
+                .or(reason)
+                .filter(|_| outcome != AuditOutcome::Done)
+                .as_deref()
+                .map(short),
             actor,
             bucket: bucket.as_deref().map(short),
             key: key.as_deref().map(short),

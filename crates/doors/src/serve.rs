@@ -24,6 +24,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use rustls::HandshakeKind;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -94,8 +95,20 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
+    notice_the_gone(&socket)?;
     socket.bind(address)?;
     Ok(socket)
+}
+
+/// Has connections end whose other end is gone without a word. They inherit this from the socket
+/// that they came by.
+fn notice_the_gone(socket: &TcpSocket) -> io::Result<()> {
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, limits::KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, limits::KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, limits::KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(socket, limits::UNACKNOWLEDGED.as_millis() as u32)?;
+    Ok(())
 }
 
 /// Takes connections.
@@ -402,6 +415,20 @@ fn http2_builder() -> http2::Builder<TokioExecutor> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn connections_end_whose_other_end_is_gone() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (_client, (stream, _)) = (client.unwrap(), accepted.unwrap());
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), limits::KEEPALIVE_IDLE);
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), limits::KEEPALIVE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), limits::KEEPALIVE_PROBES);
+        let millis = limits::UNACKNOWLEDGED.as_millis() as u32;
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), millis);
+    }
 
     #[test]
     fn a_hello_is_whole_or_not() {

@@ -1,18 +1,25 @@
-//! TLS: a certificate that is read again when its files change, session resumption, ALPN.
+//! TLS: a certificate that is read again when its files change, session resumption, ALPN, and
+//! certificates of clients.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use cairn_base::{Error, Result};
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, ResolvesServerCert, ServerSessionMemoryCache, WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// How often the files are looked at.
 const WATCH_PERIOD: Duration = Duration::from_secs(5);
@@ -22,6 +29,8 @@ const SESSIONS: usize = 4096;
 /// The TLS side of a listener.
 pub struct Tls {
     acceptor: TlsAcceptor,
+    /// For clients that must show certificates, if there are any.
+    private: Option<ArcSwap<ServerConfig>>,
     certificate: Arc<Certificate>,
     files: Files,
 }
@@ -29,6 +38,8 @@ pub struct Tls {
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
+    /// The authorities that sign certificates of clients.
+    authorities: Option<PathBuf>,
 }
 
 /// The certificate in use.
@@ -47,28 +58,53 @@ impl Tls {
     /// # Errors
     /// `Invalid` if they are not what they should be or do not belong together; `Io`.
     pub fn load(certificate: &Path, key: &Path) -> Result<Arc<Tls>> {
-        let files = Files { certificate: certificate.into(), key: key.into() };
+        Tls::load_private(certificate, key, None)
+    }
+
+    /// The same, with the certificates of authorities that sign those of clients.
+    ///
+    /// # Errors
+    /// Those of [`Tls::load`].
+    pub fn load_private(
+        certificate: &Path,
+        key: &Path,
+        authorities: Option<&Path>,
+    ) -> Result<Arc<Tls>> {
+        let authorities = authorities.map(Path::to_owned);
+        let files = Files { certificate: certificate.into(), key: key.into(), authorities };
         let certificate = Arc::new(Certificate(ArcSwap::new(files.read()?)));
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(invalid("TLS"))?
-            .with_no_client_auth()
-            .with_cert_resolver(certificate.clone());
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        config.ticketer = aws_lc_rs::Ticketer::new().map_err(invalid("TLS tickets"))?;
-        config.session_storage = rustls::server::ServerSessionMemoryCache::new(SESSIONS);
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        Ok(Arc::new(Tls { acceptor, certificate, files }))
+        let mut public = config(&certificate, WebPkiClientVerifier::no_client_auth())?;
+        public.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let acceptor = TlsAcceptor::from(Arc::new(public));
+        let private = files.verifier()?.map(|verifier| config(&certificate, verifier));
+        let private = private.transpose()?.map(ArcSwap::from_pointee);
+        Ok(Arc::new(Tls { acceptor, private, certificate, files }))
     }
 
     pub(crate) fn acceptor(&self) -> &TlsAcceptor {
         &self.acceptor
     }
 
-    /// Reads the files again, for new connections. On an error the former certificate stays.
+    /// Shakes hands with a client that does not speak HTTP. It must show a certificate if there are
+    /// authorities for that.
+    ///
+    /// # Errors
+    /// Those of the connection and of the handshake.
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        match &self.private {
+            None => self.acceptor.accept(stream).await,
+            Some(config) => TlsAcceptor::from(config.load_full()).accept(stream).await,
+        }
+    }
+
+    /// Reads the files again, for new connections. On an error what was read before stays.
     pub fn reload(&self) -> Result<()> {
-        self.certificate.0.store(self.files.read()?);
+        let (certificate, verifier) = (self.files.read()?, self.files.verifier()?);
+        if let Some((private, verifier)) = self.private.as_ref().zip(verifier) {
+            // Its tickets are new, too: a former one would stand for a certificate of before.
+            private.store(Arc::new(config(&self.certificate, verifier)?));
+        }
+        self.certificate.0.store(certificate);
         Ok(())
     }
 
@@ -93,6 +129,21 @@ impl Tls {
     }
 }
 
+fn config(
+    certificate: &Arc<Certificate>,
+    verifier: Arc<dyn ClientCertVerifier>,
+) -> Result<ServerConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(invalid("TLS"))?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::clone(certificate) as _);
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(invalid("TLS tickets"))?;
+    config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+    Ok(config)
+}
+
 fn invalid<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Error {
     move |error| Error::Invalid(format!("{what}: {error}"))
 }
@@ -114,8 +165,24 @@ impl Files {
         Ok(Arc::new(certified))
     }
 
-    fn modified(&self) -> [Option<SystemTime>; 2] {
+    /// Verifies certificates of clients, if there are authorities for that.
+    fn verifier(&self) -> Result<Option<Arc<dyn ClientCertVerifier>>> {
+        let Some(path) = &self.authorities else { return Ok(None) };
+        let shown = path.display().to_string();
+        let pem = std::fs::read(path)?;
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&pem) {
+            roots.add(certificate.map_err(invalid(&shown))?).map_err(invalid(&shown))?;
+        }
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = builder.build().map_err(invalid(&shown))?;
+        Ok(Some(verifier))
+    }
+
+    fn modified(&self) -> [Option<SystemTime>; 3] {
         let modified = |path: &Path| std::fs::metadata(path).ok()?.modified().ok();
-        [modified(&self.certificate), modified(&self.key)]
+        let authorities = self.authorities.as_deref().and_then(modified);
+        [modified(&self.certificate), modified(&self.key), authorities]
     }
 }

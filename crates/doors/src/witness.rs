@@ -1,5 +1,6 @@
 //! What becomes known of a request on its way, for the records of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cairn_audit::{Actor, AuditOutcome};
@@ -22,8 +23,25 @@ pub(crate) struct Facts {
     pub is_refused: bool,
     /// A browser asks, without credentials, what a page may do.
     pub is_preflight: bool,
+    /// Records of logs in the request, and those of them that were not kept, by the kind of error.
+    pub records: usize,
+    pub not_kept: BTreeMap<&'static str, usize>,
     /// The outcome, where the reply began before it was known.
     pub late: Option<AuditOutcome>,
+}
+
+impl Facts {
+    /// The outcome of a request of which some records were not kept, and why. The words of errors
+    /// may be of the client.
+    pub fn partial(&self) -> Option<(AuditOutcome, String)> {
+        let not_kept: usize = self.not_kept.values().sum();
+        let all = self.not_kept.iter().map(|(kind, count)| format!("{count} {kind}"));
+        let kinds = all.collect::<Vec<_>>().join(", ");
+        let why = format!("{not_kept} of {} records were not kept: {kinds}", self.records);
+        let is_refused = self.not_kept.get("denied") == Some(&self.records);
+        let outcome = if is_refused { AuditOutcome::Refused } else { AuditOutcome::Failed };
+        (not_kept > 0).then_some((outcome, why))
+    }
 }
 
 /// Told by the door what it learns of a request; nothing where there are no records. Clones are of

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use cairn_base::{Error, Result, Timestamp};
 
+use crate::level::LevelClass;
+use crate::levels::OfLevels;
 use crate::limits::{LINES_BYTES, RECORD_BYTES};
 use crate::{day, json, source};
 
@@ -13,6 +15,8 @@ pub struct Lines {
     /// As a component of a path.
     pub source: String,
     pub bytes: Vec<u8>,
+    /// How many of the lines are of each level.
+    pub levels: OfLevels,
     /// Of each line, where it ends, and which record of the request it is.
     pub ends: Vec<(usize, usize)>,
 }
@@ -108,7 +112,8 @@ impl RecordBatch {
                 self.lines.len() - 1
             }
         };
-        let Some(Lines { bytes, ends, .. }) = self.lines.get_mut(at) else { return Ok(()) };
+        let lines = self.lines.get_mut(at);
+        let Some(Lines { bytes, ends, levels, .. }) = lines else { return Ok(()) };
         let start = bytes.len();
         bytes.extend_from_slice(&self.head);
         let outcome = write(bytes);
@@ -129,6 +134,8 @@ impl RecordBatch {
         match outcome {
             Ok(()) => {
                 self.bytes += len;
+                let level = LevelClass::of_line(bytes.get(start..).unwrap_or_default());
+                levels[level as usize] += 1;
                 ends.push((bytes.len(), number));
             }
             Err(_) => bytes.truncate(start),

@@ -22,11 +22,13 @@ use crate::batch::{Lines, RecordBatch};
 use crate::counts::{Counts, Protocol, add};
 use crate::gather::{Gather, Held};
 use crate::limits::{FILES_AT_ONCE, REMEMBERED, SOURCES, SOURCES_FRESH};
-use crate::mark;
+use crate::paths::{LogPaths, PathTemplate};
+use crate::{levels, mark};
 
 /// Takes records for users, into buckets of theirs.
 pub struct Intake {
     gather: Arc<Gather>,
+    paths: Arc<LogPaths>,
     names: Mutex<HashMap<UserId, String>>,
     sources: Mutex<HashMap<String, Sources>>,
     counts: Arc<Counts>,
@@ -72,6 +74,16 @@ pub fn call_of(user: UserId, key: &Key) -> CallId {
     CallId::of_user(user, checksum)
 }
 
+/// The file for the lines of a source.
+struct Place<'a> {
+    bucket: &'a str,
+    /// As it is in the path.
+    source: String,
+    file: String,
+    /// The bucket is made if there is none.
+    is_own: bool,
+}
+
 /// What is to be appended to one file, and which records that is.
 struct Piece {
     lines: Bytes,
@@ -81,7 +93,13 @@ struct Piece {
 impl Intake {
     pub fn new(fs: Fs) -> Intake {
         let (names, sources) = (Mutex::default(), Mutex::default());
-        Intake { gather: Gather::new(fs), names, sources, counts: Arc::default() }
+        let (paths, counts) = (Arc::default(), Arc::default());
+        Intake { gather: Gather::new(fs), paths, names, sources, counts }
+    }
+
+    /// Has records go where these templates say.
+    pub fn set_paths(&mut self, paths: Arc<LogPaths>) {
+        self.paths = paths;
     }
 
     pub fn gather(&self) -> &Arc<Gather> {
@@ -115,8 +133,8 @@ impl Intake {
     ) -> Result<Outcome> {
         let count = self.counts.of(protocol);
         let records = batch.records;
-        let bucket = match self.bucket(caller).await {
-            Ok(bucket) => bucket,
+        let (bucket, template) = match self.bucket(caller).await {
+            Ok(found) => found,
             Err(error) => {
                 add(&count.failed, records);
                 return Err(error);
@@ -127,19 +145,25 @@ impl Intake {
         let day = cairn_base::day(received);
         let mut all = Vec::new();
         for lines in lines {
-            match self.check_source(&bucket, &lines.source).await {
-                Ok(()) => all.push(lines),
+            match self.component(&bucket, (template, protocol), &lines.source).await {
+                Ok(component) => all.push((component, lines)),
                 Err(error) => {
-                    let is_final = matches!(error, Error::TooLarge(_));
+                    let is_final = matches!(error, Error::TooLarge(_) | Error::Invalid(_));
                     let told = if is_final { &mut outcome.refused } else { &mut outcome.failed };
                     let numbers = lines.ends.iter().map(|(_, number)| *number);
                     told.extend(numbers.map(|number| (number, error.copy())));
                 }
             }
         }
-        let each = stream::iter(all).map(|lines| {
-            let (bucket, day, held) = (&bucket, &day, &held);
-            async move { self.store(caller, (bucket, day), lines, key.as_ref(), held).await }
+        let each = stream::iter(all).map(|(component, lines)| {
+            let place = Place {
+                file: mark::file(&component, &day),
+                source: component,
+                bucket: &bucket,
+                is_own: template.is_own(),
+            };
+            let held = &held;
+            async move { self.store(caller, place, lines, key.as_ref(), held).await }
         });
         let mut each = each.buffer_unordered(FILES_AT_ONCE);
         while let Some(failed) = each.next().await {
@@ -157,13 +181,13 @@ impl Intake {
     async fn store(
         &self,
         caller: &Caller,
-        (bucket, day): (&str, &str),
+        Place { bucket, source: component, file, is_own }: Place<'_>,
         lines: Lines,
         key: Option<&Key>,
         held: &Held,
     ) -> Vec<(usize, Error)> {
-        let file = format!("{}/{day}.jsonl", lines.source);
-        let source = lines.source.clone();
+        // As it was sent: a request is the same although a template was changed.
+        let (source, levels) = (lines.source.clone(), lines.levels);
         let (mut failed, mut missed) = (Vec::new(), None);
         for (at, Piece { lines, records }) in pieces(lines).into_iter().enumerate() {
             let key = key.map(|key| key_of(&[key, source.as_bytes(), &at.to_be_bytes()]));
@@ -173,7 +197,7 @@ impl Intake {
                 Some(error) => Err(Error::copy(error)),
                 None => self.append(caller, place, (lines.clone(), held), key.as_ref()).await,
             };
-            if let Err(Error::NotFound(_)) = stored {
+            if is_own && matches!(stored, Err(Error::NotFound(_))) {
                 stored = match self.create(caller, bucket).await {
                     Ok(()) => self.append(caller, place, (lines, held), key.as_ref()).await,
                     Err(error) => Err(error),
@@ -184,6 +208,9 @@ impl Intake {
                 failed.extend(records.into_iter().map(|number| (number, error.copy())));
                 missed = Some(error);
             }
+        }
+        if failed.is_empty() {
+            levels::add(bucket, &component, &levels);
         }
         failed
     }
@@ -239,18 +266,23 @@ impl Intake {
     }
 
     /// The bucket for records of a user.
-    async fn bucket(&self, caller: &Caller) -> Result<String> {
+    async fn bucket(&self, caller: &Caller) -> Result<(String, &PathTemplate)> {
         let Principal::User(user) = caller.principal() else {
             return Err(Error::Denied("records of logs belong to a user: send credentials".into()));
         };
-        let bucket = self.bucket_of(user).await?;
-        self.check_owner(user, &bucket).await?;
-        Ok(bucket)
+        let name = self.name_of(user).await?;
+        let template = self.paths.of(&name);
+        let bucket = template.bucket(&name);
+        // Into a bucket that the operator has named each user writes by its rights.
+        if template.is_own() {
+            self.check_owner(user, &bucket).await?;
+        }
+        Ok((bucket, template))
     }
 
-    async fn bucket_of(&self, user: UserId) -> Result<String> {
+    async fn name_of(&self, user: UserId) -> Result<String> {
         if let Some(name) = self.names.lock().get(&user) {
-            return Ok(format!("logs-{name}"));
+            return Ok(name.clone());
         }
         let name = self.fs().read(&Caller::system(), UserName { user }).await?;
         let missing = || Error::Denied("the user of these credentials is not known".into());
@@ -259,9 +291,20 @@ impl Intake {
         if names.len() >= REMEMBERED {
             names.clear();
         }
-        let bucket = format!("logs-{name}");
-        names.insert(user, name);
-        Ok(bucket)
+        names.insert(user, name.clone());
+        Ok(name)
+    }
+
+    /// The component of a path for a source, if there may be such a source.
+    async fn component(
+        &self,
+        bucket: &str,
+        (template, protocol): (&PathTemplate, Protocol),
+        source: &str,
+    ) -> Result<String> {
+        let component = template.source(protocol, source)?;
+        self.check_source(bucket, &component).await?;
+        Ok(component)
     }
 
     /// Whether there may be such a source.

@@ -17,12 +17,15 @@ pub mod limits;
 
 pub mod day;
 pub mod json;
+mod level;
 mod protobuf;
 mod source;
 mod unpack;
 
 mod counts;
 mod gather;
+pub mod levels;
+mod paths;
 
 mod batch;
 mod mark;
@@ -47,5 +50,7 @@ pub use bulk::Item;
 pub use counts::{Counts, Protocol};
 pub use gather::{Gather, Held};
 pub use intake::{Intake, Key, Outcome, call_of, key_of};
-pub use listen::{Options, serve};
+pub use level::{Level, LevelClass};
+pub use listen::{Handshake, Incoming, Options, ShakeHands, serve};
+pub use paths::{LogPaths, PathTemplate};
 pub use unpack::Coding;

@@ -16,6 +16,8 @@ pub const ZSTD_WINDOW_BYTES: u64 = 8 << 20;
 pub const SOURCE_BYTES: usize = 200;
 /// Sources of one user.
 pub const SOURCES: usize = 1000;
+/// Sources whose records are counted by level; the others are counted together.
+pub const LEVEL_SOURCES: usize = 1000;
 /// How long a full list of sources is believed.
 pub const SOURCES_FRESH: Duration = Duration::from_secs(10);
 /// Labels of a stream and metadata of an entry, as JSON, bytes.
@@ -27,10 +29,13 @@ pub const JSON_DEPTH: u32 = 128;
 pub const FILES_AT_ONCE: usize = 16;
 /// Users whose names are remembered, and buckets whose sources are.
 pub const REMEMBERED: usize = 4096;
-/// What is read of a connection of syslog at once, bytes. What waits of it beyond this takes memory
-/// that all connections share.
+/// What is read of a connection of syslog at once, bytes. All connections share the memory for what
+/// waits of them: no network takes the last quarter of it.
 pub const SYSLOG_READ_BYTES: usize = 64 << 10;
 pub const SYSLOG_BYTES: u64 = 128 << 20;
+/// How long a message of syslog may take to come, once it has begun, and a handshake.
+pub const SYSLOG_MESSAGE: Duration = Duration::from_secs(60);
+pub const SYSLOG_HANDSHAKE: Duration = Duration::from_secs(10);
 /// After how long messages of syslog that could not be stored are tried again.
 pub const SYSLOG_RETRY: Duration = Duration::from_secs(1);
 /// How long connections of syslog may take to end.
@@ -64,5 +69,7 @@ pub const DAY_LOOK: Duration = Duration::from_secs(1);
 pub const DAY_LATE: Duration = Duration::from_secs(600);
 /// The settings of retention, bytes.
 pub const RETENTION_BYTES: u64 = 64 << 10;
+/// Names that one step of retention lists: it deletes no more files than that.
+pub const RETENTION_NAMES: usize = 100;
 /// The time between two looks from which on a clock is not believed.
 pub const CLOCK_JUMP: Duration = Duration::from_secs(24 * 3600);

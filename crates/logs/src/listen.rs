@@ -1,7 +1,8 @@
-//! Takes messages of syslog over TCP, for one user. Nothing is acknowledged by this protocol: a
+//! Takes messages of syslog over TCP or TLS, for one user. Nothing is acknowledged by this protocol: a
 //! message that cannot be stored is tried again, and meanwhile no more of its connection is read.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +12,43 @@ use cairn_auth::{Caller, Network};
 use cairn_base::accept::pause_after;
 use cairn_base::{Error, Party, Result, Share, Shares};
 use cairn_fs::ops::credentials::{FindAccessKey, FindToken, ListCredentials};
-use tokio::io::AsyncReadExt;
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::counts::{Protocol, add};
 use crate::intake::Intake;
 use crate::limits::{
-    RECORD_BYTES, SYSLOG_BYTES, SYSLOG_CALLER, SYSLOG_DRAIN, SYSLOG_READ_BYTES, SYSLOG_RETRY,
+    RECORD_BYTES, SYSLOG_BYTES, SYSLOG_CALLER, SYSLOG_DRAIN, SYSLOG_HANDSHAKE, SYSLOG_READ_BYTES,
+    SYSLOG_RETRY,
 };
 use crate::syslog;
 
+/// The connection of a sender.
+pub trait Incoming: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Incoming for T {}
+
+/// Shakes hands with a sender by TLS.
+pub type ShakeHands = Arc<dyn Fn(TcpStream) -> Handshake + Send + Sync>;
+pub type Handshake = BoxFuture<'static, io::Result<Box<dyn Incoming>>>;
+
 /// Whose messages these are, and where they may come from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// The name of the user as whom records are stored.
     pub user: String,
-    pub clients: Arc<[Network]>,
+    /// None: from anywhere, since senders show certificates.
+    pub clients: Option<Arc<[Network]>>,
+    /// None: without TLS.
+    pub tls: Option<ShakeHands>,
     /// At the same time.
     pub connections: usize,
+    /// How long a message may take to come, once it has begun.
+    pub patience: Duration,
 }
 
 /// Serves until `stopped` is true, or its sender is gone; what has come whole is durable then.
@@ -60,7 +78,9 @@ pub async fn serve(
                 continue;
             }
         };
-        if !options.clients.iter().any(|network| network.contains(address)) {
+        let is_inside =
+            |networks: &Arc<[Network]>| networks.iter().any(|network| network.contains(address));
+        if !options.clients.as_ref().is_none_or(is_inside) {
             tracing::debug!(%address, "a connection from outside of the networks was closed");
             continue;
         }
@@ -76,12 +96,13 @@ pub async fn serve(
             caller: None,
             memory: Arc::clone(&memory),
             searched: 0,
+            patience: options.patience,
             stopped: stopped.clone(),
         };
-        let alive = alive.clone();
+        let (alive, tls) = (alive.clone(), options.tls.clone());
         tokio::spawn(async move {
             let _held = (place, alive);
-            if let Err(error) = connection.serve(stream).await {
+            if let Err(error) = connection.begin(stream, tls).await {
                 tracing::warn!(%address, %error, "a connection of syslog ended");
             }
         });
@@ -115,56 +136,122 @@ async fn caller_of(intake: &Intake, name: &str) -> Result<Caller> {
     Err(Error::Denied(what))
 }
 
+fn late(_: Elapsed) -> Error {
+    Error::Invalid("a message of syslog that did not come whole in time".into())
+}
+
 struct Connection {
     intake: Arc<Intake>,
     user: String,
     sender: IpAddr,
     /// As whom it stores, and when that was looked up.
     caller: Option<(Caller, Duration)>,
-    /// What long messages take while they come; see [`Connection::room`].
+    /// What messages take while they come; see [`Connection::room`].
     memory: Arc<Shares>,
     /// Bytes that wait, in which no message ends.
     searched: usize,
+    patience: Duration,
     stopped: watch::Receiver<bool>,
 }
 
 impl Connection {
-    async fn serve(mut self, mut stream: TcpStream) -> Result<()> {
-        let (mut waiting, mut room) = (BytesMut::new(), None);
+    async fn begin(self, stream: TcpStream, tls: Option<ShakeHands>) -> Result<()> {
+        let mut stream: Box<dyn Incoming> = match tls {
+            None => Box::new(stream),
+            Some(shake_hands) => match timeout(SYSLOG_HANDSHAKE, shake_hands(stream)).await {
+                Ok(Ok(stream)) => stream,
+                // Anybody can cause this.
+                Ok(Err(error)) => {
+                    let sender = self.sender;
+                    tracing::debug!(%sender, %error, "a handshake of syslog failed");
+                    return Ok(());
+                }
+                Err(_) => return Ok(()),
+            },
+        };
+        self.serve(&mut *stream).await?;
+        // Senders that wait for the end of TLS get it.
+        let _ = timeout(SYSLOG_HANDSHAKE, stream.shutdown()).await;
+        Ok(())
+    }
+
+    async fn serve(mut self, stream: &mut dyn Incoming) -> Result<()> {
+        let mut waiting = BytesMut::new();
         loop {
-            if waiting.len() < SYSLOG_READ_BYTES {
-                room = None;
-            } else if room.is_none() {
-                room = self.room().await;
+            // A sender that has nothing to say holds no memory.
+            let mut first = [0; 1];
+            let read = tokio::select! {
+                biased;
+                _ = self.stopped.wait_for(|stop| *stop) => return Ok(()),
+                read = stream.read(&mut first) => match read {
+                    // Between messages it does not matter how TLS ends.
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+                    read => read?,
+                },
+            };
+            if read == 0 {
+                return Ok(());
+            }
+            waiting.extend_from_slice(&first);
+            let ended = self.converse(stream, &mut waiting).await;
+            if !waiting.is_empty() {
+                self.lost(1);
+            }
+            if ended? {
+                return Ok(());
+            }
+            waiting = BytesMut::new();
+        }
+    }
+
+    /// Stores messages until nothing waits. True: the sender has ended, or the server stops. Bytes
+    /// that wait then are of a message that is lost.
+    async fn converse(
+        &mut self,
+        stream: &mut dyn Incoming,
+        waiting: &mut BytesMut,
+    ) -> Result<bool> {
+        let (mut room, mut is_long) = (None, false);
+        let mut due = Instant::now() + self.patience;
+        while !waiting.is_empty() {
+            if room.is_none() || is_long != (waiting.len() >= SYSLOG_READ_BYTES) {
+                is_long = waiting.len() >= SYSLOG_READ_BYTES;
+                // Not both at once: all could wait for each other.
+                drop(room.take());
+                room = self.room(is_long).await;
+                // That this took its time is no fault of the sender.
+                due = Instant::now() + self.patience;
             }
             waiting.reserve(SYSLOG_READ_BYTES);
             let (read, is_stopped) = tokio::select! {
                 biased;
                 _ = self.stopped.wait_for(|stop| *stop) => (0, true),
-                read = stream.read_buf(&mut waiting) => (read?, false),
+                read = timeout_at(due, stream.read_buf(waiting)) => {
+                    (read.map_err(late)??, false)
+                }
             };
-            if read == 0 && !is_stopped && !waiting.is_empty() && waiting.last() != Some(&b'\n') {
+            if read == 0 && !is_stopped && waiting.last() != Some(&b'\n') {
                 // The last one may end with the connection.
                 waiting.extend_from_slice(b"\n");
             }
-            self.take(&mut waiting).await?;
+            if self.take(waiting).await? {
+                due = Instant::now() + self.patience;
+            }
             if read == 0 {
-                if !waiting.is_empty() {
-                    self.lost(1);
-                }
-                return Ok(());
+                return Ok(true);
             }
             if waiting.len() > 2 * RECORD_BYTES {
-                self.lost(1);
                 return Err(Error::TooLarge("a message of syslog".into()));
             }
         }
+        Ok(false)
     }
 
-    /// Waits for the memory that a long message takes, of which no network takes all. `None`: the
-    /// server stops.
-    async fn room(&mut self) -> Option<Share> {
-        let taking = self.memory.take(Party::at(self.sender), 4 * RECORD_BYTES as u64);
+    /// Waits for the memory that messages take while they come, of which no network takes all.
+    /// `None`: the server stops.
+    async fn room(&mut self, is_long: bool) -> Option<Share> {
+        let bytes = if is_long { 4 * RECORD_BYTES } else { 2 * SYSLOG_READ_BYTES };
+        let taking = self.memory.take(Party::at(self.sender), bytes as u64);
         tokio::select! {
             biased;
             _ = self.stopped.wait_for(|stop| *stop) => None,
@@ -191,8 +278,8 @@ impl Connection {
         add(&self.intake.counts().of(Protocol::Syslog).lost, records);
     }
 
-    /// Stores the messages that have come whole.
-    async fn take(&mut self, waiting: &mut BytesMut) -> Result<()> {
+    /// Stores the messages that have come whole. True: there were any.
+    async fn take(&mut self, waiting: &mut BytesMut) -> Result<bool> {
         let (mut ends, mut taken, mut broken) = (Vec::new(), 0, None);
         while let Some(rest) = waiting.get(taken..) {
             let searched = if taken == 0 { self.searched } else { 0 };
@@ -221,14 +308,9 @@ impl Connection {
         self.searched = waiting.len();
         outcome?;
         match broken {
-            None => Ok(()),
-            Some(error) => {
-                // Where the next one begins nobody knows.
-                self.lost(1);
-                waiting.clear();
-                self.searched = 0;
-                Err(error)
-            }
+            None => Ok(taken > 0),
+            // Where the next one begins nobody knows.
+            Some(error) => Err(error),
         }
     }
 

@@ -5,10 +5,10 @@
 //! wall clock, which may be wrong: each look leaves its time on the settings, and where a day or
 //! more lies between that and now, nothing is deleted until somebody writes the settings anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use cairn_auth::Caller;
-use cairn_base::{Error, Result, Timestamp, limits as store_limits};
+use cairn_base::{Error, Ino, Result, Timestamp};
 use cairn_fs::ops::buckets::ListBuckets;
 use cairn_fs::ops::conditions::{Conditions, EtagMatch};
 use cairn_fs::ops::delete_object::DeleteObject;
@@ -17,13 +17,12 @@ use cairn_fs::ops::setattr::{SetTime, Setattr};
 use cairn_fs::{Fs, Object};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{CLOCK_JUMP, RETENTION_BYTES};
+use crate::limits::{CLOCK_JUMP, RETENTION_BYTES, RETENTION_NAMES};
+use crate::paths::BUCKETS;
 use crate::{day, mark};
 
 /// The key of the settings. No source has a name that begins with a dot.
 pub const SETTINGS: &str = ".retention.json";
-/// How the names of buckets for records begin.
-const BUCKETS: &str = "logs-";
 
 /// How long files of a source stay. `None` is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -74,86 +73,215 @@ impl Retention {
     fn is_unlimited(&self) -> bool {
         *self == Retention::default()
     }
-
-    /// Those of the files that go. They are in the order of their days.
-    fn expired<'a>(&self, files: &'a [File], today: i64) -> Vec<&'a File> {
-        let mut left: u64 = files.iter().map(|file| file.bytes).sum();
-        let newest = files.last().map(|file| file.day);
-        let goes = |file: &&File| {
-            let is_old = self.days.is_some_and(|days| today - file.day > i64::from(days));
-            let is_much = self.bytes.is_some_and(|bytes| left > bytes) && newest != Some(file.day);
-            let goes = file.day < today && (is_old || is_much);
-            left -= if goes { file.bytes } else { 0 };
-            goes
-        };
-        files.iter().filter(goes).collect()
-    }
 }
 
-/// Looks at all buckets for records once.
+/// Looks at all buckets for records once, without rests.
 ///
 /// # Errors
 /// When the buckets cannot be listed. What goes wrong in one of them is logged.
 pub async fn retain(fs: &Fs) -> Result<Retained> {
-    let (mut all, mut after) = (Retained::default(), String::new());
-    loop {
+    let mut look = RetentionLook::default();
+    while !look.step(fs).await? {}
+    Ok(look.retained)
+}
+
+/// A look at all buckets for records, in steps. A step lists a few names at most, and deletes files
+/// among them. What a look holds does not grow with the number of files.
+pub struct RetentionLook {
+    pub retained: Retained,
+    buckets: VecDeque<String>,
+    /// Where the list of buckets goes on.
+    after: Option<String>,
+    bucket: Option<BucketLook>,
+}
+
+impl Default for RetentionLook {
+    fn default() -> RetentionLook {
+        let (retained, after) = (Retained::default(), Some(String::new()));
+        RetentionLook { retained, buckets: VecDeque::new(), after, bucket: None }
+    }
+}
+
+impl RetentionLook {
+    /// Does a step. True: it was the last one.
+    ///
+    /// # Errors
+    /// When the buckets cannot be listed. What goes wrong in one of them is logged.
+    pub async fn step(&mut self, fs: &Fs) -> Result<bool> {
+        if let Some(look) = &mut self.bucket {
+            match look.step(fs, &mut self.retained).await {
+                Ok(false) => return Ok(false),
+                Ok(true) => {}
+                Err(error) => warn(&look.bucket, &error),
+            }
+            self.bucket = None;
+            return Ok(false);
+        }
+        if let Some(bucket) = self.buckets.pop_front() {
+            match BucketLook::begin(fs, &bucket, &mut self.retained).await {
+                Ok(look) => self.bucket = look,
+                Err(error) => warn(&bucket, &error),
+            }
+            return Ok(false);
+        }
+        let Some(after) = self.after.take() else { return Ok(true) };
         let prefix = BUCKETS.to_owned();
-        let verb = ListBuckets { prefix, after, limit: store_limits::LIST_KEYS };
+        let verb = ListBuckets { prefix, after, limit: RETENTION_NAMES };
         let (buckets, next) = fs.read(&Caller::system(), verb).await?;
-        for (opened, _) in buckets {
-            let bucket = opened.bucket.name;
-            match retain_bucket(fs, &bucket).await {
-                Ok(Retained { deleted, held }) => {
-                    all.deleted += deleted;
-                    all.held += held;
-                }
-                Err(error) => tracing::warn!(bucket, %error, "old logs were not deleted"),
+        self.buckets.extend(buckets.into_iter().map(|(opened, _)| opened.bucket.name));
+        self.after = next;
+        Ok(false)
+    }
+}
+
+fn warn(bucket: &str, error: &Error) {
+    tracing::warn!(bucket, %error, "old logs were not deleted");
+}
+
+/// A look at one bucket.
+struct BucketLook {
+    bucket: String,
+    /// The object that has the settings.
+    ino: Ino,
+    settings: RetentionSettings,
+    /// When it began: only that was compared with the look before.
+    now: Timestamp,
+    sources: VecDeque<String>,
+    /// Where the list of sources goes on.
+    after: Option<String>,
+    source: Option<SourceLook>,
+}
+
+impl BucketLook {
+    /// `None` if nothing is to be deleted.
+    async fn begin(fs: &Fs, bucket: &str, retained: &mut Retained) -> Result<Option<BucketLook>> {
+        let object = match fs.open(&Caller::system(), bucket, SETTINGS).await {
+            Err(Error::NotFound(_)) => return Ok(None),
+            object => object?,
+        };
+        let settings = read(&object).await?;
+        let (seen, now) = (object.inode().mtime, fs.clock().now());
+        if now.0.abs_diff(seen.0) > CLOCK_JUMP.as_nanos() as u64 {
+            let (seen, now) = (day::rfc3339(seen), day::rfc3339(now));
+            tracing::error!(
+                bucket,
+                seen,
+                now,
+                "the clock jumped, or no server ran for a day: no logs are deleted until \
+                 `cairn logs retention --confirm` says that it is right"
+            );
+            retained.held += 1;
+            return Ok(None);
+        }
+        let (bucket, ino, after) = (bucket.to_owned(), object.ino(), Some(String::new()));
+        let (sources, source) = (VecDeque::new(), None);
+        Ok(Some(BucketLook { bucket, ino, settings, now, sources, after, source }))
+    }
+
+    /// Does a step. True: it was the last one.
+    async fn step(&mut self, fs: &Fs, retained: &mut Retained) -> Result<bool> {
+        if let Some(look) = &mut self.source {
+            let is_over = look.step(fs, &self.bucket, day::number(self.now)).await;
+            if !matches!(is_over, Ok(false)) {
+                look.end(&self.bucket, retained);
+                self.source = None;
+            }
+            return is_over.map(|_| false);
+        }
+        while let Some(source) = self.sources.pop_front() {
+            let retention = self.settings.of(&source);
+            if !retention.is_unlimited() {
+                self.source = Some(SourceLook::new(source, retention));
+                return Ok(false);
             }
         }
-        match next {
-            Some(next) => after = next,
-            None => return Ok(all),
+        if let Some(after) = self.after.take() {
+            let page = list(fs, &self.bucket, "", after).await?;
+            let names = page.prefixes.iter().map(|prefix| prefix.trim_end_matches('/').to_owned());
+            self.sources.extend(names);
+            self.after = page.next;
+            return Ok(false);
+        }
+        let verb = Setattr { ino: self.ino, mtime: Some(SetTime::Now), ..Setattr::default() };
+        match fs.run(&Caller::system(), verb).await {
+            // The settings were written anew meanwhile: with a time of their own.
+            Ok(_) | Err(Error::NotFound(_)) => Ok(true),
+            Err(error) => Err(error),
         }
     }
 }
 
-async fn retain_bucket(fs: &Fs, bucket: &str) -> Result<Retained> {
-    let object = match fs.open(&Caller::system(), bucket, SETTINGS).await {
-        Err(Error::NotFound(_)) => return Ok(Retained::default()),
-        object => object?,
-    };
-    let settings = read(&object).await?;
-    let (seen, now) = (object.inode().mtime, fs.clock().now());
-    if now.0.abs_diff(seen.0) > CLOCK_JUMP.as_nanos() as u64 {
-        let (seen, now) = (day::rfc3339(seen), day::rfc3339(now));
-        tracing::error!(
-            bucket,
-            seen,
-            now,
-            "the clock jumped, or no server ran for a day: no logs are deleted until \
-             `cairn logs retention --confirm` says that it is right"
-        );
-        return Ok(Retained { deleted: 0, held: 1 });
+/// A look at one source: first the sum of its files if that matters, then those that go.
+struct SourceLook {
+    source: String,
+    retention: Retention,
+    is_summed: bool,
+    /// Of all files that are left.
+    bytes: u64,
+    newest: Option<i64>,
+    after: String,
+    deleted: u64,
+}
+
+impl SourceLook {
+    fn new(source: String, retention: Retention) -> SourceLook {
+        let is_summed = retention.bytes.is_none();
+        let (bytes, newest, after) = (0, None, String::new());
+        SourceLook { source, retention, is_summed, bytes, newest, after, deleted: 0 }
     }
-    let mut deleted = 0;
-    let mut after = String::new();
-    loop {
-        let page = list(fs, bucket, "", after).await?;
-        for prefix in &page.prefixes {
-            let source = prefix.trim_end_matches('/');
-            let retention = settings.of(source);
-            if !retention.is_unlimited() {
-                deleted += retain_source(fs, (bucket, source), retention, now).await?;
+
+    /// Does a step. True: it was the last one.
+    async fn step(&mut self, fs: &Fs, bucket: &str, today: i64) -> Result<bool> {
+        let after = std::mem::take(&mut self.after);
+        let page = list(fs, bucket, &format!("{}/", self.source), after).await?;
+        for file in page.objects.into_iter().filter_map(|listed| file_of(bucket, listed)) {
+            if !self.is_summed {
+                self.sum(&file);
+            } else if self.expires(&file, today) && delete(fs, bucket, file).await? {
+                self.deleted += 1;
             }
         }
-        match page.next {
-            Some(next) => after = next,
-            None => break,
+        let is_last = page.next.is_none();
+        self.after = page.next.unwrap_or_default();
+        let was_summed = self.is_summed;
+        self.is_summed |= is_last;
+        Ok(is_last && was_summed)
+    }
+
+    fn sum(&mut self, file: &File) {
+        self.bytes += file.bytes;
+        self.newest = Some(file.day);
+    }
+
+    /// Whether a file goes. They come in the order of their days.
+    fn expires(&mut self, file: &File, today: i64) -> bool {
+        let Retention { days, bytes } = self.retention;
+        let is_old = days.is_some_and(|days| today - file.day > i64::from(days));
+        let is_much =
+            bytes.is_some_and(|bytes| self.bytes > bytes) && self.newest != Some(file.day);
+        let goes = file.day < today && (is_old || is_much);
+        self.bytes = self.bytes.saturating_sub(if goes { file.bytes } else { 0 });
+        goes
+    }
+
+    fn end(&self, bucket: &str, retained: &mut Retained) {
+        retained.deleted += self.deleted;
+        if self.deleted > 0 {
+            let (source, deleted) = (&self.source, self.deleted);
+            tracing::info!(bucket, source, deleted, "old logs were deleted");
         }
     }
-    let verb = Setattr { ino: object.ino(), mtime: Some(SetTime::Now), ..Setattr::default() };
-    fs.run(&Caller::system(), verb).await?;
-    Ok(Retained { deleted, held: 0 })
+}
+
+/// Deletes a file as it was seen: somebody may have put another one there.
+async fn delete(fs: &Fs, bucket: &str, file: File) -> Result<bool> {
+    let if_match = Some(EtagMatch::OneOf(vec![file.etag]));
+    let conditions = Conditions { if_match, ..Conditions::default() };
+    let verb = DeleteObject { bucket: bucket.to_owned(), key: file.key, conditions };
+    match fs.run(&Caller::system(), verb).await {
+        Err(Error::PreconditionFailed(_)) => Ok(false),
+        was_there => was_there,
+    }
 }
 
 async fn read(object: &Object) -> Result<RetentionSettings> {
@@ -166,43 +294,9 @@ async fn read(object: &Object) -> Result<RetentionSettings> {
 
 async fn list(fs: &Fs, bucket: &str, prefix: &str, after: String) -> Result<Page> {
     let (bucket, prefix, delimiter) = (bucket.to_owned(), prefix.to_owned(), "/".to_owned());
-    let max_keys = store_limits::LIST_KEYS;
+    let max_keys = RETENTION_NAMES;
     let verb = ListObjects { bucket, prefix, delimiter, after, max_keys };
     fs.read(&Caller::system(), verb).await
-}
-
-/// Deletes what has expired of one source. Says how many files that were.
-async fn retain_source(
-    fs: &Fs,
-    (bucket, source): (&str, &str),
-    retention: Retention,
-    now: Timestamp,
-) -> Result<u64> {
-    let (mut files, mut after) = (Vec::new(), String::new());
-    loop {
-        let page = list(fs, bucket, &format!("{source}/"), after).await?;
-        files.extend(page.objects.into_iter().filter_map(|listed| file_of(bucket, listed)));
-        match page.next {
-            Some(next) => after = next,
-            None => break,
-        }
-    }
-    let mut deleted = 0;
-    for file in retention.expired(&files, day::number(now)) {
-        // As it was seen: somebody may have put another one there.
-        let if_match = Some(EtagMatch::OneOf(vec![file.etag.clone()]));
-        let conditions = Conditions { if_match, ..Conditions::default() };
-        let (bucket, key) = (bucket.to_owned(), file.key.clone());
-        match fs.run(&Caller::system(), DeleteObject { bucket, key, conditions }).await {
-            Ok(was_there) => deleted += u64::from(was_there),
-            Err(Error::PreconditionFailed(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    if deleted > 0 {
-        tracing::info!(bucket, source, deleted, "old logs were deleted");
-    }
-    Ok(deleted)
 }
 
 /// A file that the intake made.
@@ -222,7 +316,9 @@ mod tests {
     }
 
     fn expired(retention: Retention, files: &[File], today: i64) -> Vec<i64> {
-        retention.expired(files, today).into_iter().map(|file| file.day).collect()
+        let mut look = SourceLook::new(String::new(), retention);
+        files.iter().for_each(|file| look.sum(file));
+        files.iter().filter(|file| look.expires(file, today)).map(|file| file.day).collect()
     }
 
     #[test]

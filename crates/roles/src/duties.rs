@@ -11,10 +11,10 @@ use cairn_cluster::control::Controller;
 use cairn_fs::Fs;
 use cairn_fs::ops::gc::{ListDrains, ListFreed};
 use cairn_fs::rows::Drain;
-use cairn_logs::retention::retain;
+use cairn_logs::retention::RetentionLook;
 use cairn_meta::master::host::Sessions;
 use tokio::sync::watch;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 /// How often a master looks who is up, and brings the map up to date.
 const LOOK_AROUND_PERIOD: Duration = Duration::from_millis(500);
@@ -22,6 +22,8 @@ const LOOK_AROUND_PERIOD: Duration = Duration::from_millis(500);
 const SESSIONS_PERIOD: Duration = Duration::from_millis(250);
 /// Drains looked at to find one that can be done.
 const DRAINS: usize = 100;
+/// The first look for old logs comes after such a part of the time between two.
+const LOGS_FIRST: u32 = 12;
 
 /// How often there is a look for what is seldom there.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +41,9 @@ pub struct Pace {
     pub compact_looks: u64,
     /// Blocks that were written and not published.
     pub abandoned: Duration,
-    /// Logs that are too old are deleted at one look for garbage in so many, not at the first one.
-    pub logs_looks: u64,
+    /// Whether there are logs that are too old, and the rest after each step of such a look.
+    pub logs: Duration,
+    pub logs_rest: Duration,
 }
 
 impl Default for Pace {
@@ -52,7 +55,8 @@ impl Default for Pace {
             compact: Duration::from_secs(5),
             compact_looks: 12,
             abandoned: Duration::from_secs(10),
-            logs_looks: 360,
+            logs: Duration::from_secs(3600),
+            logs_rest: Duration::from_millis(50),
         }
     }
 }
@@ -100,9 +104,6 @@ pub async fn collect_garbage(fs: Fs, pace: Pace) {
     let mut timer = every(pace.garbage);
     for look in 0u64.. {
         timer.tick().await;
-        if look > 0 && look.is_multiple_of(pace.logs_looks) {
-            delete_old_logs(&fs).await;
-        }
         let caller = Caller::system();
         let forgets = look.is_multiple_of(pace.forget_looks);
         let collected = match look.is_multiple_of(pace.garbage_looks) {
@@ -124,10 +125,24 @@ pub async fn collect_garbage(fs: Fs, pace: Pace) {
     }
 }
 
-async fn delete_old_logs(fs: &Fs) {
-    match retain(fs).await {
-        Ok(retained) => tracing::debug!(?retained, "looked for old logs"),
-        Err(error) => tracing::warn!(%error, "old logs were not looked for"),
+/// Deletes logs that are too old, indefinitely: step by step, with rests. The first look is not at
+/// once, but soon: a process may not live until the next one.
+pub async fn delete_old_logs(fs: Fs, pace: Pace) {
+    sleep(pace.logs / LOGS_FIRST).await;
+    loop {
+        let mut look = RetentionLook::default();
+        let looked = loop {
+            match look.step(&fs).await {
+                Ok(false) => sleep(pace.logs_rest).await,
+                Ok(true) => break Ok(look.retained),
+                Err(error) => break Err(error),
+            }
+        };
+        match looked {
+            Ok(retained) => tracing::debug!(?retained, "looked for old logs"),
+            Err(error) => tracing::warn!(%error, "old logs were not looked for"),
+        }
+        sleep(pace.logs).await;
     }
 }
 

@@ -118,7 +118,7 @@ impl MasterNode {
         let mut work = JoinSet::new();
         work.spawn(duties::look_around(Arc::clone(&controller)));
         work.spawn(duties::end_sessions(Arc::clone(&controller.sessions)));
-        work.spawn(collect_garbage(self.fs(&controller), controller, self.config.pace));
+        work.spawn(clean_up(self.fs(&controller), controller, self.config.pace));
         let reason = master.wait_failed().await;
         work.shutdown().await;
         self.service.serve(None);
@@ -185,7 +185,7 @@ pub fn cluster_number(cluster: ClusterId) -> u64 {
 }
 
 /// Once changes may be made: sessions of a former master may hold leases until then.
-async fn collect_garbage(fs: Fs, controller: Arc<Controller>, pace: Pace) {
+async fn clean_up(fs: Fs, controller: Arc<Controller>, pace: Pace) {
     controller.sessions.opened().await;
-    duties::collect_garbage(fs, pace).await;
+    tokio::join!(duties::collect_garbage(fs.clone(), pace), duties::delete_old_logs(fs, pace));
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -47,6 +47,29 @@ fn arguments<'a>(directory: &Path, options: &[&'a str]) -> Vec<String> {
 fn start(directory: &Path, store: &Path, options: &[&str]) -> Server {
     let arguments = arguments(directory, options);
     Server::start(store, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn strangers_do_not_crowd_out_records() {
+    let (directory, store) = directory();
+    let server = start(directory.path(), &store, &["--audit-log", "audit"]);
+    server.ok(&["bucket", "create", "photos"]);
+    let address = server.http.strip_prefix("http://").unwrap().to_owned();
+    for _ in 0..100 {
+        let mut connection = TcpStream::connect(&address).unwrap();
+        let head = format!("PUT /storage/photos/a HTTP/1.1\r\nHost: {address}\r\n");
+        connection.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        connection.read_to_end(&mut reply).unwrap();
+        assert!(reply.starts_with(b"HTTP/1.1 401"), "{}", String::from_utf8_lossy(&reply));
+    }
+    server.ok(&["bucket", "create", "last"]);
+    assert_eq!(server.stop(), 0);
+    let records = of_file(&directory.path().join("audit"));
+    let refused = records.iter().filter(|record| record["outcome"] == "refused").count();
+    assert_eq!((records.len(), refused), (2 + 60 + 1, 60 + 1));
+    let told = records.last().unwrap();
+    assert_eq!((&told["source"], &told["more"]), (&"127.0.0.1".into(), &40.into()));
 }
 
 #[test]

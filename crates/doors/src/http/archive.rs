@@ -16,6 +16,7 @@ use http::header::{
 };
 use http::{HeaderValue, Response};
 
+use super::error::Failure;
 use super::inner::Inner;
 use super::zip::{Archive, Entry, entry_name};
 use super::{Body, content_type, get, headers};
@@ -31,13 +32,13 @@ const BATCH: usize = 64 << 10;
 /// its turn comes.
 ///
 /// # Errors
-/// `TooLarge` for more objects than an archive has memory for, `Unavailable` if others have it.
+/// `TooLarge` for more objects than an archive has memory for, `Busy` if others have it.
 pub async fn reply(
     door: &Inner,
     caller: &Caller,
     party: Party,
     (bucket, prefix): (&str, &str),
-) -> Result<Response<Body>> {
+) -> Result<Response<Body>, Failure> {
     let found = find(door, caller, party, (bucket, prefix)).await?;
     let making = Making {
         fs: door.fs().clone(),
@@ -80,7 +81,7 @@ async fn find(
     caller: &Caller,
     party: Party,
     (bucket, prefix): (&str, &str),
-) -> Result<Found> {
+) -> Result<Found, Failure> {
     let mut found = Found { keys: Vec::new(), hidden: 0, room: Vec::new() };
     let (mut after, mut bytes) = (String::new(), 0);
     loop {
@@ -101,11 +102,10 @@ async fn find(
                 "an archive of more than {} objects: ask for directories in it one by one",
                 found.keys.len()
             );
-            return Err(Error::TooLarge(what));
+            return Err(Error::TooLarge(what).into());
         }
-        let share = door.zip_memory.take_now(party, more as u64).ok_or_else(|| {
-            Error::Unavailable("too many archives are made now: try again later".into())
-        })?;
+        let share = door.zip_memory.take_now(party, more as u64);
+        let share = share.ok_or(Failure::Busy("too many archives are made at once"))?;
         found.room.push(share);
         found.hidden += page.hidden;
         found.keys.extend(page.objects.into_iter().map(|listed| listed.key.into_boxed_str()));

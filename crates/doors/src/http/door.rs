@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cairn_auth::Caller;
 use cairn_base::inflight::{self, About, Request as InFlight};
 use cairn_base::{Scope, Shares, Stage, Stages, stage};
-use cairn_logs::Intake;
 use cairn_logs::follow::Tails;
+use cairn_logs::{Intake, LogPaths};
 use http::header::{CONNECTION, EXPECT, ORIGIN};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
@@ -27,7 +27,7 @@ use super::target::Target;
 use crate::admit::Admit;
 use crate::cors::{Cors, is_preflight};
 use crate::host;
-use crate::limits;
+use crate::limits::{self, Limits};
 use crate::metrics::DoorMetrics;
 use crate::serve::{Door, Remote};
 use crate::upload::Upload;
@@ -62,11 +62,31 @@ impl HttpDoor {
             log_memory,
             zip_memory,
             tails,
-            followers: Followers::default(),
+            followers: Followers::new(Limits::default().connections),
             redirects,
             mounts,
         };
         HttpDoor { inner: Arc::new(inner) }
+    }
+
+    /// The door has so many connections.
+    ///
+    /// # Panics
+    /// If it is a clone, or was cloned.
+    pub fn with_connections(mut self, connections: usize) -> HttpDoor {
+        let inner = Arc::get_mut(&mut self.inner).expect("a door that nobody uses yet");
+        inner.followers = Followers::new(connections);
+        self
+    }
+
+    /// Records of logs go where these templates say.
+    ///
+    /// # Panics
+    /// If it is a clone, or was cloned.
+    pub fn with_log_paths(mut self, paths: Arc<LogPaths>) -> HttpDoor {
+        let inner = Arc::get_mut(&mut self.inner).expect("a door that nobody uses yet");
+        inner.intake.set_paths(paths);
+        self
     }
 
     /// Also takes mounts.
@@ -212,7 +232,9 @@ impl Inner {
             }
         };
         let mut reply = outcome.unwrap_or_else(|failure| {
-            witness.note(|facts| facts.reason = Some(failure.reason()));
+            witness.note(|facts| {
+                facts.reason.get_or_insert_with(|| failure.reason());
+            });
             let goes_on = parts.headers.contains_key(EXPECT) || upload.linger();
             let mut reply = error::reply(failure, is_anonymous, &self.ids.next());
             if !goes_on && parts.version < Version::HTTP_2 {

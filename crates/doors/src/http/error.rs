@@ -18,6 +18,8 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub enum Failure {
     Store(Error),
     Refused(Refused),
+    /// There is no room for it now: that is no fault of the server.
+    Busy(&'static str),
     /// The body came too slowly.
     Slow(String),
     /// The verb is none of those that the path takes.
@@ -42,6 +44,7 @@ impl Failure {
                 error.kind().to_owned()
             }
             Failure::Refused(Refused::Credentials) => "bad_credentials".to_owned(),
+            Failure::Busy(_) => "unavailable".to_owned(),
             Failure::Slow(_) => "too_slow".to_owned(),
             Failure::Method { .. } => "method_not_allowed".to_owned(),
         }
@@ -124,6 +127,13 @@ pub fn reply(failure: Failure, is_anonymous: bool, id: &str) -> Response<Body> {
             let text = format!("this path takes {allow}");
             let mut reply = json(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &text, id);
             reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+            reply
+        }
+        Failure::Busy(text) => {
+            tracing::debug!(request_id = id, text, "no room for a request");
+            let text = format!("unavailable, try again later: {text}");
+            let mut reply = json(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &text, id);
+            reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             reply
         }
         Failure::Slow(text) => {

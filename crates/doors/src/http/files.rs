@@ -144,7 +144,8 @@ impl Inner {
         }
         match token {
             None if path == "/metrics" => {
-                Ok(health::metrics(&self.metrics, headers, is_local(peer, uri, headers)).await?)
+                Ok(health::metrics(&self.metrics, headers, (is_local(peer, uri, headers), false))
+                    .await?)
             }
             None => Ok(health::health()),
             Some(token) => Ok(self.file(token, method, headers, peer).await?),

@@ -21,6 +21,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::Body;
 use super::append::X_CAIRN_OFFSET;
+use super::error::Failure;
 use super::followers::FollowerPlace;
 use super::inner::Inner;
 use super::parameters::{LINES, OFFSET};
@@ -98,7 +99,7 @@ pub async fn follow(
     (peer, parts, caller): (Remote, &Parts, &Caller),
     (bucket, key): (&str, &str),
     query: &Query,
-) -> Result<Response<Body>> {
+) -> Result<Response<Body>, Failure> {
     check_request(parts)?;
     let from = from(query, &parts.headers)?;
     let shares = door.followers.take(caller, peer)?;

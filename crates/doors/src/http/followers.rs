@@ -3,22 +3,17 @@
 use std::sync::Arc;
 
 use cairn_auth::Caller;
-use cairn_base::{Error, Party, Result, Share, Shares};
+use cairn_base::{Party, Share, Shares};
 use cairn_logs::follow::FollowCounts;
 
-use crate::limits::FOLLOWERS;
+use super::error::Failure;
+use crate::limits::{FOLLOWERS, FOLLOWERS_PART};
 use crate::serve::Remote;
 
 /// The places of followers: no user and no network takes all of them.
 pub struct Followers {
     users: Arc<Shares>,
     networks: Arc<Shares>,
-}
-
-impl Default for Followers {
-    fn default() -> Followers {
-        Followers { users: Shares::new(FOLLOWERS), networks: Shares::new(FOLLOWERS) }
-    }
 }
 
 /// The place of one of them.
@@ -28,13 +23,17 @@ pub struct FollowerPlace {
 }
 
 impl Followers {
-    pub fn take(&self, caller: &Caller, peer: Remote) -> Result<(Share, Share)> {
+    /// For a door that has so many connections.
+    pub fn new(connections: usize) -> Followers {
+        let places = (connections as u64 / FOLLOWERS_PART).min(FOLLOWERS);
+        Followers { users: Shares::new(places), networks: Shares::new(places) }
+    }
+
+    pub fn take(&self, caller: &Caller, peer: Remote) -> Result<(Share, Share), Failure> {
         let network = Party::at(peer.address.ip());
         let user = if caller.is_anonymous() { network } else { Party::User(caller.user()) };
         let shares = self.users.take_now(user, 1).zip(self.networks.take_now(network, 1));
-        shares.ok_or_else(|| {
-            Error::Unavailable("too many follow at once, from here or in all: try later".into())
-        })
+        shares.ok_or(Failure::Busy("too many follow at once, from here or in all"))
     }
 }
 
@@ -63,7 +62,7 @@ mod tests {
         let at = |text: &str| Remote { address: text.parse().unwrap(), tls: false };
         let (here, there) = (at("10.0.0.1:1"), at("10.0.0.2:1"));
         let [alice, bob] = [1, 2].map(|number| Caller::verified(UserId(number)));
-        let followers = Followers::default();
+        let followers = Followers::new(2 * FOLLOWERS as usize);
         let mut held = Vec::new();
         while let Ok(shares) = followers.take(&alice, here) {
             held.push(shares);
@@ -74,5 +73,16 @@ mod tests {
         assert!(followers.take(&bob, there).is_ok());
         held.pop();
         assert!(followers.take(&alice, here).is_ok());
+    }
+
+    #[test]
+    fn followers_leave_connections_to_others() {
+        let followers = Followers::new(80);
+        let at = |number: u64| {
+            let address = format!("10.0.0.{number}:1").parse().unwrap();
+            followers.take(&Caller::verified(UserId(number)), Remote { address, tls: false })
+        };
+        let held: Vec<_> = (1..=100).filter_map(|number| at(number).ok()).collect();
+        assert_eq!(held.len(), 40);
     }
 }

@@ -52,14 +52,14 @@ pub async fn ready(fs: &Fs) -> Response<Body> {
 pub async fn metrics(
     metrics: &Metrics,
     headers: &HeaderMap,
-    may_see: bool,
+    (may_see, may_see_names): (bool, bool),
 ) -> Result<Response<Body>> {
     if !may_see {
         let what = "metrics: only root, or requests from this machine";
         return Err(Error::Denied(what.into()));
     }
     let form = Form::asked(headers);
-    let mut reply = Response::new(Body::Full(form.write(metrics.text().await).into()));
+    let mut reply = Response::new(Body::Full(form.write(metrics.text(may_see_names).await).into()));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
     headers.insert(VARY, HeaderValue::from_static("accept"));

@@ -76,6 +76,7 @@ fn refusal(error: &Error) -> (StatusCode, &'static str) {
         Error::Denied(_) => (StatusCode::FORBIDDEN, "security_exception"),
         Error::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "illegal_argument_exception"),
         Error::Invalid(_) => (StatusCode::BAD_REQUEST, "document_parsing_exception"),
+        Error::NotFound(_) => (StatusCode::NOT_FOUND, "index_not_found_exception"),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "exception"),
     }
 }

@@ -27,6 +27,7 @@ use crate::limits::LOGS_PATIENCE;
 use crate::metrics::VerbStats;
 use crate::room::Room;
 use crate::upload::Upload;
+use crate::witness::Witness;
 
 /// A request whose caller is known.
 pub struct Asked<'a> {
@@ -38,6 +39,7 @@ pub struct Asked<'a> {
 /// Items of a `_bulk` that finds no memory, and is answered with a status for each: with more it
 /// gets one status.
 const ITEMS_UNDER_PRESSURE: usize = 4096;
+const NO_ROOM: &str = "too many records at once";
 /// A journal is looked through again when so much more of it has come, bytes.
 const JOURNAL_STEP: usize = RECORD_BYTES / 4;
 
@@ -109,8 +111,7 @@ async fn unpack(
 
 /// Waits for room, but no longer than a shipper should wait before it hears so.
 async fn hold(room: &mut Room, bytes: usize) -> Result<(), Failure> {
-    let full = |_| Error::Unavailable("too many records at once: send fewer, or later".into());
-    Ok(timeout(LOGS_PATIENCE, room.hold(bytes)).await.map_err(full)?)
+    timeout(LOGS_PATIENCE, room.hold(bytes)).await.map_err(|_| Failure::Busy(NO_ROOM))
 }
 
 async fn store(
@@ -121,7 +122,19 @@ async fn store(
     held: Held,
 ) -> Result<Outcome> {
     records.0.check_records()?;
-    door.intake.push(request.caller, protocol, records, held).await
+    let outcome = door.intake.push(request.caller, protocol, records, held).await?;
+    witness(request, &outcome);
+    Ok(outcome)
+}
+
+/// Notes for the audit which records were not kept.
+fn witness(request: &Asked<'_>, outcome: &Outcome) {
+    Witness::of(&request.parts.extensions).note(|facts| {
+        facts.records += outcome.records;
+        for (_, error) in outcome.refused.iter().chain(&outcome.failed) {
+            *facts.not_kept.entry(error.kind()).or_default() += 1;
+        }
+    });
 }
 
 async fn loki_push(
@@ -183,16 +196,20 @@ async fn bulk_push(
             let items = bulk::parse(&body, index, &mut batch)?;
             drop((body, packed));
             let stored = store(door, request, Protocol::Bulk, (batch, key), Arc::new(room)).await;
-            let outcome = stored.or_else(|error| all_failed(items.len(), error))?;
+            let outcome = match stored {
+                Ok(outcome) => outcome,
+                Err(error) => all_failed(request, items.len(), error)?,
+            };
             (items, outcome)
         }
-        Err(Failure::Store(error)) if coding == Coding::Plain => {
+        Err(Failure::Busy(why)) if coding == Coding::Plain => {
+            let error = Error::Unavailable(why.into());
             match bulk::items(&packed, index, ITEMS_UNDER_PRESSURE) {
                 Ok(items) => {
-                    let outcome = all_failed(items.len(), error)?;
+                    let outcome = all_failed(request, items.len(), error)?;
                     (items, outcome)
                 }
-                Err(_) => return Err(error.into()),
+                Err(_) => return Err(Failure::Busy(why)),
             }
         }
         Err(failure) => return Err(failure),
@@ -207,7 +224,13 @@ async fn bulk_push(
 
 /// The outcome where no record could be stored now. Some shippers read the status of each item, and
 /// not that of the reply.
-fn all_failed(records: usize, error: Error) -> Result<Outcome> {
+fn all_failed(request: &Asked<'_>, records: usize, error: Error) -> Result<Outcome> {
+    let outcome = each_failed(records, error)?;
+    witness(request, &outcome);
+    Ok(outcome)
+}
+
+fn each_failed(records: usize, error: Error) -> Result<Outcome> {
     if !matches!(error, Error::Unavailable(_) | Error::Full(_)) {
         return Err(error);
     }
@@ -319,7 +342,7 @@ mod tests {
     async fn what_could_not_be_stored_now_is_said_of_each_item() {
         let body = b"{\"create\":{\"_index\":\"a\"}}\n{}\n{\"index\":{}}\n{}\n";
         let items = bulk::items(body, "b", ITEMS_UNDER_PRESSURE).unwrap();
-        let outcome = all_failed(items.len(), Error::Unavailable("no memory".into())).unwrap();
+        let outcome = each_failed(items.len(), Error::Unavailable("no memory".into())).unwrap();
         let reply = log_replies::bulk(&items, &outcome, Duration::ZERO);
         assert_eq!(reply.status(), StatusCode::OK);
         let bytes = reply.into_body().collect().await.unwrap().to_bytes();
@@ -327,6 +350,6 @@ mod tests {
         let statuses = [&json["items"][0]["create"], &json["items"][1]["index"]];
         assert_eq!(statuses.map(|item| item["status"].as_u64()), [Some(429); 2]);
         assert_eq!(json["errors"], true);
-        assert!(all_failed(2, Error::Denied("never".into())).is_err());
+        assert!(each_failed(2, Error::Denied("never".into())).is_err());
     }
 }

@@ -74,7 +74,7 @@ pub async fn route(
             if is_read(request) && query.is_set(parameters::FOLLOW) && !key.is_empty() =>
         {
             let asked = (request.peer, request.parts, request.caller);
-            Ok(follow::follow(door, asked, (&bucket, &key), &query).await?)
+            follow::follow(door, asked, (&bucket, &key), &query).await
         }
         Target::Object { bucket, key } | Target::Prefix { bucket, prefix: key }
             if is_read(request)
@@ -93,7 +93,7 @@ pub async fn route(
         }
         Target::Prefix { bucket, prefix } if is_read(request) && query.is_set("zip") => {
             let place = (&*bucket, &*prefix);
-            Ok(archive::reply(door, request.caller, party(request), place).await?)
+            archive::reply(door, request.caller, party(request), place).await
         }
         Target::Prefix { bucket, prefix } if !prefix.is_empty() => {
             below(door, request, (&bucket, &prefix), &query).await
@@ -311,11 +311,12 @@ async fn observe(door: &Inner, request: &Request<'_>, target: &Target<'_>) -> Ou
     })
 }
 
-/// Callers that have the right to, and callers without credentials on this machine.
-fn may_see_metrics(door: &Inner, request: &Request<'_>) -> bool {
+/// Whether the caller may see metrics, and names of buckets and sources in them. The former may
+/// callers that have the right to, and callers without credentials on this machine.
+fn may_see_metrics(door: &Inner, request: &Request<'_>) -> (bool, bool) {
     let is_local = is_local(request.peer, &request.parts.uri, &request.parts.headers);
     let caller = request.caller;
     let context = caller.context(door.fs().clock().now());
-    is_allowed(caller, Action::ReadMetrics, Resource::Store, &context)
-        || (is_local && caller.is_anonymous())
+    let has_right = is_allowed(caller, Action::ReadMetrics, Resource::Store, &context);
+    (has_right || (is_local && caller.is_anonymous()), has_right)
 }

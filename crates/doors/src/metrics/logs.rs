@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cairn_logs::Counts;
 use cairn_logs::follow::FollowCounts;
+use cairn_logs::{Counts, LevelClass, levels};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -21,6 +21,29 @@ impl Collector for Records {
             metric
                 .encode_family(&[("protocol", protocol), ("outcome", outcome)])?
                 .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+        Ok(())
+    }
+}
+
+/// Levels of records that were stored.
+#[derive(Debug)]
+pub(super) struct Levels;
+
+impl Collector for Levels {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let counter = MetricType::Counter;
+        let help = "Records of logs that were stored, by bucket, source and level";
+        let mut metric = encoder.encode_descriptor("log_levels", help, None, counter)?;
+        for ((bucket, source), counts) in levels::read() {
+            let counts = LevelClass::NAMES.into_iter().zip(counts);
+            for (level, count) in counts.filter(|(_, count)| *count > 0) {
+                let labels =
+                    [("bucket", bucket.as_str()), ("source", source.as_str()), ("level", level)];
+                metric
+                    .encode_family(&labels)?
+                    .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
         }
         Ok(())
     }

@@ -329,8 +329,9 @@ impl Metrics {
         stats
     }
 
-    /// Everything, as Prometheus wants it. Asks the block store for its usage.
-    pub async fn text(&self) -> String {
+    /// Everything, as Prometheus wants it; what has names of users' own only `with_names`. Asks the
+    /// block store for its usage.
+    pub async fn text(&self, with_names: bool) -> String {
         let mut registry = Registry::with_prefix("cairn");
         let verbs = self.verbs.lock().clone();
         registry.register_collector(Box::new(Requests(verbs)));
@@ -347,6 +348,9 @@ impl Metrics {
         registry.register_collector(Box::new(process::Build));
         registry.register_collector(Box::new(throttled::Throttled));
         registry.register_collector(Box::new(logs::Records(self.logs.lock().clone())));
+        if with_names {
+            registry.register_collector(Box::new(logs::Levels));
+        }
         registry.register_collector(Box::new(lines::Lines(self.lines.lock().clone())));
         registry.register_collector(Box::new(logs::Follows(self.follows.lock().clone())));
         let mut bare = Registry::default();

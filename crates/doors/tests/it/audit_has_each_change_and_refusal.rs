@@ -287,3 +287,37 @@ fn planted_secrets_are_in_no_record() {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
 }
+
+#[test]
+fn records_that_were_not_kept_are_in_the_record_of_their_request() {
+    let log = Log::new();
+    let records = Records::new(Some(log.log.clone()), None);
+    let server = http_harness::Server::with(http_harness::Setup { records, ..Default::default() });
+    let alice = server.user("alice");
+    let item = |document: &str| format!("{{\"create\":{{\"_index\":\"app\"}}}}\n{document}\n");
+    let bulk = [item("{}"), item("{bad"), item("{}"), item("bad")].concat();
+    let json = ("Content-Type", "application/json");
+    let name = "x".repeat(300);
+    let stream =
+        |job: &str| format!("{{\"stream\":{{\"job\":\"{job}\"}},\"values\":[[\"1\",\"x\"]]}}");
+    let loki = format!("{{\"streams\":[{},{}]}}", stream("app"), stream(&name));
+    for (number, (path, body, status)) in
+        [("/_bulk", item("{}"), 200), ("/_bulk", bulk, 200), ("/loki/api/v1/push", loki, 400)]
+            .into_iter()
+            .enumerate()
+    {
+        let parent = traceparent(number);
+        let headers = [json, ("traceparent", parent.as_str())];
+        alice.call("POST", path, &headers, body.as_bytes()).expect(status);
+    }
+    log.wait_for(&trace(2));
+    let records = log.records();
+    let of = |number: usize| {
+        let trace = trace(number);
+        let record = records.iter().find(|record| record["trace"] == trace.as_str()).unwrap();
+        (record["outcome"].as_str().unwrap(), record["reason"].as_str().unwrap_or_default())
+    };
+    assert_eq!(of(0), ("done", ""));
+    assert_eq!(of(1), ("failed", "2 of 4 records were not kept: 2 invalid"));
+    assert_eq!(of(2), ("failed", "1 of 2 records were not kept: 1 invalid"));
+}

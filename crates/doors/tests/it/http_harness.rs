@@ -157,6 +157,7 @@ impl Server {
             runtime.spawn(Arc::clone(tls).watch());
         }
         let records = setup.records.of("http");
+        let most = setup.limits.connections;
         let (limits, connections) = (setup.limits, Arc::clone(&connections));
         let serving = Serving { tls, limits, connections: Arc::clone(&connections), records };
         let (stop, stopped) = watch::channel(false);
@@ -164,7 +165,8 @@ impl Server {
             true => runtime.block_on(files(&admit, &stopped)),
             false => (None, None),
         };
-        let door = HttpDoor::new(Arc::clone(&admit), metrics.door("http"), redirects);
+        let door = HttpDoor::new(Arc::clone(&admit), metrics.door("http"), redirects)
+            .with_connections(most);
         let (address, served) = runtime.block_on(async {
             let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
             let address = listener.local_addr().unwrap();

@@ -1,7 +1,7 @@
 //! Retention: what is too old or too much is deleted, if the intake made it, and if the clock can
 //! be believed.
 
-use cairn_logs::retention::{Retained, retain};
+use cairn_logs::retention::{Retained, RetentionLook, retain};
 
 use crate::http_harness::{Client, Server};
 
@@ -121,4 +121,28 @@ fn settings_that_cannot_be_read_delete_nothing() {
     }
     assert!(server.log.text().contains("old logs were not deleted"));
     assert_eq!(keys(&alice, "app/").len(), 3);
+}
+
+#[test]
+fn many_files_are_looked_at_in_small_steps() {
+    let days = 130;
+    let (server, alice) = store(days);
+    let size = alice.get(&format!("/storage/logs-alice/{}", keys(&alice, "app/")[0])).expect(200);
+    let bytes = 10 * size.body.len() + 1;
+    set(
+        &alice,
+        &format!("{{\"all\":{{\"bytes\":{bytes}}},\"sources\":{{\"other\":{{\"days\":5}}}}}}"),
+    );
+    let fs = server.fs().clone();
+    let looking = server.runtime.spawn(async move {
+        let (mut look, mut steps) = (RetentionLook::default(), Vec::new());
+        while !look.step(&fs).await.unwrap() {
+            steps.push(look.retained.deleted);
+        }
+        (look.retained, steps.len())
+    });
+    let (retained, steps) = server.runtime.block_on(looking).unwrap();
+    assert_eq!(retained, Retained { deleted: 120 + 124, held: 0 });
+    assert!(steps > 8, "{steps}");
+    assert_eq!((keys(&alice, "app/").len(), keys(&alice, "other/").len()), (10, 6));
 }

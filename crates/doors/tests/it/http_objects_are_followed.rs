@@ -3,9 +3,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 
+use cairn_doors::limits::Limits;
 use serde_json::json;
 
-use crate::http_harness::{Client, Server};
+use crate::http_harness::{Client, Server, Setup};
 
 const EVENTS: (&str, &str) = ("Accept", "text/event-stream");
 
@@ -370,4 +371,21 @@ fn a_server_that_stops_waits_for_no_follower() {
     // A connection that is given up has no last chunk.
     assert_eq!(stream.until_end(), "");
     server.wait();
+}
+
+#[test]
+fn followers_leave_connections_to_others_and_that_is_no_error_of_the_server() {
+    let limits = Limits { connections: 8, ..Limits::default() };
+    let server = Server::with(Setup { limits, ..Setup::default() });
+    let root = server.root();
+    root.put("/storage/bucket", b"").expect(201);
+    root.put("/storage/bucket/a", b"").expect(201);
+    let followed: Vec<Stream> =
+        (0..3).map(|_| Stream::followed(&root, "/storage/bucket/a?follow", &[])).collect();
+    let refused = root.get("/storage/bucket/a?follow").expect(503);
+    assert_eq!(refused.header("retry-after").as_deref(), Some("1"));
+    assert_eq!(refused.json()["error"], "unavailable");
+    root.get("/storage/bucket/a").expect(200);
+    drop(followed);
+    assert!(!server.log.text().contains(" ERROR "), "{}", server.log.text());
 }

@@ -39,3 +39,4 @@ mod s3_presigned_version_2;
 mod s3_rights;
 mod s3_signatures_are_required;
 mod s3_unknown_is_not_implemented;
+mod syslog_connections_end;

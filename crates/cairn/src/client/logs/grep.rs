@@ -3,9 +3,9 @@
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
 
+use cairn_logs::Level;
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::level::Level;
 use super::lines::Lines;
 use super::place::files_of;
 use super::times::Range;

@@ -1,7 +1,6 @@
 //! `cairn logs`
 
 mod events;
-mod level;
 mod lines;
 mod place;
 mod times;

@@ -15,6 +15,7 @@ use cairn_doors::observe::SLOW;
 use cairn_doors::s3::{Classes, PublicAcl};
 use cairn_doors::serve::{self, Serving};
 use cairn_fs::Fs;
+use cairn_logs::LogPaths;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
@@ -32,7 +33,7 @@ pub struct DoorArgs {
     /// Address of the HTTP door, which also has health, metrics and administration
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(super) http: SocketAddr,
-    /// Certificate chain for both doors, PEM
+    /// Certificate chain for the S3 and HTTP doors, and for --syslog-tls, PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(super) tls_cert: Option<PathBuf>,
     /// Its private key, PEM
@@ -45,6 +46,11 @@ pub struct DoorArgs {
     pub(super) nfs: NfsArgs,
     #[command(flatten)]
     pub(super) syslog: SyslogArgs,
+    /// Where records of logs go: logs-NAME/SOURCE/{day}.jsonl, with {user} in the first part,
+    /// {source} and {protocol} in the second. With USER= before it, of one user; may be given
+    /// several times
+    #[arg(long, value_name = "[USER=]TEMPLATE", value_parser = log_path)]
+    pub(super) log_path: Vec<String>,
     #[command(flatten)]
     pub records: RecordArgs,
     /// Refuse S3 storage classes other than STANDARD, or accept them and store as STANDARD
@@ -66,6 +72,11 @@ pub struct DoorArgs {
     /// Share of requests without a trace of their own that --otlp sends, 0 to 1
     #[arg(long, value_name = "RATIO", default_value_t = 0.01, requires = "otlp")]
     pub(super) otlp_ratio: f64,
+}
+
+fn log_path(text: &str) -> Result<String, String> {
+    let parsed = LogPaths::parse([text]).map(|_| text.to_owned());
+    parsed.map_err(|error| error.to_string())
 }
 
 fn storage_classes(text: &str) -> Result<Classes, &'static str> {
@@ -135,6 +146,13 @@ impl Behind<'_> {
 }
 
 impl DoorArgs {
+    /// # Errors
+    /// Where there are two of the same.
+    pub(super) fn log_paths(&self) -> Result<Arc<LogPaths>> {
+        let paths = LogPaths::parse(self.log_path.iter().map(String::as_str));
+        Ok(Arc::new(paths.map_err(|error| Failure::usage(format!("--log-path: {error}")))?))
+    }
+
     fn scheme(&self) -> &'static str {
         if self.tls_cert.is_some() { "https" } else { "http" }
     }

@@ -13,6 +13,7 @@ pub mod syslog;
 pub use door::{Door, DoorArgs, Offers};
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,11 +61,12 @@ impl DoorArgs {
     pub fn load_tls(&self) -> Result<Option<Arc<Tls>>> {
         match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
-                for file in [certificate, key] {
+                let authorities = self.syslog.syslog_client_ca.as_ref();
+                for file in [certificate, key].into_iter().chain(authorities) {
                     File::open(file).map_err(|error| Failure::file(file, &error))?;
                 }
                 let what = format!("TLS with {} and {}", certificate.display(), key.display());
-                let loaded = Tls::load(certificate, key);
+                let loaded = Tls::load_private(certificate, key, authorities.map(PathBuf::as_path));
                 Ok(Some(loaded.map_err(|error| Failure::from(error).of(what))?))
             }
             _ => Ok(None),

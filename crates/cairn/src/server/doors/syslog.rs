@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use cairn_auth::Network;
 use cairn_doors::serve;
-use cairn_logs::{Intake, Options};
+use cairn_doors::tls::Tls;
+use cairn_logs::limits::SYSLOG_MESSAGE;
+use cairn_logs::{Incoming, Intake, LogPaths, Options, ShakeHands};
 use tokio::net::TcpListener;
 
 use super::door::{Behind, Bound, Door, DoorArgs, Served};
@@ -18,62 +20,86 @@ pub const DOOR: Door = Door { name: "syslog", bind };
 const CONNECTIONS: usize = 1024;
 
 fn bind(args: &DoorArgs) -> Result<Option<Bound>> {
-    args.syslog.bind()
+    args.syslog.bind(args.log_paths()?)
 }
 
 impl SyslogArgs {
     /// Must be called within a runtime.
-    fn bind(&self) -> Result<Option<Bound>> {
+    fn bind(&self, paths: Arc<LogPaths>) -> Result<Option<Bound>> {
         let (Some(address), Some(user)) = (self.syslog, &self.syslog_user) else { return Ok(None) };
         let clients = self.clients(address)?;
         let failed = |error| Failure::new(format!("syslog door on {address}: {error}"));
         let socket = serve::bind(address).map_err(failed)?;
         let bound = socket.local_addr()?;
-        if !bound.ip().is_loopback() {
+        if !bound.ip().is_loopback() && self.syslog_client_ca.is_none() {
             tracing::warn!(
                 address = %bound,
-                "the syslog door is reachable from other machines: it has neither passwords nor \
-                 encryption, and any machine in a network of --syslog-client may write any record"
+                tls = self.syslog_tls,
+                "the syslog door is reachable from other machines, and without certificates of \
+                 senders: any machine in a network of --syslog-client may write any record"
             );
         }
-        let user = user.clone();
-        let serve = |listener, behind: &mut Behind<'_>| Ok(serve(listener, behind, user, clients));
+        let (user, is_tls) = (user.clone(), self.syslog_tls);
+        let serve = move |listener, behind: &mut Behind<'_>| {
+            serve(listener, behind, (user, clients, is_tls), paths)
+        };
         Ok(Some(Bound { socket, shown: bound.to_string(), serve: Box::new(serve) }))
     }
 
     /// # Errors
     /// Where anybody could come, and nobody said so.
-    fn clients(&self, address: SocketAddr) -> Result<Arc<[Network]>> {
+    fn clients(&self, address: SocketAddr) -> Result<Option<Arc<[Network]>>> {
         if let Some(any) = self.syslog_client.iter().find(|network| network.is_any()) {
             return Err(Failure::usage(format!(
                 "--syslog-client {any} is every machine that reaches this one: name networks"
             )));
         }
         if !self.syslog_client.is_empty() {
-            return Ok(self.syslog_client.as_slice().into());
+            return Ok(Some(self.syslog_client.as_slice().into()));
+        }
+        if self.syslog_client_ca.is_some() {
+            return Ok(None);
         }
         if !address.ip().is_loopback() {
             return Err(Failure::usage(format!(
                 "--syslog {address} is for other machines, and this door has no passwords: say \
-                 with --syslog-client which network senders are in"
+                 with --syslog-client which network senders are in, or with --syslog-client-ca \
+                 which authority signs their certificates"
             )));
         }
         let loopback = ["127.0.0.0/8", "::1"].map(Network::parse);
-        Ok(loopback.into_iter().collect::<Result<_, _>>()?)
+        Ok(Some(loopback.into_iter().collect::<Result<_, _>>()?))
     }
 }
 
 fn serve(
     listener: TcpListener,
     behind: &mut Behind<'_>,
-    user: String,
-    clients: Arc<[Network]>,
-) -> Served {
-    let intake = Arc::new(Intake::new(behind.fs.clone()));
+    (user, clients, is_tls): (String, Option<Arc<[Network]>>, bool),
+    paths: Arc<LogPaths>,
+) -> Result<Served> {
+    let mut intake = Intake::new(behind.fs.clone());
+    intake.set_paths(paths);
+    let intake = Arc::new(intake);
     behind.metrics.count_logs(Arc::clone(intake.counts()));
     let connections = behind.serving.limits.connections.min(CONNECTIONS);
-    let options = Options { user, clients, connections };
-    Box::pin(cairn_logs::serve(listener, intake, options, behind.stopped.clone()))
+    let missing = || Failure::usage("--syslog-tls: there is no certificate (--tls-cert)");
+    let tls = match is_tls {
+        true => Some(shake_hands(behind.serving.tls.clone().ok_or_else(missing)?)),
+        false => None,
+    };
+    let options = Options { user, clients, tls, connections, patience: SYSLOG_MESSAGE };
+    Ok(Box::pin(cairn_logs::serve(listener, intake, options, behind.stopped.clone())))
+}
+
+fn shake_hands(tls: Arc<Tls>) -> ShakeHands {
+    Arc::new(move |stream| {
+        let tls = Arc::clone(&tls);
+        Box::pin(async move {
+            let stream = tls.accept(stream).await?;
+            Ok(Box::new(stream) as Box<dyn Incoming>)
+        })
+    })
 }
 
 #[cfg(test)]
@@ -94,8 +120,21 @@ mod tests {
             let syslog_client = clients.iter().map(|text| Network::parse(text).unwrap()).collect();
             let address: SocketAddr = syslog.parse().unwrap();
             let syslog_user = Some("root".to_owned());
-            let args = SyslogArgs { syslog: Some(address), syslog_user, syslog_client };
-            assert_eq!(args.clients(address).is_ok(), is_fine, "{syslog} {clients:?}");
+            let (syslog, syslog_client_ca) = (Some(address), None);
+            let mut args = SyslogArgs {
+                syslog,
+                syslog_user,
+                syslog_client,
+                syslog_tls: true,
+                syslog_client_ca,
+            };
+            assert_eq!(args.clients(address).is_ok(), is_fine, "{address} {clients:?}");
+            args.syslog_client_ca = Some("senders.pem".into());
+            let with_certificates = args.clients(address);
+            match clients.is_empty() {
+                true => assert!(with_certificates.unwrap().is_none(), "from anywhere"),
+                false => assert_eq!(with_certificates.is_ok(), is_fine, "{address} {clients:?}"),
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Tells a webhook when this process logs many errors.
+//! Tells a webhook when this process logs many errors, or when a log source has many.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant, SystemTime};
 
 use cairn_audit::{LineSink, levels};
 use cairn_base::{Timestamp, rfc3339};
+use cairn_logs::LevelClass;
 use serde_json::json;
 
 use super::webhook::WebhookSink;
@@ -29,6 +30,11 @@ impl Rate {
         Rate { most, totals: VecDeque::new(), is_told: false }
     }
 
+    /// Of a source that had no errors until now.
+    fn from_none(most: u64, now: Duration) -> Rate {
+        Rate { totals: VecDeque::from([(now, 0)]), ..Rate::new(most) }
+    }
+
     /// The errors of the last minute, if they are too many and nobody was told of it.
     fn look(&mut self, now: Duration, total: u64) -> Option<u64> {
         self.totals.push_back((now, total));
@@ -45,16 +51,46 @@ impl Rate {
     }
 }
 
+/// From how many errors within a minute on somebody is told.
+#[derive(Clone, Copy)]
+pub struct ErrorRates {
+    /// Of this process.
+    pub own: u64,
+    /// Of a log source.
+    pub source: Option<u64>,
+}
+
+/// All errors so far, by their source, and from how many within a minute on that is told.
+fn totals(rates: ErrorRates, process: &str) -> Vec<(String, u64, u64)> {
+    let errors = levels::read().into_iter().filter(|((_, level), _)| *level == "error");
+    let own = errors.map(|(_, count)| count).sum();
+    let mut all = vec![(process.to_owned(), own, rates.own)];
+    if let Some(most) = rates.source {
+        let error = LevelClass::Error as usize;
+        let of_source = |((bucket, source), counts): ((String, String), [u64; 5])| {
+            (format!("{bucket}/{source}"), counts[error], most)
+        };
+        all.extend(cairn_logs::levels::read().into_iter().map(of_source));
+    }
+    all
+}
+
 /// Looks for as long as the process lives.
-pub fn watch(url: &str, most: u64, source: &str) -> Result<()> {
+pub fn watch(url: &str, rates: ErrorRates, process: &str) -> Result<()> {
     let mut sink = WebhookSink::new("--error-webhook", url)?;
-    let (mut rate, source) = (Rate::new(most), source.to_owned());
+    let process = process.to_owned();
     thread::Builder::new().name("errors".to_owned()).spawn(move || {
         let began = Instant::now();
+        // Sources are counted from their first record on: before that there was none.
+        let mut known: HashMap<String, Rate> = HashMap::new();
         loop {
-            let errors = levels::read().into_iter().filter(|((_, level), _)| *level == "error");
-            let total = errors.map(|(_, count)| count).sum();
-            if let Some(errors) = rate.look(began.elapsed(), total) {
+            for (source, total, most) in totals(rates, &process) {
+                let is_process = source == process;
+                let rate = known.entry(source.clone()).or_insert_with(|| match is_process {
+                    true => Rate::new(most),
+                    false => Rate::from_none(most, began.elapsed()),
+                });
+                let Some(errors) = rate.look(began.elapsed(), total) else { continue };
                 let time = rfc3339(Timestamp::from_system_time(SystemTime::now()));
                 let seconds = WINDOW.as_secs();
                 let told =
@@ -87,5 +123,7 @@ mod tests {
         assert_eq!(rate.look(secs(60), 150), None);
         assert_eq!(rate.look(secs(85), 151), None, "the rate is low again");
         assert_eq!(rate.look(secs(90), 170), Some(20));
+        let mut rate = Rate::from_none(10, secs(100));
+        assert_eq!(rate.look(secs(100), 12), Some(12), "all of them are new");
     }
 }

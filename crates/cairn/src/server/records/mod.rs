@@ -17,16 +17,19 @@ use cairn_audit::{LineLog, LineQueue, LineSink, Names, drain};
 use cairn_base::Clock;
 use cairn_doors::Records;
 use cairn_fs::Fs;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::failure::Result;
 use bucket::BucketSink;
+use errors::ErrorRates;
 use file::FileSink;
 use webhook::WebhookSink;
 
 /// For how long lines are gathered for a file, and for what costs more.
 const FILE_PACE: Duration = Duration::from_millis(50);
 const SLOW_PACE: Duration = Duration::from_secs(1);
+/// How often there is a look whether counts of requests of nobody are to be told.
+const REFUSALS_LOOK: Duration = Duration::from_secs(10);
 /// How long sinks may take for what waits when the process stops.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -70,6 +73,11 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", default_value_t = 10, requires = "error_webhook")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     error_rate: u64,
+    /// Number of records of level error or above, of one log source within a minute, from which
+    /// --error-webhook is told
+    #[arg(long, value_name = "N", requires = "error_webhook")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    source_error_rate: Option<u64>,
 }
 
 /// Threads that give lines to sinks.
@@ -77,6 +85,7 @@ pub struct RecordArgs {
 pub struct Sinks {
     queues: Vec<Arc<LineQueue>>,
     threads: Vec<JoinHandle<()>>,
+    audit: Option<LineLog>,
 }
 
 impl Sinks {
@@ -102,6 +111,9 @@ impl Sinks {
 
     /// Gives what waits to the sinks, and ends.
     pub async fn close(self) {
+        if let Some(audit) = &self.audit {
+            audit.tell_refusals(true);
+        }
         self.queues.iter().for_each(|queue| queue.close());
         let ended = tokio::task::spawn_blocking(move || {
             self.threads.into_iter().for_each(|thread| drop(thread.join()));
@@ -112,12 +124,20 @@ impl Sinks {
     }
 }
 
+/// Tells, as long as the process lives, how many requests of nobody were only counted.
+async fn tell_refusals(audit: LineLog) {
+    loop {
+        sleep(REFUSALS_LOOK).await;
+        audit.tell_refusals(false);
+    }
+}
+
 impl AuditArgs {
     fn file(&self, path: &Path) -> Result<FileSink> {
         FileSink::open(path, self.log_file_mib << 20, self.log_files)
     }
 
-    /// Starts the sinks. `more`: those that are started already.
+    /// Starts the sinks. `more`: those that are started already. Must be called within a runtime.
     ///
     /// # Errors
     /// The file cannot be used, or the URL is none.
@@ -135,8 +155,13 @@ impl AuditArgs {
             let sink = WebhookSink::new("--audit-webhook", url)?;
             more.push(sinks.start(queue("webhook"), clock, SLOW_PACE, sink)?);
         }
-        let log = || LineLog::new(Arc::clone(clock), Arc::clone(names), &more);
-        Ok((!more.is_empty()).then(log))
+        if more.is_empty() {
+            return Ok(None);
+        }
+        let log = LineLog::new(Arc::clone(clock), Arc::clone(names), &more).bounded();
+        sinks.audit = Some(log.clone());
+        tokio::spawn(tell_refusals(log.clone()));
+        Ok(Some(log))
     }
 }
 
@@ -174,7 +199,8 @@ impl RecordArgs {
             sinks.start(queue, clock, SLOW_PACE, bucket(name))?;
         }
         if let Some(url) = &self.error_webhook {
-            errors::watch(url, self.error_rate, source)?;
+            let rates = ErrorRates { own: self.error_rate, source: self.source_error_rate };
+            errors::watch(url, rates, source)?;
         }
         Ok((Records::new(audit, access), sinks))
     }

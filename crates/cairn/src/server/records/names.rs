@@ -1,6 +1,6 @@
 //! The names of users, for records.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cairn_audit::Names;
@@ -13,40 +13,98 @@ use tokio::runtime::Handle;
 
 /// Names that are remembered. A user keeps its name.
 const REMEMBERED: usize = 10_000;
+/// Users whose names are looked up, one after another.
+const WANTED: usize = 1000;
 
 #[derive(Default)]
-struct Remembered(Mutex<HashMap<UserId, Arc<str>>>);
+struct Remembered {
+    names: HashMap<UserId, Arc<str>>,
+    wanted: HashSet<UserId>,
+    /// Whether anybody looks them up.
+    is_looking: bool,
+}
 
 impl Remembered {
-    fn add(&self, user: UserId, name: &Arc<str>) {
-        let mut known = self.0.lock();
-        if known.len() >= REMEMBERED {
-            known.clear();
+    fn add(&mut self, user: UserId, name: Arc<str>) {
+        if self.names.len() >= REMEMBERED {
+            self.names.clear();
         }
-        known.insert(user, Arc::clone(name));
+        self.names.insert(user, name);
+    }
+
+    /// Wants a name. Says whether the caller is to have the names looked up.
+    fn want(&mut self, user: UserId) -> bool {
+        if self.wanted.len() < WANTED {
+            self.wanted.insert(user);
+        }
+        !std::mem::replace(&mut self.is_looking, true)
+    }
+
+    /// The user whose name is to be looked up next. It is wanted until [`Remembered::found`].
+    fn next(&mut self) -> Option<UserId> {
+        let user = self.wanted.iter().next().copied();
+        self.is_looking = user.is_some();
+        user
+    }
+
+    fn found(&mut self, user: UserId, name: Option<Arc<str>>) {
+        self.wanted.remove(&user);
+        if let Some(name) = name {
+            self.add(user, name);
+        }
     }
 }
 
-/// Says names without waiting. A name that is not at hand is asked for, and said the next time.
-/// Must be called within a runtime.
+/// Looks up names until no further one is wanted.
+async fn look(fs: Fs, remembered: Arc<Mutex<Remembered>>) {
+    loop {
+        let Some(user) = remembered.lock().next() else { return };
+        let name = fs.read(&Caller::system(), UserName { user }).await;
+        remembered.lock().found(user, name.ok().flatten().map(Arc::from));
+    }
+}
+
+/// Says names without waiting. A name that is not at hand is asked for, once for all records that
+/// want it, and said the next time. Must be called within a runtime.
 pub fn of(fs: &Fs) -> Names {
     let (fs, runtime) = (fs.clone(), Handle::current());
-    let remembered = Arc::new(Remembered::default());
+    let remembered = Arc::new(Mutex::new(Remembered::default()));
     Arc::new(move |user| {
-        if let Some(name) = remembered.0.lock().get(&user) {
+        if let Some(name) = remembered.lock().names.get(&user) {
             return Some(Arc::clone(name));
         }
         if let Some(Ok(Some(name))) = fs.read_now(&Caller::system(), &UserName { user }) {
-            let name = name.into();
-            remembered.add(user, &name);
+            let name: Arc<str> = name.into();
+            remembered.lock().add(user, Arc::clone(&name));
             return Some(name);
         }
-        let (fs, remembered) = (fs.clone(), Arc::clone(&remembered));
-        runtime.spawn(async move {
-            if let Ok(Some(name)) = fs.read(&Caller::system(), UserName { user }).await {
-                remembered.add(user, &name.into());
-            }
-        });
+        if remembered.lock().want(user) {
+            runtime.spawn(look(fs.clone(), Arc::clone(&remembered)));
+        }
         None
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_look_up_serves_any_number_of_records() {
+        let (mut remembered, [one, two]) = (Remembered::default(), [1, 2].map(UserId));
+        assert!(remembered.want(one), "somebody begins to look");
+        assert!((0..1000).all(|_| !remembered.want(one)), "once");
+        assert_eq!(remembered.next(), Some(one));
+        assert!(!remembered.want(one) && !remembered.want(two), "while it is looked up");
+        remembered.found(one, Some("alice".into()));
+        assert_eq!(remembered.next(), Some(two));
+        remembered.found(two, None);
+        assert_eq!(remembered.next(), None);
+        assert_eq!(remembered.names.len(), 1);
+        assert!(remembered.want(two), "another one looks from here on");
+        for number in 0..2 * WANTED as u64 {
+            remembered.want(UserId(number));
+        }
+        assert!(remembered.wanted.len() <= WANTED);
+    }
 }

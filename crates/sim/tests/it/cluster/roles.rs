@@ -58,7 +58,8 @@ const PACE: Pace = Pace {
     compact_looks: 3,
     abandoned: Duration::from_secs(2),
     // There are none.
-    logs_looks: u64::MAX,
+    logs: Duration::from_secs(1 << 30),
+    logs_rest: Duration::ZERO,
 };
 /// Of each gateway, at the same time.
 const HOSTILE_MOUNTS: usize = 2;
