@@ -40,6 +40,8 @@ mod intake;
 pub mod follow;
 pub mod retention;
 
+pub mod settle;
+
 mod listen;
 
 pub use batch::RecordBatch;

@@ -23,7 +23,7 @@ use crate::{day, mark};
 /// The key of the settings. No source has a name that begins with a dot.
 pub const SETTINGS: &str = ".retention.json";
 /// How the names of buckets for records begin.
-const BUCKETS: &str = "logs-";
+pub(crate) const BUCKETS: &str = "logs-";
 
 /// How long files of a source stay. `None` is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ async fn retain_bucket(fs: &Fs, bucket: &str) -> Result<Retained> {
     let mut deleted = 0;
     let mut after = String::new();
     loop {
-        let page = list(fs, bucket, "", after).await?;
+        let page = list(fs, (bucket, "/"), "", after).await?;
         for prefix in &page.prefixes {
             let source = prefix.trim_end_matches('/');
             let retention = settings.of(source);
@@ -164,8 +164,14 @@ async fn read(object: &Object) -> Result<RetentionSettings> {
     serde_json::from_slice(&json).map_err(|error| Error::Invalid(format!("{SETTINGS}: {error}")))
 }
 
-async fn list(fs: &Fs, bucket: &str, prefix: &str, after: String) -> Result<Page> {
-    let (bucket, prefix, delimiter) = (bucket.to_owned(), prefix.to_owned(), "/".to_owned());
+pub(crate) async fn list(
+    fs: &Fs,
+    (bucket, delimiter): (&str, &str),
+    prefix: &str,
+    after: String,
+) -> Result<Page> {
+    let (bucket, prefix) = (bucket.to_owned(), prefix.to_owned());
+    let delimiter = delimiter.to_owned();
     let max_keys = store_limits::LIST_KEYS;
     let verb = ListObjects { bucket, prefix, delimiter, after, max_keys };
     fs.read(&Caller::system(), verb).await
@@ -180,7 +186,7 @@ async fn retain_source(
 ) -> Result<u64> {
     let (mut files, mut after) = (Vec::new(), String::new());
     loop {
-        let page = list(fs, bucket, &format!("{source}/"), after).await?;
+        let page = list(fs, (bucket, "/"), &format!("{source}/"), after).await?;
         files.extend(page.objects.into_iter().filter_map(|listed| file_of(bucket, listed)));
         match page.next {
             Some(next) => after = next,

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::Caller;
+use cairn_base::{ClusterMap, Ino, NodeId, Role};
 use cairn_blocks::Store;
 use cairn_cluster::control::Controller;
 use cairn_fs::Fs;
 use cairn_fs::ops::gc::{ListDrains, ListFreed};
 use cairn_fs::rows::Drain;
 use cairn_logs::retention::retain;
+use cairn_logs::settle::Settler;
 use cairn_meta::master::host::Sessions;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -41,6 +43,8 @@ pub struct Pace {
     pub abandoned: Duration,
     /// Logs that are too old are deleted at one look for garbage in so many, not at the first one.
     pub logs_looks: u64,
+    /// Whether files of logs have grown or closed, and may be compressed.
+    pub settle: Duration,
 }
 
 impl Default for Pace {
@@ -53,6 +57,7 @@ impl Default for Pace {
             compact_looks: 12,
             abandoned: Duration::from_secs(10),
             logs_looks: 360,
+            settle: Duration::from_secs(60),
         }
     }
 }
@@ -129,6 +134,30 @@ async fn delete_old_logs(fs: &Fs) {
         Ok(retained) => tracing::debug!(?retained, "looked for old logs"),
         Err(error) => tracing::warn!(%error, "old logs were not looked for"),
     }
+}
+
+/// Compresses the files of logs that are `mine`, indefinitely.
+pub async fn settle_logs(fs: Fs, mine: impl Fn(Ino) -> bool, pace: Pace) {
+    let (mut timer, mut settler) = (every(pace.settle), Settler::default());
+    // Not at the start, when there is much else to do.
+    timer.tick().await;
+    loop {
+        timer.tick().await;
+        match settler.settle(&fs, &mine).await {
+            Ok(settled) => tracing::debug!(?settled, "looked for logs to compress"),
+            Err(error) => tracing::warn!(%error, "logs to compress were not looked for"),
+        }
+    }
+}
+
+/// Whether a file is for this gateway to compress, of all that are up: each file is for one.
+pub fn is_of_gateway(map: &ClusterMap, own: NodeId, ino: Ino) -> bool {
+    let is_one = |(_, node): &(&NodeId, &cairn_base::map::Node)| {
+        node.is_up && node.pin.roles.contains(Role::Gateway)
+    };
+    let up: Vec<NodeId> = map.nodes.iter().filter(is_one).map(|(id, _)| *id).collect();
+    let turn = ino.0.checked_rem(up.len() as u64).unwrap_or(0) as usize;
+    up.get(turn) == Some(&own)
 }
 
 async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {

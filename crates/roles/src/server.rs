@@ -39,6 +39,7 @@ pub fn start(
     stopped: &watch::Receiver<bool>,
 ) {
     work.spawn(until(stopped.clone(), duties::collect_garbage(fs.clone(), pace)));
+    work.spawn(until(stopped.clone(), duties::settle_logs(fs.clone(), |_| true, pace)));
     work.spawn(until(stopped.clone(), duties::end_sessions(Arc::clone(sessions))));
     work.spawn(until(stopped.clone(), duties::compact(blocks.clone(), pace)));
 }

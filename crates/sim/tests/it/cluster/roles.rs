@@ -59,6 +59,7 @@ const PACE: Pace = Pace {
     abandoned: Duration::from_secs(2),
     // There are none.
     logs_looks: u64::MAX,
+    settle: Duration::from_secs(3600),
 };
 /// Of each gateway, at the same time.
 const HOSTILE_MOUNTS: usize = 2;
