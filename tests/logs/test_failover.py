@@ -72,7 +72,7 @@ class Follower(threading.Thread):
         super().__init__(daemon=True)
         self.urls, self.source = itertools.cycle(urls), source
         self.place, self.messages, self.streams = f"{day}:0", [], 0
-        self.stopping, self.connection = threading.Event(), None
+        self.stopping = threading.Event()
 
     def run(self):
         while not self.stopping.is_set():
@@ -82,11 +82,11 @@ class Follower(threading.Thread):
                 time.sleep(0.1)
 
     def follow(self, url):
-        self.connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
         headers = {**Http(url.geturl()).auth, "Accept": "text/event-stream"}
         path = f"/storage/{sink.BUCKET}/{self.source}/?follow&offset={self.place}"
-        self.connection.request("GET", path, headers=headers)
-        reply = self.connection.getresponse()
+        connection.request("GET", path, headers=headers)
+        reply = connection.getresponse()
         assert reply.status == 200, reply.status
         self.streams += 1
         event = {}
@@ -103,8 +103,8 @@ class Follower(threading.Thread):
             event = {}
 
     def stop(self):
+        """It may wait for the next line until the process ends."""
         self.stopping.set()
-        self.join()
 
 
 def check(producers, found, followers):
