@@ -64,6 +64,11 @@ def kills(_):
         yield Job(f"kills of seed {seed}", [*command, "--seed", str(seed)], timeout=HOUR)
 
 
+def logs(_):
+    env = {"CAIRN_TEST_LOG_KILLS": "50"}
+    yield python("logs/test_failover.py", env=env, timeout=HOUR)
+
+
 def deaths(_):
     for number in range(1, 6):
         env = {"CAIRN_TEST_MOUNT_KILLS": "10"}
@@ -178,6 +183,7 @@ PARTS = {
     "seeds": (seeds, "2,000 simulated clusters"),
     "episodes": (episodes, "40 faults of real clusters under load"),
     "kills": (kills, "100 kill -9 of a server under load"),
+    "logs": (logs, "records of logs: 50 kill -9 of a server, 25 of masters and gateways"),
     "deaths": (deaths, "50 kill -9 of mounts, servers or both"),
     "logs": (logs, "50 kill -9 of a server under each client of logs"),
     "mounts": (mounts, "100,000 operations beside a local directory, 10,000 looked at from all doors"),

@@ -8,6 +8,7 @@ use cairn_base::{Error, Owner, Result};
 
 use crate::config::Durability;
 use crate::files::{self, RESERVE};
+use crate::format::frames;
 use crate::format::hint::{BlockEntry, Hint, HintEntry};
 use crate::format::record::{self, Kind, RecordHeader};
 use crate::format::segment::RECORDS_OFFSET;
@@ -27,7 +28,10 @@ pub(crate) struct Draft<'a> {
     pub kind: Kind,
     pub key: Key,
     pub owner: Owner,
+    /// As they are stored.
     pub data: &'a [u8],
+    /// Of the data, unpacked.
+    pub length: u32,
     /// That of the record it is a copy of; `None` for a new one.
     pub sequence: Option<u64>,
 }
@@ -47,7 +51,20 @@ impl Class {
     }
 }
 
-fn fits(log: &Log, footprint: u64, class: Class) -> bool {
+/// How a block is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct How {
+    /// In the place of a record of it that is damaged. That one is found until the new one is
+    /// durable, and stays if it cannot be written. Else the block must be new.
+    pub over: bool,
+    /// Where that saves space.
+    pub compress: bool,
+}
+
+fn fits(log: &Log, footprint: u64, (class, compressed): (Class, bool)) -> bool {
+    if compressed && !log.codecs {
+        return false;
+    }
     let spared = if log.reserved { class.spared(log.limit) } else { 0 };
     (class != Class::Put || !log.reserved) && footprint + spared <= log.room()
 }
@@ -61,9 +78,14 @@ impl Draft<'_> {
         }
     }
 
-    pub(crate) fn length(&self) -> u32 {
+    /// Of the data as they are stored.
+    fn stored(&self) -> u32 {
         assert!((1..=BLOCK_BYTES).contains(&self.data.len()));
         self.data.len() as u32
+    }
+
+    fn is_compressed(&self) -> bool {
+        self.stored() != self.length
     }
 
     pub(crate) fn entry(&self, offset: u64, sequence: u64) -> BlockEntry {
@@ -71,7 +93,8 @@ impl Draft<'_> {
             key: self.key,
             owner: self.owner,
             position: position(offset),
-            length: self.length(),
+            length: self.length,
+            stored: self.stored(),
             sequence,
         }
     }
@@ -95,10 +118,9 @@ impl Drop for Writing<'_> {
 
 impl StoreShared {
     /// Writes a block; `done` is called when it is acknowledged or was refused. Blocks.
-    /// `over` what there is of it, else it must be new.
     pub(crate) fn put(
         self: &Arc<Self>,
-        (key, over): (Key, bool),
+        (key, how): (Key, How),
         owner: Owner,
         data: &Bytes,
         done: Done,
@@ -107,7 +129,7 @@ impl StoreShared {
             let text = format!("a block of {} bytes: 1 to {BLOCK_BYTES} it may have", data.len());
             return done(Err(Error::Invalid(text)));
         }
-        if let Err(error) = self.claim(key, over) {
+        if let Err(error) = self.claim(key, how.over) {
             return done(Err(error));
         }
         let slot = Arc::new(parking_lot::Mutex::new(Some(done)));
@@ -120,7 +142,10 @@ impl StoreShared {
                 }
             }
         };
-        let draft = Draft { kind: Kind::Block, key, owner, data, sequence: None };
+        let length = data.len() as u32;
+        let compressed = if how.compress { frames::compress(data) } else { None };
+        let data = compressed.as_deref().unwrap_or(data);
+        let draft = Draft { kind: Kind::Block, key, owner, data, length, sequence: None };
         let refused = answer.clone();
         let begun = self.append(&draft, |_, offset, sequence| {
             let entry = HintEntry::Block(draft.entry(offset, sequence));
@@ -153,7 +178,7 @@ impl StoreShared {
         make: impl FnOnce(u32, u64, u64) -> (Outcome, Done),
     ) -> Result<()> {
         let table = record::table(draft.data);
-        let footprint = record::footprint(draft.length());
+        let footprint = record::footprint(draft.stored());
         let (room, sequence) = self.reserve(draft, footprint, make)?;
         let header = RecordHeader {
             kind: draft.kind,
@@ -162,7 +187,8 @@ impl StoreShared {
             owner: draft.owner,
             sequence,
             synced: room.synced,
-            length: draft.length(),
+            length: draft.length,
+            stored: draft.stored(),
             table_crc: cairn_base::checksum::crc32c(&table),
         };
         let mut writing = Writing { shared: self, log: &room.log, finished: false };
@@ -208,12 +234,16 @@ impl StoreShared {
     ) -> Result<(LogRoom, u64)> {
         let class = draft.class();
         let mut writer = self.writer.lock();
+        writer.codecs |= draft.is_compressed();
         loop {
             if writer.closed {
                 return Err(Error::Unavailable("the block store is closed".to_owned()));
             }
-            if let Some(log) =
-                writer.active.as_ref().filter(|log| fits(log, footprint, class)).cloned()
+            if let Some(log) = writer
+                .active
+                .as_ref()
+                .filter(|log| fits(log, footprint, (class, draft.is_compressed())))
+                .cloned()
             {
                 let sequence = draft.sequence.unwrap_or(writer.next_sequence);
                 let make = |offset| make(log.number, offset, sequence);
@@ -329,7 +359,7 @@ impl StoreShared {
     }
 
     fn create_log(&self, bytes: u64, reserved: bool) -> Result<Arc<Log>> {
-        let number = {
+        let (number, codecs) = {
             let mut writer = self.writer.lock();
             let number = writer.next_segment;
             writer.next_segment = number.checked_add(1).ok_or_else(|| {
@@ -339,14 +369,14 @@ impl StoreShared {
                         .to_owned(),
                 )
             })?;
-            number
+            (number, writer.codecs)
         };
-        let (file, salt) = files::create_segment(&*self.disk, &self.config, number, bytes)?;
+        let (file, salt) = files::create_segment(&*self.disk, &self.config, number, bytes, codecs)?;
         let name = files::segment_name(number);
         let syncers = (0..self.config.syncers.max(1)).map(|_| self.disk.open(&name));
         let sync_files = syncers.collect::<std::io::Result<Vec<_>>>()?;
         let handles = (Arc::clone(&file), sync_files);
-        let log = Arc::new(Log::new(number, salt, handles, bytes, reserved));
+        let log = Arc::new(Log::new(number, salt, handles, bytes, (reserved, codecs)));
         let segment = Segment {
             file,
             salt,

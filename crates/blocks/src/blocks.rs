@@ -40,6 +40,9 @@ pub trait Blocks: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<BlockInfo>>;
 
+    /// Whether a block is stored in its compressed form.
+    async fn is_compressed(&self, group: GroupId, block: BlockId) -> Result<bool>;
+
     async fn usage(&self) -> Result<Usage>;
 
     /// As `usage`, with every byte counted once, however many copies there are: what whoever stores
@@ -81,13 +84,15 @@ pub struct Counted {
     pub kept: Option<KeptStats>,
 }
 
-/// Where a block should go.
+/// Where a block should go, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wish {
     /// `None` for what is usual.
     pub redundancy: Option<Redundancy>,
     /// The group to take if it takes writes and has room: that of the block before in the file.
     pub group: Option<GroupId>,
+    /// Compressed, where that saves space. A node that cannot do it stores the block plain.
+    pub compress: bool,
 }
 
 /// A block as the inventory lists it.

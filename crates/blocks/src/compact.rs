@@ -208,6 +208,7 @@ impl StoreShared {
                 key: block.key,
                 owner: block.owner,
                 data,
+                length: block.length,
                 sequence: Some(block.sequence),
             };
             let sender = sender.clone();
@@ -319,7 +320,7 @@ fn is_at(state: &StoreState, number: u32, block: &BlockEntry) -> bool {
     })
 }
 
-/// The data of a block, or `None` if they cannot be read or do not check out.
+/// The data of a block as they are stored, or `None` if they cannot be read or do not check out.
 fn read_block(
     file: &dyn DiskFile,
     place: RecordPlace,
@@ -330,7 +331,8 @@ fn read_block(
     let mut bytes = vec![0; block.footprint() as usize];
     let good = read_exact_at(file, &mut bytes, place.offset).ok().and_then(|()| {
         let header = RecordHeader::decode_at(&bytes, place)?;
-        let ours = (header.key, header.length) == (block.key, block.length);
+        let ours =
+            (header.key, header.length, header.stored) == (block.key, block.length, block.stored);
         scan::data(&header, &bytes).filter(|_| ours).map(<[u8]>::to_vec)
     });
     report.corrupt_blocks += u64::from(good.is_none());

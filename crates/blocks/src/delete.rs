@@ -73,6 +73,7 @@ impl StoreShared {
                 key: chunk.first().map_or(Key::default(), |tombstone| tombstone.key),
                 owner: Owner::default(),
                 data: &data,
+                length: data.len() as u32,
                 sequence: None,
             };
             let entries = chunk.iter().copied().map(HintEntry::Tombstone).collect();

@@ -35,9 +35,11 @@ pub(crate) fn create_segment(
     config: &Config,
     number: u32,
     bytes: u64,
+    codecs: bool,
 ) -> io::Result<(Arc<dyn DiskFile>, u64)> {
     let salt = config.rng.next_u64();
-    let header = SegmentHeader { cluster: config.cluster, disk: config.disk, number, salt };
+    let (cluster, own) = (config.cluster, config.disk);
+    let header = SegmentHeader { cluster, disk: own, number, salt, codecs };
     let encoded = header.encode();
     let name = segment_name(number);
     let unfinished = format!("{name}{UNFINISHED}");

@@ -1,7 +1,7 @@
 //! Where each block lies, in memory: 40 bytes a block in sorted runs, so that 100 million blocks
 //! take about 4.5 GB and an inventory is a walk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use cairn_base::{BlockId, BodyId, GroupId, Owner, SessionId};
 
@@ -11,6 +11,9 @@ use crate::format::{ALIGN, Key, record};
 /// The most slots in one run: a move of 10 KiB when one is inserted in the middle.
 const RUN_SLOTS: usize = 256;
 
+/// The lengths of blocks have fewer bits: this one says that the block is compressed.
+const COMPRESSED: u32 = 1 << 31;
+
 /// Where a record is and how long its data are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Location {
@@ -18,11 +21,14 @@ pub(crate) struct Location {
     /// In units of [`ALIGN`].
     pub position: u32,
     pub length: u32,
+    /// Of the data as they are in the record.
+    pub stored: u32,
 }
 
 impl Location {
     pub(crate) fn new(segment: u32, entry: &BlockEntry) -> Location {
-        Location { segment, position: entry.position, length: entry.length }
+        let BlockEntry { position, length, stored, .. } = *entry;
+        Location { segment, position, length, stored }
     }
 
     pub(crate) fn offset(self) -> u64 {
@@ -30,7 +36,7 @@ impl Location {
     }
 
     pub(crate) fn footprint(self) -> u64 {
-        record::footprint(self.length)
+        record::footprint(self.stored)
     }
 }
 
@@ -39,7 +45,9 @@ struct IndexEntry {
     counter: u64,
     body: BodyId,
     chunk: u32,
-    location: Location,
+    segment: u32,
+    position: u32,
+    length: u32,
 }
 
 const _: () = assert!(size_of::<IndexEntry>() == 40);
@@ -50,6 +58,8 @@ type RunKey = (GroupId, SessionId, u64);
 #[derive(Default)]
 pub(crate) struct Index {
     runs: BTreeMap<RunKey, Vec<IndexEntry>>,
+    /// The stored lengths of compressed blocks: few blocks are, and entries stay small.
+    stored: HashMap<Key, u32>,
     blocks: u64,
     groups: BTreeMap<GroupId, GroupUsage>,
 }
@@ -80,7 +90,7 @@ impl Index {
     pub(crate) fn get(&self, key: Key) -> Option<(Location, Owner)> {
         let (_, run) = self.run(key)?;
         let at = run.binary_search_by_key(&key.block.counter, |slot| slot.counter).ok()?;
-        run.get(at).map(|slot| (slot.location, slot.owner()))
+        run.get(at).map(|slot| (self.location(key, slot), slot.owner()))
     }
 
     /// Sets where a block is and returns where it was.
@@ -90,7 +100,12 @@ impl Index {
         owner: Owner,
         location: Location,
     ) -> Option<Location> {
-        let former = self.place(key, owner, location);
+        let former = self.get(key).map(|(former, _)| former);
+        self.place(key, owner, location);
+        match location.stored == location.length {
+            true => drop(self.stored.remove(&key)),
+            false => drop(self.stored.insert(key, location.stored)),
+        }
         let group = self.groups.entry(key.group).or_default();
         group.bytes += location.footprint();
         match former {
@@ -103,20 +118,37 @@ impl Index {
         former
     }
 
-    fn place(&mut self, key: Key, owner: Owner, location: Location) -> Option<Location> {
+    fn location(&self, key: Key, slot: &IndexEntry) -> Location {
+        let IndexEntry { segment, position, .. } = *slot;
+        let length = slot.length & !COMPRESSED;
+        let stored = match slot.length == length {
+            true => length,
+            false => self.stored.get(&key).copied().unwrap_or(length),
+        };
+        Location { segment, position, length, stored }
+    }
+
+    fn place(&mut self, key: Key, owner: Owner, location: Location) {
+        let Location { segment, position, length, stored } = location;
+        let flag = if stored == length { 0 } else { COMPRESSED };
         let slot = IndexEntry {
             counter: key.block.counter,
             body: owner.body,
             chunk: owner.chunk,
-            location,
+            segment,
+            position,
+            length: length | flag,
         };
         let Some(found) = self.run(key).map(|(found, _)| *found) else {
             self.insert_first(key, slot);
-            return None;
+            return;
         };
         let run = self.runs.entry(found).or_default();
         let at = match run.binary_search_by_key(&slot.counter, |slot| slot.counter) {
-            Ok(at) => return Some(std::mem::replace(&mut run[at], slot).location),
+            Ok(at) => {
+                run[at] = slot;
+                return;
+            }
             Err(at) => at,
         };
         if run.len() < RUN_SLOTS {
@@ -132,7 +164,6 @@ impl Index {
             }
             self.runs.insert((found.0, found.1, upper[0].counter), upper);
         }
-        None
     }
 
     /// Inserts a slot that comes before all others of its session.
@@ -151,14 +182,16 @@ impl Index {
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<Location> {
+        let (former, _) = self.get(key)?;
         let found = *self.run(key)?.0;
         let run = self.runs.get_mut(&found)?;
         let at = run.binary_search_by_key(&key.block.counter, |slot| slot.counter).ok()?;
-        let slot = run.remove(at);
+        run.remove(at);
+        self.stored.remove(&key);
         self.blocks -= 1;
         if let Some(group) = self.groups.get_mut(&key.group) {
             group.blocks -= 1;
-            group.bytes -= slot.location.footprint();
+            group.bytes -= former.footprint();
             if group.blocks == 0 {
                 self.groups.remove(&key.group);
             }
@@ -168,7 +201,7 @@ impl Index {
         } else if run.len() < run.capacity() / 4 {
             run.shrink_to_fit();
         }
-        Some(slot.location)
+        Some(former)
     }
 
     /// Blocks of a group after `after`, in the order of their ids.
@@ -186,8 +219,9 @@ impl Index {
             .range(start..)
             .take_while(move |(found, _)| found.0 == group)
             .flat_map(|(found, run)| run.iter().map(move |slot| (found.1, slot)))
-            .map(|(session, slot)| {
-                (BlockId { session, counter: slot.counter }, slot.owner(), slot.location)
+            .map(move |(session, slot)| {
+                let block = BlockId { session, counter: slot.counter };
+                (block, slot.owner(), self.location(Key { group, block }, slot))
             })
             .skip_while(move |(block, _, _)| after.is_some_and(|after| *block <= after))
     }

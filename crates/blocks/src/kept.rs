@@ -231,6 +231,10 @@ impl Blocks for KeptBlocks {
         self.elsewhere.inventory(group, after, limit).await
     }
 
+    async fn is_compressed(&self, group: GroupId, block: BlockId) -> Result<bool> {
+        self.elsewhere.is_compressed(group, block).await
+    }
+
     async fn usage(&self) -> Result<Usage> {
         self.elsewhere.usage().await
     }

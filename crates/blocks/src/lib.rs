@@ -47,6 +47,7 @@ mod compact;
 mod kept;
 mod scrub;
 
+pub use append::How;
 pub use blocks::{
     BlockInfo, BlockPlace, Blocks, Counted, KeptStats, Manner, NodeCounts, Peers, Spent, Usage,
     Wish,

@@ -64,6 +64,8 @@ pub(crate) struct Log {
     pub limit: u64,
     /// Made of the reserve of a full disk: takes no new blocks.
     pub reserved: bool,
+    /// Takes compressed blocks.
+    pub codecs: bool,
     state: Mutex<LogState>,
 }
 
@@ -116,7 +118,7 @@ impl Log {
         salt: u64,
         files: (Arc<dyn DiskFile>, Vec<Arc<dyn DiskFile>>),
         limit: u64,
-        reserved: bool,
+        (reserved, codecs): (bool, bool),
     ) -> Log {
         let (file, sync_files) = files;
         let state = LogState {
@@ -130,7 +132,7 @@ impl Log {
             closed: false,
             poisoned: false,
         };
-        Log { number, salt, file, sync_files, limit, reserved, state: Mutex::new(state) }
+        Log { number, salt, file, sync_files, limit, reserved, codecs, state: Mutex::new(state) }
     }
 
     pub(crate) fn place(&self, offset: u64) -> RecordPlace {

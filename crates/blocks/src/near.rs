@@ -83,5 +83,6 @@ fn found(file: &Arc<dyn DiskFile>, key: Key, place: BlockPlace) -> Found {
         key,
         owner,
         length,
+        stored: None,
     }
 }

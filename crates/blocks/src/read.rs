@@ -12,6 +12,7 @@ use cairn_base::{DiskFile, Error, Owner, Result};
 
 use crate::buffers::{Buffer, Buffers};
 use crate::format::Key;
+use crate::format::frames::Frames;
 use crate::format::record::{self, HEADER_BYTES, Kind, RecordHeader, RecordPlace};
 use crate::index::Location;
 use crate::shared::StoreShared;
@@ -29,6 +30,8 @@ pub(crate) struct Found {
     pub key: Key,
     pub owner: Owner,
     pub length: u32,
+    /// Of the data as they are in the record, if that is known.
+    pub stored: Option<u32>,
 }
 
 impl StoreShared {
@@ -36,10 +39,10 @@ impl StoreShared {
         let state = self.state.read();
         let missing = || Error::NotFound(format!("block {} of group {}", key.block, key.group));
         let (location, owner) = state.index.get(key).ok_or_else(missing)?;
-        let Location { segment, length, .. } = location;
+        let Location { segment, length, stored, .. } = location;
         let (file, salt) = state.file(segment).ok_or_else(missing)?;
         let place = RecordPlace { segment, salt, offset: location.offset() };
-        Ok(Found { file, place, key, owner, length })
+        Ok(Found { file, place, key, owner, length, stored: Some(stored) })
     }
 
     pub(crate) fn read(&self, key: Key, range: &Range<u32>) -> Result<Bytes> {
@@ -79,10 +82,18 @@ impl Found {
         buffers: Option<&Buffers>,
     ) -> Result<Bytes> {
         let waits = || Error::Unavailable(format!("block {} waits for its disk", self.key.block));
-        self.read(range, read, buffers)?.ok_or_else(waits)
+        let waited = match self.read(range, read, buffers)? {
+            None => match self.compressed(read) {
+                Some(stored) => self.read_compressed(range, stored, read)?,
+                None => None,
+            },
+            read => read,
+        };
+        waited.ok_or_else(waits)
     }
 
-    /// `None`: it would have to wait. Into memory of its own, if not into one of `buffers`.
+    /// `None`: it would have to wait, or the block is compressed: to unpack it takes as long as to
+    /// hand it to another thread. Into memory of its own, if not into one of `buffers`.
     pub(crate) fn read(
         &self,
         range: &Range<u32>,
@@ -95,6 +106,77 @@ impl Found {
         if range.is_empty() {
             return Ok(Some(Bytes::new()));
         }
+        if self.stored.is_some_and(|stored| stored != self.length) {
+            return Ok(None);
+        }
+        match self.read_plain(range, read, buffers) {
+            // It was taken for plain.
+            Err(Error::Corrupt { .. })
+                if self.stored.is_none() && self.compressed(read).is_some() =>
+            {
+                Ok(None)
+            }
+            plain => plain,
+        }
+    }
+
+    /// The stored length of a compressed block; `None` if it is plain, or that cannot be said.
+    fn compressed(&self, read: ReadAt<'_>) -> Option<u32> {
+        let stored = match self.stored {
+            Some(stored) => stored,
+            None => {
+                let mut head = [0; HEADER_BYTES];
+                let is_read = self.fill(&mut head, self.place.offset, read).ok()?;
+                let header = RecordHeader::decode_at(&head, self.place).filter(|_| is_read)?;
+                header.stored
+            }
+        };
+        (stored != self.length).then_some(stored)
+    }
+
+    fn read_compressed(
+        &self,
+        range: &Range<u32>,
+        stored: u32,
+        read: ReadAt<'_>,
+    ) -> Result<Option<Bytes>> {
+        let (offset, all) = (self.place.offset, stored as usize);
+        let head = HEADER_BYTES + record::table_bytes(stored);
+        // The table of frames is in the first sub-block.
+        let first = if u64::from(stored) <= NEAR_BYTES { all } else { SUB_BLOCK_BYTES };
+        let mut buf = Buffer::fresh(head + first);
+        if !self.fill(&mut buf, offset, read)? {
+            return Ok(None);
+        }
+        self.check_head(&buf[..head], stored)?;
+        let (table, data) = (&buf[HEADER_BYTES..head], &buf[head..]);
+        self.check_data(table, 0, data)?;
+        let bad = || self.corrupt("frames that do not check out", "those of the block");
+        let frames = Frames::parse(data, self.length, stored).ok_or_else(bad)?;
+        let wanted = frames.stored(range).ok_or_else(bad)?;
+        let unpacked = match data.get(wanted.clone()) {
+            Some(wanted) => frames.unpack(wanted, range),
+            None => {
+                let from = wanted.start / SUB_BLOCK_BYTES;
+                let start = from * SUB_BLOCK_BYTES;
+                let end = wanted.end.next_multiple_of(SUB_BLOCK_BYTES).min(all);
+                let mut rest = Buffer::fresh(end - start);
+                if !self.fill(&mut rest, offset + (head + start) as u64, read)? {
+                    return Ok(None);
+                }
+                self.check_data(table, from as u32, &rest)?;
+                frames.unpack(&rest[wanted.start - start..wanted.end - start], range)
+            }
+        };
+        Ok(Some(Bytes::from(unpacked.ok_or_else(bad)?)))
+    }
+
+    fn read_plain(
+        &self,
+        range: &Range<u32>,
+        read: ReadAt<'_>,
+        buffers: Option<&Buffers>,
+    ) -> Result<Option<Bytes>> {
         let unit = SUB_BLOCK_BYTES as u32;
         let first = range.start / unit;
         let start = first * unit;
@@ -112,7 +194,7 @@ impl Found {
         if !self.fill(&mut buf, self.place.offset, read)? {
             return Ok(None);
         }
-        self.check_head(&buf[..head])?;
+        self.check_head(&buf[..head], self.length)?;
         let (bytes, data_at) = if near {
             self.check_data(&buf[HEADER_BYTES..head], first, &buf[skip..])?;
             (buf, skip)
@@ -138,12 +220,13 @@ impl Found {
         }
     }
 
-    fn check_head(&self, head: &[u8]) -> Result<()> {
+    fn check_head(&self, head: &[u8], stored: u32) -> Result<()> {
         let header = RecordHeader::decode_at(head, self.place);
         let header = header
             .ok_or_else(|| self.corrupt("bytes that are no header", "the record's header"))?;
         let ours = header.kind == Kind::Block
-            && (header.key, header.owner, header.length) == (self.key, self.owner, self.length);
+            && (header.key, header.owner) == (self.key, self.owner)
+            && (header.length, header.stored) == (self.length, stored);
         if !ours {
             let got = format!("the header of block {}", header.key.block);
             return Err(self.corrupt(&got, "the header of this block"));

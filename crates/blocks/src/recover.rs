@@ -40,6 +40,8 @@ struct Opening {
     scanned: HashMap<u32, Vec<HintEntry>>,
     report: OpenReport,
     next_sequence: u64,
+    /// A segment for compressed records was found.
+    codecs: bool,
     /// For each block, the highest sequence of its tombstones.
     dead: HashMap<Key, u64>,
     /// Where tombstones are known for.
@@ -64,6 +66,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, config: Config) -> Result<(StoreShared, 
         scanned: HashMap::new(),
         report: OpenReport::default(),
         next_sequence: 1,
+        codecs: false,
         dead: HashMap::new(),
         graves: HashSet::new(),
     };
@@ -109,6 +112,7 @@ impl Opening {
             return Ok(());
         };
         let salt = header.salt;
+        self.codecs |= header.codecs;
         let mut segment = Segment {
             file,
             salt,
@@ -269,6 +273,7 @@ impl Opening {
             open_logs: 0,
             next_segment,
             next_sequence: self.next_sequence,
+            codecs: self.codecs,
             reserve_bytes,
             pending: HashSet::new(),
         };

@@ -71,6 +71,7 @@ fn entry(header: &RecordHeader) -> HintEntry {
         owner: header.owner,
         position: crate::state::position(header.place.offset),
         length: header.length,
+        stored: header.stored,
         sequence: header.sequence,
     })
 }
@@ -109,15 +110,15 @@ fn read_record(
     true
 }
 
-/// The data in `bytes`, a whole record, if they check out.
+/// The data as they are stored in `bytes`, a whole record, if they check out.
 pub(crate) fn data<'a>(header: &RecordHeader, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (table, rest) = bytes.get(HEADER_BYTES..)?.split_at_checked(table_len(header))?;
-    let data = rest.get(..header.length as usize)?;
+    let data = rest.get(..header.stored as usize)?;
     (crc32c(table) == header.table_crc && record::verify(table, 0, data)).then_some(data)
 }
 
 fn table_len(header: &RecordHeader) -> usize {
-    record::table_bytes(header.length)
+    record::table_bytes(header.stored)
 }
 
 /// All headers of a segment that belong there.

@@ -39,6 +39,8 @@ pub(crate) struct Writer {
     pub open_logs: usize,
     pub next_segment: u32,
     pub next_sequence: u64,
+    /// Segments are made for compressed records: there is one already.
+    pub codecs: bool,
     /// Length of the reserve; 0 where there is none.
     pub reserve_bytes: u64,
     /// Blocks being written.

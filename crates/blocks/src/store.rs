@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cairn_base::{BlockId, Disk, Error, GroupId, Owner, Result, Stage, stage};
 
+use crate::append::How;
 use crate::blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 use crate::config::{Config, Durability};
 use crate::format::Key;
@@ -96,11 +97,10 @@ impl Store {
         owner: Owner,
         data: Bytes,
     ) -> Result<()> {
-        self.write((group, block), owner, data, false).await
+        self.put_as(group, block, owner, data, How::default()).await
     }
 
-    /// Writes a block in the place of a record of it that is damaged. That one is found until the
-    /// new one is durable, and stays if it cannot be written.
+    /// As [`Store::put`], in the place of a record of it that is damaged ([`How::over`]).
     pub async fn replace(
         &self,
         group: GroupId,
@@ -108,15 +108,18 @@ impl Store {
         owner: Owner,
         data: Bytes,
     ) -> Result<()> {
-        self.write((group, block), owner, data, true).await
+        let how = How { over: true, ..How::default() };
+        self.put_as(group, block, owner, data, how).await
     }
 
-    async fn write(
+    /// As [`Store::put`].
+    pub async fn put_as(
         &self,
-        (group, block): (GroupId, BlockId),
+        group: GroupId,
+        block: BlockId,
         owner: Owner,
         data: Bytes,
-        over: bool,
+        how: How,
     ) -> Result<()> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let (written, is_written) = tokio::sync::oneshot::channel();
@@ -124,7 +127,7 @@ impl Store {
         self.shared.run(move || {
             // Nobody listens if the caller gave up; the block is written all the same.
             let done = Box::new(move |result| drop(sender.send(result)));
-            shared.put((Key { group, block }, over), owner, &data, done);
+            shared.put((Key { group, block }, how), owner, &data, done);
             let _ = written.send(());
         });
         // An error means that it ended early, which the other one says, too.
@@ -166,6 +169,12 @@ impl Store {
         let found = state.index.get(Key { group, block });
         let (location, owner) = found.ok_or_else(|| Error::NotFound(format!("block {block}")))?;
         Ok(BlockInfo { block, owner, length: location.length })
+    }
+
+    /// As [`Blocks::is_compressed`]; does not wait for anything.
+    pub fn is_compressed_now(&self, group: GroupId, block: BlockId) -> Result<bool> {
+        let found = self.shared.find(Key { group, block })?;
+        Ok(found.stored != Some(found.length))
     }
 
     /// Reads and verifies the whole of one block. Blocks.
@@ -212,8 +221,15 @@ impl Store {
 #[async_trait]
 impl Blocks for Store {
     /// There is one group here, and it is as good as any other.
-    async fn write(&self, _: Wish, block: BlockId, owner: Owner, data: Bytes) -> Result<GroupId> {
-        self.put(GroupId::LOCAL, block, owner, data).await?;
+    async fn write(
+        &self,
+        wish: Wish,
+        block: BlockId,
+        owner: Owner,
+        data: Bytes,
+    ) -> Result<GroupId> {
+        let how = How { over: false, compress: wish.compress };
+        self.put_as(GroupId::LOCAL, block, owner, data, how).await?;
         Ok(GroupId::LOCAL)
     }
 
@@ -249,6 +265,10 @@ impl Blocks for Store {
         limit: usize,
     ) -> Result<Vec<BlockInfo>> {
         Ok(self.inventory_now(group, after, limit))
+    }
+
+    async fn is_compressed(&self, group: GroupId, block: BlockId) -> Result<bool> {
+        self.is_compressed_now(group, block)
     }
 
     async fn usage(&self) -> Result<Usage> {

@@ -115,7 +115,7 @@ fn block(counter: u64) -> BlockId {
 async fn write(blocks: &Replicated, replicas: u8, counter: u64, data: &Bytes) -> GroupId {
     let body = BodyId { session: SessionId(1), counter };
     let (wish, owner) = (
-        Wish { redundancy: Redundancy::from_number(replicas), group: None },
+        Wish { redundancy: Redundancy::from_number(replicas), ..Wish::default() },
         Owner { body, chunk: 0 },
     );
     blocks.write(wish, block(counter), owner, data.clone()).await.unwrap()

@@ -165,7 +165,8 @@ impl Fs {
             Content::Body(body) if !use_spare => body,
             _ => spare,
         };
-        let extent = self.write_block(caller, ino, Owner { body, chunk }, record.clone()).await?;
+        let owner = (Owner { body, chunk }, false);
+        let extent = self.write_block(caller, ino, owner, record.clone()).await?;
         let given_up = extent.place.clone();
         let data = Data::Blocks { body, extents: vec![extent] };
         let verb = Append { ino, session, opened, spare, chunk, data };
@@ -189,17 +190,18 @@ impl Fs {
     }
 
     /// Writes one block of a file, with as many replicas as its bucket asks for, and returns the
-    /// extent that it is, at offset 0.
+    /// extent that it is, at offset 0. Beside the owner stands whether it is to be compressed.
     pub(crate) async fn write_block(
         &self,
         caller: &Caller,
         ino: Ino,
-        owner: Owner,
+        (owner, compress): (Owner, bool),
         data: Bytes,
     ) -> Result<Extent> {
         let (inner, session) = (&self.inner, self.session());
         let replicas = self.read(caller, Replicas { ino }).await?;
-        let wish = Wish { redundancy: Redundancy::from_number(replicas), group: None };
+        let redundancy = Redundancy::from_number(replicas);
+        let wish = Wish { redundancy, compress, ..Wish::default() };
         let len = data.len() as u64;
         let until = inner.clock.monotonic() + inner.blocks.manner().patience;
         loop {
@@ -256,12 +258,14 @@ impl Fs {
                 data.extend_from_slice(bytes);
             }
         }
-        let block = self.write_block(caller, ino, Owner { body, chunk }, data.freeze()).await?;
+        let owner = (Owner { body, chunk }, false);
+        let block = self.write_block(caller, ino, owner, data.freeze()).await?;
         let with = Extent { offset: start, ..block };
-        self.replace(caller, ino, (body, chunk), replaces, with).await
+        self.replace(caller, ino, (body, chunk), replaces, with).await.map(drop)
     }
 
     /// Puts a block in the place of extents, if they are as they were; otherwise it is given up.
+    /// Says whether it was done.
     pub(crate) async fn replace(
         &self,
         caller: &Caller,
@@ -269,14 +273,14 @@ impl Fs {
         (body, chunk): (BodyId, u32),
         replaces: Vec<Extent>,
         with: Extent,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let (place, session) = (with.place.clone(), self.session());
         let verb = Coalesce { ino, session, body, chunk, replaces, with: vec![with] };
         let outcome = self.run(caller, verb).await;
         if !matches!(outcome, Ok(true) | Err(Error::Unavailable(_))) {
             self.abandon(&place);
         }
-        outcome.map(|_| ())
+        outcome
     }
 }
 

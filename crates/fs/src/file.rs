@@ -287,7 +287,8 @@ impl Fs {
                 }
                 data => data?,
             };
-            let extent = self.write_block(caller, ino, Owner { body, chunk }, data).await?;
+            let owner = (Owner { body, chunk }, false);
+            let extent = self.write_block(caller, ino, owner, data).await?;
             let with = Extent { offset: range.start, ..extent };
             self.replace(caller, ino, (body, chunk), replaces, with).await?;
         }
@@ -322,7 +323,7 @@ impl FileWriter {
             [(_, data)] => data.clone(),
             runs => runs.iter().flat_map(|(_, data)| data.iter().copied()).collect(),
         };
-        let owner = Owner { body: target.body, chunk };
+        let owner = (Owner { body: target.body, chunk }, false);
         let block = self.fs.write_block(caller, self.ino, owner, data.clone()).await?;
         if let Place::Block { block, .. } = block.place {
             self.fs.inner.keep(block, &data);

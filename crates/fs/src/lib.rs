@@ -27,6 +27,7 @@ mod object;
 mod write;
 
 mod append;
+mod coalesce;
 mod file;
 mod layout;
 mod multipart;
@@ -37,6 +38,7 @@ pub use cairn_meta::master::Stats as MasterStats;
 pub use cairn_meta::session::client::Stats as SessionStats;
 pub use cairn_meta::{RowWatch, Stats as MetaStats, WireVerb, ops, rows, seeing};
 pub use changed::Changed;
+pub use coalesce::CoalesceStep;
 pub use digest::{Digester, Digests, combine_checksums, hex};
 pub use file::{FileWriter, Over, PACKED_RUNS, Piece, Uploaded};
 pub use fs::{Config, Fs, end_own_sessions};

@@ -43,6 +43,8 @@ mod intake;
 pub mod follow;
 pub mod retention;
 
+pub mod settle;
+
 mod listen;
 
 pub use batch::RecordBatch;

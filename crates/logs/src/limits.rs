@@ -71,5 +71,11 @@ pub const DAY_LATE: Duration = Duration::from_secs(600);
 pub const RETENTION_BYTES: u64 = 64 << 10;
 /// Names that one step of retention lists: it deletes no more files than that.
 pub const RETENTION_NAMES: usize = 100;
+/// How long after its end the file of a day is compressed as a whole.
+pub const SETTLE_AFTER: Duration = Duration::from_secs(3600);
+/// The shortest rest after a block of a file was looked at to be compressed.
+pub const SETTLE_REST: Duration = Duration::from_millis(1);
+/// Files of which it is remembered how far they are compressed.
+pub const SETTLED_FILES: usize = 200_000;
 /// The time between two looks from which on a clock is not believed.
 pub const CLOCK_JUMP: Duration = Duration::from_secs(24 * 3600);

@@ -196,7 +196,7 @@ impl BucketLook {
             }
         }
         if let Some(after) = self.after.take() {
-            let page = list(fs, &self.bucket, "", after).await?;
+            let page = list(fs, (&self.bucket, "/"), "", after).await?;
             let names = page.prefixes.iter().map(|prefix| prefix.trim_end_matches('/').to_owned());
             self.sources.extend(names);
             self.after = page.next;
@@ -233,7 +233,7 @@ impl SourceLook {
     /// Does a step. True: it was the last one.
     async fn step(&mut self, fs: &Fs, bucket: &str, today: i64) -> Result<bool> {
         let after = std::mem::take(&mut self.after);
-        let page = list(fs, bucket, &format!("{}/", self.source), after).await?;
+        let page = list(fs, (bucket, "/"), &format!("{}/", self.source), after).await?;
         for file in page.objects.into_iter().filter_map(|listed| file_of(bucket, listed)) {
             if !self.is_summed {
                 self.sum(&file);
@@ -292,8 +292,13 @@ async fn read(object: &Object) -> Result<RetentionSettings> {
     serde_json::from_slice(&json).map_err(|error| Error::Invalid(format!("{SETTINGS}: {error}")))
 }
 
-async fn list(fs: &Fs, bucket: &str, prefix: &str, after: String) -> Result<Page> {
-    let (bucket, prefix, delimiter) = (bucket.to_owned(), prefix.to_owned(), "/".to_owned());
+pub(crate) async fn list(
+    fs: &Fs,
+    (bucket, delimiter): (&str, &str),
+    prefix: &str,
+    after: String,
+) -> Result<Page> {
+    let (bucket, prefix, delimiter) = (bucket.to_owned(), prefix.to_owned(), delimiter.to_owned());
     let max_keys = RETENTION_NAMES;
     let verb = ListObjects { bucket, prefix, delimiter, after, max_keys };
     fs.read(&Caller::system(), verb).await

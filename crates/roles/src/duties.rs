@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cairn_auth::Caller;
+use cairn_base::{ClusterMap, Ino, NodeId, Role};
 use cairn_blocks::Store;
 use cairn_cluster::control::Controller;
 use cairn_fs::Fs;
 use cairn_fs::ops::gc::{ListDrains, ListFreed};
 use cairn_fs::rows::Drain;
 use cairn_logs::retention::RetentionLook;
+use cairn_logs::settle::Settler;
 use cairn_meta::master::host::Sessions;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
@@ -44,6 +46,8 @@ pub struct Pace {
     /// Whether there are logs that are too old, and the rest after each step of such a look.
     pub logs: Duration,
     pub logs_rest: Duration,
+    /// Whether files of logs have grown or closed, and may be compressed.
+    pub settle: Duration,
 }
 
 impl Default for Pace {
@@ -57,6 +61,7 @@ impl Default for Pace {
             abandoned: Duration::from_secs(10),
             logs: Duration::from_secs(3600),
             logs_rest: Duration::from_millis(50),
+            settle: Duration::from_secs(60),
         }
     }
 }
@@ -144,6 +149,30 @@ pub async fn delete_old_logs(fs: Fs, pace: Pace) {
         }
         sleep(pace.logs).await;
     }
+}
+
+/// Compresses the files of logs that are `mine`, indefinitely.
+pub async fn settle_logs(fs: Fs, mine: impl Fn(Ino) -> bool, pace: Pace) {
+    let (mut timer, mut settler) = (every(pace.settle), Settler::default());
+    // Not at the start, when there is much else to do.
+    timer.tick().await;
+    loop {
+        timer.tick().await;
+        match settler.settle(&fs, &mine).await {
+            Ok(settled) => tracing::debug!(?settled, "looked for logs to compress"),
+            Err(error) => tracing::warn!(%error, "logs to compress were not looked for"),
+        }
+    }
+}
+
+/// Whether a file is for this gateway to compress, of all that are up: each file is for one.
+pub fn is_of_gateway(map: &ClusterMap, own: NodeId, ino: Ino) -> bool {
+    let is_one = |(_, node): &(&NodeId, &cairn_base::map::Node)| {
+        node.is_up && node.pin.roles.contains(Role::Gateway)
+    };
+    let up: Vec<NodeId> = map.nodes.iter().filter(is_one).map(|(id, _)| *id).collect();
+    let turn = ino.0.checked_rem(up.len() as u64).unwrap_or(0) as usize;
+    up.get(turn) == Some(&own)
 }
 
 async fn has_garbage(fs: &Fs) -> cairn_base::Result<bool> {

@@ -40,6 +40,7 @@ pub fn start(
 ) {
     work.spawn(until(stopped.clone(), duties::collect_garbage(fs.clone(), pace)));
     work.spawn(until(stopped.clone(), duties::delete_old_logs(fs.clone(), pace)));
+    work.spawn(until(stopped.clone(), duties::settle_logs(fs.clone(), |_| true, pace)));
     work.spawn(until(stopped.clone(), duties::end_sessions(Arc::clone(sessions))));
     work.spawn(until(stopped.clone(), duties::compact(blocks.clone(), pace)));
 }

@@ -41,6 +41,7 @@ fn header() -> impl Strategy<Value = RecordHeader> {
         sequence: rest.1,
         synced: rest.2,
         length: rest.3,
+        stored: if rest.0 && rest.1 % 2 == 0 { rest.3.div_ceil(2) } else { rest.3 },
         table_crc: rest.4,
     })
 }
@@ -48,7 +49,11 @@ fn header() -> impl Strategy<Value = RecordHeader> {
 fn entry() -> impl Strategy<Value = HintEntry> {
     (any::<bool>(), key(), owner(), any::<u32>(), 1..=4u32 << 20, any::<u64>()).prop_map(
         |(block, key, owner, place, length, sequence)| match block {
-            true => HintEntry::Block(BlockEntry { key, owner, position: place, length, sequence }),
+            true => {
+                let stored = if sequence % 2 == 0 { length.div_ceil(2) } else { length };
+                let position = place;
+                HintEntry::Block(BlockEntry { key, owner, position, length, stored, sequence })
+            }
             false => HintEntry::Tombstone(Tombstone { key, segment: place, sequence }),
         },
     )
@@ -75,8 +80,8 @@ proptest! {
     #![proptest_config(quick())]
 
     #[test]
-    fn segment_header(number: u32, salt: u64, changes in changes(), junk: [u8; 64]) {
-        let header = SegmentHeader { cluster: [3; 16], disk: [4; 16], number, salt };
+    fn segment_header(number: u32, salt: u64, codecs: bool, changes in changes(), junk: [u8; 64]) {
+        let header = SegmentHeader { cluster: [3; 16], disk: [4; 16], number, salt, codecs };
         let mut bytes = header.encode();
         prop_assert_eq!(SegmentHeader::decode(&bytes).unwrap(), Some(header));
         if spoil(&mut bytes, &changes, 0) {

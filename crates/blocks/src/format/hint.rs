@@ -25,13 +25,15 @@ pub(crate) struct BlockEntry {
     pub owner: Owner,
     /// The record's offset, in units of [`ALIGN`].
     pub position: u32,
+    /// Of the data, unpacked and as they are in the record.
     pub length: u32,
+    pub stored: u32,
     pub sequence: u64,
 }
 
 impl BlockEntry {
     pub(crate) fn footprint(&self) -> u64 {
-        record::footprint(self.length)
+        record::footprint(self.stored)
     }
 }
 
@@ -84,9 +86,12 @@ impl Hint {
 
 fn encode_entry(entry: &HintEntry, out: &mut Vec<u8>) {
     let start = out.len();
-    let (kind, key, owner, place, length, sequence) = match *entry {
-        HintEntry::Block(e) => (1u32, e.key, e.owner, e.position, e.length, e.sequence),
-        HintEntry::Tombstone(t) => (2, t.key, Owner::default(), t.segment, 0, t.sequence),
+    let (kind, key, owner, place, lengths, sequence) = match *entry {
+        HintEntry::Block(e) => {
+            let stored = if e.stored == e.length { 0 } else { e.stored };
+            (1u32, e.key, e.owner, e.position, (e.length, stored), e.sequence)
+        }
+        HintEntry::Tombstone(t) => (2, t.key, Owner::default(), t.segment, (0, 0), t.sequence),
     };
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&key.group.0.to_le_bytes());
@@ -94,8 +99,8 @@ fn encode_entry(entry: &HintEntry, out: &mut Vec<u8>) {
     out.extend_from_slice(&owner.body.to_bytes());
     out.extend_from_slice(&owner.chunk.to_le_bytes());
     out.extend_from_slice(&place.to_le_bytes());
-    out.extend_from_slice(&length.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&lengths.0.to_le_bytes());
+    out.extend_from_slice(&lengths.1.to_le_bytes());
     out.extend_from_slice(&sequence.to_le_bytes());
     assert_eq!(out.len() - start, ENTRY_BYTES);
 }
@@ -109,12 +114,12 @@ fn decode_entry(bytes: &[u8; ENTRY_BYTES], end: u64) -> Option<HintEntry> {
     let owner = Owner { body: BodyId::from_bytes(take(rest)?), chunk: take_u32(rest)? };
     let place = take_u32(rest)?;
     let length = take_u32(rest)?;
-    take::<4>(rest)?;
+    let stored = Some(take_u32(rest)?).filter(|stored| *stored != 0).unwrap_or(length);
     let sequence = take_u64(rest)?;
     match kind {
         1 => {
-            let entry = BlockEntry { key, owner, position: place, length, sequence };
-            let sized = (1..=BLOCK_BYTES).contains(&(length as usize));
+            let entry = BlockEntry { key, owner, position: place, length, stored, sequence };
+            let sized = (1..=BLOCK_BYTES).contains(&(length as usize)) && stored <= length;
             let inside = u64::from(place) * ALIGN + entry.footprint() <= end;
             (sized && inside).then_some(HintEntry::Block(entry))
         }

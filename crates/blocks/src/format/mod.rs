@@ -3,6 +3,7 @@
 //!
 //! Nothing here trusts a byte: no length is believed before it is checked against a limit.
 
+pub(crate) mod frames;
 pub(crate) mod hint;
 pub(crate) mod record;
 pub(crate) mod segment;

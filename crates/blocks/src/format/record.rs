@@ -9,6 +9,8 @@ use super::{ALIGN, Key, checked, seal, take, take_u8, take_u16, take_u32, take_u
 const MAGIC: [u8; 4] = *b"CrnR";
 const VERSION: u8 = 1;
 const CODEC_PLAIN: u8 = 0;
+/// See [`super::frames`].
+const CODEC_ZSTD: u8 = 1;
 const CHECKSUM_CRC32C: u8 = 1;
 pub(crate) const HEADER_BYTES: usize = 144;
 const RESERVED_BYTES: usize = 36;
@@ -38,8 +40,10 @@ pub(crate) struct RecordHeader {
     pub sequence: u64,
     /// All of the segment below this offset was durable when this record was begun.
     pub synced: u64,
-    /// Bytes of data.
+    /// Bytes of data, unpacked.
     pub length: u32,
+    /// Bytes of data as they are here: fewer, if the block is compressed.
+    pub stored: u32,
     pub table_crc: u32,
 }
 
@@ -51,7 +55,8 @@ impl RecordHeader {
         };
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, kind, CODEC_PLAIN, CHECKSUM_CRC32C]);
+        let codec = if self.stored == self.length { CODEC_PLAIN } else { CODEC_ZSTD };
+        out.extend_from_slice(&[VERSION, kind, codec, CHECKSUM_CRC32C]);
         out.extend_from_slice(&self.place.salt.to_le_bytes());
         out.extend_from_slice(&self.place.segment.to_le_bytes());
         out.extend_from_slice(&self.key.group.0.to_le_bytes());
@@ -61,7 +66,7 @@ impl RecordHeader {
         out.extend_from_slice(&self.key.block.to_bytes());
         out.extend_from_slice(&self.owner.body.to_bytes());
         out.extend_from_slice(&self.owner.chunk.to_le_bytes());
-        out.extend_from_slice(&self.length.to_le_bytes());
+        out.extend_from_slice(&self.stored.to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());
         out.extend_from_slice(&self.table_crc.to_le_bytes());
         out.extend_from_slice(&0u16.to_le_bytes());
@@ -85,7 +90,12 @@ impl RecordHeader {
             2 => Kind::Tombstones,
             _ => return None,
         };
-        let plain = [take_u8(rest)?, take_u8(rest)?] == [CODEC_PLAIN, CHECKSUM_CRC32C];
+        let compressed = match take_u8(rest)? {
+            CODEC_PLAIN => false,
+            CODEC_ZSTD if kind == Kind::Block => true,
+            _ => return None,
+        };
+        let summed = take_u8(rest)? == CHECKSUM_CRC32C;
         let salt = take_u64(rest)?;
         let segment = take_u32(rest)?;
         let group = GroupId(take_u32(rest)?);
@@ -94,13 +104,14 @@ impl RecordHeader {
         let synced = take_u64(rest)?;
         let key = Key { group, block: BlockId::from_bytes(take(rest)?) };
         let owner = Owner { body: BodyId::from_bytes(take(rest)?), chunk: take_u32(rest)? };
+        let stored = take_u32(rest)?;
         let length = take_u32(rest)?;
-        let logical = take_u32(rest)?;
         let table_crc = take_u32(rest)?;
         let whole = take_u16(rest)? == 0 && take_u16(rest)? == 1;
         let reserved = rest.iter().all(|&byte| byte == 0);
-        let sized = length == logical && (1..=BLOCK_BYTES).contains(&(length as usize));
-        (version == VERSION && plain && whole && reserved && sized).then_some(RecordHeader {
+        let shorter = if compressed { stored < length } else { stored == length };
+        let sized = stored > 0 && shorter && length as usize <= BLOCK_BYTES;
+        (version == VERSION && summed && whole && reserved && sized).then_some(RecordHeader {
             kind,
             place,
             key,
@@ -108,6 +119,7 @@ impl RecordHeader {
             sequence,
             synced,
             length,
+            stored,
             table_crc,
         })
     }
@@ -118,22 +130,22 @@ impl RecordHeader {
     }
 
     pub(crate) fn footprint(&self) -> u64 {
-        footprint(self.length)
+        footprint(self.stored)
     }
 }
 
-/// Bytes from the start of a record to its data.
-pub(crate) fn data_offset(length: u32) -> u64 {
-    HEADER_BYTES as u64 + table_bytes(length) as u64
+/// Bytes from the start of a record to its data, by their stored length.
+pub(crate) fn data_offset(stored: u32) -> u64 {
+    HEADER_BYTES as u64 + table_bytes(stored) as u64
 }
 
-pub(crate) fn table_bytes(length: u32) -> usize {
-    (length as usize).div_ceil(SUB_BLOCK_BYTES) * 4
+pub(crate) fn table_bytes(stored: u32) -> usize {
+    (stored as usize).div_ceil(SUB_BLOCK_BYTES) * 4
 }
 
 /// Bytes of a whole record.
-pub(crate) fn footprint(length: u32) -> u64 {
-    (data_offset(length) + u64::from(length)).next_multiple_of(ALIGN)
+pub(crate) fn footprint(stored: u32) -> u64 {
+    (data_offset(stored) + u64::from(stored)).next_multiple_of(ALIGN)
 }
 
 /// The crc32c of each sub-block.

@@ -6,6 +6,8 @@ use super::{checked, seal, take, take_u32, take_u64};
 
 const MAGIC: [u8; 8] = *b"CairnSeg";
 const VERSION: u32 = 1;
+/// Its records may be compressed.
+const VERSION_CODECS: u32 = 2;
 /// Bytes of one copy.
 pub(crate) const HEADER_BYTES: usize = 64;
 /// Where the copies are: on two sectors of any disk.
@@ -20,13 +22,16 @@ pub(crate) struct SegmentHeader {
     pub number: u32,
     /// Random: no record of another segment, not even of one of this number, checks out here.
     pub salt: u64,
+    /// Its records may be compressed: programs that know no codecs refuse it.
+    pub codecs: bool,
 }
 
 impl SegmentHeader {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.codecs { VERSION_CODECS } else { VERSION };
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&self.number.to_le_bytes());
         out.extend_from_slice(&self.cluster);
         out.extend_from_slice(&self.disk);
@@ -43,19 +48,20 @@ impl SegmentHeader {
         if take(rest) != Some(MAGIC) {
             return Ok(None);
         }
-        match take_u32(rest) {
-            Some(VERSION) => {}
+        let codecs = match take_u32(rest) {
+            Some(VERSION) => false,
+            Some(VERSION_CODECS) => true,
             Some(other) => {
                 let text = format!("segment format {other}: a newer Cairn wrote it; use that one");
                 return Err(Error::Invalid(text));
             }
             None => return Ok(None),
-        }
+        };
         Ok((|| {
             let number = take_u32(rest)?;
             let cluster = take(rest)?;
             let disk = take(rest)?;
-            Some(SegmentHeader { cluster, disk, number, salt: take_u64(rest)? })
+            Some(SegmentHeader { cluster, disk, number, salt: take_u64(rest)?, codecs })
         })())
     }
 }

@@ -7,6 +7,7 @@ mod a_full_disk_still_reads_and_deletes;
 mod a_neighbour_reads_what_is_right;
 mod a_torn_tail_is_cut_off;
 mod blocks_are_read_back;
+mod compressed_blocks_say_the_same;
 mod errors_of_the_disk_are_never_hidden;
 mod every_flipped_bit_is_noticed;
 mod format_version_1_is_read;

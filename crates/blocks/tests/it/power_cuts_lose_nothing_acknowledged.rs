@@ -11,7 +11,7 @@ use cairn_blocks::{Blocks, Store};
 use cairn_sim::{SimDisk, Snapshot};
 use tokio::task::JoinSet;
 
-use crate::support::{GROUP, config, id, is_there, put, run};
+use crate::support::{GROUP, TEXT, config, id, is_there, put, run};
 
 /// The knowledge of a block at a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ fn open(disk: &SimDisk, seed: u64) -> Store {
 
 impl Workload {
     fn new(seed: u64, disk: SimDisk, model: Model) -> Workload {
-        let next_id = model.last_key_value().map_or(0, |(id, _)| id + 1);
+        let next_id = model.keys().map(|id| (id & !TEXT) + 1).max().unwrap_or(0);
         let store = open(&disk, seed);
         disk.record();
         let (during, snapshots) = (Vec::new(), Vec::new());
@@ -93,7 +93,9 @@ impl Workload {
 
     async fn put_some(&mut self, during: &mut Model) {
         let count = 1 + self.rng.below(4);
-        let new: Vec<(u64, usize)> = (0..count).map(|at| (self.next_id + at, self.len())).collect();
+        let kind = |id| if id % 3 == 0 { id | TEXT } else { id };
+        let new = (0..count).map(|at| (kind(self.next_id + at), self.len()));
+        let new: Vec<(u64, usize)> = new.collect();
         self.next_id += count;
         during.extend(new.iter().map(|&(id, len)| (id, (Fate::Unknown, len))));
         self.during.push(std::mem::take(during));

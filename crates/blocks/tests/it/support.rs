@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cairn_base::rng::SeededRng;
 use cairn_base::{BlockId, BodyId, Disk, GroupId, Owner, Rng, SessionId};
-use cairn_blocks::{Blocks, Config, Store};
+use cairn_blocks::{Blocks, Config, How, Store};
 
 pub const GROUP: GroupId = GroupId(1);
 
@@ -31,15 +31,23 @@ pub fn owner(counter: u64) -> Owner {
     Owner { body, chunk: counter as u32 }
 }
 
+/// Blocks whose counter has this bit have text, and are to be compressed.
+pub const TEXT: u64 = 1 << 40;
+
 /// The bytes of block `counter`, if it is `len` bytes long.
 pub fn bytes(counter: u64, len: usize) -> Bytes {
+    if counter & TEXT > 0 {
+        let line = |n: u64| format!("{{\"time\":{n},\"user\":{}}}\n", (counter ^ n) * 7919 % 1000);
+        return (0..).flat_map(|n| line(n).into_bytes()).take(len).collect();
+    }
     let mut bytes = vec![0; len];
     SeededRng::new(counter.wrapping_mul(0x1234_5678_9abc_def1)).fill(&mut bytes);
     Bytes::from(bytes)
 }
 
 pub async fn put(store: &Store, counter: u64, len: usize) -> cairn_base::Result<()> {
-    store.put(GROUP, id(counter), owner(counter), bytes(counter, len)).await
+    let how = How { over: false, compress: counter & TEXT > 0 };
+    store.put_as(GROUP, id(counter), owner(counter), bytes(counter, len), how).await
 }
 
 /// Whether the block is there; checks every byte.

@@ -60,6 +60,10 @@ impl Blocks for Elsewhere {
         Ok(Vec::new())
     }
 
+    async fn is_compressed(&self, _: GroupId, _: BlockId) -> Result<bool> {
+        Ok(false)
+    }
+
     async fn usage(&self) -> Result<Usage> {
         Ok(Usage { free_bytes: 42, ..Usage::default() })
     }
@@ -269,6 +273,10 @@ impl Blocks for Odd {
 
     async fn inventory(&self, _: GroupId, _: Option<BlockId>, _: usize) -> Result<Vec<BlockInfo>> {
         Ok(Vec::new())
+    }
+
+    async fn is_compressed(&self, _: GroupId, _: BlockId) -> Result<bool> {
+        Ok(true)
     }
 
     async fn usage(&self) -> Result<Usage> {

@@ -120,6 +120,10 @@ impl Blocks for Nothing {
         Ok(Vec::new())
     }
 
+    async fn is_compressed(&self, _: GroupId, _: BlockId) -> cairn_base::Result<bool> {
+        Ok(false)
+    }
+
     async fn usage(&self) -> cairn_base::Result<Usage> {
         Ok(Usage::default())
     }

@@ -112,8 +112,11 @@ async fn run_gateway(args: &GatewayArgs) -> Result<ExitCode> {
     let served = doors::start((&fs, &admit), offers, &sockets, tls.clone(), &stopped)?;
     sockets.announce()?;
     tracing::info!("serving");
+    let (view, own) = (Arc::clone(&node.view), node.loaded.identity.node());
+    let mine = move |ino| duties::is_of_gateway(&view.map(), own, ino);
     let ended = tokio::select! {
         () = signals.stop(tls.as_deref()) => Ok(()),
+        () = duties::settle_logs(fs.clone(), mine, Pace::default()) => Ok(()),
         () = duties::drop_abandoned(fs.clone(), Pace::default()) => Ok(()),
         lost = lock.lost() => Err(lost),
     };

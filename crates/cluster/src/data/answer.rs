@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::Chunkserver;
 use super::ask::Key;
 use super::body::{self, Outgoing};
-use super::form::{self, EPOCH, FAILED, KEPT, PageQuery, Path, Refused, STALE};
+use super::form::{self, COMPRESSED, EPOCH, FAILED, KEPT, PageQuery, Path, Refused, STALE};
 use super::held;
 use crate::limits::{DATA_CALL, GET_INLINE_BYTES, SLOW};
 use crate::wire::Authenticated;
@@ -126,7 +126,11 @@ impl Chunkserver {
         let room = Arc::clone(&self.gets).acquire_many_owned(range.len() as u32).await;
         let room = room.map_err(|_| Error::Unavailable("the chunkserver is stopping".into()))?;
         let bytes = self.read(group, block, range).await?;
-        Ok(done(status, held(bytes, room)))
+        let mut answer = done(status, held(bytes, room));
+        if self.store.is_compressed_now(group, block).unwrap_or(false) {
+            answer.headers_mut().insert(COMPRESSED, HeaderValue::from_static("1"));
+        }
+        Ok(answer)
     }
 
     /// That a block is not here says nothing of it while the map tells of another disk.

@@ -14,7 +14,9 @@ use http::{HeaderMap, Method, Request};
 use tokio::time::timeout;
 
 use super::body::{self, Outgoing};
-use super::form::{self, CHAIN, CRC32C, EPOCH, Kept, OWNER, Order, Refused, TIMEOUT, TRACEPARENT};
+use super::form::{
+    self, CHAIN, COMPRESSED, CRC32C, EPOCH, Kept, OWNER, Order, Refused, TIMEOUT, TRACEPARENT,
+};
 use super::pool::{Answered, Pool};
 use crate::limits::{DATA_CALL, ERROR_BYTES, GET};
 
@@ -45,7 +47,9 @@ fn whole(builder: Builder, body: Bytes) -> Request<Outgoing> {
 }
 
 fn put_request(epoch: u64, key: Key, order: &Order, body: Outgoing) -> Request<Outgoing> {
-    request(Method::PUT, &key.path(), epoch)
+    let builder = request(Method::PUT, &key.path(), epoch);
+    let builder = if order.compress { builder.header(COMPRESSED, 1) } else { builder };
+    builder
         .header(OWNER, form::owner(order.owner))
         .header(CRC32C, format!("{:08x}", order.crc32c))
         .header(CHAIN, form::chain(&order.chain))
@@ -94,6 +98,17 @@ impl Pool {
         key: Key,
         range: Option<Range<u32>>,
     ) -> Result<Bytes, Refused> {
+        self.get_as(map, node, key, range).await.map(|(bytes, _)| bytes)
+    }
+
+    /// As [`Pool::get`], and whether the block is compressed there.
+    pub(super) async fn get_as(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        key: Key,
+        range: Option<Range<u32>>,
+    ) -> Result<(Bytes, bool), Refused> {
         let path = key.path();
         let bounds = range.as_ref().map(|range| format!("bytes={}-{}", range.start, range.end - 1));
         let make = || {
@@ -105,13 +120,13 @@ impl Pool {
             whole(builder, Bytes::new())
         };
         let limit = range.as_ref().map_or(BLOCK_BYTES, ExactSizeIterator::len);
-        let bytes = self.ask(map, node, make, limit, GET).await?;
+        let (headers, bytes) = self.ask_headers(map, node, make, limit, GET).await?;
         match range {
             Some(range) if bytes.len() != range.len() => {
                 let text = format!("{} bytes of block {} for {range:?}", bytes.len(), key.block);
                 Err(Refused::by(node, Error::Unavailable(text)))
             }
-            _ => Ok(bytes),
+            _ => Ok((bytes, form::is_compressed(&headers))),
         }
     }
 
@@ -164,10 +179,20 @@ impl Pool {
         limit: usize,
         within: Duration,
     ) -> Result<Bytes, Refused> {
+        self.ask_headers(map, node, make, limit, within).await.map(|(_, bytes)| bytes)
+    }
+
+    async fn ask_headers(
+        &self,
+        map: &ClusterMap,
+        node: NodeId,
+        make: impl Fn() -> Request<Outgoing>,
+        limit: usize,
+        within: Duration,
+    ) -> Result<(HeaderMap, Bytes), Refused> {
         let asking = async { self.finish(node, self.send(map, node, make).await, limit).await };
         let asking = waiting(|| chunkserver(map, node), timeout(within, asking));
-        let answer = asking.await.unwrap_or_else(|_| Err(late(node, within)));
-        answer.map(|(_, bytes)| bytes)
+        asking.await.unwrap_or_else(|_| Err(late(node, within)))
     }
 
     /// The headers and the body of an answer, at most `limit` bytes; or what it refuses with.

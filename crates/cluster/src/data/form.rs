@@ -34,6 +34,10 @@ pub(super) const FAILED: HeaderName = HeaderName::from_static("cairn-failed");
 /// In an error: the sender's map is older than this epoch, and that is why.
 pub(super) const STALE: HeaderName = HeaderName::from_static("cairn-stale");
 
+/// `1`: in a PUT, that the block is to be stored in its compressed form; in the answer to a GET,
+/// that it is.
+pub(super) const COMPRESSED: HeaderName = HeaderName::from_static("cairn-compressed");
+
 /// W3C Trace Context: the request of a client that this is a part of, if it is of one.
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -192,6 +196,7 @@ pub(super) struct Order {
     pub chain: Vec<NodeId>,
     pub timeout: Duration,
     pub length: usize,
+    pub compress: bool,
 }
 
 impl Order {
@@ -207,8 +212,22 @@ impl Order {
             chain: parsed(headers, &CHAIN, parse_chain)?,
             timeout: Duration::from_millis(parsed(headers, &TIMEOUT, decimal)?),
             length: length as usize,
+            compress: compress(headers)?,
         })
     }
+}
+
+/// Whether a block is to be compressed.
+fn compress(headers: &HeaderMap) -> Result<bool> {
+    match headers.contains_key(COMPRESSED) {
+        true => parsed(headers, &COMPRESSED, |text| (text == "1").then_some(true)),
+        false => Ok(false),
+    }
+}
+
+/// Whether a block is compressed. A malformed value is passed over: nothing depends on it.
+pub(super) fn is_compressed(headers: &HeaderMap) -> bool {
+    headers.get(COMPRESSED).is_some_and(|value| value == "1")
 }
 
 fn parse_owner(text: &str) -> Option<Owner> {

@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn wish(replicas: u8) -> Wish {
-        Wish { redundancy: Redundancy::from_number(replicas), group: None }
+        Wish { redundancy: Redundancy::from_number(replicas), ..Wish::default() }
     }
 
     #[tokio::test]
@@ -221,7 +221,7 @@ mod tests {
     #[tokio::test]
     async fn the_wished_group_is_taken_while_it_is_as_good_as_any() {
         let world = World::new(&[(3, &[1, 2, 3]), (3, &[4, 5, 6]), (3, &[7, 8])]);
-        let in_group = |id| Wish { redundancy: None, group: Some(GroupId(id)) };
+        let in_group = |id| Wish { group: Some(GroupId(id)), ..Wish::default() };
         assert_eq!(world.groups(in_group(2), &[], &[]), [2]);
         assert_eq!(world.groups(in_group(3), &[], &[]), [1, 2]);
         world.nodes.suspect(NodeId(5));

@@ -9,7 +9,7 @@ use cairn_base::limits::BLOCK_BYTES;
 use cairn_base::planted::{Bug, is_planted};
 use cairn_base::waits;
 use cairn_base::{ClusterMap, Error, NodeId, Owner, Result, Stage, stage};
-use cairn_blocks::Blocks;
+use cairn_blocks::{Blocks, How};
 use http::HeaderMap;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
@@ -71,7 +71,7 @@ impl Chunkserver {
             .map_err(|_| failed(Error::Unavailable("the chunkserver is stopping".into())))?;
         let Some(next) = order.chain.get(at + 1).copied() else {
             let data = received(incoming, &order, None).await?;
-            let took = self.keep_timed(key, order.owner, data).await.map_err(failed)?;
+            let took = self.keep_timed(key, &order, data).await.map_err(failed)?;
             return Ok(vec![(self.own, took)]);
         };
         let (sender, relay) = Outgoing::relay(order.length);
@@ -81,7 +81,7 @@ impl Chunkserver {
             if next_failed.load(Ordering::Relaxed) {
                 return Ok(Duration::ZERO);
             }
-            self.keep_timed(key, order.owner, data).await.map_err(failed)
+            self.keep_timed(key, &order, data).await.map_err(failed)
         };
         let onward = async {
             let sent = self.send_on(&map, next, key, &order, deadline, relay).await;
@@ -134,18 +134,25 @@ impl Chunkserver {
         sent.unwrap_or_else(|_| Err(late(next, within)))
     }
 
-    async fn keep_timed(&self, key: Key, owner: Owner, data: Bytes) -> Result<Duration> {
+    async fn keep_timed(&self, key: Key, order: &Order, data: Bytes) -> Result<Duration> {
         let began = Instant::now();
-        self.keep(key, owner, data).await?;
+        self.keep(key, order.owner, data, order.compress).await?;
         Ok(began.elapsed())
     }
 
     /// Writes a block here. The same block once more is no error: a writer that did not hear that
     /// it was written writes it again.
-    pub(super) async fn keep(&self, key: Key, owner: Owner, data: Bytes) -> Result<()> {
+    pub(super) async fn keep(
+        &self,
+        key: Key,
+        owner: Owner,
+        data: Bytes,
+        compress: bool,
+    ) -> Result<()> {
         let Key { group, block } = key;
+        let how = How { over: false, compress };
         loop {
-            match self.store.put(group, block, owner, data.clone()).await {
+            match self.store.put_as(group, block, owner, data.clone(), how).await {
                 Err(Error::Conflict(_)) => sleep(waits::BUSY_BLOCK_RETRY).await,
                 Err(Error::Exists(text)) => {
                     let length = data.len() as u32;

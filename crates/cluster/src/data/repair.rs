@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cairn_base::{BlockId, ClusterMap, Error, GroupId, NodeId, Owner, Result};
-use cairn_blocks::{BlockInfo, Blocks};
+use cairn_blocks::{BlockInfo, Blocks, How};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
@@ -317,16 +317,17 @@ async fn replace(
     let Key { group, block } = key;
     let twice = || Error::Conflict(format!("block {block} is being copied already"));
     let copying = server.copying.begin(group, block).ok_or_else(twice)?;
-    let data = match fetch(server, map, key, info, holders).await {
-        Ok(data) => data,
+    let (data, compress) = match fetch(server, map, key, info, holders).await {
+        Ok(fetched) => fetched,
         Err(Error::NotFound(_)) if copying.is_deleted() => return Ok(false),
         Err(error) => return Err(error),
     };
     if here.is_some() && server.store.stat(group, block).ok().as_ref() == here {
         // The old block goes when this is durable: if it cannot be written, it is tried again.
-        server.store.replace(group, block, info.owner, data).await?;
+        let how = How { over: true, compress };
+        server.store.put_as(group, block, info.owner, data, how).await?;
     } else {
-        server.keep(key, info.owner, data).await?;
+        server.keep(key, info.owner, data, compress).await?;
     }
     if copying.is_deleted() {
         server.store.delete(group, &[block]).await?;
@@ -335,20 +336,21 @@ async fn replace(
     Ok(true)
 }
 
-/// `NotFound` only if all say so.
+/// The bytes of a block, and whether it is compressed where they are from. `NotFound` only if all
+/// say so.
 async fn fetch(
     server: &Chunkserver,
     map: &ClusterMap,
     key: Key,
     info: BlockInfo,
     holders: &[NodeId],
-) -> Result<Bytes> {
+) -> Result<(Bytes, bool)> {
     let nobody = || Error::Unavailable(format!("no other member to get block {} of", key.block));
     let mut worst: Option<Refused> = None;
     for node in holders {
-        let refused = match server.pool.get(map, *node, key, None).await {
-            Ok(data) if data.len() == info.length as usize => return Ok(data),
-            Ok(data) => {
+        let refused = match server.pool.get_as(map, *node, key, None).await {
+            Ok(fetched) if fetched.0.len() == info.length as usize => return Ok(fetched),
+            Ok((data, _)) => {
                 let what = format!("block {} on node {node}", key.block);
                 Error::corrupt(what, data.len(), info.length).into()
             }

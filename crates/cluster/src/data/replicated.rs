@@ -14,6 +14,7 @@ use cairn_blocks::{BlockInfo, BlockPlace, Blocks, Counted, Manner, Usage, Wish};
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
+use super::ask::Key;
 use super::form::Refused;
 use super::nodes::{Loads, Nodes};
 use super::{MapSource, Pool};
@@ -217,6 +218,22 @@ impl Blocks for Replicated {
             }
         }
         Ok(all)
+    }
+
+    /// As the first member says that has the block.
+    async fn is_compressed(&self, group: GroupId, block: BlockId) -> Result<bool> {
+        let shared = &self.shared;
+        let (map, key) = (shared.map_of(group).await, Key { group, block });
+        let mut last = None;
+        for node in shared.order(&map, group) {
+            let in_flight = shared.nodes.enter(node);
+            let _turn = in_flight.turn().await;
+            match shared.pool.get_as(&map, node, key, Some(0..1)).await {
+                Ok((_, is_compressed)) => return Ok(is_compressed),
+                Err(refused) => last = Some(said(refused)),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::NotFound(format!("block {block}"))))
     }
 
     /// The sum over all chunkservers; one that does not answer counts as nothing.

@@ -133,6 +133,7 @@ impl ReplicatedShared {
             chain,
             timeout: within.saturating_sub(HOP),
             length: sent.data.len(),
+            compress: sent.wish.compress,
         };
         let key = Key { group, block: sent.block };
         let putting = async {

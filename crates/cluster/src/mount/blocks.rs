@@ -198,7 +198,8 @@ impl Blocks for MountBlocks {
         owner: Owner,
         data: Bytes,
     ) -> Result<GroupId> {
-        let Wish { group, redundancy } = wish;
+        // A mount compresses nothing: what it asks for is no more than a wish.
+        let Wish { group, redundancy, compress: _ } = wish;
         let replicas = redundancy.map_or(0, Redundancy::number);
         let put = Put { session: block.session, group, replicas, block, owner };
         let asked = waiting(|| self.server(), self.ask_once(PUT, join(&put, data)?));
@@ -238,6 +239,10 @@ impl Blocks for MountBlocks {
 
     async fn inventory(&self, _: GroupId, _: Option<BlockId>, _: usize) -> Result<Vec<BlockInfo>> {
         Err(Error::NotImplemented("a mount cannot list the blocks of a group".into()))
+    }
+
+    async fn is_compressed(&self, _: GroupId, _: BlockId) -> Result<bool> {
+        Err(Error::NotImplemented("a mount is not told how blocks are stored".into()))
     }
 
     async fn usage(&self) -> Result<Usage> {

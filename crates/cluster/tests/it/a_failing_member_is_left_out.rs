@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use cairn_base::{Error, GroupId, NodeId, Redundancy};
 use cairn_blocks::{Blocks, Wish};
 use cairn_cluster::data::repair::heal;
@@ -11,7 +12,7 @@ use crate::support::data::{World, block, data, owner, until};
 const TWO_GROUPS: [(u8, &[u64]); 2] = [(2, &[11, 12]), (2, &[13, 14])];
 
 fn in_group(group: u32) -> Wish {
-    Wish { redundancy: Redundancy::from_number(2), group: Some(GroupId(group)) }
+    Wish { redundancy: Redundancy::from_number(2), group: Some(GroupId(group)), ..Wish::default() }
 }
 
 #[tokio::test]
@@ -132,6 +133,44 @@ async fn rotten_bytes_are_read_elsewhere_and_healed() {
     assert!(!heal(&server.chunkserver, GroupId(1), block(2)).await.unwrap());
     assert!(!heal(&server.chunkserver, GroupId(1), block(99)).await.unwrap());
     assert_eq!(server.chunkserver.healed(), 1);
+}
+
+#[tokio::test]
+async fn compressed_blocks_are_so_on_all_members_and_stay_so_when_healed() {
+    let mut world = World::new(3, &[(3, &[11, 12, 13])]).await;
+    let bytes: Bytes =
+        (0..).flat_map(|n: u32| format!("line {n}\n").into_bytes()).take(200_000).collect();
+    let wish = Wish { compress: true, ..Wish::default() };
+    let group = world.write_in(wish, 1, &bytes).await.unwrap();
+    world.write(2, &bytes).await.unwrap();
+    for server in world.servers.values() {
+        assert!(server.store.is_compressed_now(group, block(1)).unwrap());
+        assert!(!server.store.is_compressed_now(group, block(2)).unwrap());
+        let (usage, plain) = (server.store.usage_now().unwrap(), 200_000);
+        assert!(usage.live_bytes < plain + plain / 2, "{usage:?}");
+    }
+    for (counter, is_compressed) in [(1, true), (2, false)] {
+        assert_eq!(world.blocks.is_compressed(group, block(counter)).await.unwrap(), is_compressed);
+        for range in [0..200_000, 70_000..70_001, 65_535..131_073] {
+            let wanted = range.start as u32..range.end as u32;
+            let read = world.blocks.get(group, block(counter), wanted).await.unwrap();
+            assert!(read == bytes.slice(range));
+        }
+    }
+    world.blocks.is_compressed(group, block(3)).await.unwrap_err();
+    // The table of frames is where the data begin.
+    let place = world.servers[&12].store.place(group, block(1)).unwrap();
+    let segment = format!("{:08x}.seg", place.segment);
+    world.servers[&12].disk.flip_bit(&segment, place.offset + 1000, 3).unwrap();
+    assert!(world.servers[&12].store.verify(group, block(1)).is_err());
+    for _ in 0..20 {
+        assert!(world.read(group.0, 1, 200_000).await.unwrap() == bytes);
+    }
+    let server = world.servers.get_mut(&12).unwrap();
+    let sick = server.sick.recv().await.unwrap();
+    assert!(heal(&server.chunkserver, sick.group, sick.block).await.unwrap());
+    server.store.verify(group, block(1)).unwrap();
+    assert!(server.store.is_compressed_now(group, block(1)).unwrap());
 }
 
 #[tokio::test]

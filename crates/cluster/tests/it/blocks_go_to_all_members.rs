@@ -8,7 +8,7 @@ use cairn_blocks::{Blocks, Wish};
 use crate::support::data::{World, block, data, owner, until};
 
 fn wish(replicas: u8) -> Wish {
-    Wish { redundancy: Redundancy::from_number(replicas), group: None }
+    Wish { redundancy: Redundancy::from_number(replicas), ..Wish::default() }
 }
 
 #[tokio::test]

@@ -90,6 +90,10 @@ impl Blocks for Kept {
         Ok(Vec::new())
     }
 
+    async fn is_compressed(&self, _: GroupId, _: BlockId) -> Result<bool> {
+        Ok(false)
+    }
+
     async fn usage(&self) -> Result<Usage> {
         Ok(Usage::default())
     }

@@ -83,6 +83,9 @@ async fn a_listener_without_blocks_takes_none() {
     let world = World::new(1, &[(1, &[11])]).await;
     let dialer = world.gateway.dialer();
     assert!(dialer.dial(&world.servers[&11].address).await.is_ok());
-    let wish = cairn_blocks::Wish { redundancy: Redundancy::from_number(1), group: None };
+    let wish = cairn_blocks::Wish {
+        redundancy: Redundancy::from_number(1),
+        ..cairn_blocks::Wish::default()
+    };
     world.write_in(wish, 1, &data(1, 10)).await.unwrap();
 }

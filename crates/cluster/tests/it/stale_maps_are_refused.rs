@@ -15,7 +15,8 @@ async fn a_writer_with_an_old_map_gets_the_new_one() {
     // The chunkservers know that group 1 takes no writes; the writer does not.
     world.set_sync(1, 12, false);
     world.servers.values().for_each(|server| server.map.refresh());
-    let wish = Wish { redundancy: Redundancy::from_number(2), group: Some(GroupId(1)) };
+    let wish =
+        Wish { redundancy: Redundancy::from_number(2), group: Some(GroupId(1)), ..Wish::default() };
     assert_eq!(world.write_in(wish, 1, &data(1, 100)).await.unwrap(), GroupId(2));
     assert_eq!(world.map.current().epoch, world.truth.lock().epoch);
     assert!(world.holders(1, 1).is_empty());

@@ -10,7 +10,10 @@ async fn world() -> World {
     let world = World::new(2, &[(2, &[11, 12]), (1, &[11])]).await;
     world
         .write_in(
-            cairn_blocks::Wish { redundancy: Redundancy::from_number(1), group: None },
+            cairn_blocks::Wish {
+                redundancy: Redundancy::from_number(1),
+                ..cairn_blocks::Wish::default()
+            },
             1,
             &data(1, 100),
         )

@@ -60,6 +60,10 @@ impl Blocks for Away {
         away()
     }
 
+    async fn is_compressed(&self, _: GroupId, _: BlockId) -> Result<bool> {
+        away()
+    }
+
     async fn usage(&self) -> Result<Usage> {
         Ok(Usage::default())
     }

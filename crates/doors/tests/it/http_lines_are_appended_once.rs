@@ -85,6 +85,40 @@ fn a_key_counts_once_for_a_body_a_path_and_a_user() {
     assert!(appended(&root, &key, b"a\n").2, "the clock was set ahead");
 }
 
+/// Records are stored in the file of the day on which they came: sent again after midnight, they
+/// are not stored in that of the next day, too.
+#[test]
+fn a_request_with_a_key_counts_once_over_midnight() {
+    const DAY: i64 = 24 * 3600;
+    let server = Server::start();
+    let alice = server.user("alice");
+    let of_day = server.fs().clock().now().0 / 1_000_000_000 % DAY;
+    server.clock.advance(((2 * DAY - of_day - 600) % DAY) as u64);
+    let send = |key: &str, text: &str| {
+        let body = format!("{{\"create\":{{}}}}\n{{\"message\":\"{text}\"}}\n");
+        let headers = [("Idempotency-Key", key)];
+        let reply = alice.call("POST", "/app/_bulk", &headers, body.as_bytes()).expect(200);
+        assert_eq!(reply.json()["errors"], false);
+    };
+    send("a", "before");
+    server.clock.advance(1200);
+    send("a", "before");
+    send("b", "after");
+    send("b", "after");
+    let listed = alice.get("/storage/logs-alice/?recursive").expect(200).json();
+    let keys = listed["objects"].as_array().unwrap().iter().map(|object| object["key"].clone());
+    let texts: Vec<String> = keys
+        .map(|key| {
+            let path = format!("/storage/logs-alice/{}", key.as_str().unwrap());
+            alice.get(&path).expect(200).text()
+        })
+        .collect();
+    assert_eq!(texts.len(), 2);
+    for (text, word) in texts.iter().zip(["before", "after"]) {
+        assert_eq!((text.lines().count(), text.contains(word)), (1, true), "{texts:?}");
+    }
+}
+
 #[test]
 fn appenders_at_once_lose_and_tear_no_line() {
     let (_server, root) = store();

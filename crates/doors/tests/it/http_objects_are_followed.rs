@@ -11,7 +11,7 @@ use crate::http_harness::{Client, Server, Setup};
 const EVENTS: (&str, &str) = ("Accept", "text/event-stream");
 
 /// A reply that goes on.
-struct Stream {
+pub struct Stream {
     status: u16,
     offset: Option<u64>,
     reader: BufReader<TcpStream>,
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    fn followed(client: &Client, path: &str, headers: &[(&str, &str)]) -> Stream {
+    pub fn followed(client: &Client, path: &str, headers: &[(&str, &str)]) -> Stream {
         let stream = Stream::open(client, path, headers);
         assert_eq!(stream.status, 200, "{path}");
         stream
@@ -58,7 +58,7 @@ impl Stream {
     }
 
     /// So many bytes.
-    fn take(&mut self, count: usize) -> String {
+    pub fn take(&mut self, count: usize) -> String {
         while self.rest.len() < count {
             assert!(self.fill(), "it ended behind {:?}", String::from_utf8_lossy(&self.rest));
         }

@@ -11,6 +11,7 @@ mod http_connections_are_kept_and_bounded;
 mod http_harness;
 mod http_health_and_metrics;
 mod http_lines_are_appended_once;
+mod http_logs_are_compressed;
 mod http_logs_are_kept_and_deleted;
 mod http_logs_are_taken;
 mod http_logs_have_no_secrets;

@@ -8,6 +8,7 @@ mod blocks_have_the_replicas_of_their_bucket;
 mod chunks_are_rewritten;
 mod completions_are_done_once;
 mod copies_share_and_part;
+mod files_are_coalesced;
 mod garbage_goes_and_nothing_else;
 mod listings_agree_with_sorted_keys;
 mod power_cuts_lose_nothing_acknowledged;

@@ -83,6 +83,10 @@ impl Blocks for Watched {
         self.store.inventory(group, after, limit).await
     }
 
+    async fn is_compressed(&self, group: GroupId, block: BlockId) -> Result<bool> {
+        self.store.is_compressed(group, block).await
+    }
+
     async fn usage(&self) -> Result<Usage> {
         self.store.usage().await
     }

@@ -52,7 +52,8 @@ impl MountService {
         let granted = self.host.rights.may_write_somewhere(&self.line.caller).await?;
         let by = (self.user, put.session);
         self.host.unpublished.take(by, put.block, data.len() as u64)?;
-        let wish = Wish { redundancy: Redundancy::from_number(put.replicas), group: put.group };
+        let redundancy = Redundancy::from_number(put.replicas);
+        let wish = Wish { redundancy, group: put.group, ..Wish::default() };
         let written = self.host.blocks.write(granted, wish, put.block, put.owner, data).await;
         if written.is_err() {
             // The mount writes the bytes again as another block: this one counts no longer.

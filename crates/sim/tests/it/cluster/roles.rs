@@ -60,6 +60,7 @@ const PACE: Pace = Pace {
     // There are none.
     logs: Duration::from_secs(1 << 30),
     logs_rest: Duration::ZERO,
+    settle: Duration::from_secs(3600),
 };
 /// Of each gateway, at the same time.
 const HOSTILE_MOUNTS: usize = 2;
