@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use super::nfs_args::NfsArgs;
 use super::syslog_args::SyslogArgs;
+use super::website::WebsiteArgs;
 use crate::failure::{Failure, Result};
 use crate::server::records::RecordArgs;
 
@@ -45,6 +46,8 @@ pub struct DoorArgs {
     pub(super) nfs: NfsArgs,
     #[command(flatten)]
     pub(super) syslog: SyslogArgs,
+    #[command(flatten)]
+    pub(super) website: WebsiteArgs,
     #[command(flatten)]
     pub records: RecordArgs,
     /// Refuse S3 storage classes other than STANDARD, or accept them and store as STANDARD
