@@ -61,8 +61,7 @@ def send_some(server, upload, offset, data, count):
 
 def test_an_upload_outlives_servers_that_are_killed():
     with Server() as server:
-        s3 = S3(server.s3)
-        s3.create_bucket("inbox")
+        S3(server.s3).create_bucket("inbox")
         # Each life of the server gets one whole stretch of 16 MiB, and a half.
         data = hashlib.shake_256(b"tus").digest((16 * KILLS + 13) * MIB)
         upload = begin(server, "/tus/inbox/big.bin", len(data))
@@ -79,10 +78,10 @@ def test_an_upload_outlives_servers_that_are_killed():
         assert acknowledged <= offset < len(data)
         headers = {"Upload-Offset": str(offset), "Content-Type": "application/offset+octet-stream"}
         assert call(server, "PATCH", upload, headers, data[offset:]).status == 204
-        assert s3.object("GET", "inbox", "big.bin").body == data
+        assert S3(server.s3).object("GET", "inbox", "big.bin").body == data
         server.restart()
         assert offset_of(server, upload) == len(data)
-        assert s3.object("GET", "inbox", "big.bin").body == data
+        assert S3(server.s3).object("GET", "inbox", "big.bin").body == data
         server.stop()
         code, said = server.fsck()
         assert code == 0, said
